@@ -1,0 +1,172 @@
+"""The sampling recipe: which samplers run, in which order, with which parameters.
+
+Names, order and defaults are llama.cpp's own (`common/common.h`, `common_params_sampling`).
+Pure data; `engine.native` turns it into a chain.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from llama_magic.errors import InputTypeError, OptionError
+
+DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature")
+STAGES = (*DEFAULT_ORDER, "logit_bias", "mirostat", "infill", "adaptive_p")
+MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF is llama.cpp's LLAMA_DEFAULT_SEED: "draw one"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen from the logits.
+
+    `temperature <= 0` is greedy decoding. `samplers` is the order in which the stages run;
+    a stage whose parameters switch it off is left out. `logit_bias` maps token ids to
+    additive biases (natural-log units; `-inf` forbids). `mirostat` 1 or 2 replaces the
+    truncating stages, as in llama.cpp.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
+    min_keep: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    samplers: tuple[str, ...] = field(default=DEFAULT_ORDER)
+
+    def __post_init__(self) -> None:
+        for name, low, high in _RANGES:
+            _check_number(name, getattr(self, name), low, high)
+        if self.mirostat not in (0, 1, 2):
+            raise OptionError(f"mirostat is {self.mirostat!r}; expected 0 (off), 1 or 2.")
+        object.__setattr__(self, "samplers", parse_order(self.samplers))
+        object.__setattr__(self, "logit_bias", _parse_bias(self.logit_bias))
+        breakers = self.dry_sequence_breakers
+        if isinstance(breakers, str):
+            breakers = (breakers,)
+        object.__setattr__(self, "dry_sequence_breakers", tuple(breakers))
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature <= 0 and self.mirostat == 0
+
+    def replace(self, **changes: Any) -> Sampling:
+        """Return a copy with some parameters changed; an unknown name is an error that names the nearest."""
+        known = {f.name for f in fields(self)}
+        for name in changes:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {near[0]}?" if near else f" Known: {', '.join(sorted(known))}."
+                raise OptionError(f"There is no sampling parameter {name!r}.{hint}")
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters as JSON-ready data (tuples as lists)."""
+        data = asdict(self)
+        data["samplers"] = list(self.samplers)
+        data["logit_bias"] = [[token, _json_float(bias)] for token, bias in self.logit_bias]
+        data["dry_sequence_breakers"] = list(self.dry_sequence_breakers)
+        return data
+
+
+_INF = math.inf
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("temperature", -_INF, 1e4),
+    ("top_k", -1, 2**31 - 1),
+    ("top_p", 0, 1),
+    ("min_p", 0, 1),
+    ("typical_p", 0, 1),
+    ("top_n_sigma", -1, _INF),
+    ("repeat_penalty", 1e-6, 1e4),
+    ("repeat_last_n", -1, 2**31 - 1),
+    ("presence_penalty", -1e4, 1e4),
+    ("frequency_penalty", -1e4, 1e4),
+    ("dry_multiplier", 0, 1e4),
+    ("dry_base", 0, 1e4),
+    ("dry_allowed_length", 0, 2**31 - 1),
+    ("dry_penalty_last_n", -1, 2**31 - 1),
+    ("xtc_probability", 0, 1),
+    ("xtc_threshold", 0, 1),
+    ("dynatemp_range", 0, 1e4),
+    ("dynatemp_exponent", 0, 1e4),
+    ("mirostat_tau", 0, 1e4),
+    ("mirostat_eta", 0, 1e4),
+    ("adaptive_target", -1, 1),
+    ("adaptive_decay", 0, 0.99),
+    ("min_keep", 0, 2**31 - 1),
+)
+_INTEGERS = {"top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep"}
+
+
+def _check_number(name: str, value: object, low: float, high: float) -> None:
+    wants = "a whole number" if name in _INTEGERS else "a number"
+    if isinstance(value, bool) or not isinstance(value, int if name in _INTEGERS else (int, float)):
+        raise InputTypeError(f"{name} is {value!r}; expected {wants}.")
+    if math.isnan(value) or not low <= value <= high:
+        raise OptionError(f"{name} is {value!r}; expected {wants} from {low:g} to {high:g}.")
+
+
+def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """Read a sampler order: `"penalties;dry;top_k"` or a sequence of stage names."""
+    names = [n.strip() for n in order.split(";")] if isinstance(order, str) else list(order)
+    names = [n for n in names if n]
+    for name in names:
+        if name not in STAGES:
+            near = difflib.get_close_matches(name, STAGES, 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise OptionError(f"There is no sampler {name!r}.{hint} Known: {', '.join(STAGES)}.")
+        if names.count(name) > 1:
+            raise OptionError(f"The sampler {name!r} stands twice in the order; name each stage once.")
+    return tuple(names)
+
+
+def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
+    items = bias.items() if isinstance(bias, Mapping) else bias
+    pairs: list[tuple[int, float]] = []
+    for item in items:  # type: ignore[attr-defined]
+        try:
+            token, value = item
+            pairs.append((int(token), float(value)))
+        except (TypeError, ValueError):
+            raise InputTypeError(
+                f"logit_bias holds {item!r}; expected pairs of token id and number, as {{123: -2.0}}."
+            ) from None
+    if any(math.isnan(value) or value == _INF for _, value in pairs):
+        raise OptionError("logit_bias holds NaN or +inf; expected finite numbers, or -inf to forbid a token.")
+    return tuple(pairs)
+
+
+def _json_float(value: float) -> float | str:
+    return value if math.isfinite(value) else ("-inf" if value < 0 else "inf")
+
+
+def check_seed(seed: object) -> int:
+    """Return `seed` if it is one that llama.cpp takes as it is (0 to 2**32 - 2)."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise InputTypeError(f"seed is {seed!r}; expected a whole number from 0 to {MAX_SEED}, or None to draw one.")
+    if not 0 <= seed <= MAX_SEED:
+        raise OptionError(f"seed is {seed}; expected a whole number from 0 to {MAX_SEED}, or None to draw one.")
+    return seed

@@ -1,0 +1,167 @@
+"""The one error tree.
+
+LlamaMagicError
+├── SourceError            what was asked for cannot be found, fetched or trusted
+├── InvalidGGUFError       the file is not a GGUF that can be loaded; names the field and offset
+├── FitError               it would not fit; says by how much and what would
+├── BackendError           llama.cpp refused or failed; its own last log lines are in the message
+├── ContextOverflowError   (also a ValueError) prompt + max_tokens is more than the window
+├── TemplateError          prompt template or chat template
+├── SchemaError            the schema cannot be honoured; names the keyword and where it stands
+├── StructuredOutputError  the answer is not an instance; carries the text so far
+└── ModelClosedError       use after close
+
+Two branches stand for the caller's own mistakes, so that `except ValueError` and
+`except TypeError` work as in any Python library:
+
+├── OptionError            (also a ValueError) an option, verb or value that cannot be meant
+└── InputTypeError         (also a TypeError) a value of the wrong type
+
+Every message says what was found, what was expected and what to do. In IPython an
+error is shown as its text alone, without a traceback; the exception itself is ordinary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LlamaMagicError(Exception):
+    """Base of every error of this package.
+
+    `message` says what is wrong; `remedy`, if given, is one sentence on what to do.
+    `str(error)` is both, separated by a line break.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(message if remedy is None else f"{message}\n{remedy}")
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints in place of a traceback (and still count as a failed cell)."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class SourceError(LlamaMagicError):
+    """A model cannot be found, fetched or trusted."""
+
+
+class InvalidGGUFError(LlamaMagicError):
+    """A file is not a GGUF that can be loaded.
+
+    `field` names what is wrong in the file (`"header.version"`, `"llama.block_count"`,
+    `"tensor blk.0.attn_q.weight"`); `offset` is its place in bytes, where one is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        offset: int | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.field = field
+        self.offset = offset
+
+
+class FitError(LlamaMagicError):
+    """A model, or its context, would not fit into memory."""
+
+
+class BackendError(LlamaMagicError):
+    """llama.cpp refused or failed. `log` holds its last log lines."""
+
+    def __init__(self, message: str, *, log: str = "", remedy: str | None = None) -> None:
+        text = message if not log else f"{message}\nllama.cpp said: {log}"
+        super().__init__(text, remedy=remedy)
+        self.log = log
+
+
+class ContextOverflowError(LlamaMagicError, ValueError):
+    """Prompt and reserved answer do not fit the context window.
+
+    `prompt_tokens`, `max_tokens` and `window` are counts of tokens; `parts` lists what fills
+    the window as `(label, tokens)` pairs, biggest contributor not first but in prompt order.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        prompt_tokens: int,
+        max_tokens: int,
+        window: int,
+        parts: tuple[tuple[str, int], ...] = (),
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.prompt_tokens = prompt_tokens
+        self.max_tokens = max_tokens
+        self.window = window
+        self.parts = parts
+
+
+class TemplateError(LlamaMagicError):
+    """A prompt template or a chat template cannot be compiled or rendered."""
+
+
+class SchemaError(LlamaMagicError):
+    """A schema cannot be honoured. `pointer` is a JSON pointer, `keyword` the keyword at fault."""
+
+    def __init__(
+        self, message: str, *, pointer: str = "", keyword: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.pointer = pointer
+        self.keyword = keyword
+
+
+class StructuredOutputError(LlamaMagicError):
+    """An answer is not an instance of what was asked for.
+
+    `text` is the answer so far, `partial` the part of it that could be read, `completion`
+    the `Completion` it came with, where there is one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str = "",
+        partial: Any = None,
+        completion: Any = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.text = text
+        self.partial = partial
+        self.completion = completion
+
+
+class ModelClosedError(LlamaMagicError):
+    """The model was unloaded, or closed while it was in use."""
+
+
+class OptionError(LlamaMagicError, ValueError):
+    """An option, a verb or a value that cannot be meant; names the nearest right one."""
+
+
+class InputTypeError(LlamaMagicError, TypeError):
+    """A value of the wrong type; names the types that are taken."""
+
+
+class GenerationInterrupted(KeyboardInterrupt):
+    """Ctrl-C or the kernel's interrupt stopped a generation; `completion` holds what was written.
+
+    A `KeyboardInterrupt`, so that loops and *Run All* stop as they do for any interrupt.
+    """
+
+    def __init__(self, completion: Any = None) -> None:
+        super().__init__("generation interrupted; what was written is kept")
+        self.completion = completion
+
+    def _render_traceback_(self) -> list[str]:
+        return ["Interrupted: what was written is kept."]

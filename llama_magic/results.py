@@ -1,0 +1,190 @@
+"""What a generation gives back: plain data, no llama.cpp, no IPython."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from llama_magic.engine.sampling import Sampling
+
+FinishReason = Literal["stop", "length", "interrupted"]
+RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts. `cached_tokens` of the `prompt_tokens` were reused from the KV cache."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds, measured from the call. `tokens_per_second` counts generated tokens after the first."""
+
+    load_s: float
+    prompt_s: float
+    first_token_s: float
+    total_s: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """One generated token: natural-log probability before any sampler, and the `top` alternatives."""
+
+    token_id: int
+    text: str
+    logprob: float
+    top: tuple[tuple[int, str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class BudgetPart:
+    """A stretch of the prompt: `kind` is template, system, user, assistant, tool, variable or prompt."""
+
+    label: str
+    kind: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How a context window is filled. All counts are tokens; the parts sum to `prompt_tokens`."""
+
+    window: int
+    prompt_tokens: int
+    max_tokens: int
+    parts: tuple[BudgetPart, ...] = ()
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+
+    @property
+    def free(self) -> int:
+        """Tokens neither used by the prompt nor reserved for the answer."""
+        return max(0, self.window - self.prompt_tokens - self.max_tokens)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an answer on its way.
+
+    `delta` is the new text, `text` all of it so far. `thinking` is the new text of a thinking
+    part, which `text` leaves out. `partial` is the object so far of a structured answer.
+    `finish_reason` is set on the last chunk only; `sample` counts from 0 when n > 1.
+    """
+
+    delta: str
+    text: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish_reason: FinishReason | None = None
+    thinking: str = ""
+    partial: Any = None
+    sample: int = 0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """An answer and everything needed to explain or repeat it.
+
+    `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all
+    that was decoded. `prompt` is what was really sent, template included. `notes` says in
+    plain words what was repaired, dropped or reused.
+    """
+
+    text: str
+    prompt: str
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    seed: int
+    sampling: Sampling
+    model: str
+    budget: Budget
+    raw_text: str = ""
+    thinking: str = ""
+    stop: str | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    parsed: Any = None
+    messages: tuple[dict[str, Any], ...] = ()
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    seeded: bool = False
+    mode: str = "complete"
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """The facts of this answer as JSON, without anything that differs from run to run.
+
+        With the same seed two receipts are equal: times are left out on purpose, they
+        are in `timings`.
+        """
+        return {
+            "version": 1,
+            "mode": self.mode,
+            "model": self.model,
+            "seed": self.seed,
+            "seeded": self.seeded,
+            "sampling": self.sampling.to_dict(),
+            "finish_reason": self.finish_reason,
+            "stop": self.stop,
+            "usage": {
+                "prompt_tokens": self.usage.prompt_tokens,
+                "cached_tokens": self.usage.cached_tokens,
+                "completion_tokens": self.usage.completion_tokens,
+            },
+            "budget": {
+                "window": self.budget.window,
+                "max_tokens": self.budget.max_tokens,
+                "parts": [asdict(part) for part in self.budget.parts],
+            },
+            "prompt": self.prompt,
+            "text": self.text,
+            "thinking": self.thinking,
+            "token_ids": list(self.token_ids),
+            "messages": list(self.messages),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a long job is. `total` is None where the length is not known; speeds are per second."""
+
+    stage: Literal["resolve", "download", "verify", "check", "load", "prompt"]
+    done: int
+    total: int | None
+    label: str = ""
+    unit: Literal["B", "tokens", "%"] = "B"
+    resumed_from: int = 0
+    speed: float | None = None
+    eta_s: float | None = None
+
+
+ProgressCallback = Callable[[Progress], None]
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One generation of this kernel, as `%llama history` lists it."""
+
+    completion: Completion
+    number: int = field(default_factory=lambda: next(_numbers))
