@@ -1,0 +1,12 @@
+"""GGUF headers: read, judged, put into plain words. Bounded and lazy; never reads weights.
+
+`inspect` reads, `validate` refuses what llama.cpp could not load or would crash on, `findings` lists
+what is merely odd.
+"""
+
+from llama_magic.gguf._arrays import LazyArray
+from llama_magic.gguf._info import Finding, GGUFInfo, TensorInfo
+from llama_magic.gguf._open import inspect
+from llama_magic.gguf._source import FileReader, RangeReader
+
+__all__ = ["FileReader", "Finding", "GGUFInfo", "LazyArray", "RangeReader", "TensorInfo", "inspect"]

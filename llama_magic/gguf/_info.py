@@ -1,0 +1,407 @@
+"""`GGUFInfo`: a header in plain words. Nothing here reads weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from llama_magic.gguf._arrays import LazyArray
+from llama_magic.gguf._hparams import HParams
+from llama_magic.gguf._parse import Header
+from llama_magic.gguf._types import FILE_TYPES, TENSOR_TYPES, row_bytes, type_name
+
+_SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
+    "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",
+    "unk": "unknown_token_id", "sep": "seperator_token_id", "pad": "padding_token_id", "mask": "mask_token_id",
+    "fim_pre": "fim_pre_token_id", "fim_suf": "fim_suf_token_id", "fim_mid": "fim_mid_token_id",
+    "fim_pad": "fim_pad_token_id", "fim_rep": "fim_rep_token_id", "fim_sep": "fim_sep_token_id",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One tensor. `shape` is in GGUF order, the fastest-running dimension first; `offset` is its place in the
+    file in bytes; `shard` counts the parts of a split file from 0."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    n_bytes: int
+    offset: int
+    shard: int = 0
+
+    @property
+    def n_elements(self) -> int:
+        n = 1
+        for size in self.shape:
+            n *= size
+        return n
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is odd, or wrong, in a file. `level` is `note` or `warning`."""
+
+    level: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class Tensors(Mapping[str, TensorInfo]):
+    """The tensors by name, in the file's order; `tensors[3]` is the fourth."""
+
+    def __init__(self, items: list[TensorInfo]) -> None:
+        self._items = items
+        self._by_name = {t.name: t for t in items}
+
+    def __getitem__(self, key: str | int) -> TensorInfo:
+        return self._items[key] if isinstance(key, int) else self._by_name[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"<{len(self._items)} tensors>"
+
+
+class GGUFInfo:
+    """What a GGUF header says. Made by `inspect`; reads no weights, holds the header's bytes only.
+
+    `metadata` maps keys to values (arrays are `LazyArray`s), `tensors` maps names to `TensorInfo`.
+    What the file does not say is None, an empty string or 0.
+    """
+
+    def __init__(self, headers: list[Header], paths: list[Path]) -> None:
+        first = headers[0]
+        self._headers = headers
+        self.paths = tuple(paths)
+        self.path: Path | None = paths[0] if paths else None
+        self.version: int = first.version
+        self.byte_order: str = "little" if first.order == "<" else "big"
+        self.alignment: int = first.alignment
+        self.file_size: int = sum(h.size for h in headers)
+        self.header_bytes: int = sum(h.end for h in headers)
+        self.metadata: Mapping[str, Any] = MappingProxyType(first.values)
+        self.value_types: Mapping[str, str] = MappingProxyType(first.types)
+        self.hparams = HParams(self.metadata)
+        self.tensors = Tensors([t for i, h in enumerate(headers) for t in _tensors(h, i)])
+
+    # --- what it is -----------------------------------------------------------------
+
+    @property
+    def architecture(self) -> str:
+        return self.hparams.arch
+
+    @property
+    def name(self) -> str:
+        name = self._text("general.name") or self._text("general.basename")
+        return name or (self.path.stem if self.path else "")
+
+    @property
+    def size_label(self) -> str:
+        return self._text("general.size_label")
+
+    @property
+    def licence(self) -> str:
+        return self._text("general.license") or self._text("general.license.name")
+
+    @property
+    def n_params(self) -> int:
+        return sum(t.n_elements for t in self.tensors.values())
+
+    @property
+    def tensor_bytes(self) -> int:
+        return sum(t.n_bytes for t in self.tensors.values())
+
+    @cached_property
+    def quantisation_mix(self) -> dict[str, tuple[int, int]]:
+        """Return tensor type → (tensors, bytes), the largest first."""
+        mix: dict[str, tuple[int, int]] = {}
+        for t in self.tensors.values():
+            n, size = mix.get(t.type, (0, 0))
+            mix[t.type] = (n + 1, size + t.n_bytes)
+        return dict(sorted(mix.items(), key=lambda item: -item[1][1]))
+
+    @property
+    def quantisation(self) -> str:
+        """Return the name people use: `Q4_K_M`, or the type that holds most bytes where none is given."""
+        value = self.metadata.get("general.file_type")
+        if isinstance(value, int) and value in FILE_TYPES:
+            return FILE_TYPES[value]
+        return next(iter(self.quantisation_mix), "")
+
+    # --- its numbers -----------------------------------------------------------------
+
+    @property
+    def context_length(self) -> int:
+        return self.hparams.context
+
+    @property
+    def embedding_length(self) -> int:
+        return self.hparams.embedding
+
+    @property
+    def block_count(self) -> int:
+        return self.hparams.block_count
+
+    @property
+    def feed_forward_length(self) -> int:
+        return self.hparams.int("feed_forward_length")
+
+    @property
+    def head_count(self) -> int:
+        return max(self.hparams.heads, default=self.hparams.int("attention.head_count"))
+
+    @property
+    def head_count_kv(self) -> list[int]:
+        """Return the key/value heads of each block."""
+        return self.hparams.heads_kv
+
+    @property
+    def sliding_window(self) -> int:
+        return self.hparams.window
+
+    @property
+    def vocab_size(self) -> int:
+        tokens = self.tokens
+        return len(tokens) if tokens is not None else self.hparams.int("vocab_size")
+
+    def kv_bytes_per_token(
+        self, type_k: str = "f16", type_v: str = "f16", swa_full: bool = True
+    ) -> list[int]:
+        """Return the bytes that one more token of context costs in each block.
+
+        Grouped heads and MLA are counted as they are stored. With `swa_full=False` a sliding-window
+        block costs 0: it keeps a window of cells, however long the context.
+        """
+        return [
+            0 if layer.window and not swa_full else row_bytes(type_k, layer.k) + row_bytes(type_v, layer.v)
+            for layer in self.hparams.layers()
+        ]
+
+    @property
+    def recurrent_state_bytes(self) -> list[int]:
+        """Return the bytes of recurrent state (float32) that one sequence keeps in each block."""
+        return [4 * layer.recurrent for layer in self.hparams.layers()]
+
+    def parameters_by_part(self) -> dict[str, int]:
+        """Return how many weights each part of the model holds, in the order of the data flow."""
+        parts = dict.fromkeys(("embedding", "attention", "feed-forward", "recurrent", "norms", "output", "other"), 0)
+        for t in self.tensors.values():
+            parts[_part(t.name)] += t.n_elements
+        return {name: n for name, n in parts.items() if n}
+
+    # --- its tokenizer -----------------------------------------------------------------
+
+    @property
+    def tokenizer_model(self) -> str:
+        return self._text("tokenizer.ggml.model")
+
+    @property
+    def pre_tokenizer(self) -> str:
+        return self._text("tokenizer.ggml.pre")
+
+    @property
+    def tokens(self) -> LazyArray | None:
+        return self._strings("tokenizer.ggml.tokens")
+
+    @property
+    def merges(self) -> LazyArray | None:
+        return self._strings("tokenizer.ggml.merges")
+
+    @property
+    def token_types(self) -> LazyArray | None:
+        value = self.metadata.get("tokenizer.ggml.token_type")
+        return value if isinstance(value, LazyArray) and value.type != "str" else None
+
+    @property
+    def add_bos(self) -> bool | None:
+        """Return what the file says about a BOS token before every text; None if it says nothing."""
+        value = self.metadata.get("tokenizer.ggml.add_bos_token")
+        return value if isinstance(value, bool) else None
+
+    @property
+    def add_eos(self) -> bool | None:
+        value = self.metadata.get("tokenizer.ggml.add_eos_token")
+        return value if isinstance(value, bool) else None
+
+    @cached_property
+    def special_tokens(self) -> Mapping[str, tuple[int, str]]:
+        """Return name → (id, text) of the special tokens that the file names (`bos`, `eos`, `eot`, …)."""
+        found = {}
+        for name, key in _SPECIAL.items():
+            token = self.metadata.get(f"tokenizer.ggml.{key}")
+            if isinstance(token, int) and not isinstance(token, bool):
+                found[name] = (token, self.token_text(token))
+        return MappingProxyType(found)
+
+    def token_text(self, token: int) -> str:
+        """Return a token's text as the file has it; an empty string for an id outside the vocabulary."""
+        tokens = self.tokens
+        return tokens[token] if tokens is not None and 0 <= token < len(tokens) else ""
+
+    @property
+    def bos_token(self) -> str:
+        return self.special_tokens.get("bos", (0, ""))[1]
+
+    @property
+    def eos_token(self) -> str:
+        return self.special_tokens.get("eos", (0, ""))[1]
+
+    def has_token(self, text: str) -> bool:
+        """Return whether the vocabulary has exactly this token (a search in the header's bytes, about 1 ms)."""
+        return self.token_id(text) is not None
+
+    def token_id(self, text: str) -> int | None:
+        """Return the id of the token with exactly this text, or None."""
+        tokens = self.tokens
+        return tokens.find(text.encode("utf-8", "surrogateescape")) if tokens is not None else None
+
+    @property
+    def chat_template(self) -> str | None:
+        value = self.metadata.get("tokenizer.chat_template")
+        return value if isinstance(value, str) else None
+
+    @cached_property
+    def chat_templates(self) -> Mapping[str, str]:
+        """Return all chat templates by name; the one used when none is named is `default`."""
+        found = {} if self.chat_template is None else {"default": self.chat_template}
+        for key, value in self.metadata.items():
+            if key.startswith("tokenizer.chat_template.") and isinstance(value, str):
+                found[key.removeprefix("tokenizer.chat_template.")] = value
+        return MappingProxyType(found)
+
+    # --- the rest -----------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 of the header's bytes (metadata and tensor entries), hexadecimal."""
+        total = hashlib.sha256()
+        for header in self._headers:
+            total.update(memoryview(header.buffer)[: header.end])
+        return total.hexdigest()
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what is odd or wrong in the file, in plain words."""
+        from llama_magic.gguf._findings import findings
+
+        return findings(self)
+
+    def place(self, key: str) -> int | None:
+        """Return where a key's value stands in the file, in bytes."""
+        return self._headers[0].places.get(key)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the header as JSON-ready data; arrays longer than 64 are given by type and length."""
+        return {
+            "architecture": self.architecture, "name": self.name, "version": self.version,
+            "byte_order": self.byte_order, "alignment": self.alignment, "file_size": self.file_size,
+            "header_bytes": self.header_bytes, "n_params": self.n_params, "quantisation": self.quantisation,
+            "quantisation_mix": {k: list(v) for k, v in self.quantisation_mix.items()},
+            "parameters_by_part": self.parameters_by_part(),
+            "special_tokens": {k: list(v) for k, v in self.special_tokens.items()},
+            "chat_templates": dict(self.chat_templates),
+            "findings": [asdict(f) for f in self.findings],
+            "metadata": {k: _plain(v) for k, v in self.metadata.items()},
+            "tensors": [asdict(t) | {"shape": list(t.shape)} for t in self.tensors.values()],
+        }  # fmt: skip
+
+    def to_pandas(self) -> Any:
+        """Return the tensors as a pandas DataFrame, one row each."""
+        import pandas as pd
+
+        rows = [asdict(t) | {"n_elements": t.n_elements, "part": _part(t.name)} for t in self.tensors.values()]
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"<GGUFInfo {self.name!r}: {self.architecture}, {_count(self.n_params)} parameters, "
+            f"{self.quantisation}, context {self.context_length:,}>"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<14} {text}" for label, text in self.summary().items() if text)
+
+    def summary(self) -> dict[str, str]:
+        """Return the header in a dozen labelled lines of plain words."""
+        kv = sum(self.kv_bytes_per_token())
+        window = f", sliding window {self.sliding_window:,}" if self.sliding_window else ""
+        mix = ", ".join(f"{n} × {t}" for t, (n, _) in self.quantisation_mix.items())
+        groups = sorted(set(self.head_count_kv))
+        return {
+            "name": self.name,
+            "architecture": self.architecture,
+            "parameters": _count(self.n_params),
+            "quantisation": f"{self.quantisation} ({mix})" if mix else self.quantisation,
+            "file": f"{self.file_size / 1e6:,.1f} MB, GGUF v{self.version}, header {self.header_bytes:,} bytes",
+            "context": f"{self.context_length:,} tokens{window}",
+            "shape": f"{self.block_count} blocks × {self.embedding_length:,} wide, {self.head_count} heads, "
+            f"{'/'.join(map(str, groups))} KV heads",
+            "KV cache": f"{kv:,} bytes a token (f16)",
+            "tokenizer": f"{self.tokenizer_model} {self.pre_tokenizer}".strip() + f", {self.vocab_size:,} tokens",
+            "special": ", ".join(f"{k} {t!r}" for k, (_, t) in self.special_tokens.items()),
+            "chat template": ", ".join(f"{k} ({len(v):,} characters)" for k, v in self.chat_templates.items()),
+            "licence": self.licence,
+            "findings": "; ".join(map(str, self.findings)),
+        }
+
+    def _text(self, key: str) -> str:
+        value = self.metadata.get(key)
+        return value if isinstance(value, str) else ""
+
+    def _strings(self, key: str) -> LazyArray | None:
+        value = self.metadata.get(key)
+        return value if isinstance(value, LazyArray) and value.type == "str" else None
+
+
+def _tensors(header: Header, shard: int) -> Iterator[TensorInfo]:
+    start = header.data_start
+    for raw in header.tensors:
+        kind = TENSOR_TYPES.get(raw.type_id)
+        n = int(np.prod(raw.shape, dtype=object)) if raw.shape else 1
+        n_bytes = -(-n // kind.block) * kind.size if kind else 0
+        yield TensorInfo(raw.name, raw.shape, type_name(raw.type_id), n_bytes, start + raw.relative, shard)
+
+
+def _part(name: str) -> str:
+    base = name.removesuffix(".weight").removesuffix(".bias").rsplit(".", 1)[-1]
+    if "norm" in base:
+        return "norms"
+    if base in ("token_embd", "position_embd", "token_types", "per_layer_token_embd"):
+        return "embedding"
+    if base in ("output", "cls", "cls_out"):
+        return "output"
+    if base.startswith(("attn", "cross_attn", "indexer")):
+        return "attention"
+    if base.startswith(("ffn", "exp_probs")):
+        return "feed-forward"
+    if base.startswith(("ssm", "time_mix", "channel_mix", "shortconv")) or ".shortconv." in name:
+        return "recurrent"
+    return "other"
+
+
+def _count(n: int) -> str:
+    for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if n >= size:
+            return f"{n / size:.3g} {unit}"
+    return str(n)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, LazyArray):
+        return value.to_list() if len(value) <= 64 else f"{len(value):,} × {value.type}"
+    return value

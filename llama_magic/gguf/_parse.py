@@ -1,0 +1,367 @@
+"""The header's bytes, taken apart. Bounded: every count is checked before anything is read.
+
+Limits: a header of 64 MiB, 2,097,152 strings an array, 65,536 keys, 262,144 tensors. The largest headers
+in use (250,000 tokens with merges) are about 16 MiB.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from llama_magic.errors import InvalidGGUFError
+from llama_magic.gguf._arrays import LazyArray
+from llama_magic.gguf._source import RangeReader
+from llama_magic.gguf._types import ARRAY, DEFAULT_ALIGNMENT, MAGIC, STRING, TENSOR_TYPES, VALUE_TYPES, VERSIONS
+
+MAX_HEADER = 64 << 20
+MAX_STRINGS = 1 << 21
+MAX_KEYS = 1 << 16
+MAX_TENSORS = 1 << 18
+MAX_NAME = 63  # ggml.h, GGML_MAX_NAME less the final NUL
+MAX_DIMS = 4
+_FIRST_READ = 128 << 10
+_RE_DOWNLOAD = "The file is damaged or was not copied in full: download it again."
+
+
+@dataclass(frozen=True)
+class RawTensor:
+    """A tensor's entry as it stands in the file; `relative` counts from the start of the data."""
+
+    name: str
+    shape: tuple[int, ...]
+    type_id: int
+    relative: int
+    entry: int  # where the entry stands in the file
+
+
+@dataclass
+class Header:
+    """One file's header: values, the types they have, where they stand, tensor entries."""
+
+    version: int
+    order: str  # "<" little-endian, ">" big-endian
+    size: int
+    values: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)  # "u32", "arr[str]"
+    places: dict[str, int] = field(default_factory=dict)
+    tensors: list[RawTensor] = field(default_factory=list)
+    buffer: bytearray = field(default_factory=bytearray)
+    end: int = 0  # length of the header in bytes, padding left out
+    alignment: int = DEFAULT_ALIGNMENT
+
+    @property
+    def data_start(self) -> int:
+        return -(-self.end // self.alignment) * self.alignment if self.tensors else self.end
+
+
+def parse(reader: RangeReader) -> Header:
+    """Read one file's header. Raises `InvalidGGUFError` with field and offset; reads no weights."""
+    cursor = _Cursor(reader)
+    header = _read_preamble(cursor)
+    n_tensors, n_keys = cursor.unpack("QQ", "header.tensor_count")
+    _check_counts(cursor, n_tensors, n_keys)
+    for _ in range(n_keys):
+        _read_pair(cursor, header)
+    header.alignment = _alignment(header)
+    seen: set[str] = set()
+    for number in range(n_tensors):
+        tensor = _read_tensor(cursor, number)
+        if tensor.name in seen:
+            cursor.fail(f"The tensor {tensor.name!r} stands twice in the file.", f"tensor {tensor.name}", tensor.entry)
+        seen.add(tensor.name)
+        header.tensors.append(tensor)
+    header.end = cursor.at
+    header.buffer = cursor.buffer
+    return header
+
+
+class _Cursor:
+    """A growing window on the start of a file, and a place in it."""
+
+    def __init__(self, reader: RangeReader) -> None:
+        self.reader = reader
+        self.size = reader.size
+        self.buffer = bytearray()
+        self.at = 0
+        self.order = "<"
+
+    def fail(self, message: str, field: str, offset: int | None = None, remedy: str = _RE_DOWNLOAD) -> NoReturn:
+        raise InvalidGGUFError(message, field=field, offset=self.at if offset is None else offset, remedy=remedy)
+
+    def prefetch(self, n: int) -> None:
+        """Read on by about `n` bytes if little is at hand; no error where the file is shorter."""
+        have = len(self.buffer)
+        if have - self.at < 4096:
+            end = min(self.at + max(n, _FIRST_READ), self.size, MAX_HEADER)
+            self.buffer += self.reader.read_at(have, max(0, end - have))
+
+    def need(self, n: int, field: str) -> None:
+        """Have `n` bytes from here, or say that the file is too short."""
+        end = self.at + n
+        if end <= len(self.buffer):
+            return
+        if end > self.size:
+            left = max(0, self.size - self.at)
+            self.fail(
+                f"The file ends inside its header: {field} needs {n:,} bytes at offset {self.at:,}, "
+                f"and only {left:,} are left of {self.size:,}.",
+                field,
+            )
+        if end > MAX_HEADER:
+            self.fail(f"{field} would make the header longer than {MAX_HEADER >> 20} MiB; no model needs that.", field)
+        have = len(self.buffer)
+        want = max(end, have + max(_FIRST_READ, have // 8))
+        part = self.reader.read_at(have, min(want, self.size, MAX_HEADER) - have)
+        self.buffer += part
+        if len(self.buffer) < end:
+            self.fail(f"Only {len(self.buffer):,} bytes of the header could be read.", field)
+
+    def unpack(self, letters: str, field: str) -> tuple[Any, ...]:
+        layout = struct.Struct(self.order + letters)
+        self.need(layout.size, field)
+        values = layout.unpack_from(self.buffer, self.at)
+        self.at += layout.size
+        return values
+
+    def string(self, field: str) -> bytes:
+        (n,) = self.unpack("Q", field)
+        if n > self.size - self.at:
+            self.fail(
+                f"{field} is a string of {n:,} bytes, and only {self.size - self.at:,} are left in the file.",
+                field,
+                self.at - 8,
+            )
+        self.need(n, field)
+        raw = bytes(self.buffer[self.at : self.at + n])
+        self.at += n
+        return raw
+
+
+def _read_preamble(cursor: _Cursor) -> Header:
+    if cursor.size == 0:
+        cursor.fail("The file is empty (0 bytes).", "header.magic", 0)
+    start = cursor.reader.read_at(0, min(cursor.size, _FIRST_READ))
+    cursor.buffer += start
+    if start[:4] != MAGIC:
+        cursor.fail(_not_gguf(start), "header.magic", 0, "Expected a file that starts with the bytes GGUF.")
+    cursor.at = 4
+    (version,) = cursor.unpack("I", "header.version")
+    if version & 0xFFFF == 0 and version:  # the other byte order
+        cursor.order = ">"
+        version = int.from_bytes(version.to_bytes(4, "little"), "big")
+    if version not in VERSIONS:
+        old = version == 1
+        cursor.fail(
+            f"The GGUF version is {version:,}; expected 2 or 3.",
+            "header.version",
+            4,
+            "Version 1 is no longer read by llama.cpp: convert the model again." if old else _RE_DOWNLOAD,
+        )
+    return Header(version=version, order=cursor.order, size=cursor.size)
+
+
+def _not_gguf(start: bytes) -> str:
+    text = start[:64].lstrip().lower()
+    if text.startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "The file is a web page, not a GGUF."
+    if start.startswith(b"version https://git-lfs"):
+        return "The file is a Git LFS pointer, not the model itself."
+    if start[:4] == b"PK\x03\x04":
+        return "The file is a ZIP archive (perhaps a PyTorch checkpoint), not a GGUF."
+    if start[:4] in (b"ggml", b"tjgg", b"lmgg", b"fmgg", b"ggjt", b"ggla"):
+        return "The file is in the old GGML format that came before GGUF."
+    if start[8:10] == b'{"':
+        return "The file is in safetensors format, not a GGUF."
+    if start[:4] == b"FUGG":
+        return "The file's bytes are in reverse order."
+    if len(start) < 4:
+        return f"The file holds {len(start)} bytes; a GGUF starts with the four bytes GGUF."
+    return f"The file starts with {start[:4]!r}, not with b'GGUF'."
+
+
+def _check_counts(cursor: _Cursor, n_tensors: int, n_keys: int) -> None:
+    left = cursor.size - cursor.at
+    for name, n, limit, least, place in (
+        ("header.tensor_count", n_tensors, MAX_TENSORS, 24, 8),
+        ("header.kv_count", n_keys, MAX_KEYS, 13, 16),
+    ):
+        if n > limit or n * least > left:
+            shown = n if n < 1 << 63 else n - (1 << 64)
+            cursor.fail(
+                f"{name} is {shown:,}; the {left:,} bytes that follow cannot hold that many, or it is over "
+                f"the limit of {limit:,}.",
+                name,
+                place,
+            )
+
+
+def _read_pair(cursor: _Cursor, header: Header) -> None:
+    start = cursor.at
+    number = len(header.values)
+    key = cursor.string(f"key {number}").decode("utf-8", "replace")
+    if not key:
+        cursor.fail(f"Key {number} has no name.", f"key {number}", start)
+    if key in header.values:
+        cursor.fail(f"The key {key!r} stands twice in the file.", key, start)
+    (type_id,) = cursor.unpack("I", key)
+    header.places[key] = cursor.at
+    if type_id == ARRAY:
+        element, n = cursor.unpack("IQ", key)
+        header.values[key] = _read_array(cursor, key, element, n)
+        header.types[key] = f"arr[{VALUE_TYPES[element][0]}]"
+        return
+    if type_id not in VALUE_TYPES:
+        cursor.fail(f"{key} has value type {type_id}; GGUF knows 0 to 12.", key, cursor.at - 4)
+    header.types[key] = VALUE_TYPES[type_id][0]
+    if type_id == STRING:
+        header.values[key] = cursor.string(key).decode("utf-8", "replace")
+        return
+    (value,) = cursor.unpack(VALUE_TYPES[type_id][1], key)
+    header.values[key] = bool(value) if header.types[key] == "bool" else value
+
+
+def _read_array(cursor: _Cursor, key: str, element: int, n: int) -> LazyArray:
+    if element == ARRAY:
+        cursor.fail(f"{key} is an array of arrays, which llama.cpp does not read.", key, cursor.at - 12)
+    if element not in VALUE_TYPES:
+        cursor.fail(f"{key} is an array of value type {element}; GGUF knows 0 to 12.", key, cursor.at - 12)
+    width = 8 if element == STRING else VALUE_TYPES[element][2]
+    left = cursor.size - cursor.at
+    if n * width > left:
+        cursor.fail(f"{key} claims {n:,} elements, and only {left:,} bytes are left in the file.", key, cursor.at - 8)
+    start = cursor.at
+    if element == STRING:
+        if n > MAX_STRINGS:
+            cursor.fail(f"{key} claims {n:,} strings; the limit is {MAX_STRINGS:,}.", key, cursor.at - 8)
+        offsets = _scan_strings(cursor, key, n)
+        return LazyArray(cursor.buffer, element, n, start, cursor.order, offsets)
+    cursor.need(n * width, key)
+    cursor.at += n * width
+    return LazyArray(cursor.buffer, element, n, start, cursor.order)
+
+
+def _scan_strings(cursor: _Cursor, key: str, n: int) -> npt.NDArray[np.int64]:
+    """Find where each of `n` strings stands. (n,) int64, absolute offsets of the length fields."""
+    parts: list[npt.NDArray[np.int64]] = []
+    done = 0
+    start = cursor.at
+    slow = 4096  # grows with each vain fast scan, so that their cost stays bounded
+    while done < n:
+        mean = (cursor.at - start) // done + 1 if done else 16
+        cursor.prefetch(min((n - done) * mean + (64 << 10), 8 << 20))
+        found = _scan_fast(cursor, n - done)
+        if len(found) < 64:
+            parts.append(found)
+            done += len(found)
+            found = _scan_slow(cursor, key, min(n - done, slow))
+            slow *= 4
+        parts.append(found)
+        done += len(found)
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _scan_fast(cursor: _Cursor, n: int) -> npt.NDArray[np.int64]:
+    """Find strings of 1 to 255 bytes without NULs among the bytes at hand, all at once.
+
+    Their length fields are the only places with seven zero bytes after (or, big-endian, before)
+    one that is not: candidates come from comparing whole arrays, and are then proved by walking
+    the chain: each must stand where the one before it ends.
+    """
+    window = np.frombuffer(cursor.buffer, np.uint8)[cursor.at : cursor.at + min(263 * n + 8, 8 << 20)]
+    if len(window) < 64:
+        return np.empty(0, np.int64)
+    zero = window == 0
+    pair = zero[:-1] & zero[1:]
+    four = pair[:-2] & pair[2:]
+    seven = four[:-3] & four[3:]  # seven[i]: bytes i to i+6 are zero
+    if cursor.order == "<":
+        places = np.flatnonzero(seven[1:])  # the byte before the zeros holds the length
+        lengths = window[places]
+    else:
+        places = np.flatnonzero(seven)
+        places = places[places + 7 < len(window)]
+        lengths = window[places + 7]
+    places, lengths = places[:n], lengths[:n].astype(np.int64)
+    if not len(places) or places[0] != 0:
+        return np.empty(0, np.int64)
+    ends = places + 8 + lengths
+    good = ends[:-1] == places[1:]
+    count = int(np.argmin(good)) if not good.all() else len(places) - 1
+    if count == len(places) - 1 and ends[-1] <= len(window):  # the last one's text is at hand too
+        count += 1
+    if count:
+        result: npt.NDArray[np.int64] = places[:count] + cursor.at
+        cursor.at += int(ends[count - 1])
+        return result
+    return np.empty(0, np.int64)
+
+
+def _scan_slow(cursor: _Cursor, key: str, n: int) -> npt.NDArray[np.int64]:
+    """Find strings one after the other: any length, any bytes."""
+    offsets = array("q")
+    length_at = struct.Struct(cursor.order + "Q").unpack_from
+    for _ in range(n):
+        cursor.need(8, key)
+        offsets.append(cursor.at)
+        (length,) = length_at(cursor.buffer, cursor.at)
+        cursor.at += 8
+        if length > cursor.size - cursor.at:
+            cursor.fail(
+                f"{key} holds a string of {length:,} bytes, and only {cursor.size - cursor.at:,} are left "
+                "in the file.",
+                key,
+                cursor.at - 8,
+            )
+        cursor.need(length, key)
+        cursor.at += length
+    return np.frombuffer(offsets, np.int64)
+
+
+def _alignment(header: Header) -> int:
+    key = "general.alignment"
+    value = header.values.get(key, DEFAULT_ALIGNMENT)
+    place = header.places.get(key)
+    if key in header.types and header.types[key] != "u32":
+        raise InvalidGGUFError(f"{key} is stored as {header.types[key]}; expected u32.", field=key, offset=place)
+    if value <= 0 or value & (value - 1):
+        raise InvalidGGUFError(f"{key} is {value:,}; expected a power of two, such as 32.", field=key, offset=place)
+    if value > 1 << 24:
+        raise InvalidGGUFError(
+            f"{key} is {value:,} bytes; expected at most {1 << 24:,} (32 is usual).", field=key, offset=place
+        )
+    return int(value)
+
+
+def _read_tensor(cursor: _Cursor, number: int) -> RawTensor:
+    start = cursor.at
+    name = cursor.string(f"tensor {number}").decode("utf-8", "replace")
+    field = f"tensor {name[:80]}"
+    if len(name.encode()) > MAX_NAME:
+        n = len(name.encode())
+        cursor.fail(f"The tensor name {name[:80]!r} is {n:,} bytes long; ggml takes {MAX_NAME}.", field, start)
+    (n_dims,) = cursor.unpack("I", field)
+    if n_dims > MAX_DIMS:
+        cursor.fail(f"{field} has {n_dims:,} dimensions; ggml takes up to {MAX_DIMS}.", field, cursor.at - 4)
+    shape: tuple[int, ...] = cursor.unpack("q" * n_dims, field)
+    elements = 1
+    for size in shape:
+        if size <= 0:
+            cursor.fail(f"{field} has shape {list(shape)}; every dimension must be 1 or more.", field, start)
+        elements *= size
+    if elements >= 1 << 63:
+        cursor.fail(f"{field} has shape {list(shape)}: more elements than 64 bits can count.", field, start)
+    type_id, relative = cursor.unpack("IQ", field)
+    kind = TENSOR_TYPES.get(type_id)
+    if kind is not None and shape and shape[0] % kind.block:
+        cursor.fail(
+            f"{field} has rows of {shape[0]:,} weights; type {kind.name} is stored in blocks of {kind.block}.",
+            field,
+            start,
+        )
+    return RawTensor(name, shape, type_id, relative, start)
