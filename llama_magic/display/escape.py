@@ -1,0 +1,65 @@
+"""Model text is data: make every character of it visible and inert.
+
+A control character, an ANSI or OSC escape, or a bidi control in an answer is shown by a
+visible stand-in (`␛`, `⟨U+202E⟩`) and never sent to a terminal or a browser. Characters
+that ordinary text needs stay as they are: line breaks, tabs, the joiners of emoji and of
+Persian, variation selectors.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 without tab, LF and CR; DEL; C1
+    "\u00ad\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+    "\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def _stand_in(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)  # Unicode's control pictures
+    return "\u2421" if code == 0x7F else f"⟨U+{code:04X}⟩"
+
+
+def visible(text: str) -> str:
+    """Return `text` with each control, bidi and invisible character replaced by a visible stand-in."""
+    text = text.replace("\r\n", "\n").replace("\r", "\u240d")
+    return _HIDDEN.sub(_stand_in, text)
+
+
+def one_line(text: str, limit: int = 0) -> str:
+    """Return visible text on one line (`↵` for a break); beyond `limit` characters cut with `…`."""
+    text = visible(text).replace("\n", "↵").replace("\t", "→")
+    return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def blanks_shown(text: str) -> str:
+    """Return a token's text on one line with its blanks shown: `·` space, `↵` line break, `→` tab."""
+    return one_line(text).replace(" ", "·")
+
+
+def escaped(text: str) -> str:
+    """Return visible text escaped for HTML, fit for element content and quoted attributes."""
+    return html.escape(visible(text), quote=True)
+
+
+def json_safe(value: Any) -> Any:
+    """Return a copy of JSON data in which lone surrogates are U+FFFD: notebooks are saved as UTF-8."""
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {json_safe(key): json_safe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_safe(item) for item in value]
+    return value
+
+
+def safe_link(address: str) -> bool:
+    """Return whether `address` may become a link: http, https or mailto, and nothing invisible in it."""
+    return bool(re.match(r"(?:https?://|mailto:)[!-~]+\Z", address, re.IGNORECASE))

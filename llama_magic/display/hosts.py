@@ -1,0 +1,58 @@
+"""Who is looking: a front end with widgets, a terminal, or nobody who can be asked.
+
+There is no flag for it, so it is read from what each client was seen to send (ipykernel 7.4):
+
+- JupyterLab, Notebook 7, VS Code send `cellId` in the request's metadata, Colab `colab.cell_id`;
+  nbclient, nbval, papermill and Voilà send neither, and say that they take no input;
+- `jupyter console` and the Qt console send no cell, and take input: they are terminals.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+Host = Literal["live", "terminal", "plain"]
+
+
+def current_shell() -> Any:
+    """Return IPython's shell, or `None`; never imports IPython."""
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module is not None else None
+
+
+def host(shell: Any) -> Host:
+    """Return how to show something that takes a while.
+
+    `live`: a display that is updated. `terminal`: text as it grows. `plain`: one output, at the end.
+    """
+    if shell is None:
+        return "terminal"
+    if type(shell.display_pub).__name__ == "CapturingDisplayPublisher":  # %%capture
+        return "plain"
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return "terminal"
+    parent = _request(kernel)
+    metadata, content = parent.get("metadata") or {}, parent.get("content") or {}
+    if metadata.get("cellId") or (metadata.get("colab") or {}).get("cell_id"):
+        return "live"
+    return "terminal" if content.get("allow_stdin") else "plain"
+
+
+def _request(kernel: Any) -> dict[str, Any]:
+    """Return the execute request that runs now (empty where the kernel is not ipykernel)."""
+    get_parent = getattr(kernel, "get_parent", None)
+    parent = get_parent("shell") if get_parent is not None else None
+    return parent if isinstance(parent, dict) else {}
+
+
+def publish(
+    shell: Any, bundle: dict[str, Any], *, display_id: str | None = None, update: bool = False
+) -> None:
+    """Send a mimebundle to the display, or print its text where there is no shell."""
+    if shell is None:
+        sys.stdout.write(bundle["text/plain"] + "\n")
+        return
+    transient = {"display_id": display_id} if display_id else {}
+    shell.display_pub.publish(data=bundle, metadata={}, transient=transient, update=update)

@@ -1,0 +1,203 @@
+"""The live view: an anywidget that is fed with deltas, and replaced by static output at the end.
+
+While a cell runs a widget can speak to the front end but not hear it, so Stop is the front
+end's own interrupt, and nothing here ever waits for an answer. A view may appear late (its
+script loads while messages pass), so each delta says where it starts, and now and then the
+whole text is sent again: at the start, and each time it has doubled. The bytes sent stay
+below four times the text.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from llama_magic.display import gauge, hosts, views
+from llama_magic.display.escape import visible
+from llama_magic.results import Budget, Chunk, Completion, Progress
+
+_PERIOD = 1 / 15  # seconds between messages
+_EARLY = 1.5  # seconds in which a view may still be loading ...
+_SMALL = 2_000  # ... and characters that are cheap to send again
+_FALLBACK = "The answer is being written; it will stand here when it is done."
+_HERE = Path(__file__).parent
+
+
+class LiveView(anywidget.AnyWidget):
+    """The widget behind the live view; `head` is what is known before the first token."""
+
+    _esm = _HERE / "live.js"
+    _css = (_HERE / "base.css").read_text("utf-8") + (_HERE / "live.css").read_text("utf-8")
+    head = traitlets.Dict().tag(sync=True)
+
+
+class Live:
+    """Feed a live view from one background thread, at most 15 messages a second."""
+
+    def __init__(
+        self,
+        shell: Any,
+        *,
+        title: str,
+        model: str,
+        budget: Budget,
+        progress: Callable[[], Progress | None] | None,
+        fields: Sequence[str],
+        markdown: bool,
+    ) -> None:
+        self._shell, self._progress, self._budget = shell, progress, budget
+        self._display_id: str | None = uuid.uuid4().hex  # transient: it is not saved
+        self._feed = Feed()
+        self._ended = threading.Event()
+        head = {"title": title, "model": model, "markdown": markdown, "fields": list(fields)} | _gauge_head(
+            budget
+        )
+        self._widget = LiveView(head=head)
+        view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
+        bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
+        hosts.publish(shell, bundle, display_id=self._display_id)
+        # The thread runs in the cell's context: ipykernel finds the cell that messages belong to by it.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="llama_magic-live", daemon=True
+        )
+        self._thread.start()
+
+    def feed(self, chunk: Chunk) -> None:
+        """Take a chunk; it is sent with the next message."""
+        self._feed.add(chunk)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self._feed.news.wait(0.2)
+            message = self._feed.take()
+            if (
+                not self._feed.started
+                and self._progress is not None
+                and (state := self._progress()) is not None
+            ):
+                message = {"progress": [state.done, state.total or 0]}
+            if message:
+                self._widget.send(message)
+            self._ended.wait(_PERIOD)
+
+    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+        """Put the static output in the view's place and close the widget."""
+        self._ended.set()
+        self._feed.news.set()
+        self._thread.join()
+        if self._display_id is not None:
+            hosts.publish(self._shell, bundle, display_id=self._display_id, update=True)
+            self._display_id = None
+        layout = self._widget.layout
+        self._widget.close()
+        if layout is not None:
+            layout.close()  # a model of its own, which would stay behind
+
+
+def _gauge_head(budget: Budget) -> dict[str, Any]:
+    return {
+        "window": budget.window,
+        "prompt": budget.prompt_tokens,
+        "cached": budget.cached_tokens,
+        "max_tokens": budget.max_tokens,
+        "parts": [
+            asdict(part)
+            for part in gauge.segments(Budget(budget.window, budget.prompt_tokens, 0, budget.parts))
+        ],
+    }
+
+
+class Feed:
+    """What is new since the last message, in as few bytes as it takes.
+
+    A message holds `text`: `[channel, offset, piece]` for each channel with news (a sample's
+    number, or `"thinking"`); `rows`: `[path, "=" or "+", text]` for a structured answer's fields
+    that changed; `figures`: tokens, seconds to the first, tokens a second.
+    """
+
+    def __init__(self) -> None:
+        self.news = threading.Event()
+        self.started = False
+        self._lock = threading.Lock()
+        self._begun = time.monotonic()
+        self._first = 0.0
+        self._tokens = 0
+        self._channels: dict[int | str, _Channel] = {}
+        self._partial: Any = None
+        self._rows: dict[str, str] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        """Take a chunk in; cheap, for it runs between two tokens."""
+        with self._lock:
+            if not self.started:
+                self.started, self._first = True, time.monotonic()
+            self._tokens += len(chunk.token_ids)
+            if chunk.delta:
+                self._channels.setdefault(chunk.sample, _Channel()).pieces.append(chunk.delta)
+            if chunk.thinking:
+                self._channels.setdefault("thinking", _Channel()).pieces.append(chunk.thinking)
+            if chunk.partial is not None:
+                self._partial = chunk.partial
+        self.news.set()
+
+    def take(self) -> dict[str, Any]:
+        """Return the next message, empty where nothing is new."""
+        self.news.clear()
+        now = time.monotonic()
+        with self._lock:
+            early = now - self._begun < _EARLY
+            text = [
+                [name, *piece] for name, channel in self._channels.items() if (piece := channel.take(early))
+            ]
+            partial, tokens = self._partial, self._tokens
+        rows = self._changed(partial) if partial is not None else []
+        if not text and not rows:
+            return {}
+        spent = now - self._first
+        rate = (tokens - 1) / spent if tokens > 1 and spent > 0.2 else 0.0
+        figures = [tokens, round(self._first - self._begun, 3), round(rate, 1)]
+        return {"figures": figures} | ({"text": text} if text else {}) | ({"rows": rows} if rows else {})
+
+    def _changed(self, partial: Any) -> list[list[str]]:
+        out = []
+        for path, value in views.leaves(views.plain(partial)):
+            text, before = visible(str(value)), self._rows.get(path)
+            if text != before:
+                grows = before is not None and text.startswith(before)
+                out.append([path, "+", text[len(before or "") :]] if grows else [path, "=", text])
+                self._rows[path] = text
+        return out
+
+
+class _Channel:
+    """One growing text: what was sent of it, what waits, and when it was last sent whole."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self._sent: list[str] = []
+        self._length = 0
+        self._whole = 0  # length when the whole text was last sent
+
+    def take(self, early: bool) -> tuple[int, str] | None:
+        """Return (offset, piece): what is new, or all of it where that is due."""
+        if not self.pieces:
+            return None
+        piece = visible("".join(self.pieces))
+        self.pieces.clear()
+        offset = self._length
+        self._sent.append(piece)
+        self._length += len(piece)
+        if self._length < 2 * self._whole and not (early and self._length < _SMALL):
+            return offset, piece
+        self._whole = self._length
+        return 0, "".join(self._sent)

@@ -1,0 +1,101 @@
+"""Nodes into plain text, for terminals, `text/plain` and screen readers; no escape sequences."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llama_magic.display import doc
+from llama_magic.display.escape import blanks_shown, one_line, visible
+from llama_magic.display.table import cell_text, is_number
+
+_CELL = 60  # columns; a wider cell is cut with an ellipsis
+_WIDTH = 100
+
+
+def page(nodes: Sequence[doc.Node]) -> str:
+    """Return the text of a whole view, without a line break at the end."""
+    return "\n".join(part for part in (fragment(node) for node in nodes) if part)
+
+
+def fragment(node: doc.Node) -> str:
+    """Return the text of one node."""
+    return _WRITERS[type(node)](node)
+
+
+def _head(node: doc.Head) -> str:
+    return visible(f"{node.label}: {node.details}" if node.details else node.label)
+
+
+def _answer(node: doc.Answer) -> str:
+    return visible(node.text)
+
+
+def _line(node: doc.Line) -> str:
+    return visible(node.text)
+
+
+def _bar(node: doc.Bar) -> str:
+    if not node.legend:
+        return ""
+    return visible(" · ".join(f"{part.label} {cell_text(part.amount)}" for part in node.segments))
+
+
+def _strip(node: doc.Strip) -> str:
+    words = (
+        f"⟦{one_line(piece.text)}⟧" if piece.special else blanks_shown(piece.text) or "∅"
+        for piece in node.pieces
+    )
+    return textwrap.fill("│".join(words).replace("↵│", "↵\n"), _WIDTH, replace_whitespace=False)
+
+
+def _grid(node: doc.Grid) -> str:
+    table = node.table
+    if not table.rows:
+        return table.empty
+    cells = [[one_line(cell_text(value), _CELL) for value in row] for row in (table.headers, *table.rows)]
+    widths = [max(columns(row[i]) for row in cells) for i in range(len(table.headers))]
+    right = [
+        all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
+    ]
+    lines = [
+        "  ".join(
+            _pad(cell, width, is_right) for cell, width, is_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([visible(table.caption)] * bool(table.caption) + lines)
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes (CJK takes two, combining marks none)."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def _pad(cell: str, width: int, right: bool) -> str:
+    blanks = " " * (width - columns(cell))
+    return blanks + cell if right else cell + blanks
+
+
+def _code(node: doc.Code) -> str:
+    return visible(node.text)
+
+
+def _fold(node: doc.Fold) -> str:
+    return visible(node.summary) + "\n" + textwrap.indent(page(node.nodes), "  ")
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    doc.Head: _head,
+    doc.Answer: _answer,
+    doc.Line: _line,
+    doc.Bar: _bar,
+    doc.Strip: _strip,
+    doc.Grid: _grid,
+    doc.Code: _code,
+    doc.Fold: _fold,
+}

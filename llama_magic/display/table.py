@@ -1,0 +1,69 @@
+"""A small table: headers and rows of plain values, that pandas can take over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Share:
+    """A candidate and its probability (0 to 1), shown as words and a bar; `gone` strikes it through."""
+
+    text: str
+    share: float
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of `str`, numbers, `None` or tuples of `Share` under `headers`; `caption` says what it lists."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    caption: str = ""
+    empty: str = "Nothing yet."
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with one column a header.
+
+        Raises: ImportError where pandas is not installed.
+        """
+        import pandas
+
+        return pandas.DataFrame([list(row) for row in self.rows], columns=list(self.headers))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        from llama_magic.display import to_text
+
+        return to_text(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        from llama_magic.display import mimebundle
+
+        return mimebundle(self)
+
+
+def cell_text(value: Any) -> str:
+    """Return a cell's words: thousands separated, floats to three digits, `None` as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
+        return " · ".join(f"{item.text} {'cut' if item.gone else f'{item.share:.0%}'}" for item in value)
+    if isinstance(value, (tuple, list)):
+        return ", ".join(cell_text(item) for item in value)
+    return str(value)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a cell is set flush right."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
