@@ -1,0 +1,205 @@
+"""Tab completion for `%llama` and `%%llama`: whole words first, then cut to what IPython wants replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from llama_magic import session as sessions
+from llama_magic.magics._options import MODES, VERBS, Option
+from llama_magic.session import Session
+
+_SOURCE_VERBS = ("load", "pull", "inspect")
+
+
+def complete_hook(shell: Any, event: Any) -> list[str]:
+    """Answer IPython's `complete_command` hook for a line that starts with `%llama` or `%%llama`.
+
+    IPython replaces `event.symbol` only, which starts after the last delimiter (`:`, `=`, a
+    quote); so each candidate loses what stands before that.
+    """
+    command, _, rest = event.text_until_cursor.lstrip().partition(" ")
+    before, word = _split(rest)
+    cell = command.startswith("%%")
+    candidates = _cell(shell, before, word) if cell else _line(shell, before, word)
+    cut = len(word) - len(event.symbol) if word.endswith(event.symbol) else 0
+    return [candidate[cut:] for candidate in dict.fromkeys(candidates) if candidate.startswith(word)]
+
+
+def _split(rest: str) -> tuple[list[str], str]:
+    """Return the finished words and the one at the cursor; an open quote belongs to the latter."""
+    words: list[str] = []
+    word, quote = "", ""
+    for char in rest:
+        if char.isspace() and not quote:
+            if word:
+                words.append(word)
+            word = ""
+            continue
+        if char in "\"'" and quote in ("", char):
+            quote = "" if quote else char
+        word += char
+    return words, word
+
+
+def _line(shell: Any, before: list[str], word: str) -> Iterable[str]:
+    session = sessions.current(shell)
+    if not before:
+        return VERBS
+    verb = VERBS.get(before[0])
+    if verb is None:
+        return ()
+    if (value := _value(verb.options, before, shell, word)) is not None:
+        return value
+    if word.startswith("-"):
+        return (*(flag for option in verb.options for flag in option.flags), "--help")
+    free = _free_words(before[1:], verb.options)
+    return _argument(verb.name, free, session, word)
+
+
+def _argument(verb: str, free: list[str], session: Session, word: str) -> Iterable[str]:
+    if verb in _SOURCE_VERBS and not free:
+        loaded = session.models if verb == "inspect" else ()
+        return (*loaded, *_aliases(), *_paths(word, ".gguf"), *_repositories())
+    if verb in ("use", "unload") and not free:
+        return session.models
+    if verb == "sampler":
+        from llama_magic.engine.sampling import Sampling
+
+        return ("reset", *(f"{field.name}=" for field in fields(Sampling)))
+    if verb == "chat":
+        if not free:
+            return session.chats
+        if len(free) == 1:
+            return VERBS["chat"].actions
+        return _paths(word, ".json") if free[1] in ("save", "load") else ()
+    if verb == "kv":
+        if not free:
+            return VERBS["kv"].actions
+        return _paths(word, "") if free[0] in ("save", "restore") else ()
+    return ()
+
+
+def _cell(shell: Any, before: list[str], word: str) -> Iterable[str]:
+    mode = next((MODES[w] for w in before if w in MODES), None)
+    options = mode.options if mode else tuple(o for m in MODES.values() for o in m.options)
+    if (value := _value(options, before, shell, word)) is not None:
+        return value
+    if word.startswith("-"):
+        return (*(flag for option in options for flag in option.flags), "--help")
+    return () if mode else MODES
+
+
+def _value(options: Iterable[Option], before: list[str], shell: Any, word: str) -> Iterable[str] | None:
+    """Return candidates for the value of the option before the cursor, None if no option wants one."""
+    last = before[-1] if before else ""
+    option = next((o for o in options if last in o.flags and o.takes_value), None)
+    if option is None:
+        return None
+    if option.choices:
+        return option.choices
+    reader = _VALUES.get(option.flags[-1])
+    return reader(shell, word) if reader else ()
+
+
+def _free_words(words: list[str], options: Iterable[Option]) -> list[str]:
+    takes = {flag for option in options if option.takes_value for flag in option.flags}
+    free: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word.startswith("-"):
+            skip = word in takes
+        else:
+            free.append(word)
+    return free
+
+
+def _models(shell: Any, word: str) -> Iterable[str]:
+    return (*sessions.current(shell).models, *_aliases(), *_paths(word, ".gguf"), *_repositories())
+
+
+def _schemas(shell: Any, word: str) -> Iterable[str]:
+    return [
+        name for name, value in shell.user_ns.items() if not name.startswith("_") and is_schema_class(value)
+    ]
+
+
+def is_schema_class(value: object) -> bool:
+    """Tell whether a value is a class of data: pydantic, dataclass, TypedDict, Enum, NamedTuple."""
+    return isinstance(value, type) and (
+        hasattr(value, "model_json_schema")
+        or dataclasses.is_dataclass(value)
+        or hasattr(value, "__required_keys__")
+        or (issubclass(value, enum.Enum) and value.__module__ != "enum")
+        or (issubclass(value, tuple) and hasattr(value, "_fields"))
+    )
+
+
+def _texts(shell: Any, word: str) -> Iterable[str]:
+    names: Mapping[str, Any] = shell.user_ns
+    return (
+        *(n for n, v in names.items() if isinstance(v, str) and not n.startswith("_")),
+        *_paths(word, ".gbnf"),
+    )
+
+
+_VALUES: dict[str, Callable[[Any, str], Iterable[str]]] = {
+    "--model": _models,
+    "--schema": _schemas,
+    "--session": lambda shell, word: sessions.current(shell).chats,
+    "--grammar": _texts,
+    "--lora": lambda shell, word: _paths(word, ".gguf"),
+    "--formatter": lambda shell, word: ("auto", *_paths(word, ".jinja")),
+}
+
+
+def _aliases() -> Iterable[str]:
+    from llama_magic import sources
+
+    return list(sources.aliases())
+
+
+def _repositories() -> Iterable[str]:
+    from llama_magic import sources
+
+    return [str(repository) for repository in sources.cached_repos()]
+
+
+def _paths(word: str, suffix: str) -> list[str]:
+    """Return paths that go on from `word`: folders, and files with this suffix; quoted where needed."""
+    quote = word[:1] if word[:1] in ("'", '"') else ""
+    typed = word[len(quote) :]
+    folder, separator, start = _folder(typed)
+    try:
+        entries = sorted(os.scandir(Path(folder or ".").expanduser()), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    found = []
+    for entry in entries:
+        hidden = entry.name.startswith(".") and not start.startswith(".")
+        if hidden or not entry.name.startswith(start):
+            continue
+        if entry.is_dir():
+            end = separator or os.sep
+        elif entry.name.lower().endswith(suffix):
+            end = ""
+        else:
+            continue
+        path = f"{folder}{entry.name}{end}"
+        mark = quote or ('"' if any(char.isspace() for char in path) else "")
+        found.append(f"{mark}{path}{mark if not end else ''}")
+    return found
+
+
+def _folder(typed: str) -> tuple[str, str, str]:
+    """Cut a path at its last separator: `(folder with separator, separator, rest)`."""
+    separators = "/\\" if os.sep == "\\" else "/"
+    at = max(typed.rfind(char) for char in separators)
+    return (typed[: at + 1], typed[at], typed[at + 1 :]) if at >= 0 else ("", "", typed)

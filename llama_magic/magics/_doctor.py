@@ -1,0 +1,148 @@
+"""`%llama doctor`: what is installed, what the machine offers, what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from llama_magic.errors import LlamaMagicError
+
+_PACKAGES = (
+    "llama-magic", "llama-cpp-python", "ipython", "ipykernel", "ipywidgets", "anywidget", "jupyterlab",
+    "huggingface-hub", "llguidance", "pydantic", "numpy", "jinja2",
+)  # fmt: skip
+_OPTIONAL = {"ipykernel", "jupyterlab"}
+_LOW_DISK = 2 * 10**9  # bytes: less than this and the next model does not fit
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report. `advice` is one sentence where something is wrong, else empty."""
+
+    name: str
+    value: str
+    advice: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.advice
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """What `%llama doctor` found; `problems` are the checks that came with advice."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def problems(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.ok)
+
+    def __str__(self) -> str:
+        lines = [f"{check.name}: {check.value}" for check in self.checks]
+        lines += [f"! {check.name}: {check.advice}" for check in self.problems]
+        return "\n".join(lines)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from llama_magic import display
+
+        return display.mimebundle(self)
+
+
+def examine(magics: Any) -> DoctorReport:
+    """Look at everything; a part that cannot be examined is itself a line with advice."""
+    parts: tuple[tuple[str, Callable[[], Iterable[Check]]], ...] = (
+        ("Python", _python),
+        ("packages", _packages),
+        ("engine", _engine),
+        ("caches", _caches),
+        ("kernel", lambda: _kernel(magics)),
+    )
+    checks: list[Check] = []
+    for name, look in parts:
+        try:
+            checks.extend(look())
+        except (LlamaMagicError, OSError, ImportError, AttributeError) as error:
+            # A doctor that fails on the illness it should name is of no use.
+            checks.append(Check(name, f"not examined: {type(error).__name__}", f"{error}"))
+    return DoctorReport(tuple(checks))
+
+
+def _python() -> Iterable[Check]:
+    old = sys.version_info < (3, 11)
+    version = f"{platform.python_version()} on {platform.platform(terse=True)}, {platform.machine()}"
+    yield Check("Python", version, "Install Python 3.11 or newer." if old else "")
+    yield Check("processor", f"{_cpu_name()}, {os.cpu_count() or 1} threads")
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux: platform knows
+    return platform.processor() or platform.machine()
+
+
+def _packages() -> Iterable[Check]:
+    for name in _PACKAGES:
+        try:
+            yield Check(name, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            advice = "" if name in _OPTIONAL else f"Install it: pip install {name}."
+            yield Check(name, "not installed", advice)
+
+
+def _engine() -> Iterable[Check]:
+    from llama_magic import engine
+
+    report: Mapping[str, Any] = engine.system_report()
+    advice = report.get("advice") or ()
+    lines = (advice,) if isinstance(advice, str) else tuple(str(line) for line in advice)
+    for key, value in report.items():
+        if key != "advice":
+            yield Check(key.replace("_", " "), _words(value))
+    for number, line in enumerate(lines, 1):
+        yield Check(f"problem {number}", "found by the engine", line)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_words(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(_words(item) for item in value) or "none"
+    return (
+        {True: "yes", False: "no", None: "unknown"}[value] if isinstance(value, bool | None) else str(value)
+    )
+
+
+def _caches() -> Iterable[Check]:
+    from llama_magic import sources
+
+    for name, folder in (("download cache", sources.cache_dir()), ("hub cache", sources.hub_cache())):
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(there).free
+        advice = ""
+        if not os.access(there, os.W_OK):
+            advice = f"{there} cannot be written; set LLAMA_MAGIC_CACHE or HF_HOME to a folder that can."
+        elif free < _LOW_DISK:
+            advice = "The disk is nearly full; delete models that you no longer use."
+        yield Check(name, f"{folder}, {sources.format_size(free)} free", advice)
+    demo = any(found.kind == "demo" for found in sources.on_disk())
+    advice = "" if demo else 'Without a source %llama load needs it: pip install "llama-magic[demo]".'
+    yield Check("demo model", "installed" if demo else "not installed", advice)
+
+
+def _kernel(magics: Any) -> Iterable[Check]:
+    session = magics.session
+    names = [f"{name} (current)" if name == session.current_name else name for name in session.models]
+    yield Check("loaded models", ", ".join(names) or "none")
+    yield Check("generations", str(len(session.history)))

@@ -1,0 +1,122 @@
+"""The help texts and README's reference, all made from the table of verbs, modes and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from llama_magic.magics._options import (
+    CONSTRAINTS,
+    FORMAT,
+    LIMITS,
+    MODES,
+    OUT,
+    QUIET,
+    RAW,
+    SAMPLING,
+    SCHEMA,
+    SYSTEM,
+    VERBS,
+    Mode,
+    Option,
+    Verb,
+)
+
+_BODY_RULES = """\
+The body
+  {{ expression }} is filled from your variables, once (Jinja, sandboxed; --raw switches it off).
+  One line break at the end of the cell is not part of the prompt.
+  chat and structured: a body whose first line starts with system:, user: or assistant: is a list
+  of such blocks; indent that line by one blank to mean it literally.
+  Chat turns belong to cells: running a cell again replaces its turn, and what came after is kept as a branch.
+  %%llama must be the first line of its cell: no comment above it. IPython refuses a cell without a body."""
+
+
+def line_help() -> str:
+    """Return the text of `%llama?`."""
+    rows = [(f"{verb.name} {verb.arguments}".rstrip(), verb.help) for verb in VERBS.values()]
+    return (
+        "%llama VERB [options]: load, inspect and manage local language models.\n\n"
+        + _columns(rows)
+        + "\n\n%llama VERB --help explains one verb. %%llama? explains the cell magic, which generates.\n"
+        "Values with blanks go in quotes; backslashes are ordinary characters; -- ends the options."
+    )
+
+
+def cell_help() -> str:
+    """Return the text of `%%llama?`."""
+    rows = [(mode.name, f"{mode.body} → {mode.result}") for mode in MODES.values()]
+    return (
+        "%%llama [MODE] [options]: the cell's body goes to the model. Without a mode it is chat.\n\n"
+        + _columns(rows)
+        + "\n\n"
+        + _options(_every_option())
+        + "\n\n"
+        + _BODY_RULES
+        + "\n%%llama MODE --help lists the options of one mode."
+    )
+
+
+def verb_help(verb: Verb) -> str:
+    """Return the text of `%llama VERB --help`."""
+    head = f"%llama {verb.name} {verb.arguments}".rstrip() + f"\n{verb.help}; gives back: {verb.gives}"
+    return head + (f"\n\n{_options(verb.options)}" if verb.options else "")
+
+
+def mode_help(mode: Mode) -> str:
+    """Return the text of `%%llama MODE --help`."""
+    head = f"%%llama {mode.name} [options]\nThe body is {mode.body}; gives back: {mode.result}"
+    return f"{head}\n\n{_options(mode.options)}\n\n{_BODY_RULES}"
+
+
+def reference_markdown() -> str:
+    """Return the tables of verbs, modes and options as Markdown, as README shows them."""
+    lines = ["| `%llama` verb | does | gives back |", "| --- | --- | --- |"]
+    for verb in VERBS.values():
+        usage = _code(f"{verb.name} {verb.arguments}".rstrip())
+        lines.append(f"| {usage} | {_cell(verb.help)} | {_cell(verb.gives)} |")
+    lines += ["", "| `%%llama` mode | the cell body is | result |", "| --- | --- | --- |"]
+    lines += [f"| `{m.name}` | {_cell(m.body)} | {_cell(m.result)} |" for m in MODES.values()]
+    lines += ["", "| option of `%%llama` | does | in |", "| --- | --- | --- |"]
+    for option in _every_option():
+        owners = [mode.name for mode in MODES.values() if option in mode.options]
+        where = "every mode" if len(owners) == len(MODES) else ", ".join(owners)
+        lines.append(f"| {_code(option.usage)} | {_cell(option.help)} | {where} |")
+    lines += ["", "| option of a verb | does | in |", "| --- | --- | --- |"]
+    for option, owners in _verb_options():
+        lines.append(f"| {_code(option.usage)} | {_cell(option.help)} | {', '.join(owners)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _every_option() -> list[Option]:
+    first = (*MODES["chat"].options[:1], *LIMITS, *SAMPLING, *CONSTRAINTS, SCHEMA, SYSTEM)
+    rest = [option for mode in MODES.values() for option in mode.options]
+    return list(dict.fromkeys((*first, *rest, OUT, FORMAT, QUIET, RAW)))
+
+
+def _verb_options() -> list[tuple[Option, list[str]]]:
+    options = dict.fromkeys(option for verb in VERBS.values() for option in verb.options)
+    return [(o, [verb.name for verb in VERBS.values() if o in verb.options]) for o in options]
+
+
+def _options(options: Iterable[Option]) -> str:
+    rows = []
+    for option in options:
+        choices = f" ({', '.join(option.choices)})" if option.choices and option.metavar else ""
+        rows.append((option.usage, option.help + choices + (" (repeatable)" if option.repeat else "")))
+    return "Options\n" + _columns(rows)
+
+
+def _columns(rows: list[tuple[str, str]]) -> str:
+    width = min(34, max(len(left) for left, _ in rows))
+    return "\n".join(
+        f"  {left:<{width}}  {right}" if len(left) <= width else f"  {left}\n  {'':<{width}}  {right}"
+        for left, right in rows
+    )
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("|", "\\|") + "`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("{{ }}", "`{{ }}`")

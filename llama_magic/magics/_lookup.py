@@ -1,0 +1,93 @@
+"""Values of options that name things: schemas and grammars of the namespace, tokens of the model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from llama_magic.errors import OptionError, SchemaError, SourceError
+from llama_magic.magics._parse import nearest
+
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_TYPE_EXPRESSION = re.compile(r"[\w.\s\[\],|'\"()-]+")
+
+
+def find_schema(text: str, namespace: Mapping[str, Any]) -> Any:
+    """Return what `--schema` means: a thing of the namespace, a type built of such, or the short form."""
+    text = text.strip()
+    if text.startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise SchemaError(f"--schema is not JSON: {error}.") from None
+    if _DOTTED.fullmatch(text):
+        return _dotted(text, namespace)
+    if ("[" in text or "|" in text) and _TYPE_EXPRESSION.fullmatch(text):
+        return _type_expression(text, namespace)
+    return text  # "name, age int": model.structured reads the short form
+
+
+def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
+    import builtins
+
+    head, *rest = text.split(".")
+    if head in namespace:
+        value = namespace[head]
+    elif hasattr(builtins, head) and isinstance(getattr(builtins, head), type):
+        value = getattr(builtins, head)
+    else:
+        near = nearest(head, (name for name in namespace if not name.startswith("_")))
+        hint = f" Did you mean {near}?" if near else ""
+        raise SchemaError(
+            f"There is no {head!r} in your namespace.{hint}",
+            remedy='--schema takes a class, a type, a dict, or a short form such as "name, age int".',
+        )
+    for name in rest:
+        if not hasattr(value, name):
+            raise SchemaError(f"--schema {text}: {head} has no {name!r}.")
+        value = getattr(value, name)
+    return value
+
+
+def _type_expression(text: str, namespace: Mapping[str, Any]) -> Any:
+    try:
+        return eval(text, dict(namespace))  # the user's own line, in the user's own kernel
+    except Exception as error:
+        if "[" in text and isinstance(error, SyntaxError):
+            return text  # "tags [str], name" is a short form, not Python
+        raise SchemaError(
+            f"--schema {text} is not a type: {error}.",
+            remedy="Define the class in an earlier cell, then name it.",
+        ) from None
+
+
+def find_grammar(text: str, namespace: Mapping[str, Any]) -> str:
+    """Return GBNF text: the variable of that name, the `.gbnf` file, or the text itself."""
+    if text.isidentifier():
+        value = namespace.get(text)
+        if isinstance(value, str):
+            return value
+        found = "there is none" if text not in namespace else f"it is a {type(value).__name__}"
+        raise OptionError(
+            f"--grammar {text} names a variable that holds the grammar's text, and {found}.",
+            remedy='Write GBNF such as \'root ::= "yes" | "no"\', a variable that holds it, or a .gbnf file.',
+        )
+    if text.endswith(".gbnf"):
+        path = Path(text).expanduser()
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise SourceError(f"The grammar file {path} cannot be read: {error.strerror}.") from None
+    return text
+
+
+def find_bias(pairs: Iterable[tuple[int | str, float]], model: Any) -> tuple[tuple[int, float], ...]:
+    """Return `(token id, bias)` pairs; a text biases each of its tokens, as in llama.cpp's server."""
+    found: list[tuple[int, float]] = []
+    for token, bias in pairs:
+        ids = [token] if isinstance(token, int) else [piece.id for piece in model.token_strip(token).tokens]
+        found += [(i, bias) for i in ids]
+    return tuple(found)

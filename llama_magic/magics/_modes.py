@@ -1,0 +1,242 @@
+"""What `%%llama MODE` does: fill the body, make one call on the model, show, keep, bind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_magic.chat import Chat, Message, Turn, answer_message, split_blocks
+from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
+from llama_magic.magics._interpolate import interpolate
+from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
+from llama_magic.magics._magics import LlamaMagics, Samples
+from llama_magic.magics._options import SAMPLING
+from llama_magic.magics._parse import CellCommand
+from llama_magic.results import Completion
+
+_SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
+_CALL_KEYS = (
+    "max_tokens",
+    "seed",
+    "stop",
+    "n",
+    "logprobs",
+    "overflow",
+    "reuse",
+    "regex",
+    "choices",
+    "retries",
+)
+
+
+@dataclass
+class Call:
+    """One run of a cell: the command, the body, and where results go."""
+
+    magics: LlamaMagics
+    command: CellCommand
+    body: str
+    model: Any = field(init=False, default=None)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self.command.options
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        return self.magics.host.user_ns  # type: ignore[no-any-return]
+
+    def fill(self, text: str) -> tuple[str, tuple[tuple[str, int, int], ...]]:
+        """Return the text with `{{ }}` filled, and the spans of the values."""
+        return (text, ()) if self.options.get("raw") else interpolate(text, self.namespace)
+
+    def sampling(self) -> dict[str, Any]:
+        """Return the sampling parameters to pass on: option over `%llama sampler` over %config."""
+        given = {key: value for key, value in self.options.items() if key in _SAMPLING_KEYS}
+        if "logit_bias" in given:
+            given["logit_bias"] = find_bias(given["logit_bias"], self.model)
+        return self.magics.sampling_defaults() | given
+
+    def keywords(self) -> dict[str, Any]:
+        """Return every keyword of the generation call but the prompt and its kind."""
+        given = {key: self.options[key] for key in _CALL_KEYS if key in self.options}
+        if "grammar" in self.options:
+            given["grammar"] = find_grammar(self.options["grammar"], self.namespace)
+        return self.magics.call_defaults() | self.sampling() | given
+
+    @property
+    def quiet(self) -> bool:
+        return bool(self.options.get("quiet", self.magics.quiet))
+
+    def bind(self, result: Any) -> None:
+        """Bind the result to the variable of `-o`, if there is one."""
+        if name := self.options.get("out"):
+            self.magics.host.push({name: result}, interactive=True)
+
+
+def run_mode(magics: LlamaMagics, command: CellCommand, cell: str) -> Any:
+    """Run one `%%llama` cell and return its result, or None where `-o` bound it."""
+    body = cell[:-1] if cell.endswith("\n") else cell  # IPython ends every cell with a line break
+    if not body.strip():
+        raise OptionError(
+            f"%%llama {command.mode} has an empty body.",
+            remedy="Write the prompt in the lines below the %%llama line.",
+        )
+    return _RUNNERS[command.mode](Call(magics, command, body))
+
+
+def _complete(call: Call) -> Any:
+    if "system" in call.options and not call.options.get("instruct"):
+        raise OptionError(
+            "--system needs a template, and complete has none.", remedy="Add --instruct, or use chat."
+        )
+    prompt, spans = call.fill(call.body)
+    call.model = call.magics.get_model(call.options.get("model"))
+    extra = {key: call.options[key] for key in ("instruct", "system") if key in call.options}
+    stream = call.model.complete(prompt, stream=True, spans=spans, **extra, **call.keywords())
+    return _finish(call, stream, "complete")
+
+
+def _chat(call: Call) -> Any:
+    name, fresh = call.options.get("session", "default"), bool(call.options.get("new"))
+    messages, system = _messages(call)
+    chat = call.magics.session.chats.get(name) or Chat(name)
+    cell = call.magics.cell_key()
+    call.model = call.magics.get_model(call.options.get("model"))
+    everything = chat.messages_for(messages, cell=cell, system=system, fresh=fresh)
+    stream = call.model.chat(everything, stream=True, **call.keywords())
+    plain = tuple({key: value for key, value in m.items() if key != "_spans"} for m in messages)
+
+    def keep(completion: Completion) -> None:
+        turn = Turn(
+            (*plain, answer_message(completion)),
+            cell,
+            system,
+            interrupted=completion.finish_reason == "interrupted",
+            completion=completion,
+        )
+        chat.commit(turn, fresh=fresh)
+        call.magics.session.chats[name] = chat
+
+    return _finish(call, stream, f"chat · {name}", keep)
+
+
+def _structured(call: Call) -> Any:
+    if "schema" not in call.options:
+        raise OptionError(
+            "%%llama structured needs --schema X.",
+            remedy='X is a class, type or dict of your namespace, or a short form such as "name, age int".',
+        )
+    schema = find_schema(call.options["schema"], call.namespace)
+    blocks = split_blocks(call.body)
+    if len(blocks) > 1 or blocks[0][0] != "user" or "system" in call.options:
+        messages, system = _messages(call)
+        head = [{"role": "system", "content": system}] if system else []
+        prompt: Any = head + messages
+        spans: tuple[tuple[str, int, int], ...] = ()
+    else:
+        prompt, spans = call.fill(blocks[0][1])
+    call.model = call.magics.get_model(call.options.get("model"))
+    keywords = call.keywords() | ({"spans": spans} if spans else {})
+    stream = call.model.structured(prompt, schema, stream=True, **keywords)
+    return _finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
+
+
+def _messages(call: Call) -> tuple[list[Message], str | None]:
+    """Return the body's turns and system prompt, filled block by block, so that no value opens one."""
+    messages: list[Message] = []
+    system = call.options.get("system")
+    for role, text in split_blocks(call.body):
+        filled, spans = call.fill(text)
+        if role == "system":
+            if messages or system is not None:
+                raise OptionError(
+                    "The system prompt is given twice, or after the first turn.",
+                    remedy="Write one system: block at the top, or --system, not both.",
+                )
+            system = filled
+        else:
+            messages.append({"role": role, "content": filled} | ({"_spans": spans} if spans else {}))
+    if not messages or messages[-1]["role"] != "user":
+        raise OptionError(
+            f"The body ends with {messages[-1]['role'] if messages else 'system'}:, so nothing is asked.",
+            remedy="End it with a user: block.",
+        )
+    return messages, system
+
+
+def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], None] | None = None) -> Any:
+    """Show the stream; keep its answer in chat, history and `-o`; only then let an interruption through."""
+    from llama_magic import display
+
+    interruption: GenerationInterrupted | None = None
+    try:
+        result = display.show_stream(
+            stream,
+            title=title,
+            model_name=call.model.name,
+            budget=getattr(stream, "budget", None),
+            format=call.options.get("format", call.magics.display),
+            quiet=call.quiet,
+            shell=call.magics.host,
+        )
+    except GenerationInterrupted as error:
+        if error.completion is None:
+            raise
+        result, interruption = error.completion, error
+    except StructuredOutputError as error:
+        if error.completion is not None:
+            call.magics.session.record(error.completion)
+        raise
+    answers = list(result) if isinstance(result, (list, tuple)) else [result]
+    for answer in answers:
+        call.magics.session.record(answer)
+    if keep is not None:
+        keep(answers[0])
+    result = result if isinstance(result, Completion) else Samples(answers)
+    call.bind(result)
+    if interruption is not None or any(answer.finish_reason == "interrupted" for answer in answers):
+        raise interruption or GenerationInterrupted(result)
+    return None if "out" in call.options else call.magics.mark_shown(result)
+
+
+def _tokens(call: Call) -> Any:
+    text, _ = call.fill(call.body)
+    return _look(call, lambda model: model.token_strip(text))
+
+
+def _surprise(call: Call) -> Any:
+    text, _ = call.fill(call.body)
+    return _look(call, lambda model: model.read(text))
+
+
+def _xray(call: Call) -> Any:
+    text, _ = call.fill(call.body)
+
+    def trace(model: Any) -> Any:
+        return model.xray(text, model.sampling.replace(**call.sampling()))
+
+    return _look(call, trace)
+
+
+def _look(call: Call, look: Callable[[Any], Any]) -> Any:
+    """Run a mode that generates nothing; the display hook shows its result, or this does for `-o`."""
+    call.model = call.magics.get_model(call.options.get("model"))
+    result = look(call.model)
+    call.bind(result)
+    if "out" in call.options and not call.quiet:
+        from llama_magic import display
+
+        display.show(result, call.magics.shell)
+    return None if "out" in call.options or call.quiet else result
+
+
+_RUNNERS: dict[str, Callable[[Call], Any]] = {
+    "complete": _complete,
+    "chat": _chat,
+    "structured": _structured,
+    "tokens": _tokens,
+    "surprise": _surprise,
+    "xray": _xray,
+}

@@ -1,0 +1,301 @@
+"""Every verb, mode and option of the magics, as data.
+
+The parser, the help texts, tab completion and README's table all read this one list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FORMATS = ("auto", "markdown", "text", "html", "json")
+OVERFLOW = ("error", "drop-oldest", "truncate-prompt")
+PROFILES = ("fast", "balanced", "quality", "memory", "batch")
+KV_TYPES = ("f16", "q8_0", "q4_0")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. `kind` names its reader in `_parse.READERS`; `value` is what a flag means."""
+
+    flags: tuple[str, ...]
+    kind: str
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    repeat: bool = False
+    value: object = True
+    dest: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return the keyword of the Python API that this option sets."""
+        return self.dest or self.flags[-1].lstrip("-").replace("-", "_")
+
+    @property
+    def takes_value(self) -> bool:
+        return self.kind != "flag"
+
+    @property
+    def usage(self) -> str:
+        """Return the option as it stands in a table: `-n, --max-tokens N`."""
+        value = self.metavar or ("|".join(self.choices) if self.choices else "VALUE")
+        return ", ".join(self.flags) + (f" {value}" if self.takes_value else "")
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A line magic verb. `text`: what follows the options is one text; `actions`: words it knows."""
+
+    name: str
+    arguments: str
+    help: str
+    gives: str
+    options: tuple[Option, ...] = ()
+    text: bool = False
+    actions: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A cell magic mode and the options that mean something in it."""
+
+    name: str
+    body: str
+    result: str
+    options: tuple[Option, ...]
+
+
+def _o(flags: str, kind: str, help_: str, metavar: str = "", **more: object) -> Option:
+    return Option(tuple(flags.split()), kind, help_, metavar, **more)  # type: ignore[arg-type]
+
+
+MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME")
+OUT = _o("-o --out", "name", "bind the result to this variable", "NAME")
+RAW = _o("--raw", "flag", "leave {{ }} in the body as it is")
+SEED = _o("--seed", "seed", "make the answer reproducible; without one a seed is drawn and recorded", "N")
+FORMAT = _o("--format", "choice", "how the answer is shown and saved; json is the receipt", choices=FORMATS)
+QUIET = _o("-q --quiet", "flag", "show nothing while it runs and nothing after")
+
+LOAD = (
+    _o("--as", "text", "the name to keep it under", "NAME", dest="name"),
+    _o("--ctx", "count", "context window in tokens; 0: as trained, capped by what fits", "N"),
+    _o("--gpu-layers", "layers", "layers to put on the GPU", "N|all"),
+    _o("--threads", "positive", "CPU threads", "N"),
+    _o("--batch", "positive", "tokens read in one step", "N"),
+    _o("--kv-type", "choice", "type of the KV cache's numbers", choices=KV_TYPES),
+    _o("--flash-attn", "choice", "flash attention", choices=("auto", "on", "off")),
+    _o("--mmap", "flag", "map the file into memory (the default)"),
+    _o("--no-mmap", "flag", "read the file into memory instead", value=False, dest="mmap"),
+    _o("--mlock", "flag", "keep the weights from being swapped out"),
+    _o("--rope-freq-base", "float", "RoPE base frequency", "F"),
+    _o("--rope-freq-scale", "float", "RoPE frequency scale", "F"),
+    _o("--rope-scaling", "choice", "how RoPE is stretched", choices=("none", "linear", "yarn")),
+    _o("--yarn-ext-factor", "float", "YaRN extrapolation mix", "F"),
+    _o("--yarn-attn-factor", "float", "YaRN attention factor", "F"),
+    _o("--yarn-beta-fast", "float", "YaRN low correction dim", "F"),
+    _o("--yarn-beta-slow", "float", "YaRN high correction dim", "F"),
+    _o("--yarn-orig-ctx", "count", "YaRN's original context window", "N"),
+    _o("--profile", "choice", "a set of load options by purpose", choices=PROFILES),
+    _o("--formatter", "text", "prompt format", "auto|NAME|PATH.jinja"),
+    _o("--lora", "text", "an adapter to apply", "PATH[:SCALE]", repeat=True),
+)
+FETCH = (
+    _o("--sha256", "text", "digest that the file must have", "HEX"),
+    _o("--revision", "text", "branch, tag or commit of a hub repository", "REV"),
+    _o("--offline", "flag", "use what is on disk only"),
+)
+DRY_RUN = _o("--dry-run", "flag", "resolve and estimate, do not load")
+
+SAMPLING = (
+    _o("-t --temperature", "float", "0 is greedy", "F"),
+    _o("--top-k", "int", "keep the k likeliest tokens; 0: all", "N"),
+    _o("--top-p", "float", "keep the likeliest tokens up to this mass", "F"),
+    _o("--min-p", "float", "drop tokens below this share of the likeliest", "F"),
+    _o("--typical-p", "float", "locally typical sampling; 1: off", "F"),
+    _o("--top-n-sigma", "float", "keep logits within n standard deviations; -1: off", "F"),
+    _o("--repeat-penalty", "float", "1: off", "F"),
+    _o("--repeat-last-n", "int", "tokens the penalties look back on; -1: all", "N"),
+    _o("--presence-penalty", "float", "0: off", "F"),
+    _o("--frequency-penalty", "float", "0: off", "F"),
+    _o("--dry-multiplier", "float", "DRY repetition penalty; 0: off", "F"),
+    _o("--dry-base", "float", "DRY base", "F"),
+    _o("--dry-allowed-length", "int", "longest repetition DRY allows", "N"),
+    _o("--dry-penalty-last-n", "int", "tokens DRY looks back on; -1: all", "N"),
+    _o(
+        "--dry-sequence-breaker",
+        "escaped",
+        "a text that ends a repetition",
+        "S",
+        repeat=True,
+        dest="dry_sequence_breakers",
+    ),
+    _o("--xtc-probability", "float", "chance of excluding top choices; 0: off", "F"),
+    _o("--xtc-threshold", "float", "least probability of a top choice", "F"),
+    _o("--dynatemp-range", "float", "dynamic temperature; 0: off", "F"),
+    _o("--dynatemp-exponent", "float", "dynamic temperature's exponent", "F"),
+    _o("--mirostat", "int", "0 (off), 1 or 2", "0|1|2"),
+    _o("--mirostat-tau", "float", "Mirostat target surprise", "F"),
+    _o("--mirostat-eta", "float", "Mirostat learning rate", "F"),
+    _o("--adaptive-target", "float", "adaptive-p target probability; -1: off", "F"),
+    _o("--adaptive-decay", "float", "adaptive-p decay", "F"),
+    _o("--min-keep", "int", "tokens that every stage must leave", "N"),
+    _o("--samplers", "text", "the order in which the stages run", '"penalties;dry;top_k;…"'),
+    _o(
+        "--logit-bias",
+        "bias",
+        "add to one token's logit; text in inner quotes",
+        "ID=BIAS|\"'TEXT'=BIAS\"",
+        repeat=True,
+    ),
+)
+LIMITS = (
+    _o("-n --max-tokens", "count", "longest answer, in tokens", "N"),
+    SEED,
+    _o("--stop", "escaped", r"a text that ends the answer (\n and \t are read)", "S", repeat=True),
+    _o("--logprobs", "count", "keep log-probabilities and K alternatives of each token", "K"),
+    _o("-N --samples", "positive", "answers to draw from the one prompt", "N", dest="n"),
+    _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
+    _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
+)
+CONSTRAINTS = (
+    _o("--grammar", "text", "GBNF: the text, a variable that holds it, or a .gbnf file", "GBNF"),
+    _o("--regex", "text", "the whole answer matches this", "RE"),
+    _o("--choices", "choices", "the answer is one of these", '"A|B|C"'),
+)
+SYSTEM = _o("--system", "escaped", "the system prompt", "TEXT")
+SCHEMA = _o(
+    "--schema", "text", 'a class, type or dict of the namespace, or a short form: "name, age int"', "X"
+)
+_SHOW = (OUT, FORMAT, QUIET, RAW)
+_GENERATE = (MODEL, *LIMITS, *SAMPLING)
+
+MODES = {
+    mode.name: mode
+    for mode in (
+        Mode(
+            "complete",
+            "raw text to continue, without a template",
+            "Completion",
+            (
+                *_GENERATE,
+                *CONSTRAINTS,
+                _o("--instruct", "flag", "wrap the body as one user turn"),
+                SYSTEM,
+                *_SHOW,
+            ),
+        ),
+        Mode(
+            "chat",
+            "one user turn, or system:/user:/assistant: blocks (the default mode)",
+            "Completion",
+            (
+                *_GENERATE,
+                *CONSTRAINTS,
+                SYSTEM,
+                _o("--session", "text", "the conversation this turn belongs to", "NAME"),
+                _o("--new", "flag", "start the conversation afresh; the old one is kept as a branch"),
+                *_SHOW,
+            ),
+        ),
+        Mode(
+            "structured",
+            "a prompt whose answer is an instance of X",
+            "Completion, `.parsed` is the instance",
+            (
+                *_GENERATE,
+                SCHEMA,
+                _o("--retries", "count", "times to ask again when a check after the mask fails", "N"),
+                SYSTEM,
+                *_SHOW,
+            ),
+        ),
+        Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, OUT, QUIET, RAW)),
+        Mode(
+            "surprise", "text to read through; nothing is generated", "ReadThrough", (MODEL, OUT, QUIET, RAW)
+        ),
+        Mode(
+            "xray",
+            "a prompt; the next token's road through the sampler chain",
+            "SamplerTrace",
+            (MODEL, SEED, *SAMPLING, OUT, QUIET, RAW),
+        ),
+    )
+}
+DEFAULT_MODE = "chat"
+
+_INSPECT = (
+    _o("--tensors", "flag", "list every tensor"),
+    _o("--tokenizer", "flag", "describe the tokenizer"),
+    _o("--template", "flag", "show the chat template"),
+)
+CHAT_ACTIONS = ("show", "undo", "reset", "fork", "save", "load")
+
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            "load",
+            "[SOURCE]",
+            "resolve, verify, load, make current",
+            "Model",
+            (*LOAD, *FETCH, DRY_RUN),
+            most=1,
+        ),
+        Verb("pull", "SOURCE", "resolve and download only", "path", FETCH, least=1, most=1),
+        Verb("use", "NAME", "choose the current model", "Model", least=1, most=1),
+        Verb("models", "", "list loaded and on-disk models with their sizes", "table"),
+        Verb(
+            "unload",
+            "[NAME]",
+            "really free the memory",
+            "nothing",
+            (_o("--all", "flag", "every model"),),
+            most=1,
+        ),
+        Verb(
+            "inspect",
+            "[SOURCE or NAME]",
+            "read a GGUF header without loading weights",
+            "GGUFInfo",
+            (*_INSPECT, *FETCH),
+            most=1,
+        ),
+        Verb(
+            "tokens",
+            "TEXT",
+            "the token strip: pieces, ids, special tokens, count",
+            "TokenStrip",
+            (MODEL, OUT),
+            text=True,
+        ),
+        Verb("sampler", "[k=v …|reset]", "show, set or reset the sampler chain", "Sampling", most=99),
+        Verb(
+            "kv",
+            "[save PATH|restore PATH|clear|fork A B]",
+            "the state of the KV cache",
+            "KVState",
+            (MODEL,),
+            actions=("save", "restore", "clear", "fork"),
+            most=3,
+        ),
+        Verb("chats", "", "list the conversations of this kernel", "table"),
+        Verb(
+            "chat",
+            "NAME [show|undo|reset|fork NEW|save PATH|load PATH]",
+            "one conversation",
+            "Chat",
+            (
+                _o("--prompt", "flag", "with show: the prompt that was really sent, template included"),
+                _o("--branch", "positive", "with show or fork: take this kept branch", "N"),
+            ),
+            actions=CHAT_ACTIONS,
+            least=1,
+            most=3,
+        ),
+        Verb("pad", "", "a prompt pad with live token count, sliders, Run and Stop", "widget", (MODEL,)),
+        Verb("history", "", "every generation of this kernel", "table, `.to_pandas()`"),
+        Verb("doctor", "", "versions, devices, crash check, caches, advice", "report"),
+    )
+}

@@ -1,0 +1,343 @@
+"""From a line to a frozen command. Every mistake is an `OptionError` that names the nearest right word."""
+
+from __future__ import annotations
+
+import difflib
+import keyword
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from llama_magic.errors import OptionError
+from llama_magic.magics import _options as table
+from llama_magic.magics._options import Option
+from llama_magic.magics._words import Word, Words
+
+
+def _none() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class LineCommand:
+    """`%llama VERB …`. `words` are the free words, or the one text of a text verb."""
+
+    verb: str
+    words: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=_none)
+    help: bool = False
+
+
+@dataclass(frozen=True)
+class CellCommand:
+    """`%%llama [MODE] [options]`."""
+
+    mode: str = table.DEFAULT_MODE
+    options: Mapping[str, Any] = field(default_factory=_none)
+    help: bool = False
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` most likely stands for."""
+    names = list(known)
+    if found := difflib.get_close_matches(word.lower(), names, 1, 0.6):
+        return found[0]
+    starts = [name for name in names if len(word) > 1 and name.startswith(word)]
+    return starts[0] if starts else None
+
+
+def parse_line(line: str) -> LineCommand:
+    """Read what follows `%llama`."""
+    words = Words(line)
+    first = words.take()
+    if first is None or first.text in ("--help", "-h", "?"):
+        return LineCommand("", help=True)
+    verb = table.VERBS.get(first.text)
+    if verb is None:
+        raise _unknown_verb(first.text)
+    if verb.text:
+        return _parse_text_verb(verb, words)
+    free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}")
+    command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help)
+    if not wants_help:
+        _check_count(verb, free)
+    return command
+
+
+def parse_cell(line: str) -> CellCommand:
+    """Read what follows `%%llama` on its line."""
+    every = tuple({option.flags: option for mode in table.MODES.values() for option in mode.options}.values())
+    free, options, wants_help = _read(Words(line), every, "%%llama")
+    name = free[0] if free else table.DEFAULT_MODE
+    mode = table.MODES.get(name)
+    if mode is None:
+        raise _unknown_mode(name)
+    if len(free) > 1:
+        raise OptionError(
+            f"%%llama {name} takes no further word, and {free[1]!r} is one.",
+            remedy="The prompt goes into the lines below; quote a value that holds blanks.",
+        )
+    _check_fit(mode, options)
+    return CellCommand(name, MappingProxyType(options), wants_help)
+
+
+def _parse_text_verb(verb: table.Verb, words: Words) -> LineCommand:
+    free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}", text=True)
+    text = free[0] if free else ""
+    if not text and not wants_help:
+        raise OptionError(
+            f"%llama {verb.name} needs a text.", remedy=f"Write %llama {verb.name} {verb.arguments}."
+        )
+    return LineCommand(verb.name, (text,), MappingProxyType(options), wants_help)
+
+
+def _read(
+    words: Words, options: tuple[Option, ...], where: str, *, text: bool = False
+) -> tuple[list[str], dict[str, Any], bool]:
+    known = {flag: option for option in options for flag in option.flags}
+    values: dict[str, Any] = {}
+    free: list[str] = []
+    while True:
+        before = words.position
+        word = _take_text_start(words) if text else words.take()
+        if word is None:
+            break
+        if word.bare and word.text in ("--help", "-h"):
+            return free, values, True
+        if not (word.bare and word.text == "--"):
+            if _is_option(word, words.line):
+                _read_option(word, words, known, values, where)
+                continue
+            if not text:
+                free.append(word.text)
+                continue
+            words.position = before
+        if text:
+            free.append(words.rest())
+        else:
+            free.extend(_all_words(words))
+        break
+    return free, values, False
+
+
+def _take_text_start(words: Words) -> Word | None:
+    """Return the next word up to a blank, quotes and all: where a text may begin, a quote need not close."""
+    rest = words.line[words.position :]
+    stripped = rest.lstrip()
+    if not stripped:
+        return None
+    return (
+        words.take() if stripped.startswith("-") else Word(stripped, words.position, len(words.line), False)
+    )
+
+
+def _all_words(words: Words) -> list[str]:
+    found = []
+    while (word := words.take()) is not None:
+        found.append(word.text)
+    return found
+
+
+def _is_option(word: Word, line: str) -> bool:
+    """Tell `-n`, `--stop="a b"` and `-t0.5` from values: `-5`, `-` and whatever starts with a quote."""
+    start = line[word.start : word.start + 2]
+    return len(start) == 2 and start[0] == "-" and (start[1] == "-" or start[1].isalpha())
+
+
+def _read_option(
+    word: Word, words: Words, known: Mapping[str, Option], values: dict[str, Any], where: str
+) -> None:
+    flag, equals, attached = word.text.partition("=")
+    if flag not in known and flag[1] != "-" and flag[:2] in known and known[flag[:2]].takes_value:
+        if f"-{flag}" in known:
+            raise OptionError(f"There is no option {flag}. Did you mean -{flag}?")
+        flag, equals, attached = flag[:2], "=", word.text[2:]  # -n64
+    option = known.get(flag)
+    if option is None:
+        raise _unknown_option(flag, known, where)
+    if not option.takes_value:
+        if equals:
+            raise OptionError(f"{flag} takes no value, and got {attached!r}.")
+        value = option.value
+    else:
+        text = attached if equals else _value_word(flag, option, words, known)
+        value = READERS[option.kind](flag, text, option)
+    if option.repeat:
+        values[option.key] = (*values.get(option.key, ()), value)
+    elif option.key in values and values[option.key] != value:
+        raise OptionError(f"{flag} stands twice with different values: {values[option.key]!r} and {value!r}.")
+    else:
+        values[option.key] = value
+
+
+def _value_word(flag: str, option: Option, words: Words, known: Mapping[str, Option]) -> str:
+    word = words.peek()
+    if word is None or (word.bare and (word.text in known or word.text.split("=", 1)[0] in known)):
+        raise OptionError(
+            f"{flag} needs a value" + (f", and {word.text} is an option." if word else "."),
+            remedy=f"Write {option.usage.split(', ')[-1]}.",
+        )
+    words.take()
+    return word.text
+
+
+# --- readers: (flag, text, option) -> value ---
+
+
+def _number(flag: str, text: str, option: Option, kind: type[int] | type[float], what: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise OptionError(f"{flag} is {text!r}; expected {what}.") from None
+
+
+def _read_int(flag: str, text: str, option: Option) -> int:
+    return int(_number(flag, text, option, int, "a whole number"))
+
+
+def _read_float(flag: str, text: str, option: Option) -> float:
+    return float(_number(flag, text, option, float, "a number"))
+
+
+def _at_least(least: int) -> Callable[[str, str, Option], int]:
+    def read(flag: str, text: str, option: Option) -> int:
+        value = int(_number(flag, text, option, int, f"a whole number, {least} or more"))
+        if value < least:
+            raise OptionError(f"{flag} is {value}; expected a whole number, {least} or more.")
+        return value
+
+    return read
+
+
+def _read_seed(flag: str, text: str, option: Option) -> int:
+    from llama_magic.engine.sampling import check_seed
+
+    return check_seed(_read_int(flag, text, option))
+
+
+def _read_text(flag: str, text: str, option: Option) -> str:
+    if not text:
+        raise OptionError(f"{flag} is empty; expected {option.metavar or 'a text'}.")
+    return text
+
+
+def _read_escaped(flag: str, text: str, option: Option) -> str:
+    pieces = _read_text(flag, text, option).split("\\\\")
+    return "\\".join(piece.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r") for piece in pieces)
+
+
+def _read_choice(flag: str, text: str, option: Option) -> str:
+    if text in option.choices:
+        return text
+    near = nearest(text, option.choices)
+    hint = f" Did you mean {near}?" if near else ""
+    raise OptionError(f"{flag} is {text!r}; expected {', '.join(option.choices)}.{hint}")
+
+
+def _read_name(flag: str, text: str, option: Option) -> str:
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise OptionError(f"{flag} is {text!r}; expected the name of a Python variable.")
+    return text
+
+
+def _read_layers(flag: str, text: str, option: Option) -> int | str:
+    if text == "all":
+        return text
+    value = _number(flag, text, option, int, "a whole number or all")
+    if value < 0:
+        raise OptionError(f"{flag} is {value}; expected a whole number from 0, or all.")
+    return int(value)
+
+
+def _read_choices(flag: str, text: str, option: Option) -> tuple[str, ...]:
+    """Cut at `|`, or at commas where there is no `|`; blanks around a choice are not part of it."""
+    parts = tuple(part.strip() for part in text.split("|" if "|" in text else ","))
+    if not all(parts):
+        raise OptionError(f"{flag} is {text!r}, which holds an empty choice; expected texts separated by |.")
+    return parts
+
+
+def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
+    token, equals, bias = text.rpartition("=")
+    value = _number(flag, bias, option, float, "ID=NUMBER or 'TEXT'=NUMBER") if equals else None
+    if value is not None and token.isdecimal():
+        return int(token), float(value)
+    if value is not None and len(token) > 2 and token[0] == token[-1] and token[0] in "\"'":
+        return token[1:-1], float(value)
+    raise OptionError(
+        f"{flag} is {text!r}; expected ID=BIAS, or 'TEXT'=BIAS with the text in inner quotes.",
+        remedy=f"For example {flag} 15=-2.5 or {flag} \"'yes'=4\".",
+    )
+
+
+READERS: dict[str, Callable[[str, str, Option], Any]] = {
+    "int": _read_int,
+    "float": _read_float,
+    "count": _at_least(0),
+    "positive": _at_least(1),
+    "seed": _read_seed,
+    "text": _read_text,
+    "escaped": _read_escaped,
+    "choice": _read_choice,
+    "name": _read_name,
+    "layers": _read_layers,
+    "choices": _read_choices,
+    "bias": _read_bias,
+}
+
+
+# --- checks and errors ---
+
+
+def _check_count(verb: table.Verb, free: list[str]) -> None:
+    usage = f"Write %llama {verb.name} {verb.arguments}".rstrip() + "."
+    if len(free) < verb.least:
+        raise OptionError(f"%llama {verb.name} needs {verb.arguments.split()[0]}.", remedy=usage)
+    if len(free) > verb.most:
+        raise OptionError(f"%llama {verb.name} does not take {free[verb.most]!r}.", remedy=usage)
+
+
+def _check_fit(mode: table.Mode, options: Mapping[str, Any]) -> None:
+    allowed = {option.key for option in mode.options}
+    for key in options:
+        if key in allowed:
+            continue
+        owners = [m.name for m in table.MODES.values() if any(o.key == key for o in m.options)]
+        flag = next(o.flags[-1] for m in table.MODES.values() for o in m.options if o.key == key)
+        raise OptionError(
+            f"{flag} means nothing in %%llama {mode.name}; it belongs to {' and '.join(owners)}.",
+            remedy=f"Write %%llama {owners[0]} …, or leave {flag} out.",
+        )
+
+
+def _unknown_verb(word: str) -> OptionError:
+    if word in table.MODES:
+        return OptionError(
+            f"{word} is a mode of the cell magic, not a verb.",
+            remedy=f"Write %%llama {word}, the text below it.",
+        )
+    near = nearest(word, table.VERBS)
+    hint = f" Did you mean {near}?" if near else ""
+    return OptionError(f"There is no verb {word!r}.{hint}", remedy=f"Verbs: {', '.join(table.VERBS)}.")
+
+
+def _unknown_mode(word: str) -> OptionError:
+    if word in table.VERBS:
+        return OptionError(
+            f"{word} is a verb of the line magic, not a mode.", remedy=f"Write %llama {word} with one %."
+        )
+    near = nearest(word, table.MODES)
+    hint = f" Did you mean {near}?" if near else ""
+    return OptionError(
+        f"There is no mode {word!r}.{hint}",
+        remedy=f"Modes: {', '.join(table.MODES)}. The prompt goes into the lines below.",
+    )
+
+
+def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> OptionError:
+    near = nearest(flag, (name for name in known if name.startswith("--")))
+    if near is None and flag[1] != "-":
+        near = nearest("-" + flag, known)
+    hint = f" Did you mean {near}?" if near else ""
+    return OptionError(f"{where} has no option {flag}.{hint}", remedy=f"{where} --help lists them.")

@@ -1,0 +1,307 @@
+"""What `%llama VERB` does: one call on the session, the model or the sources, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llama_magic.chat import Chat
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.magics._magics import LlamaMagics
+from llama_magic.magics._options import VERBS
+from llama_magic.magics._parse import LineCommand, nearest
+
+
+def run_verb(magics: LlamaMagics, command: LineCommand) -> Any:
+    """Run one `%llama` line and return its result."""
+    return _RUNNERS[command.verb](magics, command)
+
+
+def _load(magics: LlamaMagics, command: LineCommand) -> Any:
+    from llama_magic import display
+
+    source = command.words[0] if command.words else magics.model or None
+    options = magics.load_defaults() | dict(command.options)
+    if options.get("dry_run"):
+        report = magics.session.loader(source, **options)
+        return report
+    with display.load_progress(magics.host) as progress:
+        return magics.session.load(source, progress=progress, **options)
+
+
+def _pull(magics: LlamaMagics, command: LineCommand) -> Any:
+    from llama_magic import display, sources
+
+    with display.load_progress(magics.host) as progress:
+        return sources.resolve(command.words[0], progress=progress, **command.options).path
+
+
+def _use(magics: LlamaMagics, command: LineCommand) -> Any:
+    return magics.session.use(command.words[0])
+
+
+def _models(magics: LlamaMagics, command: LineCommand) -> Any:
+    from llama_magic import sources
+    from llama_magic.display.table import Table
+    from llama_magic.sources import format_size
+
+    session = magics.session
+    rows: list[tuple[Any, ...]] = []
+    for name, model in session.models.items():
+        state = "current" if name == session.current_name else "loaded"
+        rows.append((name, state, format_size(model.size_bytes), model.window, str(model.path)))
+    loaded = {str(model.path) for model in session.models.values()}
+    for found in sources.on_disk():
+        if str(found.path) not in loaded:
+            rows.append((found.name, "on disk", format_size(found.size), None, str(found.path)))
+    return Table(
+        ("name", "state", "size", "window", "path"),
+        tuple(rows),
+        empty="No model is loaded or on disk. %llama load",
+    )
+
+
+def _unload(magics: LlamaMagics, command: LineCommand) -> None:
+    every = bool(command.options.get("all"))
+    if every and command.words:
+        raise OptionError("%llama unload takes a name or --all, not both.")
+    name = command.words[0] if command.words else None
+    gone = magics.session.unload(name, every=every, forget=lambda model: _forget(magics.host, model))
+    print(f"Unloaded {', '.join(gone)}." if gone else "No model was loaded.")
+
+
+def _forget(shell: Any, model: Any) -> None:
+    """Drop a model, and handles that hold it, from what IPython keeps: `Out`, `_1`, `_`, `__`, `___`."""
+
+    def refers(value: Any) -> bool:
+        return any(
+            item is model for item in (value, getattr(value, "model", None), getattr(value, "_model", None))
+        )
+
+    results = shell.user_ns.get("_oh", {})
+    for number in [number for number, value in results.items() if refers(value)]:
+        del results[number]
+        shell.user_ns.pop(f"_{number}", None)
+    for name in ("_", "__", "___"):
+        if refers(shell.user_ns.get(name)):
+            shell.user_ns[name] = ""
+        if refers(getattr(shell.displayhook, name, None)):
+            setattr(shell.displayhook, name, "")
+
+
+def _inspect(magics: LlamaMagics, command: LineCommand) -> Any:
+    import llama_magic
+    from llama_magic import display
+
+    options = dict(command.options)
+    parts = [part for part in ("tensors", "tokenizer", "template") if options.pop(part, False)]
+    name = command.words[0] if command.words else magics.session.current_name
+    if name in magics.session.models:
+        info = magics.session.model(name).info
+    else:
+        info = llama_magic.inspect(name or magics.model or None, **options)
+    for part in parts:
+        if part == "template":
+            print(info.chat_template or "The file holds no chat template.")
+        else:
+            display.show(_tensor_table(info) if part == "tensors" else _tokenizer_table(info), magics.host)
+    return info
+
+
+def _tensor_table(info: Any) -> Any:
+    from llama_magic.display.table import Table
+
+    rows = tuple(
+        (t.name, " × ".join(str(n) for n in t.shape), t.type, t.n_bytes, t.offset)
+        for t in info.tensors.values()
+    )
+    return Table(("tensor", "shape", "type", "bytes", "offset"), rows, "Tensors, in the file's order")
+
+
+def _tokenizer_table(info: Any) -> Any:
+    from llama_magic.display.table import Table
+
+    rows = [("tokens", f"{info.vocab_size:,}")]
+    for key, value in info.metadata.items():
+        if (
+            key.startswith("tokenizer.")
+            and isinstance(value, (str, int, float, bool))
+            and "template" not in key
+        ):
+            rows.append((key.removeprefix("tokenizer."), str(value)))
+    return Table(("", ""), tuple(rows), "Tokenizer")
+
+
+def _tokens(magics: LlamaMagics, command: LineCommand) -> Any:
+    strip = magics.get_model(command.options.get("model")).token_strip(command.words[0])
+    name = command.options.get("out")
+    if name is None:
+        return strip
+    from llama_magic import display
+
+    magics.host.push({name: strip})
+    display.show(strip, magics.host)
+    return None
+
+
+def _sampler(magics: LlamaMagics, command: LineCommand) -> Any:
+    from llama_magic.engine.sampling import Sampling
+
+    session = magics.session
+    base = session.model().sampling if session.current_name is not None else Sampling()
+    changes: dict[str, Any] = {}
+    words = command.words
+    if words and words[0] == "reset":
+        if len(words) > 1:
+            raise OptionError(f"%llama sampler reset takes nothing more, and got {words[1]!r}.")
+        session.sampler.clear()
+        words = ()
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise OptionError(
+                f"%llama sampler does not take {word!r}; expected name=value, or reset.",
+                remedy="For example: %llama sampler temperature=0.2 top_k=20.",
+            )
+        changes[name.replace("-", "_")] = _sampler_value(base, name.replace("-", "_"), text)
+    chain = base.replace(**(magics.sampling_defaults() | changes))
+    session.sampler.update(changes)
+    return chain
+
+
+def _sampler_value(base: Any, name: str, text: str) -> Any:
+    """Read a parameter in the type that it has now; `Sampling.replace` refuses an unknown name."""
+    now = getattr(base, name, None)
+    try:
+        if isinstance(now, int):
+            return int(text)
+        if isinstance(now, float):
+            return float(text)
+        if name == "logit_bias":
+            return tuple((int(i), float(b)) for i, b in (pair.split(":") for pair in text.split(",")))
+    except ValueError:
+        kind = {int: "a whole number", float: "a number"}.get(type(now), "ID:BIAS,ID:BIAS")
+        raise InputTypeError(f"{name} is {text!r}; expected {kind}.") from None
+    return text
+
+
+def _kv(magics: LlamaMagics, command: LineCommand) -> Any:
+    model = magics.get_model(command.options.get("model"))
+    if not command.words:
+        return model.kv
+    action, *rest = command.words
+    wants = {"save": ("PATH",), "restore": ("PATH",), "clear": (), "fork": ("A", "B")}
+    _check_action("kv", action, rest, wants)
+    getattr(model, f"kv_{action}")(*rest)
+    return model.kv
+
+
+def _chats(magics: LlamaMagics, command: LineCommand) -> Any:
+    from llama_magic.display.table import Table
+
+    rows = tuple(
+        (name, len(chat.turns), len(chat.branches), "yes" if any(t.interrupted for t in chat.turns) else "",
+         _last_user(chat))
+        for name, chat in magics.session.chats.items()
+    )  # fmt: skip
+    return Table(
+        ("chat", "turns", "branches", "interrupted", "last question"),
+        rows,
+        empty="No chat yet. %%llama chat begins one.",
+    )
+
+
+def _last_user(chat: Chat) -> str:
+    text = next((str(m.get("content") or "") for m in reversed(chat.messages) if m["role"] == "user"), "")
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _chat(magics: LlamaMagics, command: LineCommand) -> Any:
+    name, *rest = command.words
+    action, rest = (rest[0], rest[1:]) if rest else ("show", [])
+    wants = {"show": (), "undo": (), "reset": (), "fork": ("NEW",), "save": ("PATH",), "load": ("PATH",)}
+    _check_action("chat NAME", action, rest, wants)
+    branch = command.options.get("branch")
+    _check_chat_options(action, command)
+    session = magics.session
+    if action == "load":
+        session.chats[name] = Chat.load(rest[0], name)
+        return session.chats[name]
+    chat = session.chat(name, create=False)
+    if action == "fork":
+        if rest[0] in session.chats:
+            raise OptionError(
+                f"There is a chat {rest[0]!r} already.", remedy="Choose another name for the fork."
+            )
+        session.chats[rest[0]] = chat.fork(rest[0], branch)
+        return session.chats[rest[0]]
+    if action == "show":
+        chat = chat if branch is None else chat.fork(f"{name}, branch {branch}", branch)
+        if command.options.get("prompt"):
+            if chat.prompt is None:
+                raise OptionError(
+                    f"No turn of the chat {name!r} was generated in this kernel, so no prompt was sent."
+                )
+            print(chat.prompt)
+            return None
+    elif action == "save":
+        print(f"Saved to {chat.save(rest[0])}.")
+    elif action == "undo":
+        chat.undo()
+    elif action == "reset":
+        chat.reset()
+    return chat
+
+
+def _check_chat_options(action: str, command: LineCommand) -> None:
+    homes = {"prompt": ("show",), "branch": ("show", "fork")}
+    for key, actions in homes.items():
+        if key in command.options and action not in actions:
+            raise OptionError(f"--{key} goes with {' and '.join(actions)}, not with {action}.")
+
+
+def _check_action(verb: str, action: str, rest: list[str], wants: dict[str, tuple[str, ...]]) -> None:
+    usage = f"Write %llama {verb} {VERBS[verb.split()[0]].arguments.removeprefix('NAME ')}."
+    if action not in wants:
+        near = nearest(action, wants)
+        hint = f" Did you mean {near}?" if near else ""
+        raise OptionError(f"%llama {verb} has no action {action!r}.{hint}", remedy=usage)
+    if len(rest) != len(wants[action]):
+        needs = " ".join(wants[action]) or "nothing more"
+        raise OptionError(
+            f"%llama {verb} {action} takes {needs}, and got {' '.join(rest) or 'nothing'}.", remedy=usage
+        )
+
+
+def _pad(magics: LlamaMagics, command: LineCommand) -> Any:
+    from llama_magic import display
+
+    return display.pad(magics.get_model(command.options.get("model")))
+
+
+def _history(magics: LlamaMagics, command: LineCommand) -> Any:
+    return magics.session.history
+
+
+def _doctor(magics: LlamaMagics, command: LineCommand) -> Any:
+    from llama_magic.magics._doctor import examine
+
+    return examine(magics)
+
+
+_RUNNERS: dict[str, Callable[[LlamaMagics, LineCommand], Any]] = {
+    "load": _load,
+    "pull": _pull,
+    "use": _use,
+    "models": _models,
+    "unload": _unload,
+    "inspect": _inspect,
+    "tokens": _tokens,
+    "sampler": _sampler,
+    "kv": _kv,
+    "chats": _chats,
+    "chat": _chat,
+    "pad": _pad,
+    "history": _history,
+    "doctor": _doctor,
+}
