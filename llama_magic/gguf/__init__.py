@@ -1,12 +1,26 @@
 """GGUF headers: read, judged, put into plain words. Bounded and lazy; never reads weights.
 
 `inspect` reads, `validate` refuses what llama.cpp could not load or would crash on, `findings` lists
-what is merely odd.
+what is merely odd, `validate_adapter` does for LoRA files what `validate` does for models.
 """
 
+from llama_magic.gguf._adapter import validate_adapter
 from llama_magic.gguf._arrays import LazyArray
+from llama_magic.gguf._findings import findings
 from llama_magic.gguf._info import Finding, GGUFInfo, TensorInfo
 from llama_magic.gguf._open import inspect
 from llama_magic.gguf._source import FileReader, RangeReader
+from llama_magic.gguf._validate import validate
 
-__all__ = ["FileReader", "Finding", "GGUFInfo", "LazyArray", "RangeReader", "TensorInfo", "inspect"]
+__all__ = [
+    "FileReader",
+    "Finding",
+    "GGUFInfo",
+    "LazyArray",
+    "RangeReader",
+    "TensorInfo",
+    "findings",
+    "inspect",
+    "validate",
+    "validate_adapter",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -63,6 +62,12 @@ class LazyArray(Sequence[Any]):
         base = self._start
         return [whole[a:b] for a, b in zip((starts - base).tolist(), (ends - base).tolist(), strict=True)]
 
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Return the strings' lengths in bytes. (len,) int64"""
+        if self._offsets is None or not self._length:
+            return np.empty(0, np.int64)
+        return np.diff(np.append(self._offsets, self._end())) - 8
+
     def find(self, raw: bytes) -> int | None:
         """Return the index of the first string with exactly these bytes, or None."""
         if self._offsets is None or not self._length:
@@ -113,8 +118,9 @@ class LazyArray(Sequence[Any]):
         code = f"{self._order}{np.dtype(letter).kind}{size}"
         view = np.frombuffer(self._buffer, dtype=code, count=self._length, offset=self._start)
         if name == "bool":
-            return view != 0
-        return view.astype(view.dtype.newbyteorder("=")) if self._order != _NATIVE else view.copy()
+            return np.not_equal(view, 0)
+        native: npt.NDArray[Any] = view.astype(view.dtype.newbyteorder("="))  # always a copy
+        return native
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (LazyArray, list, tuple)):
@@ -127,6 +133,3 @@ class LazyArray(Sequence[Any]):
         head = ", ".join(repr(v)[:40] for v in self[:3])
         more = ", …" if self._length > 3 else ""
         return f"<{self._length:,} × {self.type}: [{head}{more}]>"
-
-
-_NATIVE = "<" if sys.byteorder == "little" else ">"

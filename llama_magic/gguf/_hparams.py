@@ -48,23 +48,24 @@ class HParams:
         self._values = values
         arch = values.get("general.architecture")
         self.arch = arch if isinstance(arch, str) else ""
-        self.block_count = self.int("block_count")
-        self.embedding = self.int("embedding_length")
-        self.context = self.int("context_length")
-        self.experts = self.int("expert_count")
+        self.block_count = self.whole("block_count")
+        self.embedding = self.whole("embedding_length")
+        self.context = self.whole("context_length")
+        self.experts = self.whole("expert_count")
 
     def get(self, name: str) -> Any:
         """Return the value of `{architecture}.{name}`, or None."""
         return self._values.get(f"{self.arch}.{name}")
 
-    def int(self, name: str, default: int = 0) -> int:
+    def whole(self, name: str, default: int = 0) -> int:
         """Return a whole number; of an array its first element."""
         value = self.get(name)
         if value is not None and not isinstance(value, (str, bool, int, float)) and len(value):
             value = value[0]
         return value if isinstance(value, int) and not isinstance(value, bool) else default
 
-    def float(self, name: str, default: float = 0.0) -> float:
+    def real(self, name: str, default: float = 0.0) -> float:
+        """Return a number; what is no number is `default`."""
         value = self.get(name)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else default
 
@@ -90,20 +91,20 @@ class HParams:
 
     @property
     def head_k(self) -> int:
-        return self.int("attention.key_length", self._head_size)
+        return self.whole("attention.key_length", self._head_size)
 
     @property
     def head_v(self) -> int:
-        return self.int("attention.value_length", self._head_size)
+        return self.whole("attention.value_length", self._head_size)
 
     @property
     def _head_size(self) -> int:
-        heads = self.int("attention.head_count")
+        heads = self.whole("attention.head_count")
         return self.embedding // heads if heads > 0 else 0
 
     @property
     def is_mla(self) -> bool:
-        return self.int("attention.key_length_mla") > 0 and self.int("attention.value_length_mla") > 0
+        return self.whole("attention.key_length_mla") > 0 and self.whole("attention.value_length_mla") > 0
 
     @property
     def window(self) -> int:
@@ -114,7 +115,7 @@ class HParams:
             return 0 if self.get("attention.sliding_window") == 0 else _SWA_DEFAULT["llama4"]
         if self.arch == "exaone4" and self.block_count != 64:
             return 0
-        return self.int("attention.sliding_window", _SWA_DEFAULT.get(self.arch, 0))
+        return self.whole("attention.sliding_window", _SWA_DEFAULT.get(self.arch, 0))
 
     def sliding(self) -> list[bool]:
         """Return for each block whether it sees only the sliding window."""
@@ -138,7 +139,7 @@ class HParams:
         """Return the memory shape of each block."""
         heads, heads_kv, sliding = self.heads, self.heads_kv, self.sliding()
         state = self._state_values()
-        shared_from = len(heads) - self.int("attention.shared_kv_layers")
+        shared_from = len(heads) - self.whole("attention.shared_kv_layers")
         result = []
         for i, (q, kv) in enumerate(zip(heads, heads_kv, strict=True)):
             recurrent = self._is_recurrent(i, kv)
@@ -150,33 +151,33 @@ class HParams:
 
     def _kv_values(self, heads_kv: int, sliding: bool) -> tuple[int, int]:
         if self.is_mla:  # one shared latent head; V is a view of K
-            return self.int("attention.kv_lora_rank") + self.int("rope.dimension_count"), 0
+            return self.whole("attention.kv_lora_rank") + self.whole("rope.dimension_count"), 0
         k, v = self.head_k, self.head_v
         if sliding:
-            k, v = self.int("attention.key_length_swa", k), self.int("attention.value_length_swa", v)
+            k, v = self.whole("attention.key_length_swa", k), self.whole("attention.value_length_swa", v)
         return heads_kv * k, heads_kv * v
 
     def _is_recurrent(self, index: int, heads_kv: int) -> bool:
         if self.arch in RECURRENT or self.arch == "falcon-h1":
             return True
         if self.arch in _INTERVAL:
-            return (index + 1) % max(1, self.int("full_attention_interval", 4)) != 0
+            return (index + 1) % max(1, self.whole("full_attention_interval", 4)) != 0
         if self.arch in ("nemotron_h", "nemotron_h_moe"):
             return heads_kv == 0 and self.per_layer("feed_forward_length", 0)[index] == 0
         return self.arch in HYBRID and heads_kv == 0
 
     def _state_values(self) -> int:
         """Return the float32 values of recurrent state that one block keeps for one sequence."""
-        if self.int("wkv.head_size"):
-            shifts = self.int("token_shift_count", 2)
-            return self.embedding * (shifts + self.int("wkv.head_size"))
-        if self.int("shortconv.l_cache"):
-            return self.embedding * (self.int("shortconv.l_cache") - 1)
-        if self.int("kda.head_dim"):
-            size, heads = self.int("kda.head_dim"), self.int("attention.head_count")
-            return 3 * max(self.int("ssm.conv_kernel", 4) - 1, 0) * heads * size + size * size * heads
-        inner, state = self.int("ssm.inner_size"), self.int("ssm.state_size")
-        conv = max(self.int("ssm.conv_kernel") - 1, 0) * (inner + 2 * self.int("ssm.group_count") * state)
+        if self.whole("wkv.head_size"):
+            shifts = self.whole("token_shift_count", 2)
+            return self.embedding * (shifts + self.whole("wkv.head_size"))
+        if self.whole("shortconv.l_cache"):
+            return self.embedding * (self.whole("shortconv.l_cache") - 1)
+        if self.whole("kda.head_dim"):
+            size, heads = self.whole("kda.head_dim"), self.whole("attention.head_count")
+            return 3 * max(self.whole("ssm.conv_kernel", 4) - 1, 0) * heads * size + size * size * heads
+        inner, state = self.whole("ssm.inner_size"), self.whole("ssm.state_size")
+        conv = max(self.whole("ssm.conv_kernel") - 1, 0) * (inner + 2 * self.whole("ssm.group_count") * state)
         return conv + inner * state
 
 

@@ -19,10 +19,14 @@ from llama_magic.gguf._types import FILE_TYPES, TENSOR_TYPES, row_bytes, type_na
 
 _SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
     "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",
-    "unk": "unknown_token_id", "sep": "seperator_token_id", "pad": "padding_token_id", "mask": "mask_token_id",
+    "unk": "unknown_token_id", "sep": "seperator_token_id", "pad": "padding_token_id",
+    "mask": "mask_token_id",
     "fim_pre": "fim_pre_token_id", "fim_suf": "fim_suf_token_id", "fim_mid": "fim_mid_token_id",
     "fim_pad": "fim_pad_token_id", "fim_rep": "fim_rep_token_id", "fim_sep": "fim_sep_token_id",
 }  # fmt: skip
+
+
+_PARTS = ("embedding", "attention", "feed-forward", "recurrent", "norms", "output", "other")
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class GGUFInfo:
 
     def __init__(self, headers: list[Header], paths: list[Path]) -> None:
         first = headers[0]
-        self._headers = headers
+        self.headers = tuple(headers)
         self.paths = tuple(paths)
         self.path: Path | None = paths[0] if paths else None
         self.version: int = first.version
@@ -159,11 +163,11 @@ class GGUFInfo:
 
     @property
     def feed_forward_length(self) -> int:
-        return self.hparams.int("feed_forward_length")
+        return self.hparams.whole("feed_forward_length")
 
     @property
     def head_count(self) -> int:
-        return max(self.hparams.heads, default=self.hparams.int("attention.head_count"))
+        return max(self.hparams.heads, default=self.hparams.whole("attention.head_count"))
 
     @property
     def head_count_kv(self) -> list[int]:
@@ -177,7 +181,7 @@ class GGUFInfo:
     @property
     def vocab_size(self) -> int:
         tokens = self.tokens
-        return len(tokens) if tokens is not None else self.hparams.int("vocab_size")
+        return len(tokens) if tokens is not None else self.hparams.whole("vocab_size")
 
     def kv_bytes_per_token(
         self, type_k: str = "f16", type_v: str = "f16", swa_full: bool = True
@@ -199,7 +203,7 @@ class GGUFInfo:
 
     def parameters_by_part(self) -> dict[str, int]:
         """Return how many weights each part of the model holds, in the order of the data flow."""
-        parts = dict.fromkeys(("embedding", "attention", "feed-forward", "recurrent", "norms", "output", "other"), 0)
+        parts = dict.fromkeys(_PARTS, 0)
         for t in self.tensors.values():
             parts[_part(t.name)] += t.n_elements
         return {name: n for name, n in parts.items() if n}
@@ -262,7 +266,7 @@ class GGUFInfo:
         return self.special_tokens.get("eos", (0, ""))[1]
 
     def has_token(self, text: str) -> bool:
-        """Return whether the vocabulary has exactly this token (a search in the header's bytes, about 1 ms)."""
+        """Return whether the vocabulary has exactly this token (a search in the header's bytes, 1 ms)."""
         return self.token_id(text) is not None
 
     def token_id(self, text: str) -> int | None:
@@ -290,7 +294,7 @@ class GGUFInfo:
     def digest(self) -> str:
         """Return the SHA-256 of the header's bytes (metadata and tensor entries), hexadecimal."""
         total = hashlib.sha256()
-        for header in self._headers:
+        for header in self.headers:
             total.update(memoryview(header.buffer)[: header.end])
         return total.hexdigest()
 
@@ -301,9 +305,12 @@ class GGUFInfo:
 
         return findings(self)
 
-    def place(self, key: str) -> int | None:
-        """Return where a key's value stands in the file, in bytes."""
-        return self._headers[0].places.get(key)
+    def place(self, field: str) -> int | None:
+        """Return where a key's value, or the entry of `tensor NAME`, stands in its file, in bytes."""
+        if field.startswith("tensor "):
+            name = field.removeprefix("tensor ")
+            return next((t.entry for h in self.headers for t in h.tensors if t.name == name), None)
+        return self.headers[0].places.get(field)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the header as JSON-ready data; arrays longer than 64 are given by type and length."""
@@ -324,8 +331,9 @@ class GGUFInfo:
         """Return the tensors as a pandas DataFrame, one row each."""
         import pandas as pd
 
-        rows = [asdict(t) | {"n_elements": t.n_elements, "part": _part(t.name)} for t in self.tensors.values()]
-        return pd.DataFrame(rows)
+        return pd.DataFrame(
+            [asdict(t) | {"n_elements": t.n_elements, "part": _part(t.name)} for t in self.tensors.values()]
+        )
 
     def __repr__(self) -> str:
         return (
@@ -347,14 +355,18 @@ class GGUFInfo:
             "architecture": self.architecture,
             "parameters": _count(self.n_params),
             "quantisation": f"{self.quantisation} ({mix})" if mix else self.quantisation,
-            "file": f"{self.file_size / 1e6:,.1f} MB, GGUF v{self.version}, header {self.header_bytes:,} bytes",
+            "file": f"{self.file_size / 1e6:,.1f} MB, GGUF v{self.version}, "
+            f"header {self.header_bytes:,} bytes",
             "context": f"{self.context_length:,} tokens{window}",
             "shape": f"{self.block_count} blocks × {self.embedding_length:,} wide, {self.head_count} heads, "
             f"{'/'.join(map(str, groups))} KV heads",
             "KV cache": f"{kv:,} bytes a token (f16)",
-            "tokenizer": f"{self.tokenizer_model} {self.pre_tokenizer}".strip() + f", {self.vocab_size:,} tokens",
+            "tokenizer": f"{self.tokenizer_model} {self.pre_tokenizer}".strip()
+            + f", {self.vocab_size:,} tokens",
             "special": ", ".join(f"{k} {t!r}" for k, (_, t) in self.special_tokens.items()),
-            "chat template": ", ".join(f"{k} ({len(v):,} characters)" for k, v in self.chat_templates.items()),
+            "chat template": ", ".join(
+                f"{k} ({len(v):,} characters)" for k, v in self.chat_templates.items()
+            ),
             "licence": self.licence,
             "findings": "; ".join(map(str, self.findings)),
         }

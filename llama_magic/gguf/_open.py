@@ -59,7 +59,8 @@ def _shard_paths(path: Path, parts: list[Path]) -> list[Path]:
     missing = [p.name for p in found if not p.exists()]
     if missing:
         raise SourceError(
-            f"{path.name} is one of {count} parts, and {len(missing)} of them are missing: {', '.join(missing[:4])}.",
+            f"{path.name} is one of {count} parts, and {len(missing)} of them are missing: "
+            f"{', '.join(missing[:4])}.",
             remedy=f"Put all parts into {path.parent or '.'}.",
         )
     return found

@@ -17,7 +17,15 @@ import numpy.typing as npt
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._source import RangeReader
-from llama_magic.gguf._types import ARRAY, DEFAULT_ALIGNMENT, MAGIC, STRING, TENSOR_TYPES, VALUE_TYPES, VERSIONS
+from llama_magic.gguf._types import (
+    ARRAY,
+    DEFAULT_ALIGNMENT,
+    MAGIC,
+    STRING,
+    TENSOR_TYPES,
+    VALUE_TYPES,
+    VERSIONS,
+)
 
 MAX_HEADER = 64 << 20
 MAX_STRINGS = 1 << 21
@@ -73,7 +81,8 @@ def parse(reader: RangeReader) -> Header:
     for number in range(n_tensors):
         tensor = _read_tensor(cursor, number)
         if tensor.name in seen:
-            cursor.fail(f"The tensor {tensor.name!r} stands twice in the file.", f"tensor {tensor.name}", tensor.entry)
+            field = f"tensor {tensor.name}"
+            cursor.fail(f"The {field} stands twice in the file.", field, tensor.entry)
         seen.add(tensor.name)
         header.tensors.append(tensor)
     header.end = cursor.at
@@ -91,8 +100,11 @@ class _Cursor:
         self.at = 0
         self.order = "<"
 
-    def fail(self, message: str, field: str, offset: int | None = None, remedy: str = _RE_DOWNLOAD) -> NoReturn:
-        raise InvalidGGUFError(message, field=field, offset=self.at if offset is None else offset, remedy=remedy)
+    def fail(
+        self, message: str, field: str, offset: int | None = None, remedy: str = _RE_DOWNLOAD
+    ) -> NoReturn:
+        place = self.at if offset is None else offset
+        raise InvalidGGUFError(message, field=field, offset=place, remedy=remedy)
 
     def prefetch(self, n: int) -> None:
         """Read on by about `n` bytes if little is at hand; no error where the file is shorter."""
@@ -114,7 +126,8 @@ class _Cursor:
                 field,
             )
         if end > MAX_HEADER:
-            self.fail(f"{field} would make the header longer than {MAX_HEADER >> 20} MiB; no model needs that.", field)
+            limit = MAX_HEADER >> 20
+            self.fail(f"{field} would make the header longer than {limit} MiB; no model needs that.", field)
         have = len(self.buffer)
         want = max(end, have + max(_FIRST_READ, have // 8))
         part = self.reader.read_at(have, min(want, self.size, MAX_HEADER) - have)
@@ -189,10 +202,16 @@ def _check_counts(cursor: _Cursor, n_tensors: int, n_keys: int) -> None:
     left = cursor.size - cursor.at
     for name, n, limit, least, place in (
         ("header.tensor_count", n_tensors, MAX_TENSORS, 24, 8),
-        ("header.kv_count", n_keys, MAX_KEYS, 13, 16),
+        ("header.kv_count", n_keys, MAX_KEYS, 8, 16),
     ):
         if n > limit or n * least > left:
             shown = n if n < 1 << 63 else n - (1 << 64)
+            if cursor.order == ">":
+                cursor.fail(
+                    f"The version reads as big-endian, and {name} would then be {shown:,}.",
+                    "header.version",
+                    4,
+                )
             cursor.fail(
                 f"{name} is {shown:,}; the {left:,} bytes that follow cannot hold that many, or it is over "
                 f"the limit of {limit:,}.",
@@ -234,7 +253,8 @@ def _read_array(cursor: _Cursor, key: str, element: int, n: int) -> LazyArray:
     width = 8 if element == STRING else VALUE_TYPES[element][2]
     left = cursor.size - cursor.at
     if n * width > left:
-        cursor.fail(f"{key} claims {n:,} elements, and only {left:,} bytes are left in the file.", key, cursor.at - 8)
+        message = f"{key} claims {n:,} elements, and only {left:,} bytes are left in the file."
+        cursor.fail(message, key, cursor.at - 8)
     start = cursor.at
     if element == STRING:
         if n > MAX_STRINGS:
@@ -325,26 +345,28 @@ def _scan_slow(cursor: _Cursor, key: str, n: int) -> npt.NDArray[np.int64]:
 
 def _alignment(header: Header) -> int:
     key = "general.alignment"
-    value = header.values.get(key, DEFAULT_ALIGNMENT)
-    place = header.places.get(key)
-    if key in header.types and header.types[key] != "u32":
-        raise InvalidGGUFError(f"{key} is stored as {header.types[key]}; expected u32.", field=key, offset=place)
-    if value <= 0 or value & (value - 1):
-        raise InvalidGGUFError(f"{key} is {value:,}; expected a power of two, such as 32.", field=key, offset=place)
-    if value > 1 << 24:
-        raise InvalidGGUFError(
-            f"{key} is {value:,} bytes; expected at most {1 << 24:,} (32 is usual).", field=key, offset=place
-        )
-    return int(value)
+    if key not in header.values:
+        return DEFAULT_ALIGNMENT
+    value, type_ = header.values[key], header.types[key]
+    if type_ != "u32":
+        wrong = f"{key} is stored as {type_}; expected u32."
+    elif value <= 0 or value & (value - 1):
+        wrong = f"{key} is {value:,}; expected a power of two, such as 32."
+    elif value > 1 << 24:
+        wrong = f"{key} is {value:,} bytes; expected at most {1 << 24:,} (32 is usual)."
+    else:
+        return int(value)
+    raise InvalidGGUFError(wrong, field=key, offset=header.places[key], remedy=_RE_DOWNLOAD)
 
 
 def _read_tensor(cursor: _Cursor, number: int) -> RawTensor:
     start = cursor.at
     name = cursor.string(f"tensor {number}").decode("utf-8", "replace")
     field = f"tensor {name[:80]}"
-    if len(name.encode()) > MAX_NAME:
-        n = len(name.encode())
-        cursor.fail(f"The tensor name {name[:80]!r} is {n:,} bytes long; ggml takes {MAX_NAME}.", field, start)
+    n = cursor.at - start - 8
+    if n > MAX_NAME:
+        message = f"The tensor name {name[:80]!r} is {n:,} bytes long; ggml takes {MAX_NAME}."
+        cursor.fail(message, field, start)
     (n_dims,) = cursor.unpack("I", field)
     if n_dims > MAX_DIMS:
         cursor.fail(f"{field} has {n_dims:,} dimensions; ggml takes up to {MAX_DIMS}.", field, cursor.at - 4)
@@ -360,7 +382,7 @@ def _read_tensor(cursor: _Cursor, number: int) -> RawTensor:
     kind = TENSOR_TYPES.get(type_id)
     if kind is not None and shape and shape[0] % kind.block:
         cursor.fail(
-            f"{field} has rows of {shape[0]:,} weights; type {kind.name} is stored in blocks of {kind.block}.",
+            f"{field} has rows of {shape[0]:,} weights; {kind.name} is stored in blocks of {kind.block}.",
             field,
             start,
         )
