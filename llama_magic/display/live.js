@@ -167,7 +167,8 @@ class Growing {
     if (offset > this.length) return "";
     const fresh = piece.slice(this.length - offset);
     this.length += fresh.length;
-    if (fresh) this.markdown ? this.write(fresh) : this.node.append(fresh);
+    if (fresh && this.markdown) this.write(fresh);
+    else if (fresh) this.node.append(fresh);
     return fresh;
   }
 
@@ -175,7 +176,6 @@ class Growing {
     this.tail += fresh;
     if (this.tail.length > MAX_PARAGRAPH && this.last) {
       this.last.append(fresh); // a block without an end: no reading again
-      this.tail = this.tail.slice(-1) + "";
       this.markdown = false;
       this.node = this.last;
       return;
@@ -186,7 +186,7 @@ class Growing {
       blocks(this.node, this.tail.slice(0, cut).split("\n"));
       this.tail = this.tail.slice(cut);
     }
-    this.last = blocks(make("div", "lm-caret-box"), this.tail.split("\n"));
+    this.last = blocks(make("div", "lm-tail"), this.tail.split("\n"));
     this.node.append(this.last);
   }
 
@@ -318,13 +318,13 @@ function render({ model, el }) {
   const title = make("p", "lm-head", make("b", "", head.title), ` ${head.model}`);
   const text = make("div", "lm-body");
   const foot = make("p", "lm-foot", meter.words(0));
-  const state = make("span", "lm-state", "waiting for the model");
+  const state = make("p", "lm-foot", "waiting for the model");
   const region = make("div", "lm-heard");
   region.setAttribute("aria-live", "polite");
   const announce = announcer(region);
   const root = make(
     "div", "lm lm-live tex2jax_ignore mathjax_ignore",
-    make("div", "lm-row", title, stopControl(model)), text, meter.bar, make("div", "lm-row lm-foot", foot, state), region,
+    make("div", "lm-row", title, stopControl(model)), text, meter.bar, make("div", "lm-row", foot, state), region,
   );
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${head.title}, ${head.model}`);

@@ -44,7 +44,8 @@ def page(nodes: Sequence[doc.Node]) -> str:
     """
     tone = next((f" lm-{node.tone}" for node in nodes if isinstance(node, doc.Head) and node.tone), "")
     body = "\n".join(fragment(node) for node in nodes)
-    return f'<div class="lm{tone} tex2jax_ignore mathjax_ignore"><style>{stylesheet(tone + body)}</style>\n{body}\n</div>'
+    style = f"<style>{stylesheet(tone + body)}</style>"
+    return f'<div class="lm{tone} tex2jax_ignore mathjax_ignore">{style}\n{body}\n</div>'
 
 
 def fragment(node: doc.Node) -> str:

@@ -141,7 +141,7 @@ def fit(estimate: Any) -> list[Node]:
     from llama_magic.display.views import plain
 
     rows = tuple(
-        (str(key).replace("_", " "), size(value) if _is_size(key, value) else value)
+        (str(key).replace("_", " "), size(float(value)) if _is_size(key, value) else value)
         for key, value in plain(estimate).items()
         if isinstance(value, (int, float, str))
     )
