@@ -1,0 +1,17 @@
+"""Structured output: what an answer must be, as masks over tokens and a check after the answer.
+
+`compile(X)` gives a `Constraint`, which says what the mask enforces and what is only checked
+after, and whether a text is possible. Its `start()` gives the engine a `Matcher`, one for each
+running answer. Masks come from llguidance; nothing here knows llama.cpp.
+"""
+
+from __future__ import annotations
+
+from llama_magic.structured._compile import compile
+from llama_magic.structured._constraint import Constraint
+from llama_magic.structured._lower import Keyword
+from llama_magic.structured._report import FieldReport, field_report
+from llama_magic.structured._source import short_form
+from llama_magic.structured._vocab import TokenVocabulary
+
+__all__ = ["Constraint", "FieldReport", "Keyword", "TokenVocabulary", "compile", "field_report", "short_form"]

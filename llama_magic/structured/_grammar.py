@@ -1,0 +1,128 @@
+"""Compile schemas and grammars to llguidance grammars, within stated limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from llama_magic.errors import SchemaError
+from llama_magic.structured._bundle import Bundle
+from llama_magic.structured._lower import Loosening, Lowered
+from llama_magic.structured._vocab import byte_tokenizer
+
+# One blank, or a line break with an indent: pretty JSON is possible, endless blanks are not.
+WHITESPACE = r"[ ]|\r?\n(?:[ ]{0,40}|\t{0,20})"
+_OPTIONS = {
+    "whitespace_pattern": WHITESPACE,
+    "json_allow_general_unicode_escapes": True,
+    "coerce_one_of": True,
+}
+
+
+def limits() -> Any:
+    """Return the bounds of llguidance's work: about 100 ms to compile, 15 ms a step, 100 MB."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(
+        initial_lexer_fuel=4_000_000,
+        step_lexer_fuel=400_000,
+        step_max_items=100_000,
+        max_lexer_states=50_000,
+        max_grammar_size=500_000,
+    )
+
+
+def error_of(grammar: str) -> str | None:
+    """Return why llguidance does not take a grammar, None if it does."""
+    from llguidance import LLMatcher
+
+    matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
+    return str(matcher.get_error()) if matcher.is_error() else None
+
+
+def from_schema(bundle: Bundle) -> tuple[str, Lowered]:
+    """Return (grammar, what it enforces).
+
+    Where the compiler refuses a part, that part is left to the check after the answer, and
+    said so. Raises `SchemaError` where no value can be valid or nothing helps.
+    """
+    from llguidance import LLMatcher
+
+    loosening = Loosening()
+    while True:
+        lowered = Lowered(bundle, loosening)
+        schema = lowered.schema
+        schema = {} if schema is True else {"type": []} if schema is False else schema
+        grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=_OPTIONS)
+        error = error_of(grammar)
+        if error is None:
+            return grammar, lowered
+        if not _loosen(loosening, error, lowered):
+            raise _refusal(error, lowered)
+
+
+_CURES = (
+    ("not disjoint", "overlap"),
+    ("min/maxProperties", "counts"),
+    ("float range", "numbers"),
+    ("integer range", "numbers"),
+    ("multipleOf", "numbers"),
+)
+_LADDER = ("overlap", "formats", "counts", "numbers", "negation", "lengths")
+
+
+def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:
+    """Give up one more thing; return False when there is nothing left to give up."""
+    for mark, kind in _CURES:
+        if mark in error and kind not in loosening.kinds:
+            loosening.kinds.add(kind)
+            return True
+    bad = {pattern for pattern in lowered.patterns - loosening.patterns if not pattern_works(pattern)}
+    if bad:
+        loosening.patterns |= bad
+        return True
+    if error.startswith("Unsatisfiable") and "formats" in loosening.kinds:
+        return False
+    for kind in _LADDER:
+        if kind not in loosening.kinds:
+            loosening.kinds.add(kind)
+            return True
+    return False
+
+
+def pattern_works(pattern: str) -> bool:
+    """Say whether llguidance compiles a pattern by itself."""
+    from llguidance import LLMatcher
+
+    schema = json.dumps({"type": "string", "pattern": pattern})
+    return error_of(LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)) is None
+
+
+def _refusal(error: str, lowered: Lowered) -> SchemaError:
+    """Turn llguidance's message into ours, with the place in the user's schema."""
+    first = error.split("\n")[0]
+    names = {f"/$defs/{name}": ref[1:] for ref, name in lowered.names.items()}
+    where = re.findall(r"json-schema:///#(\S*)", error)
+    place = next(
+        (
+            names[key] + spot[len(key) :]
+            for spot in where
+            for key in names
+            if spot == key or spot.startswith(key + "/")
+        ),
+        where[0] if where else "",
+    )
+    named = re.search(r"required property '([^']*)'", first)
+    if first.startswith("Unsatisfiable"):
+        return SchemaError(
+            f"No value can be valid under this schema: {first.partition(': ')[2][:200]}.",
+            pointer=place,
+            keyword="required" if named else None,
+            remedy="Look for an empty enum, a minimum above a maximum, or a required key that is forbidden.",
+        )
+    return SchemaError(
+        f"The schema cannot be enforced: {first[:300]}.",
+        pointer=place,
+        remedy="Simplify the part that is named, or ask for it in two steps.",
+    )

@@ -1,0 +1,242 @@
+"""Regular expressions between three dialects: JSON Schema's (ECMA 262), Python's, the mask's (Rust's)."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+
+MAX_PATTERN = 20_000  # characters
+
+
+@functools.lru_cache(maxsize=1024)
+def to_python(pattern: str) -> re.Pattern[str] | None:
+    """Return the pattern for `search`, or None where Python's `re` cannot say it.
+
+    `$` means the very end (Python also lets it stand before a last line break), and
+    `(?<name>` is Python's `(?P<name>`.
+    """
+    out: list[str] = []
+    for piece in _pieces(pattern):
+        if piece == "$":
+            out.append(r"\Z")
+        elif piece.startswith("(?<") and piece[3:4] not in ("=", "!"):
+            out.append("(?P<" + piece[3:])
+        elif piece == r"\/":
+            out.append("/")
+        else:
+            out.append(piece)
+    try:
+        return re.compile("".join(out))
+    except (re.error, RecursionError, OverflowError):
+        return None
+
+
+_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<[^>=!]*>|.", re.DOTALL)
+
+
+def _pieces(pattern: str) -> list[str]:
+    """Split into escapes, whole character classes, named groups and single characters."""
+    return _PIECE.findall(pattern)
+
+
+# What pydantic writes for Decimal, and the same language without look-ahead.
+_KNOWN = {
+    r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$": r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)$",
+}
+
+
+def to_mask(pattern: str) -> tuple[str, bool] | None:
+    """Return (pattern for the mask, whether it is exact), or None where nothing useful is left.
+
+    The mask's engine has no look-around, word boundaries or backreferences. A look-around
+    inside a concatenation only narrows, so leaving it out allows more and never less; what it
+    asked for must then be checked after the answer. Look-behinds and boundaries go the same way.
+    """
+    if pattern in _KNOWN:
+        return _KNOWN[pattern], True
+    if re.search(r"\\[1-9]|\\k<|\(\?P=|\(\?\(", pattern):
+        return None
+    pieces = _pieces(pattern)
+    stripped: list[str] = []
+    exact = True
+    at = 0
+    while at < len(pieces):
+        length = _look_around(pieces, at)
+        if length:
+            if pieces[at + length : at + length + 1] in (["*"], ["?"], ["+"], ["{"]):
+                return None  # a repeated look-around: nobody means this
+            stripped.append("(?:)")
+            exact = False
+            at += length
+        elif pieces[at] in (r"\b", r"\B"):
+            exact = False
+            at += 1
+        else:
+            stripped.append(_rust(pieces[at]))
+            at += 1
+    return "".join(stripped), exact
+
+
+def _look_around(pieces: list[str], at: int) -> int:
+    """Return how many pieces the look-around at this place takes, 0 if there is none."""
+    opening = "".join(pieces[at : at + 4])
+    if not opening.startswith(("(?=", "(?!", "(?<=", "(?<!")):
+        return 0
+    depth = 0
+    for end in range(at, len(pieces)):
+        depth += pieces[end].startswith("(") - (pieces[end] == ")")
+        if depth == 0:
+            return end - at + 1
+    return 0
+
+
+def _rust(piece: str) -> str:
+    """Translate one piece to Rust's syntax, where the two differ."""
+    if piece.startswith("[") and len(piece) > 1:
+        if piece == "[^]":
+            return r"(?s:.)"
+        head = 2 if piece.startswith("[^") else 1
+        body = re.sub(r"\\.|&&|--|~~|\[", _class_part, piece[head:-1], flags=re.DOTALL)
+        return piece[:head] + body + "]"
+    if piece in (r"\d", r"\w"):
+        return piece  # ASCII in llguidance, as in ECMA 262
+    if piece == r"\/":
+        return "/"
+    if piece.startswith("(?<"):
+        return "(?P<" + piece[3:]
+    if len(piece) == 2 and piece[0] == "\\" and not piece[1].isalnum() and piece[1] not in _META:
+        return piece[1]  # Rust knows no escape for a character that needs none
+    return piece
+
+
+_META = r"\.+*?()|[]{}^$#&-~"
+
+
+def _class_part(match: re.Match[str]) -> str:
+    part = match.group()
+    if part[0] != "\\":
+        return "".join("\\" + char for char in part)
+    if not part[1].isalnum() and part[1] not in _META:
+        return part[1]
+    return r"\x08" if part == r"\b" else part
+
+
+def literal(text: str) -> str:
+    """Return a pattern that matches `text` and needs no escape that some dialect lacks."""
+    return "".join(char if char.isalnum() or char in " _" else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    if char in r"\.+*?()|[]{}^$-/" or not char.isascii():
+        return "\\" + char if char in r"\.+*?()|[]{}^$-" else char
+    return f"\\x{ord(char):02x}" if ord(char) < 0x20 or ord(char) == 0x7F else char
+
+
+def none_of(texts: Iterable[str]) -> str:
+    """Return an anchored pattern for every text that is not one of `texts` (a finite set)."""
+    trie: dict[str, dict] = {}  # type: ignore[type-arg]
+    for text in texts:
+        node = trie
+        for char in text:
+            node = node.setdefault(char, {})
+        node[""] = {}
+    return f"^{_outside(trie)}$"
+
+
+def _outside(node: dict) -> str:  # type: ignore[type-arg]
+    chars = sorted(key for key in node if key)
+    options = [] if "" in node else [""]
+    if chars:
+        members = "".join(_in_class(char) for char in chars)
+        options.append(rf"[^{members}](?s:.)*")
+        options += [literal(char) + _outside(node[char]) for char in chars]
+    else:
+        options.append(r"(?s:.)+")
+    return "(?:" + "|".join(options) + ")"
+
+
+def _in_class(char: str) -> str:
+    if char in r"\]^-[&~":
+        return "\\" + char
+    return f"\\x{ord(char):02x}" if ord(char) < 0x20 else char
+
+
+def shortest(pattern: str) -> str | None:
+    """Return a shortest text that the pattern finds a match in, or None where that is not clear."""
+    from re import _parser  # type: ignore[attr-defined]
+
+    compiled = to_python(pattern)
+    if compiled is None:
+        return None
+    try:
+        text = _shortest(_parser.parse(compiled.pattern))
+    except (re.error, RecursionError, OverflowError, _UnclearError):
+        return None
+    return text if compiled.search(text) else None
+
+
+class _UnclearError(Exception):
+    pass
+
+
+def _shortest(parsed: Iterable[tuple[object, object]]) -> str:
+    return "".join(_shortest_item(str(op), argument) for op, argument in parsed)
+
+
+def _shortest_item(op: str, argument: object) -> str:
+    match op, argument:
+        case "LITERAL", int(code):
+            return chr(code)
+        case "NOT_LITERAL", int(code):
+            return "a" if code != ord("a") else "b"
+        case "ANY", _:
+            return "a"
+        case "IN", list(items):
+            return _from_class(items)
+        case "BRANCH", (_, list(branches)):
+            return min((_shortest(branch) for branch in branches), key=len)
+        case "SUBPATTERN", (_, _, _, body):
+            return _shortest(body)
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (int(low), _, body):
+            return _shortest(body) * int(low)
+        case "ATOMIC_GROUP", body:
+            return _shortest(body)  # type: ignore[arg-type]
+        case "AT" | "ASSERT" | "ASSERT_NOT", _:
+            return ""
+    raise _UnclearError(op)
+
+
+_CATEGORY = {
+    "CATEGORY_DIGIT": "0",
+    "CATEGORY_WORD": "a",
+    "CATEGORY_SPACE": " ",
+    "CATEGORY_NOT_DIGIT": "a",
+    "CATEGORY_NOT_WORD": " ",
+    "CATEGORY_NOT_SPACE": "a",
+}
+
+
+def _from_class(items: list[tuple[object, object]]) -> str:
+    if str(items[0][0]) == "NEGATE":
+        compiled = [item for item in items[1:]]
+        for char in "a0 _-A~é\n":
+            if not any(_in_item(char, str(op), argument) for op, argument in compiled):
+                return char
+        raise _UnclearError("class")
+    op, argument = str(items[0][0]), items[0][1]
+    if op == "LITERAL":
+        return chr(argument)  # type: ignore[arg-type]
+    if op == "RANGE":
+        return chr(argument[0])  # type: ignore[index]
+    return _CATEGORY[str(argument)]
+
+
+def _in_item(char: str, op: str, argument: object) -> bool:
+    if op == "LITERAL":
+        return ord(char) == argument
+    if op == "RANGE":
+        low, high = argument  # type: ignore[misc]
+        return bool(low <= ord(char) <= high)
+    sample = {"DIGIT": r"\d", "WORD": r"\w", "SPACE": r"\s"}[str(argument).rsplit("_", 1)[-1]]
+    return (re.match(sample, char) is not None) != ("NOT" in str(argument))

@@ -1,0 +1,211 @@
+"""From what a user names (a type, a schema, a short form) to a JSON schema and a way to make instances."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from llama_magic.errors import InputTypeError, SchemaError
+
+
+@dataclass(frozen=True)
+class Source:
+    """`schema` is JSON schema; `adapter` a pydantic TypeAdapter, None for plain JSON; `name` for messages."""
+
+    schema: Any
+    adapter: Any = None
+    name: str = "the schema"
+
+
+def read(spec: Any) -> Source:
+    """Take a pydantic model, dataclass, TypedDict, enum, Literal, list[X], …; a JSON schema as a
+    dict, a bool or text; or a short form such as `"name, age int, tags list[str]"`.
+
+    Raises `SchemaError` or `InputTypeError`.
+    """
+    if isinstance(spec, (dict, bool)):
+        return Source(spec)
+    if isinstance(spec, str):
+        text = spec.strip()
+        return (
+            Source(_from_text(text))
+            if text.startswith("{")
+            else Source(short_form(text), name="the short form")
+        )
+    if spec is None or isinstance(spec, (int, float, bytes, list, tuple, set)):
+        raise InputTypeError(
+            f"A schema is a type, a JSON schema (dict) or a short form; got {spec!r:.80}.",
+            remedy="For a list of values, name the type: list[int], or use choices=[…].",
+        )
+    return _from_type(spec)
+
+
+def _from_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SchemaError(
+            f"The schema is a text that begins like JSON and is not: {error}.",
+            remedy='A short form has no braces: "name, age int".',
+        ) from None
+
+
+def _from_type(spec: Any) -> Source:
+    import pydantic
+    from pydantic.errors import PydanticUserError
+
+    name = getattr(spec, "__name__", None) or str(spec)
+    try:
+        adapter = spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(spec)
+        schema = adapter.json_schema(schema_generator=_generator(), mode="validation", by_alias=True)
+    except (PydanticUserError, pydantic.ValidationError, NameError, RecursionError, TypeError) as error:
+        reason = str(error).split("\n")[0]
+        raise SchemaError(
+            f"{name} cannot be turned into a JSON schema: {reason}",
+            remedy="Use types that pydantic can describe as JSON.",
+        ) from None
+    return Source(schema, adapter, name)
+
+
+_OFFSET = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_DAY = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+
+
+def _generator() -> Any:
+    """Return a schema generator that writes down what Python's types really read and write.
+
+    Models without `extra="allow"` are closed: a field that the type drops need not be written.
+    A naive datetime has no offset, which JSON schema's `date-time` demands.
+    """
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        def _closed(self, schema: dict[str, Any]) -> dict[str, Any]:
+            if schema.get("type") == "object" and "properties" in schema:
+                schema.setdefault("additionalProperties", False)
+            return schema
+
+        def model_schema(self, schema: Any) -> Any:
+            return self._closed(super().model_schema(schema))
+
+        def typed_dict_schema(self, schema: Any) -> Any:
+            return self._closed(super().typed_dict_schema(schema))
+
+        def dataclass_schema(self, schema: Any) -> Any:
+            return self._closed(super().dataclass_schema(schema))
+
+        def datetime_schema(self, schema: Any) -> Any:
+            return {"type": "string", "pattern": f"^{_DAY}T{_CLOCK}{_zone(schema)}$"}
+
+        def time_schema(self, schema: Any) -> Any:
+            return {"type": "string", "pattern": f"^{_CLOCK}{_zone(schema)}$"}
+
+        def timedelta_schema(self, schema: Any) -> Any:
+            if self._config.ser_json_timedelta == "float":
+                return {"type": "number"}
+            return {
+                "type": "string",
+                "pattern": r"^-?P(?:[0-9]{1,8}D(?:T[0-9]{1,9}(?:\.[0-9]{1,6})?S|"
+                r"T[0-9]{1,5}H(?:[0-9]{1,5}M)?(?:[0-9]{1,5}S)?)?|"
+                r"T[0-9]{1,9}(?:\.[0-9]{1,6})?S|T[0-9]{1,5}[HM](?:[0-9]{1,5}S)?)$",
+            }
+
+    return Generator
+
+
+def _zone(schema: Any) -> str:
+    return {"naive": "", "aware": _OFFSET}.get(schema.get("tz_constraint"), f"{_OFFSET}?")
+
+
+# --- the short form ------------------------------------------------------------------------
+
+_WORDS: dict[str, Any] = {
+    "str": {"type": "string"},
+    "string": {"type": "string"},
+    "text": {"type": "string"},
+    "int": {"type": "integer"},
+    "integer": {"type": "integer"},
+    "float": {"type": "number"},
+    "number": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "boolean": {"type": "boolean"},
+    "date": {"type": "string", "format": "date"},
+    "datetime": {"type": "string", "format": "date-time"},
+    "any": {},
+    "none": {"type": "null"},
+    "null": {"type": "null"},
+    "list": {"type": "array"},
+    "dict": {"type": "object"},
+}
+
+
+def short_form(text: str) -> dict[str, Any]:
+    """Read `"name, age int, tags list[str], mood happy|sad, note str?"` as a closed object.
+
+    A field is a name and a type (text where there is none); `list[T]`, `dict[str, T]`, `T?`
+    and `T | null` nest; words that are no types, joined by `|`, are the values to choose from.
+    """
+    fields: dict[str, Any] = {}
+    for part, at in _split(text, ","):
+        match = re.match(r'\s*("[^"]+"|[^\W\d][\w.-]*)\s*:?\s*(.*?)\s*$', part, re.DOTALL)
+        if not match:
+            raise SchemaError(
+                f"The short form has no field name at character {at}: {part.strip()!r:.60}.",
+                remedy='Write "name, age int, tags list[str]".',
+            )
+        name = match.group(1).strip('"')
+        if name in fields:
+            raise SchemaError(
+                f"The short form names the field {name!r} twice.", pointer=f"/properties/{name}"
+            )
+        fields[name] = _short_type(match.group(2) or "str", name)
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def _short_type(text: str, field: str) -> dict[str, Any]:
+    text = text.strip()
+    options = [part.strip() for part, _ in _split(text, "|")]
+    if len(options) > 1:
+        if not any(
+            option.lower() in _WORDS or "[" in option for option in options if option.lower() != "null"
+        ):
+            values = [
+                None if option.lower() in ("null", "none") else option.strip("\"'") for option in options
+            ]
+            return {"enum": values}
+        return {"anyOf": [_short_type(option, field) for option in options]}
+    if text.endswith("?"):
+        return {"anyOf": [_short_type(text[:-1], field), {"type": "null"}]}
+    match = re.fullmatch(r"(list|dict)\s*\[(.*)\]", text, re.DOTALL | re.IGNORECASE)
+    if match and match.group(1).lower() == "list":
+        return {"type": "array", "items": _short_type(match.group(2), field)}
+    if match:
+        key, _, value = match.group(2).partition(",")
+        if key.strip() in ("str", "string"):
+            return {"type": "object", "additionalProperties": _short_type(value or "any", field)}
+    elif text.lower() in _WORDS:
+        return dict(_WORDS[text.lower()])
+    raise SchemaError(
+        f"The short form gives the field {field!r} the type {text!r:.60}, which is none.",
+        pointer=f"/properties/{field}",
+        remedy=f"Types: {', '.join(_WORDS)}, list[T], dict[str, T], T?, or values to choose from, as a|b|c.",
+    )
+
+
+def _split(text: str, mark: str) -> list[tuple[str, int]]:
+    """Split at a mark that stands outside brackets and quotes; give each part and its place."""
+    parts: list[tuple[str, int]] = []
+    depth, start, quoted = 0, 0, False
+    for at, char in enumerate(text):
+        quoted ^= char == '"'
+        depth += (char in "[(") - (char in "])")
+        if char == mark and depth == 0 and not quoted:
+            parts.append((text[start:at], start))
+            start = at + 1
+    parts.append((text[start:], start))
+    if parts[-1][0].strip() == "" and len(parts) > 1:
+        parts.pop()
+    return parts

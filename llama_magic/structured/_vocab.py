@@ -1,0 +1,132 @@
+"""The vocabulary as the masks need it: bytes of each token, built once and kept."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class TokenVocabulary(Protocol):
+    """What the masks ask of a tokenizer. `fingerprint` is equal for equal vocabularies.
+
+    May also have `vocab_ptr` (a `llama_vocab *`) and `tokenize_fptr` (the address of
+    `llama_tokenize`): then llguidance calls llama.cpp for the canonical split of forced text.
+    """
+
+    n_tokens: int
+    eog_ids: Sequence[int]
+    eos_id: int
+    fingerprint: str
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes of a token, b"" for one without text."""
+
+    def is_control(self, token: int) -> bool:
+        """Say whether a token is control, unused or unknown: one that is no text."""
+
+    def tokenize(self, text: str) -> list[int]:
+        """Return the tokens of a text, special tokens not parsed."""
+
+
+class Trie:
+    """An llguidance tokenizer, and the bytes of the tokens that may be offered."""
+
+    def __init__(self, vocabulary: TokenVocabulary) -> None:
+        from llguidance import LLTokenizer
+        from llguidance._tokenizer import TokenizerWrapper
+
+        count = vocabulary.n_tokens
+        plain = [bytes(vocabulary.token_bytes(token)) for token in range(count)]
+        ends = [int(token) for token in vocabulary.eog_ids] or [int(vocabulary.eos_id)]
+        stops = set(ends)
+        control = [t for t in range(count) if t in stops or vocabulary.is_control(t)]
+        tokens = list(plain)
+        for token in control:  # 0xff before the text marks a special token in llguidance's trie
+            tokens[token] = b"\xff" + (plain[token] or b"<%d>" % token)
+            plain[token] = b""
+        if vocabulary.eos_id in stops:
+            ends = [int(vocabulary.eos_id), *(t for t in ends if t != vocabulary.eos_id)]
+        self.n_tokens = count
+        self.ends = tuple(ends)
+        self.texts = frozenset(text for text in plain if text)
+        self.longest = max(map(len, self.texts), default=1)
+        pointer = getattr(vocabulary, "vocab_ptr", None)
+        function = getattr(vocabulary, "tokenize_fptr", None)
+        slices = LLTokenizer.json_slices()
+        if pointer is not None and function is not None:
+            self.tokenizer: Any = LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
+                tokens=tokens, vocab_ptr=pointer, tokenize_fptr=function, eos_token=ends, slices=slices
+            )
+        else:
+            wrapper = TokenizerWrapper(_Source(vocabulary, tokens, control))
+            self.tokenizer = LLTokenizer(wrapper, n_vocab=count, eos_token=ends, slices=slices)
+
+
+class _Source:
+    """The shape that llguidance's `TokenizerWrapper` asks for."""
+
+    bos_token_id = None
+
+    def __init__(self, vocabulary: TokenVocabulary, tokens: list[bytes], special: list[int]) -> None:
+        self.eos_token_id = int(vocabulary.eos_id)
+        self.tokens = tokens
+        self.special_token_ids = special
+        self._tokenize = vocabulary.tokenize
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return self._tokenize(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
+
+
+_tries: OrderedDict[str, Trie] = OrderedDict()
+_lock = threading.Lock()
+_MAX_TRIES = 4
+
+
+def trie_for(vocabulary: TokenVocabulary) -> Trie:
+    """Return the trie of a vocabulary, built at its first use (0.2 s for 49k tokens, 1 s for 262k).
+
+    With `vocab_ptr` the trie calls into that model: it is kept only as long as the vocabulary
+    object lives.
+    """
+    key = vocabulary.fingerprint
+    owner = getattr(vocabulary, "vocab_ptr", None)
+    if owner is not None:
+        key = f"{key}@{id(vocabulary)}"
+    with _lock:
+        trie = _tries.get(key)
+        if trie is None:
+            trie = _tries[key] = Trie(vocabulary)
+            if owner is not None:
+                weakref.finalize(vocabulary, _forget, key)
+            while len(_tries) > _MAX_TRIES:
+                _tries.popitem(last=False)
+        _tries.move_to_end(key)
+        return trie
+
+
+def _forget(key: str) -> None:
+    _tries.pop(key, None)
+
+
+@functools.lru_cache(maxsize=1)
+def byte_tokenizer() -> Any:
+    """Return an llguidance tokenizer with one token a byte (256 is the end)."""
+    from llguidance import LLTokenizer
+    from llguidance._tokenizer import TokenizerWrapper
+
+    return LLTokenizer(TokenizerWrapper(_Bytes()), n_vocab=257, eos_token=256, slices=[])
+
+
+class _Bytes:
+    eos_token_id = 256
+    bos_token_id = None
+    special_token_ids = (256,)
+    tokens = (*(bytes([value]) for value in range(256)), b"\xff<end>")
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
