@@ -1,0 +1,49 @@
+"""Where a model comes from: a package, an alias, a path, a URL or the hub.
+
+`resolve` turns any of them into a complete, checked file on this disk; `locate` says what a
+source is and how large without fetching it; `open_remote` reads a remote file by byte ranges.
+Light to import: HTTP and hub libraries are loaded when a source needs them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.sources._cache import cache_dir, cached_repos, hub_cache, on_disk
+from llama_magic.sources._parse import add_alias, aliases, parse
+from llama_magic.sources._redact import redact
+from llama_magic.sources._resolve import locate, open_remote, resolve
+from llama_magic.sources._types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved, format_size
+
+if TYPE_CHECKING:
+    from llama_magic.sources._range import RangeReader
+
+__all__ = [
+    "Kind",
+    "Located",
+    "OnDisk",
+    "ParsedSource",
+    "RangeReader",
+    "RemoteFile",
+    "Resolved",
+    "add_alias",
+    "aliases",
+    "cache_dir",
+    "cached_repos",
+    "format_size",
+    "hub_cache",
+    "locate",
+    "on_disk",
+    "open_remote",
+    "parse",
+    "redact",
+    "resolve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RangeReader":
+        from llama_magic.sources._range import RangeReader
+
+        return RangeReader
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

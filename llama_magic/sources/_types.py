@@ -1,0 +1,100 @@
+"""What this room gives back: plain frozen data. Addresses that may hold secrets stay out of every repr."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["demo", "alias", "path", "url", "hub"]
+
+
+@dataclass(frozen=True)
+class ParsedSource:
+    """Which kind of source a text is, and its pieces; nothing has been looked up yet.
+
+    `text` is what to print. `alias` is set where an alias led here; the other fields then
+    belong to what the alias stands for.
+    """
+
+    kind: Kind
+    text: str
+    alias: str | None = None
+    path: Path | None = None
+    url: str | None = field(default=None, repr=False)
+    repo: str | None = None
+    file: str | None = None
+    quant: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file on a server. `size` is in bytes, None where the server does not say."""
+
+    name: str
+    size: int | None
+    sha256: str | None = None
+    url: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Located:
+    """What a source turned out to be, before anything large is downloaded.
+
+    `parts` are the shards on this disk, in order, empty where they would have to be
+    downloaded first; `files` are the shards on the server. `size` is the bytes of all shards.
+    """
+
+    kind: Kind
+    name: str
+    origin: str
+    size: int | None
+    parts: tuple[Path, ...] = ()
+    files: tuple[RemoteFile, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path | None:
+        """The first shard on this disk, or None where it is not here yet."""
+        return self.parts[0] if self.parts else None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A model file on this disk, complete and checked.
+
+    `path` is the first shard, `parts` all of them in order, `size` the bytes of all;
+    `name` is short, for the session; `origin` says where it came from, without secrets.
+    """
+
+    path: Path
+    parts: tuple[Path, ...]
+    kind: Kind
+    name: str
+    origin: str
+    size: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """A model that needs no network. `path` is the first shard, `size` the bytes of all shards."""
+
+    name: str
+    path: Path
+    size: int
+    kind: Kind
+
+
+def format_size(size: int | None) -> str:
+    """Return bytes as people write them: `98.4 MB`, `2.31 GB`; powers of 1000."""
+    if size is None:
+        return "size unknown"
+    if size < 1000:
+        return f"{size} B"
+    number, units = size / 1000, ["TB", "GB", "MB", "kB"]
+    while number >= 999.5 and len(units) > 1:
+        number /= 1000
+        units.pop()
+    return f"{number:.3g} {units[-1]}"

@@ -1,0 +1,62 @@
+"""SHA-256 of files on disk, each file hashed once: the verdict is remembered by path, length and time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from llama_magic.errors import SourceError
+from llama_magic.results import Progress, ProgressCallback
+from llama_magic.sources._cache import cache_dir, read_json, write_json
+from llama_magic.sources._transfer import sha256_of
+
+
+def check_one_digest(sha256: str | None, parts: int) -> None:
+    """Raise `SourceError` where one digest is to stand for several files."""
+    if sha256 is not None and parts > 1:
+        raise SourceError(
+            f"One SHA-256 was given for a model of {parts} parts.",
+            remedy="Leave --sha256 out for split models.",
+        )
+
+
+def verify_once(path: Path, sha256: str, progress: ProgressCallback | None) -> None:
+    """Raise `SourceError` where a file's SHA-256 is another than `sha256`."""
+    found = digest_of(path, sha256, progress)
+    if found != sha256.lower():
+        raise SourceError(
+            f"{path} has the wrong bytes: SHA-256 should be {sha256.lower()}, is {found}.",
+            remedy="Remove the file and fetch it again.",
+        )
+
+
+def digest_of(path: Path, expected: str, progress: ProgressCallback | None) -> str:
+    """Return a file's SHA-256; `expected`, unread, where this very file had it when it was last hashed."""
+    if read_json(_stamp(expected)).get("file") == _identity(path):
+        return expected.lower()
+    total = path.stat().st_size
+
+    def report(done: int) -> None:
+        if progress is not None:
+            progress(Progress("verify", done, total, path.name))
+
+    found = sha256_of(path, report)
+    if found == expected.lower():
+        remember(path, found)
+    return found
+
+
+def remember(path: Path, sha256: str) -> None:
+    """Note that the file at `path`, as it is now, has this digest."""
+    write_json(_stamp(sha256), {"file": _identity(path)})
+
+
+def _identity(path: Path) -> list[Any]:
+    found = path.stat()
+    return [str(path.resolve()), found.st_size, found.st_mtime_ns]
+
+
+def _stamp(sha256: str) -> Path:
+    folder = cache_dir() / "verified"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{sha256.lower()}.json"
