@@ -1,0 +1,200 @@
+"""Keeps text of messages from becoming control tokens, and finds it again in the prompt.
+
+Before a template runs, each guarded string in a message becomes one character of Unicode's private
+plane 16, which no template can split, strip or recognise. After it has run the characters become
+the strings again, each in a part of its own that is marked literal. The text is exact whatever the
+template does; only the attribution of the ordinary text to messages is a search.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from typing import Any
+
+from ._types import Message, Part, PartKind, Parts
+
+_PLANE_16 = 0x100000
+_ROLES: dict[str, PartKind] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+
+# What turn marks look like in the templates of released models.
+CONTROL_LIKE = re.compile(
+    r"<\|[^|<>\s]{1,40}\|?>|<[a-z_]{1,30}\|>|<｜[^｜<>\s]{1,40}｜>|</?[A-Za-z_][\w:]{0,40}>"
+    r"|<</?[A-Z]{2,10}>>|\[/?[A-Z_]{3,30}\]|\[e~\[|\]~!?b\[?\]?"
+)
+
+
+def kind_of(role: str) -> PartKind:
+    """Return the kind of part that a role writes."""
+    return _ROLES.get(role, "tool")
+
+
+@lru_cache(maxsize=64)
+def _index(guarded: frozenset[str]) -> tuple[re.Pattern[str], tuple[int, ...]]:
+    # Vocabularies have up to 6,000 special tokens: an alternation would be tried whole at each place.
+    first = "".join(sorted({re.escape(text[0]) for text in guarded}))
+    return re.compile(f"[{first}]"), tuple(sorted({len(text) for text in guarded}, reverse=True))
+
+
+def usable(guarded: Collection[str]) -> frozenset[str]:
+    """Return the guarded strings that are marks: not white space, which some vocabularies list too."""
+    return frozenset(text for text in guarded if text.strip())
+
+
+def occurrences(text: str, guarded: frozenset[str]) -> list[tuple[int, int]]:
+    """Return the places (start, end) of guarded strings, leftmost and longest first, not overlapping."""
+    if not guarded or not text:
+        return []
+    first, lengths = _index(guarded)
+    places, at = [], 0
+    while (match := first.search(text, at)) is not None:
+        start = match.start()
+        length = next((n for n in lengths if text[start : start + n] in guarded), 0)
+        if length:
+            places.append((start, start + length))
+        at = start + max(length, 1)
+    return places
+
+
+def neutralise(text: str, marks: frozenset[str]) -> str:
+    """Break each mark in `text` by a space after its first character: "[INST]" becomes "[ INST]".
+
+    For marks that are ordinary text to the model, where tokenising them otherwise is not possible.
+    A space can be seen, in the prompt and by the model; an invisible character could not.
+    """
+    for start, _ in reversed(occurrences(text, marks)):
+        text = f"{text[: start + 1]} {text[start + 1 :]}"
+    return neutralise(text, marks) if occurrences(text, marks) else text
+
+
+class Veil:
+    """The private characters of one rendering and the strings that they stand for."""
+
+    def __init__(self, guarded: frozenset[str], texts: Iterable[str]) -> None:
+        self._guarded = guarded
+        used = {char for text in texts for char in text if ord(char) >= _PLANE_16}
+        self._free = (chr(code) for code in range(_PLANE_16, 0x10FFFE) if chr(code) not in used)
+        self._chars: dict[str, str] = {}
+        self.hidden: dict[str, str] = {}
+
+    def fresh(self) -> str:
+        """Return a private character that stands for nothing else."""
+        return next(self._free)
+
+    def hide(self, value: Any) -> Any:
+        """Return `value` with the guarded strings of all its texts hidden; keys of dicts too."""
+        if isinstance(value, str):
+            return self._hide(value)
+        if isinstance(value, list):
+            return [self.hide(item) for item in value]
+        if isinstance(value, dict):
+            return {self._hide(key): self.hide(item) for key, item in value.items()}
+        return value
+
+    def _hide(self, text: str) -> str:
+        out, at = [], 0
+        for start, end in occurrences(text, self._guarded):
+            out += [text[at:start], self._char(text[start:end])]
+            at = end
+        return "".join(out) + text[at:] if out else text
+
+    def _char(self, guarded: str) -> str:
+        if guarded not in self._chars:
+            self._chars[guarded] = self.fresh()
+            self.hidden[self._chars[guarded]] = guarded
+        return self._chars[guarded]
+
+    def show(self, text: str) -> str:
+        """Return `text` with all guarded strings back in place."""
+        for char, guarded in self.hidden.items():
+            text = text.replace(char, guarded)
+        return text
+
+    def parts(self, parts: Iterable[Part]) -> tuple[Part, ...]:
+        """Return `parts` with the guarded strings back in place, each a literal part."""
+        if not self.hidden:
+            return tuple(parts)
+        pattern = re.compile(f"([{''.join(self.hidden)}])")
+        out = Parts()
+        for part in parts:
+            for text in pattern.split(part.text):
+                literal = text in self.hidden
+                out.add(self.hidden.get(text, text), part.kind, part.index, literal)
+        return out.done()
+
+
+def literal_parts(text: str, kind: PartKind, index: int | None, guarded: frozenset[str]) -> list[Part]:
+    """Cut a message's text into ordinary and literal parts."""
+    parts, at = [], 0
+    for start, end in occurrences(text, guarded):
+        parts += [Part(text[at:start], kind, index), Part(text[start:end], kind, index, True)]
+        at = end
+    parts.append(Part(text[at:], kind, index))
+    return [part for part in parts if part.text]
+
+
+def attribute(
+    prompt: str, messages: list[Message], before: dict[str, tuple[str, ...]], late: frozenset[str]
+) -> tuple[list[Part], list[int]]:
+    """Find the messages' texts in `prompt`; return the parts and the indices not found.
+
+    `before` gives for each role what the template writes just before its text, so that a short
+    text ("user") is not found in the template's own words. Texts of the roles in `late` do not
+    stand in their order and are looked for in what the others left.
+    """
+    found: list[tuple[int, int, int]] = []
+    missing, at = [], 0
+    wanted = [(i, m) for i, m in enumerate(messages) if str(m.get("content") or "").strip()]
+    for index, message in sorted(wanted, key=lambda item: item[1]["role"] in late):
+        content, leads = str(message["content"]), before.get(message["role"], ())
+        if message["role"] in late:
+            start, length = _find_between(prompt, content, sorted(found), leads)
+        else:
+            start, length = _find(prompt, content, at, leads)
+            at = start + length if start >= 0 else at
+        if start < 0:
+            missing.append(index)
+        else:
+            found.append((start, start + length, index))
+    out, at = Parts(), 0
+    for start, end, index in sorted(found):
+        out.add(prompt[at:start], "template")
+        out.add(prompt[start:end], kind_of(messages[index]["role"]), index)
+        at = end
+    out.add(prompt[at:], "template")
+    return list(out.done()), missing
+
+
+def _find_between(
+    prompt: str, content: str, taken: list[tuple[int, int, int]], leads: tuple[str, ...]
+) -> tuple[int, int]:
+    at = 0
+    for start, end, _ in [*taken, (len(prompt), len(prompt), -1)]:
+        place, length = _find(prompt[:start], content, at, leads)
+        if place >= 0:
+            return place, length
+        at = end
+    return -1, 0
+
+
+def _find(prompt: str, content: str, at: int, before: tuple[str, ...]) -> tuple[int, int]:
+    for text in dict.fromkeys((content, content.strip())):
+        places = [
+            start + len(lead)
+            for lead in before
+            if (start := prompt.find(lead + text, max(0, at - len(lead)))) >= 0 and start + len(lead) >= at
+        ]
+        if places:
+            return min(places), len(text)
+    for text in dict.fromkeys((content, content.strip())):
+        start = prompt.find(text, at)
+        if start >= 0:
+            return start, len(text)
+    return -1, 0

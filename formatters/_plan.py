@@ -1,0 +1,219 @@
+"""Finds out what a template does to conversations, and how to repair one that it cannot write.
+
+A template is run on a conversation of the same shape whose texts are marker words. Each word must
+stand in the prompt exactly once: a refused role raises, a silently dropped one is missing. If so,
+repairs are tried, fewest first. The verdict is kept for each shape, and long regular conversations
+share one, so a chat costs about one rendering a turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from llama_magic.errors import TemplateError
+
+from . import _messages as repairs
+from ._guard import CONTROL_LIKE
+from ._types import Message
+
+Repair = Callable[[list[Message]], list[Message]]
+Run = Callable[[list[Message], dict[str, Any]], str]
+
+_ORDER: tuple[Repair, ...] = (
+    repairs.developer_to_system,
+    repairs.tool_to_user,
+    repairs.later_system_to_user,
+    repairs.system_to_user,
+    repairs.merge_neighbours,
+    repairs.user_first,
+)
+_FORMS: tuple[tuple[Repair, ...], ...] = (
+    (),
+    (repairs.none_for_calls,),
+    (repairs.arguments_as_objects,),
+    (repairs.none_for_calls, repairs.arguments_as_objects),
+    (repairs.typed,),
+)
+_ROLE_LINE = re.compile(r"\W*\w[^:]{0,30}:\s*")
+_MARK = re.compile(r"qzmark(\d+)x")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How conversations of one shape are written by one template."""
+
+    repairs: tuple[Repair, ...] = ()
+    forms: tuple[Repair, ...] = ()  # how the messages are dressed, their texts unchanged
+    lost: tuple[int, ...] = ()  # tool results that the template leaves out
+    before: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()  # roles whose texts stand later than their place in the conversation
+    probe: str = ""
+
+    def apply(self, messages: list[Message]) -> list[Message]:
+        """Repair the conversation."""
+        return _apply(self.repairs, messages)
+
+    def dress(self, messages: list[Message]) -> list[Message]:
+        """Put the messages into the form that the template wants."""
+        return _apply(self.forms, messages)
+
+
+def _apply(steps: tuple[Repair, ...], messages: list[Message]) -> list[Message]:
+    for step in steps:
+        messages = step(messages)
+    return messages
+
+
+def mark(index: int) -> str:
+    """Return the marker word of a message: letters and digits only, so that no filter changes it."""
+    return f"qzmark{index}x"
+
+
+def marked(messages: list[Message]) -> list[Message]:
+    """Return the messages with marker words for their texts; empty texts stay empty."""
+    return [
+        {**m, "content": mark(i) if m["content"].strip() else m["content"]} for i, m in enumerate(messages)
+    ]
+
+
+def shape(messages: list[Message]) -> list[Message]:
+    """Return the shortest conversation of the same kind; only regular ones are shortened."""
+    head = 1 if messages and messages[0]["role"] == "system" else 0
+    turns = messages[head:]
+    regular = all(
+        m["role"] == ("assistant" if i % 2 else "user")
+        and m["content"].strip()
+        and m.keys() == {"role", "content"}
+        for i, m in enumerate(turns)
+    )
+    if regular and len(turns) > 4:
+        return messages[: head + 4 - len(turns) % 2]
+    return messages
+
+
+def key(messages: list[Message], variables: dict[str, Any]) -> str:
+    """Return a key by which conversations of one shape are alike."""
+    turns = [(m["role"], bool(m["content"].strip()), *sorted(m.keys() - {"role"})) for m in messages]
+    calls = [m.get("tool_calls") for m in messages if m.get("tool_calls")]
+    return repr((turns, calls, sorted((k, repr(v)) for k, v in variables.items())))
+
+
+def make_plan(run: Run, messages: list[Message], variables: dict[str, Any]) -> Plan:
+    """Return the smallest repair with which the template writes each message once.
+
+    Raises TemplateError, naming message and role, where nothing helps.
+    """
+    useful = [repair for repair in _ORDER if repair(messages) != messages]
+    forms = [form for form in _FORMS if not form or _apply(form, messages) != messages]
+    attempts: list[_Attempt] = []
+    for count in range(len(useful) + 1):
+        for chosen in itertools.combinations(useful, count):
+            for form in forms:
+                attempt = _try(run, messages, variables, Plan(chosen, form))
+                if attempt.good and not attempt.calls_lost:
+                    return attempt.plan
+                attempts.append(attempt)
+    # Tool calls and results may be left out of a prompt, turns may not.
+    for attempt in attempts:
+        if attempt.good:
+            return attempt.plan
+    for attempt in attempts:
+        if attempt.error is None and all(messages[i]["role"] not in _TURNS for i in attempt.missing):
+            return replace(attempt.plan, lost=attempt.missing)
+    raise _refusal(messages, attempts[0])
+
+
+_TURNS = ("system", "developer", "user", "assistant")
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    plan: Plan
+    error: TemplateError | None = None
+    missing: tuple[int, ...] = ()
+    calls_lost: bool = False
+
+    @property
+    def good(self) -> bool:
+        return self.error is None and not self.missing
+
+
+def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Plan) -> _Attempt:
+    originals = marked(messages)
+    try:
+        text = run(plan.dress(plan.apply(originals)), variables)
+    except TemplateError as error:
+        return _Attempt(plan, error)
+    missing = tuple(i for i, m in enumerate(originals) if m["content"].strip() and mark(i) not in text)
+    order = [int(number) for number in _MARK.findall(text)]
+    late = frozenset(
+        originals[i]["role"]
+        for place, i in enumerate(order)
+        if i < len(originals) and any(j > i for j in order[:place])
+    )
+    calls = [name for m in messages for name in _called(m)]
+    lost = any(name not in text for name in calls)
+    return _Attempt(replace(plan, before=_before(text, messages), late=late, probe=text), None, missing, lost)
+
+
+def _called(message: Message) -> list[str]:
+    """Return the names of the functions that a message calls."""
+    items = message.get("tool_calls") or []
+    bodies = [item.get("function", item) for item in items if isinstance(item, dict)]
+    return [body["name"] for body in bodies if isinstance(body, dict) and isinstance(body.get("name"), str)]
+
+
+def _before(text: str, messages: list[Message]) -> dict[str, tuple[str, ...]]:
+    """Return for each role what stands just before its texts, at most 24 characters."""
+    found: dict[str, set[str]] = {}
+    end = 0
+    for match in _MARK.finditer(text):
+        index = int(match.group(1))
+        lead = text[max(end, match.start() - 24) : match.start()]
+        if index < len(messages) and lead.strip():
+            found.setdefault(messages[index]["role"], set()).add(lead)
+        end = match.end()
+    return {role: tuple(sorted(leads, key=len, reverse=True)) for role, leads in found.items()}
+
+
+def _refusal(messages: list[Message], first: _Attempt) -> TemplateError:
+    if first.error is not None:
+        roles = ", ".join(f"[{i}] {m['role']}" for i, m in enumerate(messages[:8]))
+        more = ", …" if len(messages) > 8 else ""
+        return TemplateError(
+            f"{first.error.message} The conversation was: {roles}{more}.",
+            remedy=first.error.remedy or "Change the order of the messages, or choose another --formatter.",
+        )
+    index = first.missing[0]
+    return TemplateError(
+        f"The chat template leaves out messages[{index}] (role {messages[index]['role']!r}).",
+        remedy="Use the roles system, user, assistant and tool, or choose another --formatter.",
+    )
+
+
+def glue(probe: str) -> list[str]:
+    """Return what the template itself wrote before, between and after the texts of a probe.
+
+    Of what stands before the first text only the end: a default system prompt may be there.
+    """
+    first, *rest = [text for place, text in enumerate(_MARK.split(probe)) if place % 2 == 0]
+    return [first[-60:], *rest]
+
+
+def turn_marks(pieces: Iterable[str]) -> frozenset[str]:
+    """Return the strings by which a template opens and closes turns.
+
+    Control-like marks ("<|im_start|>", "[INST]"); where a stretch has none, its lines that end in
+    a colon ("USER:", "### Instruction:").
+    """
+    marks: set[str] = set()
+    for text in pieces:
+        found = CONTROL_LIKE.findall(text)
+        marks.update(found)
+        if not found:
+            marks.update(line.strip() for line in text.splitlines() if _ROLE_LINE.fullmatch(line))
+    return frozenset(marks)

@@ -1,0 +1,82 @@
+"""DeepSeek V3 and R1, with R1's distilled models.
+
+```
+<｜begin▁of▁sentence｜>{system}<｜User｜>{user}<｜Assistant｜>{assistant}<｜end▁of▁sentence｜><｜User｜>{user}<｜Assistant｜>
+```
+
+R1 thinks: with `thinking=True` the assistant's turn opens with `<think>`, with `thinking=False`
+it opens with `</think>` (V3.1); without it nothing is added and the model decides. Thinking of past
+answers is left out. A tool call is
+
+```
+<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}
+```json
+{arguments}
+```<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+```
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ._family import Family, Writer
+from ._reader import THINK, spec_for
+from ._toolcalls import call, parse_tool_calls
+from ._types import Message
+
+_CALL = re.compile(r"<｜tool▁call▁begin｜>(.*?)(?:<｜tool▁call▁end｜>|\Z)", re.S)
+
+
+def parse_calls(raw: str) -> list[dict[str, Any]]:
+    """Read the calls of V3, R1 (type, name, fenced JSON) and V3.1 (name, JSON)."""
+    calls = []
+    for body in _CALL.findall(raw):
+        head, _, rest = body.partition("<｜tool▁sep｜>")
+        fenced = re.match(r"(\S+)\s*```(?:json)?\s*(.*?)\s*```", rest, re.S)
+        name, arguments = fenced.groups() if fenced else (head.strip(), rest.strip())
+        calls.append(call(name, arguments, raw))
+    return calls or parse_tool_calls(raw)
+
+
+class DeepSeek(Family):
+    name = "deepseek"
+    bos = "<｜begin▁of▁sentence｜>"
+    stop = ("<｜end▁of▁sentence｜>",)
+    marks = (
+        "<｜begin▁of▁sentence｜>",
+        "<｜end▁of▁sentence｜>",
+        "<｜User｜>",
+        "<｜Assistant｜>",
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>",
+        "<｜tool▁call▁begin｜>",
+        "<｜tool▁call▁end｜>",
+        "<｜tool▁sep｜>",
+    )
+    reply = spec_for((THINK,), (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),), tool_parser=parse_calls)
+    thinking_off = {"thinking": False}  # noqa: RUF012 - read only, copied where it is given out
+
+    def write(self, out: Writer, messages: list[Message], variables: dict[str, Any]) -> None:
+        for index, message in enumerate(messages):
+            role = message["role"]
+            if role == "user":
+                out.raw("<｜User｜>")
+            elif role == "assistant":
+                out.raw("<｜Assistant｜>")
+                thought, closed, answer = str(message["content"]).partition("</think>")
+                if closed and "<think>" in thought:
+                    message = {**message, "content": answer.lstrip("\n")}
+            out.text(index, message)
+            if role == "assistant":
+                out.close("<｜end▁of▁sentence｜>", index)
+
+    def opening(self, variables: dict[str, Any]) -> str:
+        thinking = variables.get("thinking")
+        return "<｜Assistant｜>" + ("" if thinking is None else "<think>\n" if thinking else "</think>")
+
+
+FORMATTER = DeepSeek()
+messages_to_prompt = FORMATTER.messages_to_prompt
+completion_to_prompt = FORMATTER.completion_to_prompt
