@@ -14,7 +14,17 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 
-DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature")
+DEFAULT_ORDER = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typical_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
 STAGES = (*DEFAULT_ORDER, "logit_bias", "mirostat", "infill", "adaptive_p")
 MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF is llama.cpp's LLAMA_DEFAULT_SEED: "draw one"
 
@@ -42,7 +52,7 @@ class Sampling:
     dry_multiplier: float = 0.0
     dry_base: float = 1.75
     dry_allowed_length: int = 2
-    dry_penalty_last_n: int = -1
+    dry_penalty_last_n: int = 64
     dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
@@ -166,7 +176,11 @@ def _json_float(value: float) -> float | str:
 def check_seed(seed: object) -> int:
     """Return `seed` if it is one that llama.cpp takes as it is (0 to 2**32 - 2)."""
     if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InputTypeError(f"seed is {seed!r}; expected a whole number from 0 to {MAX_SEED}, or None to draw one.")
+        raise InputTypeError(
+            f"seed is {seed!r}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
+        )
     if not 0 <= seed <= MAX_SEED:
-        raise OptionError(f"seed is {seed}; expected a whole number from 0 to {MAX_SEED}, or None to draw one.")
+        raise OptionError(
+            f"seed is {seed}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
+        )
     return seed

@@ -1,0 +1,24 @@
+"""The only package that imports `llama_cpp`: every C call passes here.
+
+Return codes become exceptions of `llama_magic.errors`; pointers stay inside the classes
+`Weights`, `Context`, `Vocab` and `SamplerChain`, which own them. There is no policy here:
+what to decode, keep or drop is decided by `llama_magic.engine`.
+"""
+
+from llama_magic.engine.native.backend import log_tail, system_report
+from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus
+from llama_magic.engine.native.sampler import SamplerChain
+from llama_magic.engine.native.vocab import Vocab
+from llama_magic.engine.native.weights import Weights, WeightsOptions
+
+__all__ = [
+    "Context",
+    "ContextOptions",
+    "DecodeStatus",
+    "SamplerChain",
+    "Vocab",
+    "Weights",
+    "WeightsOptions",
+    "log_tail",
+    "system_report",
+]

@@ -1,0 +1,101 @@
+"""Start llama.cpp once, keep its log in a ring buffer, and say what it was built with."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llama_cpp
+
+_LOG_LINES = 400
+_lock = threading.Lock()
+_started = False
+_lines: deque[tuple[int, str]] = deque(maxlen=_LOG_LINES)
+_taps: list[list[str]] = []
+_ERROR_LEVEL = 4  # enum ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation
+
+
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+def _on_log(level: int, text: bytes, _user_data: Any) -> None:
+    # Called from whichever thread llama.cpp runs in. Nothing here may raise or print:
+    # lines go to a ring buffer and are shown only with an error.
+    line = text.decode("utf-8", "replace")
+    if level == 5 and _lines:
+        last_level, last = _lines[-1]
+        _lines[-1] = (last_level, last + line)
+    else:
+        _lines.append((level, line))
+    for tap in _taps:
+        tap.append(line)
+
+
+def start() -> None:
+    """Start the backend; further calls do nothing. Sets the log callback, so it is not done on import."""
+    global _started
+    with _lock:
+        if _started:
+            return
+        llama_cpp.llama_log_set(_on_log, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        _started = True
+
+
+def log_tail(lines: int = 3) -> str:
+    """Return llama.cpp's last lines of the worst kind it logged lately, joined by '; '."""
+    recent = list(_lines)[-60:]
+    bad = [text for level, text in recent if level >= _ERROR_LEVEL and level != 5]
+    picked = (bad or [text for _, text in recent])[-lines:]
+    return "; ".join(line.strip() for line in picked if line.strip())
+
+
+@contextmanager
+def captured_log() -> Iterator[list[str]]:
+    """Collect every log line written while the block runs (by any thread)."""
+    tap: list[str] = []
+    _taps.append(tap)
+    try:
+        yield tap
+    finally:
+        _taps.remove(tap)
+
+
+_BUFFER = re.compile(r":\s*(\S+)\s+(model|KV|RS|compute|output|LoRA)\s+buffer size =\s+([\d.]+) MiB")
+
+
+def buffer_sizes(lines: list[str]) -> dict[str, int]:
+    """Read the buffers that llama.cpp reported, as bytes by kind (`model`, `mapped`, `KV`, `compute`, ...).
+
+    Kinds: weights in a memory-mapped file count as `mapped`, all others as `model`.
+    """
+    sizes: dict[str, int] = {}
+    for device, kind, mib in _BUFFER.findall("".join(lines)):
+        name = "mapped" if kind == "model" and device.endswith("_Mapped") else kind
+        sizes[name] = sizes.get(name, 0) + round(float(mib) * 2**20)
+    return sizes
+
+
+def system_report() -> dict[str, Any]:
+    """Return versions and build features: `bindings`, `llama_cpp`, `features`, `gpu`, `mmap`, `mlock`, `devices`."""
+    start()
+    features = llama_cpp.llama_print_system_info().decode("utf-8", "replace")
+    version = llama_cpp.llama_version() if hasattr(llama_cpp, "llama_version") else b""
+    return {
+        "bindings": llama_cpp.__version__,
+        "llama_cpp": version.decode() if isinstance(version, bytes) else str(version),
+        "features": features,
+        "gpu": bool(llama_cpp.llama_supports_gpu_offload()),
+        "mmap": bool(llama_cpp.llama_supports_mmap()),
+        "mlock": bool(llama_cpp.llama_supports_mlock()),
+        "library": llama_cpp.llama_cpp._lib._name,
+    }
+
+
+def supports_gpu() -> bool:
+    """Return whether this build of llama.cpp can put layers on a GPU."""
+    start()
+    return bool(llama_cpp.llama_supports_gpu_offload())

@@ -1,0 +1,261 @@
+"""A llama.cpp context: decode batches, move sequences, read logits. One thread at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import llama_cpp
+import numpy as np
+
+from llama_magic.engine.native import backend
+from llama_magic.errors import BackendError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from llama_magic.engine.native.weights import Weights
+
+GGML_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8}
+_FLASH = {"auto": -1, "off": 0, "on": 1}
+_ROPE = {None: -1, "none": 0, "linear": 1, "yarn": 2}
+_POOLING = {None: -1, "none": 0, "mean": 1, "cls": 2, "last": 3}
+
+
+class DecodeStatus(enum.Enum):
+    """What `llama_decode` came back with."""
+
+    DONE = 0
+    NO_CELLS = 1
+    ABORTED = 2
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """Parameters of one context; names and meaning as in `llama_context_params`.
+
+    `cells` is `n_ctx`, the KV cells shared by all `sequences` (`kv_unified`).
+    """
+
+    cells: int
+    sequences: int = 1
+    batch: int = 512
+    ubatch: int = 512
+    threads: int = 0
+    threads_batch: int = 0
+    type_k: str = "f16"
+    type_v: str = "f16"
+    flash_attn: str = "auto"
+    swa_full: bool = True
+    rope_scaling: str | None = None
+    rope_freq_base: float = 0.0
+    rope_freq_scale: float = 0.0
+    yarn_ext_factor: float = -1.0
+    yarn_attn_factor: float = -1.0
+    yarn_beta_fast: float = -1.0
+    yarn_beta_slow: float = -1.0
+    yarn_orig_ctx: int = 0
+    embeddings: bool = False
+    pooling: str | None = None
+    outputs: int = 0
+    adapters: tuple[tuple[Path, float], ...] = ()
+
+
+class Context:
+    """Own one `llama_context` on `weights`. Not thread-safe, but `abort()` may come from any thread."""
+
+    def __init__(self, weights: Weights, options: ContextOptions) -> None:
+        self.options = options
+        self.weights = weights
+        self.n_vocab = weights.vocab.n_tokens
+        self._abort_flag = ctypes.create_string_buffer(2)  # b"\0": go on, b"\1\0": stop
+        with backend.captured_log() as log:
+            pointer = llama_cpp.llama_init_from_model(weights.pointer, self._params())
+        if not pointer:
+            raise BackendError(
+                f"llama.cpp could not make a context of {options.cells:,} cells.",
+                log=backend.log_tail(),
+                remedy="Load with a smaller --ctx, another --kv-type, or --flash-attn off.",
+            )
+        self._pointer: int | None = int(pointer)
+        self.buffers = backend.buffer_sizes(log)
+        self._memory = llama_cpp.llama_get_memory(pointer)
+        self.n_ctx = int(llama_cpp.llama_n_ctx(pointer))
+        self.n_batch = int(llama_cpp.llama_n_batch(pointer))
+        self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
+        self._views = _BatchViews(self._batch, self.n_batch)
+        self._apply_adapters()
+
+    def _params(self) -> object:
+        o = self.options
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = o.cells
+        params.n_batch, params.n_ubatch = o.batch, min(o.ubatch, o.batch)
+        params.n_seq_max = o.sequences
+        params.n_outputs_max = max(o.outputs, o.sequences)
+        if o.threads:
+            params.n_threads = o.threads
+        params.n_threads_batch = o.threads_batch or o.threads or params.n_threads_batch
+        params.type_k, params.type_v = GGML_TYPES[o.type_k], GGML_TYPES[o.type_v]
+        params.flash_attn_type = _FLASH[o.flash_attn]
+        params.swa_full, params.kv_unified = o.swa_full, True
+        params.rope_scaling_type = _ROPE[o.rope_scaling]
+        params.rope_freq_base, params.rope_freq_scale = o.rope_freq_base, o.rope_freq_scale
+        params.yarn_ext_factor, params.yarn_attn_factor = o.yarn_ext_factor, o.yarn_attn_factor
+        params.yarn_beta_fast, params.yarn_beta_slow = o.yarn_beta_fast, o.yarn_beta_slow
+        params.yarn_orig_ctx = o.yarn_orig_ctx
+        params.embeddings = o.embeddings
+        params.pooling_type = _POOLING[o.pooling]
+        params.no_perf = True
+        params.abort_callback = _ABORT
+        params.abort_callback_data = ctypes.cast(self._abort_flag, ctypes.c_void_p)
+        return params
+
+    def _apply_adapters(self) -> None:
+        pairs = self.options.adapters
+        if not pairs:
+            return
+        adapters = (ctypes.c_void_p * len(pairs))(*(self.weights.adapter(path) for path, _ in pairs))
+        scales = (ctypes.c_float * len(pairs))(*(scale for _, scale in pairs))
+        code = llama_cpp.llama_set_adapters_lora(
+            self.pointer,
+            ctypes.cast(adapters, ctypes.POINTER(ctypes.c_void_p)),
+            len(pairs),
+            scales,
+        )
+        if code != 0:
+            raise BackendError(
+                f"llama.cpp could not set the LoRA adapters (code {code}).", log=backend.log_tail()
+            )
+
+    @property
+    def pointer(self) -> int:
+        if self._pointer is None:
+            raise BackendError("The context was closed.")
+        return self._pointer
+
+    # --- decoding -----------------------------------------------------------------------
+
+    def decode(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[int],
+        outputs: Sequence[int],
+    ) -> DecodeStatus:
+        """Decode one batch; `outputs` are the batch indices whose logits are wanted.
+
+        Raises `BackendError` on any code but done, no free cells, and aborted. The GIL is
+        released while llama.cpp computes.
+        """
+        n = len(tokens)
+        if not 0 < n <= self.n_batch:
+            raise BackendError(f"A batch of {n} tokens was put together; expected 1 to {self.n_batch}.")
+        views = self._views
+        views.token[:n] = tokens
+        views.position[:n] = positions
+        views.count[:n] = 1
+        views.logits[:n] = 0
+        views.logits[list(outputs)] = 1
+        for i, sequence in enumerate(sequences):
+            self._batch.seq_id[i][0] = sequence
+        self._batch.n_tokens = n
+        code = int(llama_cpp.llama_decode(self.pointer, self._batch))
+        if code in (0, 1, 2):
+            return DecodeStatus(code)
+        raise BackendError(f"llama_decode failed with code {code}.", log=backend.log_tail())
+
+    def logits(self, index: int) -> NDArray[np.float32]:
+        """Return the logits of batch index `index`: (n_vocab,) float32, a view that the next decode overwrites."""
+        pointer = llama_cpp.llama_get_logits_ith(self.pointer, index)
+        if not pointer:
+            raise BackendError(f"llama.cpp holds no logits for batch index {index}.", log=backend.log_tail())
+        return np.ctypeslib.as_array(pointer, shape=(self.n_vocab,))
+
+    def embedding(self, sequence: int) -> NDArray[np.float32]:
+        """Return the pooled embedding of a sequence: (n_embd,) float32, copied."""
+        pointer = llama_cpp.llama_get_embeddings_seq(self.pointer, sequence)
+        if not pointer:
+            raise BackendError("llama.cpp gave no pooled embedding.", log=backend.log_tail())
+        return np.ctypeslib.as_array(pointer, shape=(self.weights.n_embd,)).copy()
+
+    def abort(self) -> None:
+        """Make the running `decode` come back as ABORTED at the next graph node. Any thread."""
+        self._abort_flag[0] = b"\x01"
+
+    def clear_abort(self) -> None:
+        """Let the next decode run."""
+        self._abort_flag[0] = b"\x00"
+
+    # --- the KV cache -------------------------------------------------------------------
+
+    def remove(self, sequence: int, start: int, end: int = -1) -> bool:
+        """Remove cells [start, end) of a sequence; False where the memory cannot do so (recurrent models)."""
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, end))
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        """Let `target` share the cells [start, end) of `source`; costs nothing in a unified cache."""
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, end)
+
+    def span(self, sequence: int) -> tuple[int, int]:
+        """Return the lowest and highest position held for a sequence; (-1, -1) when it is empty."""
+        return (
+            int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence)),
+            int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)),
+        )
+
+    def clear(self) -> None:
+        """Forget every cell."""
+        llama_cpp.llama_memory_clear(self._memory, False)
+
+    def save_sequence(self, sequence: int) -> bytes:
+        """Copy the state of one sequence to host memory."""
+        size = int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence))
+        buffer = (ctypes.c_uint8 * size)()
+        written = int(llama_cpp.llama_state_seq_get_data(self.pointer, buffer, size, sequence))
+        if written == 0:
+            raise BackendError("llama.cpp could not save a sequence.", log=backend.log_tail())
+        return memoryview(buffer)[:written].tobytes()
+
+    def restore_sequence(self, sequence: int, state: bytes) -> bool:
+        """Load a saved state into an empty sequence; False where there is no room for it."""
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        return bool(llama_cpp.llama_state_seq_set_data(self.pointer, buffer, len(state), sequence))
+
+    def close(self) -> None:
+        """Free the context; idempotent."""
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            llama_cpp.llama_batch_free(self._batch)
+            llama_cpp.llama_free(pointer)
+
+
+class _BatchViews:
+    """NumPy views on the arrays of a `llama_batch`, so that filling it is a slice assignment."""
+
+    def __init__(self, batch: object, size: int) -> None:
+        as_array = np.ctypeslib.as_array
+        self.token = as_array(batch.token, shape=(size,))  # type: ignore[attr-defined]
+        self.position = as_array(batch.pos, shape=(size,))  # type: ignore[attr-defined]
+        self.count = as_array(batch.n_seq_id, shape=(size,))  # type: ignore[attr-defined]
+        self.logits = as_array(batch.logits, shape=(size,))  # type: ignore[attr-defined]
+
+
+def _native_abort_callback() -> object:
+    """Return a C function that says "stop" when the flag's first byte is set.
+
+    llama.cpp asks it once a graph node, about a thousand times a decode. A Python callback
+    would take the GIL each time, and swallow a KeyboardInterrupt that is raised inside it.
+    `strlen` does the same without Python: the flag is a C string, "" means go on and
+    "\\x01" means stop, and a `bool` result is read from the low byte of its length.
+    """
+    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
+    return ctypes.cast(library.strlen, llama_cpp.ggml_abort_callback)
+
+
+_ABORT = _native_abort_callback()

@@ -1,0 +1,133 @@
+"""The vocabulary of a loaded model: text to token ids and back, byte for byte."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import llama_cpp
+
+from llama_magic.engine.native import backend
+from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
+
+_MAX_BYTES = 2**31 - 1  # llama_tokenize takes an int32 length
+_USER_DEFINED = 1 << 4  # enum llama_token_attr
+_CONTROL = 1 << 3
+
+
+class Vocab:
+    """Own nothing; valid as long as its `Weights` are open."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer: int | None = pointer
+        self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(pointer))
+        self.type = int(llama_cpp.llama_vocab_type(pointer))  # 0 none, 1 SPM, 2 BPE, 3 WPM, 4 UGM, 5 RWKV
+        self.bos_id = self._special(llama_cpp.llama_vocab_bos)
+        self.eos_id = self._special(llama_cpp.llama_vocab_eos)
+        self.eot_id = self._special(llama_cpp.llama_vocab_eot)
+        self.add_bos = bool(llama_cpp.llama_vocab_get_add_bos(pointer)) and self.bos_id is not None
+        self.add_eos = bool(llama_cpp.llama_vocab_get_add_eos(pointer))
+        attributes = [int(llama_cpp.llama_vocab_get_attr(pointer, i)) for i in range(self.n_tokens)]
+        self.control_ids = frozenset(i for i, a in enumerate(attributes) if a & _CONTROL)
+        self.user_defined_ids = frozenset(i for i, a in enumerate(attributes) if a & _USER_DEFINED)
+        self.eog_ids = tuple(i for i in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(pointer, i))
+
+    def _special(self, getter: object) -> int | None:
+        token = int(getter(self._pointer))  # type: ignore[operator]
+        return token if 0 <= token < self.n_tokens else None
+
+    @property
+    def pointer(self) -> int:
+        """The `llama_vocab *`; raises `ModelClosedError` once the weights are closed."""
+        if self._pointer is None:
+            raise ModelClosedError("The model was unloaded; load it again to use its vocabulary.")
+        return self._pointer
+
+    @property
+    def tokenize_function(self) -> int:
+        """The address of `llama_tokenize`, for libraries that call it themselves."""
+        return int(ctypes.cast(llama_cpp.llama_cpp._lib.llama_tokenize, ctypes.c_void_p).value or 0)
+
+    def tokenize(self, text: str | bytes, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the token ids of `text`. NUL bytes and any length below 2 GiB are taken."""
+        data = _encode(text)
+        # One token a byte at most, plus BOS and EOS, plus a space that SPM vocabularies put in front.
+        size = len(data) + 8
+        buffer = (ctypes.c_int32 * size)()
+        count = llama_cpp.llama_tokenize(
+            self.pointer, data, len(data), buffer, size, add_special, parse_special
+        )
+        if count < 0 and count != -(2**31):
+            size = -count
+            buffer = (ctypes.c_int32 * size)()
+            count = llama_cpp.llama_tokenize(
+                self.pointer, data, len(data), buffer, size, add_special, parse_special
+            )
+        if count < 0:
+            raise BackendError(
+                f"llama.cpp could not tokenize a text of {len(data):,} bytes.", log=backend.log_tail()
+            )
+        return buffer[:count]
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        """Return the bytes that a token stands for; control tokens are empty unless `special`."""
+        self._check(token)
+        size = 64
+        buffer = ctypes.create_string_buffer(size)
+        count = llama_cpp.llama_token_to_piece(self.pointer, token, buffer, size, 0, special)
+        if count < 0:
+            size = -count
+            buffer = ctypes.create_string_buffer(size)
+            count = llama_cpp.llama_token_to_piece(self.pointer, token, buffer, size, 0, special)
+        return buffer.raw[:count]
+
+    def detokenize(self, tokens: Sequence[int], *, remove_special: bool, unparse_special: bool) -> bytes:
+        """Return the bytes of a token sequence, with the leading-space rules of the vocabulary."""
+        for token in tokens:
+            self._check(token)
+        count = len(tokens)
+        array = (ctypes.c_int32 * max(count, 1))(*tokens)
+        size = 16 * count + 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            written = llama_cpp.llama_detokenize(
+                self.pointer, array, count, buffer, size, remove_special, unparse_special
+            )
+            if written >= 0:
+                return buffer.raw[:written]
+            size = -written + 64
+
+    def text(self, token: int) -> str:
+        """Return the token as it stands in the file (`▁Hello`, `<0x0A>`, `<|im_start|>`)."""
+        self._check(token)
+        raw = llama_cpp.llama_vocab_get_text(self.pointer, token)
+        return (raw or b"").decode("utf-8", "replace")
+
+    def _check(self, token: int) -> None:
+        # llama.cpp aborts the process on an id outside the vocabulary.
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise InputTypeError(f"A token id is {token!r}; expected a whole number.")
+        if not 0 <= token < self.n_tokens:
+            raise OptionError(f"Token id {token} is outside the vocabulary (0 to {self.n_tokens - 1}).")
+
+    def close(self) -> None:
+        """Forget the pointer, so that later use is an error and not a crash."""
+        self._pointer = None
+
+
+def _encode(text: str | bytes) -> bytes:
+    if isinstance(text, bytes):
+        data = text
+    elif isinstance(text, str):
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputTypeError(
+                f"The text holds a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start}; "
+                "expected text that can be written as UTF-8."
+            ) from None
+    else:
+        raise InputTypeError(f"The text is a {type(text).__name__}; expected str.")
+    if len(data) > _MAX_BYTES - 64:
+        raise OptionError(f"The text has {len(data):,} bytes; expected less than 2 GiB.")
+    return data

@@ -1,0 +1,111 @@
+"""A loaded model file: weights, vocabulary and adapters, shared by every context on it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import llama_cpp
+
+from llama_magic.engine.native import backend
+from llama_magic.engine.native.vocab import Vocab
+from llama_magic.errors import BackendError, ModelClosedError
+
+_LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
+
+
+@dataclass(frozen=True)
+class WeightsOptions:
+    """How weights are held. `gpu_layers` -1 means all; `use_extra_bufts` lets the CPU repack weights."""
+
+    gpu_layers: int = 0
+    mmap: bool = True
+    mlock: bool = False
+    use_extra_bufts: bool = True
+    vocab_only: bool = False
+
+
+class Weights:
+    """Own one `llama_model`. `close()` is idempotent; contexts must be closed first."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        options: WeightsOptions,
+        on_progress: Callable[[float], bool] | None = None,
+    ) -> None:
+        backend.start()
+        self.paths = tuple(paths)
+        self.options = options
+        self._close_lock = threading.Lock()
+        self._adapters: dict[Path, ctypes.c_void_p] = {}
+        self._tensor_overrides = None
+        with backend.captured_log() as log:
+            self._pointer = self._load(on_progress)
+        self.buffers = backend.buffer_sizes(log)
+        self.vocab = Vocab(llama_cpp.llama_model_get_vocab(self._pointer))
+        pointer = self._pointer
+        self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(pointer))
+        self.n_embd = int(llama_cpp.llama_model_n_embd_out(pointer))
+        self.n_layer = int(llama_cpp.llama_model_n_layer(pointer))
+        self.n_swa = int(llama_cpp.llama_model_n_swa(pointer))
+        self.n_params = int(llama_cpp.llama_model_n_params(pointer))
+        self.size_bytes = int(llama_cpp.llama_model_size(pointer))
+        self.recurrent = bool(
+            llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer)
+        )
+        self.generates = bool(llama_cpp.llama_model_has_decoder(pointer)) and not (
+            llama_cpp.llama_model_has_encoder(pointer) or llama_cpp.llama_model_is_diffusion(pointer)
+        )
+
+    def _load(self, on_progress: Callable[[float], bool] | None) -> int:
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = self.options.gpu_layers
+        params.load_mode = _LOAD_MODES[self.options.mmap, self.options.mlock]
+        params.use_extra_bufts = self.options.use_extra_bufts
+        params.vocab_only = self.options.vocab_only
+        if on_progress is not None:
+            # Kept on self: llama.cpp calls it until the load returns.
+            self._progress = llama_cpp.llama_progress_callback(lambda share, _data: on_progress(share))
+            params.progress_callback = self._progress
+        files = [str(path).encode() for path in self.paths]
+        if len(files) == 1:
+            pointer = llama_cpp.llama_model_load_from_file(files[0], params)
+        else:
+            array = (ctypes.c_char_p * len(files))(*files)
+            pointer = llama_cpp.llama_model_load_from_splits(array, len(files), params)
+        if not pointer:
+            raise BackendError(f"llama.cpp could not load {self.paths[0].name}.", log=backend.log_tail())
+        return int(pointer)
+
+    @property
+    def pointer(self) -> int:
+        """The `llama_model *`; raises `ModelClosedError` after `close()`."""
+        if self._pointer is None:
+            raise ModelClosedError(f"{self.paths[0].name} was unloaded; load it again to use it.")
+        return self._pointer
+
+    def adapter(self, path: Path) -> ctypes.c_void_p:
+        """Return the LoRA adapter in `path`, loaded once for these weights."""
+        if path not in self._adapters:
+            adapter = llama_cpp.llama_adapter_lora_init(self.pointer, str(path).encode())
+            if not adapter:
+                raise BackendError(
+                    f"llama.cpp could not apply the LoRA adapter {path.name} to {self.paths[0].name}.",
+                    log=backend.log_tail(),
+                    remedy="Use an adapter that was trained on this very model.",
+                )
+            self._adapters[path] = adapter
+        return self._adapters[path]
+
+    def close(self) -> None:
+        """Free weights and adapters."""
+        with self._close_lock:
+            pointer, self._pointer = self._pointer, None  # type: ignore[assignment]
+        if pointer is not None:
+            self._adapters.clear()  # llama_model_free frees the adapters of the model
+            llama_cpp.llama_model_free(pointer)
+            self.vocab.close()

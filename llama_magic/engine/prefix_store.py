@@ -1,0 +1,79 @@
+"""Sequences moved out of the KV cache into host memory, found again by their tokens."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return how many leading tokens two sequences share."""
+    limit = min(len(a), len(b))
+    if limit == 0:
+        return 0
+    differs = np.asarray(a[:limit], dtype=np.int32) != np.asarray(b[:limit], dtype=np.int32)
+    first = int(differs.argmax())
+    return first if differs[first] else limit
+
+
+@dataclass
+class StoredPrefix:
+    """The saved state of the cells of `tokens`, in one or more stretches."""
+
+    tokens: list[int]
+    states: list[bytes]
+    last_used: int = 0
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.states))
+
+
+class PrefixStore:
+    """Keep saved sequences within `budget` bytes; the least recently used goes first."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.bytes_used = 0
+        self._clock = itertools.count(1)
+        self.entries: list[StoredPrefix] = []
+
+    def put(self, tokens: list[int], states: list[bytes]) -> None:
+        """Keep a sequence, in place of any that it extends; one larger than the budget is not kept."""
+        new = StoredPrefix(tokens, states)
+        if new.size > self.budget:
+            return
+        for entry in list(self.entries):
+            shared = common_prefix(entry.tokens, tokens)
+            if shared == len(tokens):
+                entry.last_used = next(self._clock)
+                return
+            if shared == len(entry.tokens):
+                self._drop(entry)
+        new.last_used = next(self._clock)
+        self.entries.append(new)
+        self.bytes_used += new.size
+        while self.bytes_used > self.budget:
+            self._drop(min(self.entries, key=lambda entry: entry.last_used))
+
+    def best(self, tokens: Sequence[int]) -> tuple[StoredPrefix | None, int]:
+        """Return the entry that shares the longest prefix with `tokens`, and its length."""
+        best, length = None, 0
+        for entry in self.entries:
+            shared = common_prefix(entry.tokens, tokens)
+            if shared > length:
+                best, length = entry, shared
+        if best is not None:
+            best.last_used = next(self._clock)
+        return best, length
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self.bytes_used = 0
+
+    def _drop(self, entry: StoredPrefix) -> None:
+        self.entries.remove(entry)
+        self.bytes_used -= entry.size

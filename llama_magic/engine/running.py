@@ -1,0 +1,178 @@
+"""One sequence being decoded, and the slot of the KV cache that it sits in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from llama_magic.engine.native import Context, SamplerChain, Weights
+from llama_magic.engine.request import FinishEvent, FinishReason, PromptEvent, Request, TokenEvent
+from llama_magic.engine.text import TextStream
+from llama_magic.errors import BackendError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Slot:
+    """One llama.cpp sequence: `tokens` are those whose cells it holds, `n_read` how many were read as prompt."""
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.tokens: list[int] = []
+        self.n_read = 0
+        self.owner: Running | None = None
+        self.last_used = 0
+
+
+class Running:
+    """A sample of a request on its way: tokens to feed, sampler chain, constraint, text."""
+
+    def __init__(self, request: Request, index: int, weights: Weights) -> None:
+        self.request = request
+        self.index = index
+        self.weights = weights
+        self.tokens: list[int] = list(request.prompt)  # prompt, then what was generated
+        self.n_prompt = len(request.prompt)
+        self.slot: Slot | None = None
+        self.chain = SamplerChain(weights, request.sampling, request.sample_seed(index))
+        self.chain.accept(request.prompt)
+        self.matcher = request.matcher() if request.matcher else None
+        self.text = TextStream(request.stops)
+        self.done = False
+        self._stop_ids = request.stop_ids | (
+            frozenset() if request.ignore_eos else frozenset(weights.vocab.eog_ids)
+        )
+
+    @property
+    def n_generated(self) -> int:
+        return len(self.tokens) - self.n_prompt
+
+    @property
+    def n_past(self) -> int:
+        """Return how many of `tokens` have their cells in the cache."""
+        return len(self.slot.tokens) if self.slot else 0
+
+    @property
+    def reading(self) -> bool:
+        """Whether prompt tokens are still to be read."""
+        return self.n_past < self.n_prompt
+
+    def pending(self, limit: int) -> Sequence[int]:
+        """Return the next tokens to decode, `limit` at most."""
+        past = self.n_past
+        return self.tokens[past : past + limit]
+
+    # --- after a decode -------------------------------------------------------------------
+
+    def advance(self, context: Context, index: int) -> None:
+        """Draw the next token from the logits at batch index `index` and send what follows from it."""
+        logits = context.logits(index)
+        logprobs = self.request.logprobs
+        normaliser = _log_sum_exp(logits) if logprobs is not None or self.request.measure_outside else 0.0
+        top = _top(logits, normaliser, logprobs) if logprobs else ()
+        if self.matcher is not None:
+            before = logits.copy() if logprobs is not None or self.request.measure_outside else None
+            self.matcher.apply(logits)
+        else:
+            before = None
+        peak = float(logits.max())
+        if not np.isfinite(peak):
+            # llama.cpp would draw nonsense from NaN, and end the process where nothing is left.
+            raise BackendError(
+                f"The model gave no usable logits at token {self.n_generated + 1} (largest is {peak}).",
+                remedy="The weights hold NaN or infinite values; download the file again or use another quant.",
+            )
+        outside = None
+        if self.request.measure_outside and before is not None:
+            outside = max(0.0, 1.0 - float(np.exp(_log_sum_exp(logits) - normaliser)))
+        token = self.chain.sample(context, index)
+        logprob = None
+        if logprobs is not None:
+            logprob = float((before if before is not None else logits)[token]) - normaliser
+        self._take(token, logprob=logprob, top=top, outside=outside)
+        if not self.done and self.matcher is not None:
+            self._take_forced()
+
+    def _take(
+        self,
+        token: int,
+        *,
+        forced: bool = False,
+        logprob: float | None = None,
+        top: tuple[tuple[int, float], ...] = (),
+        outside: float | None = None,
+    ) -> None:
+        stats = self.request.stats
+        now = time.perf_counter()
+        stats.first_token = stats.first_token or now
+        stats.last_token = now
+        if token in self._stop_ids:
+            self.finish("stop")
+            return
+        if self.matcher is not None:
+            self.matcher.accept(token)
+        self.tokens.append(token)
+        stats.generated += 1
+        visible = token in self.request.visible_ids
+        text = self.text.decode(self.weights.vocab.piece(token, special=visible))
+        self.request.sink(TokenEvent(self.index, token, text, forced, logprob, top, outside))
+        if self.text.stop is not None or (self.matcher is not None and self.matcher.finished):
+            self.finish("stop")
+        elif self.n_generated >= self.request.max_tokens:
+            self.finish("length")
+
+    def _take_forced(self) -> None:
+        """Append the tokens that the constraint leaves no choice about; they are decoded together."""
+        assert self.matcher is not None
+        while not self.done:
+            forced = self.matcher.forced()
+            if not forced:
+                return
+            for token in forced:
+                self.chain.accept((token,))
+                self._take(token, forced=True)
+                if self.done:
+                    return
+
+    def report_prompt(self, cached: int | None = None) -> None:
+        """Tell how much of the prompt is read. Only sample 0 reports; the others share its prompt."""
+        if self.index == 0:
+            if cached is not None:
+                self.request.stats.cached_tokens = cached
+            done = min(self.n_past, self.n_prompt)
+            self.request.sink(PromptEvent(done, self.n_prompt, self.request.stats.cached_tokens))
+
+    def finish(self, reason: FinishReason) -> None:
+        """Send the last text and the reason, and free the sampler chain."""
+        if self.done:
+            return
+        self.done = True
+        rest = self.text.flush()
+        if self.text.stop is not None and reason == "length":
+            reason = "stop"
+        self.request.sink(FinishEvent(self.index, reason, rest, self.text.stop))
+        self.chain.close()
+
+    def drop(self) -> None:
+        """Give up without an event (the request failed as a whole)."""
+        self.done = True
+        self.chain.close()
+
+
+def _log_sum_exp(logits: NDArray[np.float32]) -> float:
+    peak = float(logits.max())
+    if not np.isfinite(peak):
+        return peak
+    return peak + float(np.log(np.exp(logits - peak, dtype=np.float64).sum()))
+
+
+def _top(logits: NDArray[np.float32], normaliser: float, k: int) -> tuple[tuple[int, float], ...]:
+    """Return the `k` likeliest tokens with their log-probabilities, likeliest first."""
+    k = min(k, len(logits))
+    best = np.argpartition(logits, -k)[-k:]
+    best = best[np.lexsort((best, -logits[best]))]
+    return tuple((int(i), float(logits[i]) - normaliser) for i in best)

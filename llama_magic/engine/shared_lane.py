@@ -1,0 +1,71 @@
+"""Continuous batching: every request decoded together, any prefix reused."""
+
+from __future__ import annotations
+
+from llama_magic.engine.lane import Lane, siblings
+from llama_magic.engine.prefix_store import common_prefix
+from llama_magic.engine.running import Running, Slot
+
+
+class SharedLane(Lane):
+    """Decode all unseeded requests in one unified KV cache.
+
+    Idle sequences are parked in host memory when another request starts: attention runs over
+    all used cells, so idle ones would slow every token, and a copy back costs some
+    microseconds a token where reading it again costs milliseconds.
+    """
+
+    def _admit(self) -> None:
+        held_back: list[Running] = []
+        while self.waiting:
+            running = self.waiting.popleft()
+            first = not self.running
+            reads_prompt = any(other.reading for other in siblings(running, self.running))
+            fits = self._reserved() + self._need(running) <= self.cells
+            if (first or (fits and not reads_prompt)) and self._place(running):
+                continue
+            held_back.append(running)
+            if not reads_prompt:
+                break  # first come, first served: do not let short requests starve a long one
+        self.waiting.extendleft(reversed(held_back))
+
+    def _place(self, running: Running) -> bool:
+        """Give a sample a slot, with the longest prefix that is held anywhere."""
+        limit = len(running.tokens) - 1  # the last token is decoded in any case: its logits are needed
+        slot: Slot | None = None
+        if running.request.reuse:
+            slot = self._reuse(running, limit)
+        if slot is None:
+            slot = self._free_slot()
+        if slot is None:
+            return False
+        self._start(running, slot, len(slot.tokens))
+        for idle in self.slots:
+            if idle.owner is None and idle.tokens:
+                self._park(idle)
+        return True
+
+    def _reuse(self, running: Running, limit: int) -> Slot | None:
+        lengths = [(min(common_prefix(s.tokens, running.tokens), limit), s) for s in self.slots]
+        resident, holder = max(lengths, key=lambda pair: (pair[0], pair[1].owner is None))
+        entry, stored = self.store.best(running.tokens)
+        stored = min(stored, limit)
+        if entry is not None and stored > resident:
+            slot = self._free_slot()
+            if slot is not None and self._restore(slot, entry):
+                self._trim(slot, stored)
+            return slot
+        if resident == 0:
+            return None
+        if holder.owner is None:
+            if len(holder.tokens) - resident >= 64:
+                # Another conversation with the same beginning: keep it, too.
+                self._keep_copy(holder)
+            self._trim(holder, resident)
+            return holder
+        slot = self._free_slot()
+        if slot is not None and not self.weights.recurrent:
+            self.context.copy(holder.sequence, slot.sequence, 0, resident)
+            slot.tokens = list(holder.tokens[:resident])
+            self._trim(slot, resident)
+        return slot
