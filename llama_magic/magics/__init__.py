@@ -22,7 +22,6 @@ _HOOK_KEYS = ("%llama", "%%llama")
 def register(ipython: Any) -> None:
     """Add the magics and their tab completion to an IPython shell; a second call changes nothing."""
     from llama_magic import display
-    from llama_magic.magics._complete import complete_hook
     from llama_magic.magics._magics import LlamaMagics
 
     magics = _known.get(ipython)
@@ -35,7 +34,7 @@ def register(ipython: Any) -> None:
     display.install(ipython)
     _remove_hooks(ipython)
     for key in _HOOK_KEYS:
-        ipython.set_hook("complete_command", complete_hook, str_key=key)
+        ipython.set_hook("complete_command", _complete, str_key=key)
 
 
 def unregister(ipython: Any) -> None:
@@ -62,6 +61,12 @@ def reference_markdown() -> str:
     from llama_magic.magics._help import reference_markdown as render
 
     return render()
+
+
+def _complete(shell: Any, event: Any) -> list[str]:
+    from llama_magic.magics._complete import complete_hook
+
+    return complete_hook(shell, event)
 
 
 def _remove_hooks(ipython: Any) -> None:

@@ -12,7 +12,8 @@ from llama_magic.errors import OptionError, SchemaError, SourceError
 from llama_magic.magics._parse import nearest
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_TYPE_EXPRESSION = re.compile(r"[\w.\s\[\],|'\"()-]+")
+_UNION = re.compile(r"[\w.]+(\s*\|\s*[\w.]+)*")
+_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 
 
 def find_schema(text: str, namespace: Mapping[str, Any]) -> Any:
@@ -25,9 +26,17 @@ def find_schema(text: str, namespace: Mapping[str, Any]) -> Any:
             raise SchemaError(f"--schema is not JSON: {error}.") from None
     if _DOTTED.fullmatch(text):
         return _dotted(text, namespace)
-    if ("[" in text or "|" in text) and _TYPE_EXPRESSION.fullmatch(text):
+    if _is_type_expression(text):
         return _type_expression(text, namespace)
     return text  # "name, age int": model.structured reads the short form
+
+
+def _is_type_expression(text: str) -> bool:
+    """Tell `list[Person]` and `A | None` from short forms such as `name, tags list[str]`."""
+    outer, again = text, 1
+    while again:
+        outer, again = _BRACKETS.subn("", outer)
+    return bool(_UNION.fullmatch(outer))
 
 
 def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
@@ -56,8 +65,6 @@ def _type_expression(text: str, namespace: Mapping[str, Any]) -> Any:
     try:
         return eval(text, dict(namespace))  # the user's own line, in the user's own kernel
     except Exception as error:
-        if "[" in text and isinstance(error, SyntaxError):
-            return text  # "tags [str], name" is a short form, not Python
         raise SchemaError(
             f"--schema {text} is not a type: {error}.",
             remedy="Define the class in an earlier cell, then name it.",

@@ -1,32 +1,26 @@
-"""The magics object: traits for `%config`, and the two magics, each one parse and one call."""
+"""The magics object: traits for `%config`, and the two magics, each one parse and one call.
+
+It is all that loading the extension imports, so what only a command needs is imported there.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core import magic as _magic
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
-from llama_magic import session as sessions
 from llama_magic.magics import _help
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
-from llama_magic.magics._parse import parse_cell, parse_line
-from llama_magic.results import Completion
-from llama_magic.session import Session
+
+if TYPE_CHECKING:
+    from llama_magic.session import Session
 
 ipython: Any = _magic  # its decorators are not typed for methods
 _MAX_SEED = 0xFFFFFFFE  # engine.sampling.MAX_SEED, which is not imported at load
 _SAMPLING_TRAITS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 _CALL_TRAITS = ("max_tokens", "seed", "overflow")
-
-
-class Samples(list[Any]):
-    """The answers of one call with `-N`, in order: a list of `Completion`."""
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from llama_magic import display
-
-        return display.mimebundle(self)
+_SHOWN_WHILE_RUNNING = (("llama_magic.results", "Completion"), ("llama_magic.magics._modes", "Samples"))
 
 
 @ipython.magics_class
@@ -72,6 +66,8 @@ class LlamaMagics(_magic.Magics):
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.line_magic("llama")  # type: ignore[untyped-decorator]
     def llama_line(self, line: str) -> Any:
+        from llama_magic.magics._parse import parse_line
+
         command = parse_line(line)
         if command.help:
             print(_help.verb_help(VERBS[command.verb]) if command.verb else _help.line_help())
@@ -83,6 +79,8 @@ class LlamaMagics(_magic.Magics):
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.cell_magic("llama")  # type: ignore[untyped-decorator]
     def llama_cell(self, line: str, cell: str) -> Any:
+        from llama_magic.magics._parse import parse_cell
+
         command = parse_cell(line)
         if command.help:
             print(_help.mode_help(MODES[command.mode]))
@@ -100,7 +98,10 @@ class LlamaMagics(_magic.Magics):
 
     @property
     def session(self) -> Session:
-        return sessions.current(self.shell)
+        """The kernel's models, chats and history."""
+        from llama_magic import session
+
+        return session.current(self.shell)
 
     def get_model(self, name: str | None = None) -> Any:
         """Return the named or current model; one that is not loaded yet is loaded, with progress."""
@@ -150,14 +151,14 @@ class LlamaMagics(_magic.Magics):
     def mute_shown_results(self) -> None:
         """Teach the shell's formatter to pass over a result that stands in the output already."""
         formatter = self.host.display_formatter.ipython_display_formatter
-        for kind in (Completion, Samples):
-            formatter.for_type(kind, self._display)
+        for module, name in _SHOWN_WHILE_RUNNING:
+            formatter.for_type_by_name(module, name, self._display)
 
     def unmute_results(self) -> None:
         """Undo `mute_shown_results`."""
         formatter = self.host.display_formatter.ipython_display_formatter
-        for kind in (Completion, Samples):
-            formatter.pop(kind, None)
+        for module, name in _SHOWN_WHILE_RUNNING:
+            formatter.pop(f"{module}.{name}", None)
 
     def _display(self, result: Any) -> None:
         shown, self._shown = self._shown, None
@@ -194,7 +195,7 @@ def _cell_identity(shell: Any) -> str | None:
 
 
 def _in_short(result: Any) -> str:
-    if isinstance(result, Samples):
+    if isinstance(result, list):
         return f"{len(result)} completions, shown above"
     usage = result.usage
     return f"Completion, shown above: {usage.completion_tokens} tokens, {result.finish_reason}"

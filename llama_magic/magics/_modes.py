@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.chat import Chat, Message, Turn, answer_message, split_blocks
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
 from llama_magic.magics._interpolate import interpolate
 from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
-from llama_magic.magics._magics import LlamaMagics, Samples
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
 from llama_magic.results import Completion
+
+if TYPE_CHECKING:
+    from llama_magic.magics._magics import LlamaMagics
 
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
 _CALL_KEYS = (
@@ -28,6 +30,15 @@ _CALL_KEYS = (
     "choices",
     "retries",
 )
+
+
+class Samples(list[Any]):
+    """The answers of one call with `-N`, in order: a list of `Completion`."""
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from llama_magic import display
+
+        return display.mimebundle(self)
 
 
 @dataclass

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.chat import Chat
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.magics._magics import LlamaMagics
 from llama_magic.magics._options import VERBS
 from llama_magic.magics._parse import LineCommand, nearest
+
+if TYPE_CHECKING:
+    from llama_magic.magics._magics import LlamaMagics
 
 
 def run_verb(magics: LlamaMagics, command: LineCommand) -> Any:
@@ -289,7 +291,7 @@ def _doctor(magics: LlamaMagics, command: LineCommand) -> Any:
     return examine(magics)
 
 
-_RUNNERS: dict[str, Callable[[LlamaMagics, LineCommand], Any]] = {
+_RUNNERS: dict[str, Callable[[Any, LineCommand], Any]] = {
     "load": _load,
     "pull": _pull,
     "use": _use,

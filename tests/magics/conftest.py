@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_model import FakeLoader, FakeModel  # noqa: E402
+from fake_model import FakeLoader, FakeModel
 
 
 @pytest.fixture
@@ -35,6 +33,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     magics.register(shell)
     yield shell
     magics.unregister(shell)
+    atexit.unregister(shell.atexit_operations)
     shell.atexit_operations()
     InteractiveShell.clear_instance()
     sys.displayhook, sys.modules["__main__"] = hook, main

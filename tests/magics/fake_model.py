@@ -41,7 +41,9 @@ def words(text: str) -> list[str]:
 class FakeStream:
     """Yields one chunk a word. `stop_after` raises a KeyboardInterrupt after so many words."""
 
-    def __init__(self, make: Callable[[str, str], Completion], answer: str, stop_after: int | None, n: int) -> None:
+    def __init__(
+        self, make: Callable[[str, str], Completion], answer: str, stop_after: int | None, n: int
+    ) -> None:
         self._make, self._answer, self._stop_after, self._n = make, answer, stop_after, n
         self._text = ""
         self._ended = False

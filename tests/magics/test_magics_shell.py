@@ -1,0 +1,368 @@
+"""The magics in a real InteractiveShell: results, names, precedence, errors, interruption."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+import pytest
+from fake_model import FakeModel
+
+from llama_magic.engine.sampling import Sampling
+from llama_magic.errors import (
+    BackendError,
+    GenerationInterrupted,
+    OptionError,
+    SourceError,
+    StructuredOutputError,
+    TemplateError,
+)
+from llama_magic.results import Completion
+
+
+def last_options(model: FakeModel) -> dict[str, Any]:
+    return model.calls[-1][2]
+
+
+def test_a_cell_gives_its_completion_to_underscore_and_out(ip: Any, run: Any, model: FakeModel) -> None:
+    """Without -o, `_`, `Out[n]` and the cell's result are the Completion."""
+    model.answers = ["Paris."]
+    number = ip.execution_count
+    result = run("%%llama complete\nThe capital of France is").result
+    assert isinstance(result, Completion)
+    assert result.text == "Paris."
+    assert ip.user_ns["_"] is result
+    assert ip.user_ns["Out"][number] is result
+    assert model.calls[-1][:2] == ("complete", "The capital of France is")
+
+
+def test_out_binds_and_still_shows(ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """-o binds the Completion, the cell shows the text, and `Out` is left alone."""
+    model.answers = ["four words of text"]
+    result = run("%%llama complete -o r\nx")
+    assert result.result is None
+    assert ip.user_ns["r"].text == "four words of text"
+    assert "four words of text" in capsys.readouterr().out
+    assert not ip.user_ns["Out"]
+
+
+def test_an_answer_is_printed_once(ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """The display hook does not repeat what the live view showed; asking for `_` later shows it again."""
+    model.answers = ["uniquetext"]
+    run("%%llama complete\nx")
+    assert capsys.readouterr().out.count("uniquetext") == 1
+    run("_")
+    assert capsys.readouterr().out.count("uniquetext") >= 1
+
+
+def test_a_semicolon_at_the_end_of_a_prompt_silences_nothing(ip: Any, run: Any, model: FakeModel) -> None:
+    """A prompt that ends in `;` still has its result."""
+    result = run("%%llama complete\nint main();").result
+    assert isinstance(result, Completion)
+    assert ip.user_ns["_"] is result
+    assert model.calls[-1][1] == "int main();"
+
+
+def test_quiet_prints_nothing(run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """-q leaves the answer out of the output."""
+    model.answers = ["secret words"]
+    run("%%llama complete -q -o r\nx")
+    assert "secret" not in capsys.readouterr().out
+
+
+def test_json_format_shows_the_receipt(run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """--format json shows the receipt."""
+    run("%%llama complete --format json --seed 3 -o r\nx")
+    assert '"seed": 3' in capsys.readouterr().out
+
+
+def test_options_reach_the_api(run: Any, model: FakeModel) -> None:
+    """Each option is the keyword of the Python API."""
+    run(
+        '%%llama complete -n 5 -t 0.5 --top-k 3 --seed 9 --stop " " --logprobs 2 -N 2 --overflow truncate-prompt '
+        "--fresh --regex 'a+' --samplers 'top_k;temperature' --instruct --system 'Be brief.'\nhi"
+    )
+    options = last_options(model)
+    expected = {
+        "max_tokens": 5,
+        "temperature": 0.5,
+        "top_k": 3,
+        "seed": 9,
+        "stop": (" ",),
+        "logprobs": 2,
+        "n": 2,
+        "overflow": "truncate-prompt",
+        "reuse": False,
+        "regex": "a+",
+        "samplers": "top_k;temperature",
+        "instruct": True,
+        "system": "Be brief.",
+        "stream": True,
+    }
+    assert {key: options[key] for key in expected} == expected
+
+
+def test_samples_are_a_list(ip: Any, run: Any, model: FakeModel) -> None:
+    """-N gives a list of Completions, each of them in the history."""
+    before = len(run("%llama history").result)
+    result = run("%%llama complete -N 3\nx").result
+    assert isinstance(result, list)
+    assert len(result) == 3
+    assert len(run("%llama history").result) == before + 3
+
+
+def test_variables_fill_the_body_and_their_spans_travel(ip: Any, run: Any, model: FakeModel) -> None:
+    """`{{ }}` is filled from the namespace; the API hears where; braces in the line are left alone."""
+    ip.user_ns["who"] = "{{ nobody }}"
+    run("%%llama complete --stop '{who}'\nHi {{ who }}! {json: 1}")
+    _, prompt, options = model.calls[-1]
+    assert prompt == "Hi {{ nobody }}! {json: 1}"
+    assert options["spans"] == (("who", 3, 15),)
+    assert options["stop"] == ("{who}",)
+    run("%%llama complete --raw\nHi {{ who }}")
+    assert model.calls[-1][1] == "Hi {{ who }}"
+
+
+def test_precedence_line_config_file_default(ip: Any, run: Any, model: FakeModel) -> None:
+    """Option > `%config` > what the model says > built-in default."""
+    model.sampling = Sampling(temperature=0.6)
+    assert run("%%llama complete\nx").result.sampling.temperature == 0.6
+    run("%config LlamaMagics.temperature = 0.3")
+    assert run("%%llama complete\nx").result.sampling.temperature == 0.3
+    assert run("%%llama complete -t 0.1\nx").result.sampling.temperature == 0.1
+    run("%config LlamaMagics.temperature = None")
+    assert run("%%llama complete\nx").result.sampling.temperature == 0.6
+    run("%config LlamaMagics.max_tokens = 11")
+    run("%config LlamaMagics.seed = 5")
+    run("%%llama complete\nx")
+    assert last_options(model)["max_tokens"] == 11
+    assert last_options(model)["seed"] == 5
+
+
+def test_config_refuses_what_cannot_be(ip: Any, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The traits validate."""
+    run("%config LlamaMagics.overflow = 'drop'")
+    run("%config LlamaMagics.max_tokens = -2")
+    run("%config LlamaMagics")
+    out = capsys.readouterr().out
+    assert "Current: 'error'" in out
+    assert "LlamaMagics.max_tokens" in out
+    assert "Current: -2" not in out
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [
+        ("%llama lod x", OptionError),
+        ("%%llama --temprature 1\nx", OptionError),
+        ("%%llama\n{{ nobody }}", TemplateError),
+        ("%%llama chat\n   \n", OptionError),
+        ("%llama load missing.gguf", SourceError),
+        ("%%llama structured\nx", OptionError),
+        ("%%llama complete --system x\nx", OptionError),
+    ],
+)
+def test_errors_raise_and_show_as_one_block(
+    run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str], cell: str, kind: type[Exception]
+) -> None:
+    """A mistake fails the cell with our error, shown without a traceback, and nothing is generated."""
+    result = run(cell)
+    assert type(result.error_in_exec) is kind
+    captured = capsys.readouterr()
+    shown = captured.out + captured.err
+    assert kind.__name__ in shown
+    assert "Traceback" not in shown
+    assert shown.count("\n") <= 4
+    assert model.calls == []
+
+
+def test_an_engine_error_leaves_the_session_as_it_was(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+    """A failed chat turn is neither in the chat nor in the history."""
+    run("%%llama\nfirst")
+    model.error = BackendError("llama_decode returned -3.")
+    assert isinstance(run("%%llama\nsecond").error_in_exec, BackendError)
+    assert [m["content"] for m in session.chats["default"].messages if m["role"] == "user"] == ["first"]
+    assert len(session.history) == 1
+
+
+def test_an_interruption_keeps_what_was_written(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+    """The cell fails as interrupted; -o, history and chat hold the partial answer, marked."""
+    model.answers, model.stop_after = ["one two three four"], 2
+    error = run("%%llama chat -o r\ncount").error_in_exec
+    assert isinstance(error, GenerationInterrupted)
+    assert isinstance(error, KeyboardInterrupt)
+    assert ip.user_ns["r"].text == "one two"
+    assert ip.user_ns["r"].finish_reason == "interrupted"
+    assert session.history[-1].completion is ip.user_ns["r"]
+    turn = session.chats["default"].turns[-1]
+    assert turn.interrupted
+    assert turn.messages[-1] == {"role": "assistant", "content": "one two"}
+    model.stop_after = None
+    assert run("%%llama chat\ngo on").success
+
+
+def test_structured_passes_the_schema_and_keeps_failures(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+    """--schema is looked up in the namespace; an answer that fails its check is still in the history."""
+    run("class Person:\n    pass")
+    model.parse = lambda text: {"answer": text}
+    result = run("%%llama structured --schema Person --retries 2\nInvent one.").result
+    assert result.parsed == {"answer": result.text}
+    assert last_options(model)["schema"] is ip.user_ns["Person"]
+    assert last_options(model)["retries"] == 2
+    model.error = None
+    completion = result
+    model.error = StructuredOutputError("not an instance", text="{", completion=completion)
+    run("%%llama structured --schema Person\nAgain.")
+    assert len(session.history) == 1  # raised before a stream: nothing was generated
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Person", "namespace"),
+        ("list[Person]", "type"),
+        ("int", int),
+        ('{"type": "integer"}', {"type": "integer"}),
+        ("name, age int", "name, age int"),
+        ("name, tags [str]", "name, tags [str]"),
+        ("box.Person", "namespace"),
+    ],
+)
+def test_schema_lookup(text: str, value: Any) -> None:
+    """--schema takes a class, a type expression, a builtin, JSON, a short form, a dotted name."""
+    from types import SimpleNamespace
+
+    from llama_magic.magics._lookup import find_schema
+
+    class Person:
+        pass
+
+    found = find_schema(text, {"Person": Person, "box": SimpleNamespace(Person=Person)})
+    expected = {"namespace": Person, "type": list[Person]}.get(value, value) if isinstance(value, str) else value
+    assert found == expected
+
+
+def test_a_missing_schema_names_the_nearest(run: Any, model: FakeModel) -> None:
+    """A misspelt class is an error that names the right one."""
+    run("class Person:\n    pass")
+    error = run("%%llama structured --schema Persn\nx").error_in_exec
+    assert "Did you mean Person?" in str(error)
+
+
+def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: FakeModel, tmp_path: Any) -> None:
+    """--grammar takes GBNF itself, the name of a variable, or a .gbnf file."""
+    (tmp_path / "g.gbnf").write_text('root ::= "file"')
+    ip.user_ns["g"] = 'root ::= "variable"'
+    for given, expected in (("'root ::= \"x\"'", 'root ::= "x"'), ("g", ip.user_ns["g"]), ("g.gbnf", 'root ::= "file"')):
+        run(f"%%llama complete --grammar {given}\nx")
+        assert last_options(model)["grammar"] == expected
+    assert "names a variable" in str(run("%%llama complete --grammar h\nx").error_in_exec)
+
+
+def test_logit_bias_on_a_text_biases_each_of_its_tokens(run: Any, model: FakeModel) -> None:
+    """As in llama.cpp's server."""
+    run("%%llama complete --logit-bias 15=-1 --logit-bias \"'two words'=3\"\nx")
+    ids = [piece.id for piece in model.token_strip("two words").tokens]
+    assert last_options(model)["logit_bias"] == ((15, -1.0), (ids[0], 3.0), (ids[1], 3.0))
+
+
+def test_looking_modes(ip: Any, run: Any, model: FakeModel) -> None:
+    """tokens, surprise and xray call their part of the API and give back what it gives."""
+    assert run("%%llama tokens\na b c").result.count == 3
+    assert run("%%llama surprise\nsome text").result == ("read", "some text")
+    kind, prompt, sampling = run("%%llama xray -t 0.2 --top-k 7\nprompt").result
+    assert (kind, prompt, sampling.temperature, sampling.top_k) == ("xray", "prompt", 0.2, 7)
+    assert run("%%llama tokens -o strip\na b").result is None
+    assert ip.user_ns["strip"].count == 2
+    assert isinstance(run("%%llama surprise -n 5\nx").error_in_exec, OptionError)
+
+
+def test_one_line_break_at_the_end_is_not_prompt(run: Any, model: FakeModel) -> None:
+    """IPython's own line break goes, a further one stays."""
+    run("%%llama complete\nline one\nline two\n")
+    assert model.calls[-1][1] == "line one\nline two"
+    run("%%llama complete\nends with a break\n\n")
+    assert model.calls[-1][1] == "ends with a break\n"
+
+
+def test_help(ip: Any, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`%llama?`, `%%llama?`, --help and the bare verb explain themselves and return nothing."""
+    for cell, said in (
+        ("%llama?", "doctor"),
+        ("%%llama?", "surprise"),
+        ("%llama", "doctor"),
+        ("%llama load --help", "--gpu-layers"),
+        ("%llama chat --help", "fork NEW"),
+        ("%%llama chat --help\nx", "--session"),
+    ):
+        assert run(cell).result is None
+        assert said in capsys.readouterr().out, cell
+
+
+def test_the_reference_names_every_verb_mode_and_option() -> None:
+    """The Markdown tables for README are complete."""
+    from llama_magic.magics import reference_markdown
+    from llama_magic.magics._options import MODES, VERBS
+
+    text = reference_markdown()
+    for verb in VERBS:
+        assert f"| `{verb}" in text
+    for mode in MODES.values():
+        assert f"| `{mode.name}` |" in text
+        for option in mode.options:
+            assert option.flags[-1] in text
+    for line in text.splitlines():
+        assert not line or line.count("|") - line.count("\\|") == 4
+
+
+def test_registering_twice_registers_once(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+    """A reload keeps models and %config's values, and adds no second completer or configurable."""
+    from llama_magic import magics
+    from llama_magic.session import current
+
+    run("%config LlamaMagics.max_tokens = 12")
+    magics.register(ip)
+    magics.unregister(ip)
+    assert ip.find_line_magic("llama") is None
+    assert ip.find_cell_magic("llama") is None
+    magics.register(ip)
+    magics.register(ip)
+    assert [type(c).__name__ for c in ip.configurables].count("LlamaMagics") == 1
+    chain = ip.strdispatchers["complete_command"].strs["%llama"]
+    assert len(list(chain)) == 1
+    assert current(ip) is session
+    assert session.models == {"fake": model}
+    run("%%llama complete\nx")
+    assert last_options(model)["max_tokens"] == 12
+
+
+def test_config_file_values_arrive() -> None:
+    """`c.LlamaMagics.temperature = …` in a profile sets the trait."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    from llama_magic import magics
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.LlamaMagics.temperature = 0.25
+    config.LlamaMagics.model = "mine"
+    shell = InteractiveShell(config=config)
+    magics.register(shell)
+    found = shell.magics_manager.registry["LlamaMagics"]
+    assert (found.temperature, found.model) == (0.25, "mine")
+    magics.unregister(shell)
+    atexit.unregister(shell.atexit_operations)
+    shell.atexit_operations()
+
+
+def test_the_configured_model_is_loaded_on_first_use(ip: Any, run: Any, session: Any) -> None:
+    """Without a loaded model a cell loads `%config LlamaMagics.model`; -m overrides for one cell only."""
+    run("%config LlamaMagics.model = 'mine'")
+    run("%config LlamaMagics.ctx = 99")
+    assert run("%%llama complete\nx").result.model == "mine"
+    assert session.loader.calls[-1] == ("mine", {"ctx": 99})
+    assert run("%%llama complete -m other\nx").result.model == "other"
+    assert session.current_name == "mine"
+    run("%config LlamaMagics.model = 'third'")
+    assert run("%%llama complete\nx").result.model == "third"
