@@ -26,8 +26,11 @@ class TensorRule:
     """One tensor of an architecture: its name pattern (`blk.%d.…`), whether it must be there, its shape."""
 
     names: tuple[str, ...]  # any one of these
-    required: bool
+    mark: str  # "!" required, "!0" where there are no experts, "!1" where there are, "" optional
     dims: tuple[str, ...]  # expressions such as "n_embd_head_k*n_head"; empty: not known
+
+    def required(self, experts: int) -> bool:
+        return self.mark == "!" or self.mark == ("!1" if experts else "!0")
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ def architecture(name: str) -> Architecture | None:
 
 def _rule(statement: str) -> TensorRule:
     head, _, dims = statement.partition(" ")
-    required = head.endswith("!")
-    return TensorRule(tuple(head.rstrip("!").split("|")), required, tuple(dims.split(",")) if dims else ())
+    names, bang, when = head.partition("!")
+    return TensorRule(tuple(names.split("|")), bang + when, tuple(dims.split(",")) if dims else ())
 
 
 def evaluate(expression: str, values: dict[str, int]) -> int:

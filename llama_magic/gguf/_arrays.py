@@ -118,7 +118,8 @@ class LazyArray(Sequence[Any]):
         code = f"{self._order}{np.dtype(letter).kind}{size}"
         view = np.frombuffer(self._buffer, dtype=code, count=self._length, offset=self._start)
         if name == "bool":
-            return np.not_equal(view, 0)
+            flags: npt.NDArray[Any] = view.astype(bool)
+            return flags
         native: npt.NDArray[Any] = view.astype(view.dtype.newbyteorder("="))  # always a copy
         return native
 

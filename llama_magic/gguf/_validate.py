@@ -14,8 +14,9 @@ from llama_magic.gguf._info import GGUFInfo, TensorInfo
 from llama_magic.gguf._judge import fail
 from llama_magic.gguf._types import REMOVED_TYPES, TYPE_BY_NAME, UNUSABLE_WEIGHTS
 from llama_magic.gguf._validate_hparams import check_hparams
-from llama_magic.gguf._validate_vocab import check_vocab
+from llama_magic.gguf._validate_vocab import NO_VOCAB, check_vocab
 
+_MAP_ALIGNMENT = 32  # ggml-impl.h, TENSOR_ALIGNMENT
 _INTEGER_TENSORS = ("ffn_gate_tid2eid", "masked_embd_ordering", "d2t")
 _F32_ONLY = ("attn_sinks.weight", "ssm_conv1d.weight", "shortconv.conv.weight", "ssm_a", "ssm_d")
 # what a file is when it is no language model: general.type or architecture -> (what, what to do)
@@ -89,6 +90,13 @@ def check_files(info: GGUFInfo) -> None:
     _check_split(info)
     for shard, header in enumerate(info.headers):
         expected = header.data_start
+        if header.tensors and expected % _MAP_ALIGNMENT:
+            fail(
+                info,
+                f"The data start at {expected:,}, no multiple of {_MAP_ALIGNMENT} (general.alignment is "
+                f"{header.alignment}); llama.cpp aborts when it maps such a file.",
+                "general.alignment",
+            )
         for tensor in (t for t in info.tensors.values() if t.shard == shard):
             field = f"tensor {tensor.name}"
             if tensor.type not in TYPE_BY_NAME:
@@ -167,13 +175,17 @@ def _check_tensors(info: GGUFInfo, entry: _archs.Architecture) -> None:
             field = f"tensor {tensor.name}"
             message = f"{field} is none that a {arch!r} model has; llama.cpp refuses extra tensors."
             fail(info, message, field)
-    blocks = info.block_count - info.hparams.whole("nextn_predict_layers")
+    ahead = info.hparams.whole("nextn_predict_layers")
+    if ahead and not entry.open and not any("nextn" in name for name in entry.patterns):
+        field = f"{arch}.nextn_predict_layers"
+        fail(info, f"{field} is {ahead}; llama.cpp knows no such layers in a {arch!r} model.", field)
+    blocks = info.block_count - ahead
     values = _dimensions(info)
     for rule in entry.rules:
         for block in range(blocks) if "%d" in rule.names[0] else (0,):
             candidates = [name.replace("%d", str(block), 1) for name in rule.names]
             found = [info.tensors[name] for name in candidates if name in info.tensors]
-            if rule.required and not found:
+            if rule.required(info.hparams.experts) and not found:
                 field = f"tensor {candidates[-1]}"
                 fail(info, f"{field} is missing; a {arch!r} model of {blocks} blocks must have it.", field)
             if rule.dims and found:
@@ -199,8 +211,9 @@ def _dimensions(info: GGUFInfo) -> dict[str, int]:
     head_v = h.whole("attention.value_length_swa", h.head_v) if sliding else h.head_v
     rot = h.whole("rope.dimension_count", h.head_k)
     heads_kv = h.heads_kv[0] if h.heads_kv else 0
+    n_vocab = h.whole("vocab_size") if info.tokenizer_model in NO_VOCAB else info.vocab_size
     return {
-        "n_embd": h.embedding, "n_vocab": info.vocab_size, "n_ff": h.whole("feed_forward_length"),
+        "n_embd": h.embedding, "n_vocab": n_vocab, "n_ff": h.whole("feed_forward_length"),
         "n_head": h.heads[0] if h.heads else 0, "n_head_kv": heads_kv,
         "n_embd_k_gqa": head_k * heads_kv, "n_embd_v_gqa": head_v * heads_kv, "n_embd_gqa": head_v * heads_kv,
         "n_embd_head_k": head_k, "n_embd_head_v": head_v,

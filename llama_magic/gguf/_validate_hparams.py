@@ -27,7 +27,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "rope.scaling.factor": _F32, "rope.scale_linear": _F32, "rope.scaling.attn_factor": _F32,
     "attention.key_length": _U32, "attention.value_length": _U32, "rope.dimension_count": _U32,
     "attention.key_length_swa": _U32, "attention.value_length_swa": _U32, "rope.dimension_count_swa": _U32,
-    "attention.layer_norm_rms_epsilon": _F32, "attention.layer_norm_epsilon": _F32,
+    "vocab_size": _U32, "attention.layer_norm_rms_epsilon": _F32, "attention.layer_norm_epsilon": _F32,
 }  # fmt: skip
 _PER_LAYER = ("feed_forward_length", "attention.head_count", "attention.head_count_kv", "expert_used_count")
 _SCALINGS = ("none", "linear", "yarn", "longrope")

@@ -29,7 +29,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     **{f"{name}_token_id": _U32 for name in _IDS},
 }  # fmt: skip
 _BPE = frozenset({"gpt2", "hybriddna", "whitespace", "gemma4"})
-_NO_VOCAB = frozenset({"none", "no_vocab"})
+NO_VOCAB = frozenset({"none", "no_vocab"})
 # pre-tokenizers that add BOS unless told otherwise, and the one family that has no BOS by default
 _PRE_ADDS_BOS = frozenset({
     "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
@@ -53,7 +53,7 @@ def check_vocab(info: GGUFInfo, newer_backend: bool) -> None:
         near = difflib.get_close_matches(model, _archs.TOKENIZERS, 1)
         hint = f" Did they mean {near[0]!r}?" if near else f" Known: {', '.join(_archs.TOKENIZERS)}."
         fail(info, f"{_T}model is {model[:60]!r}, which llama.cpp does not know.{hint}", f"{_T}model")
-    if model in _NO_VOCAB:
+    if model in NO_VOCAB:
         return
     tokens = info.tokens
     if tokens is None or not len(tokens):

@@ -61,14 +61,17 @@ def main(root: Path) -> dict[str, Any]:
 
 
 def _packed(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the tensors as numbered statements `name[|other name][!] [dim,dim]`; `!` means required."""
+    """Return the tensors as numbered statements `name[|other name][!] [dim,dim]`.
+
+    `!` means required, `!0` required where there are no experts, `!1` where there are.
+    """
     statements: dict[str, int] = {}
     models: dict[str, Any] = {}
     for arch, entry in table.items():
-        shapes, required = entry["shapes"], set(entry["required"])
+        shapes, required = entry["shapes"], entry["required"]
         lines = []
         for name in dict.fromkeys([*entry["allowed"], *shapes, *sorted(required)]):
-            mark = "!" if name in required else ""
+            mark = required.get(name, "")
             lines.append(f"{name}{mark} {','.join(shapes.get(name, ()))}".rstrip())
         numbers = [statements.setdefault(line, len(statements)) for line in lines]
         models[arch] = {"keys": entry["keys"], "open": not entry["allowed"], "tensors": sorted(numbers)}
@@ -119,16 +122,20 @@ def _tensors(body: str, names: dict[str, str]) -> dict[str, Any]:
     if re.search(r"\btn\((?!LLM_TENSOR)", body):
         allowed = set()  # names made at run time: no list
     required, shapes = _statements(body, names)
-    return {"allowed": sorted(allowed), "required": sorted(required), "shapes": shapes}
+    return {"allowed": sorted(allowed), "required": required, "shapes": shapes}
 
 
-def _statements(body: str, names: dict[str, str]) -> tuple[set[str], dict[str, list[str]]]:
+def _statements(body: str, names: dict[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
     shadowed = set(re.findall(r"^\s+(?:const )?(?:int64_t|int|uint32_t|auto)\s+(\w+)\s*=", body, re.M))
     plain_loop = "continue" not in body and "n_layer_all" not in body and "return" not in body
-    required: set[str] = set()
+    required: dict[str, str] = {}
+    branch = ""  # inside `if (n_expert == 0)` of the loop: "!0", inside its else: "!1"
     shapes: dict[str, list[str]] = {}
     for line in re.sub(r",\s*\n\s+", ", ", body).splitlines():
         depth = len(line) - len(line.lstrip())
+        if depth <= 8 and line.strip():
+            follows = {"if (n_expert == 0) {": "!0", "} else {": "!1" if branch == "!0" else ""}
+            branch = follows.get(line.strip(), "") if depth == 8 else ""
         for tensor, suffix, dims, flags in CALL.findall(line):
             name = _name(names, tensor, suffix)
             if "DUPLICATED" in flags and "token_embd" in name:
@@ -138,11 +145,13 @@ def _statements(body: str, names: dict[str, str]) -> tuple[set[str], dict[str, l
                 found = None  # two shapes, depending on something
             shapes[name] = found  # type: ignore[assignment]
             if flags.strip() == "0" and depth <= (8 if plain_loop else 4):
-                required.add(name)
+                required[name] = "!"
+            elif flags.strip() == "0" and depth == 12 and plain_loop and branch:
+                required.setdefault(name, branch)
         if plain_loop and depth == 8 and (match := QKV.search(line)) and match[1].rstrip().endswith(", 0"):
             width, q, k, v, _ = [p.strip() for p in match[1].split(",")]
-            required.add("blk.%d.attn_qkv.weight|blk.%d.attn_q.weight")
             for letter, n in (("q", q), ("k", k), ("v", v)):
+                required[f"blk.%d.attn_qkv.weight|blk.%d.attn_{letter}.weight"] = "!"
                 shapes[f"blk.%d.attn_{letter}.weight"] = _dims(f"{width},{n}", shadowed)  # type: ignore[assignment]
     return required, {name: dims for name, dims in shapes.items() if dims}
 
