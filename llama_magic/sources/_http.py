@@ -43,12 +43,16 @@ TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 class UnreachableError(Exception):
     """The other end could not be reached, or broke off; asking again may help.
 
-    `fresh` tells that not even a connection was made; `retry_after` is in seconds.
+    `fresh` tells that not even a connection was made, `stalled` that bytes came, but too
+    slowly to count; `retry_after` is in seconds.
     """
 
-    def __init__(self, reason: str, *, fresh: bool = False, retry_after: float | None = None) -> None:
+    def __init__(
+        self, reason: str, *, fresh: bool = False, stalled: bool = False, retry_after: float | None = None
+    ) -> None:
         super().__init__(redact(reason))
         self.fresh = fresh
+        self.stalled = stalled
         self.retry_after = retry_after
 
 

@@ -131,7 +131,7 @@ def _parse_hub(spec: str, text: str) -> ParsedSource:
     if "@" in what:
         what, _, revision = what.rpartition("@")
         revision = check_revision(revision)
-    what = what.lstrip(":/")
+    what = what[1:]  # without its ":" or "/"
     file = check_repo_file(what) if what.lower().endswith(".gguf") or "/" in what else None
     quant = what if what and file is None else None
     if quant and not _QUANT_SPEC.fullmatch(quant):

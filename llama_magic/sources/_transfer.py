@@ -176,7 +176,7 @@ def _fetch(job: Job, meter: Meter) -> Fetched:
                 break
             except UnreachableError as broken:
                 have = _size(job.partial)
-                tries = 1 if have > best else tries + 1
+                tries = 1 if have > best and not broken.stalled else tries + 1
                 best = max(best, have)
                 if tries > (1 if broken.fresh and not have else RETRIES):
                     raise
@@ -284,7 +284,7 @@ def _receive(
     head = b"" if offset == 0 else None
     done = offset
     with job.partial.open("ab", buffering=0) as file:
-        for data in response.iter_bytes(CHUNK if head is None else None):
+        for data in response.iter_bytes():
             if head is not None:
                 head += data
                 if len(head) < SNIFF_BYTES:
@@ -337,7 +337,9 @@ class _StallWatch:
         if elapsed < STALL_S:
             return
         if self._bytes < STALL_BYTES:
-            raise UnreachableError(f"the server sent only {self._bytes} bytes in {elapsed:.0f} s")
+            raise UnreachableError(
+                f"the server sent only {self._bytes} bytes in {elapsed:.0f} s", stalled=True
+            )
         self._since, self._bytes = time.monotonic(), 0
 
 

@@ -46,7 +46,9 @@ class Seen:
 class Faults:
     """What goes wrong; counters run down as the fault is used."""
 
-    drop_after: list[int] = field(default_factory=list)  # body bytes before the connection is cut, one a request
+    drop_after: list[int] = field(
+        default_factory=list
+    )  # body bytes before the connection is cut, one a request
     status: list[int] = field(default_factory=list)  # answer these first
     ignore_range: bool = False
     no_length: bool = False
@@ -108,7 +110,9 @@ class FakeHub:
 
     def gets(self, ending: str = "") -> list[Seen]:
         """Return the GET requests that carried a body, or tried to, for paths with this ending."""
-        return [s for s in self.seen if s.method == "GET" and s.path.endswith(ending) and s.status in (200, 206)]
+        return [
+            s for s in self.seen if s.method == "GET" and s.path.endswith(ending) and s.status in (200, 206)
+        ]
 
     def close(self) -> None:
         if self.faults.gate is not None:
@@ -125,10 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Keep quiet."""
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         self._answer()
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer()
 
     def _answer(self) -> None:
@@ -237,7 +241,8 @@ class _Handler(BaseHTTPRequestHandler):
             "X-Linked-Etag": f'"{etag}"',
             "X-Linked-Size": "0" if self.owner.faults.zero_size else str(len(data)),
             "ETag": '"pointer"',
-            "Location": self.owner.faults.redirect or f"{self.owner.cdn}/cdn/{repo_id}/{name}?X-Amz-Signature=s3cr3t",
+            "Location": self.owner.faults.redirect
+            or f"{self.owner.cdn}/cdn/{repo_id}/{name}?X-Amz-Signature=s3cr3t",
         }
         headers |= self.owner.faults.headers
         self._plain(302, b"", headers)
