@@ -29,6 +29,8 @@ __all__ = [
     "httpx",
     "new_client",
     "open_stream",
+    "origin",
+    "redacted_logs",
     "safe_name",
     "server_name",
 ]
@@ -58,7 +60,6 @@ class UnreachableError(Exception):
 
 def new_client() -> httpx.Client:
     """Return a client with timeouts on every step; proxies come from the environment."""
-    _guard_logs()
     timeout = httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     return httpx.Client(follow_redirects=False, timeout=timeout, headers={"User-Agent": "llama-magic"})
 
@@ -70,12 +71,8 @@ def open_stream(client: httpx.Client, url: str, headers: Mapping[str, str]) -> I
     Raises `SourceError` for a redirect that must not be followed, `UnreachableError` for a
     connection that fails here or while the caller reads.
     """
-    marker = _OURS.set(True)
-    try:
-        with _transport_errors(url), contextlib.ExitStack() as stack:
-            yield _follow(client, url, dict(headers), stack)
-    finally:
-        _OURS.reset(marker)
+    with redacted_logs(), _transport_errors(url), contextlib.ExitStack() as stack:
+        yield _follow(client, url, dict(headers), stack)
 
 
 def _follow(
@@ -89,7 +86,7 @@ def _follow(
         if response.status_code not in _REDIRECTS:
             return response
         target = _next_hop(url, response, seen)
-        if _origin(target) != _origin(url):
+        if origin(target) != origin(url):
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         response.close()
         url = target
@@ -157,7 +154,8 @@ def _address_reach(text: str) -> str:
     return "public" if address.is_global else "private"
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port: what a credential is meant for."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
@@ -268,7 +266,14 @@ class _RedactLog(logging.Filter):
 _REDACT_LOG = _RedactLog()
 
 
-def _guard_logs() -> None:
+@contextlib.contextmanager
+def redacted_logs() -> Iterator[None]:
+    """Keep secrets of the requests made inside out of the HTTP library's log."""
     core = httpx.__name__.replace("httpx", "httpcore")
     for name in (httpx.__name__, *(f"{core}.{part}" for part in ("connection", "http11", "http2", "proxy"))):
         logging.getLogger(name).addFilter(_REDACT_LOG)  # the same filter object is never added twice
+    marker = _OURS.set(True)
+    try:
+        yield
+    finally:
+        _OURS.reset(marker)

@@ -20,7 +20,13 @@ from llama_magic.errors import SourceError
 from llama_magic.results import ProgressCallback
 from llama_magic.sources import _transfer
 from llama_magic.sources._cache import hub_cache
-from llama_magic.sources._http import CONNECT_TIMEOUT_S, TRANSIENT_STATUS, UnreachableError, httpx
+from llama_magic.sources._http import (
+    CONNECT_TIMEOUT_S,
+    TRANSIENT_STATUS,
+    UnreachableError,
+    httpx,
+    redacted_logs,
+)
 from llama_magic.sources._lock import only_one
 from llama_magic.sources._parse import check_repo_file, hub_endpoint
 from llama_magic.sources._quants import choose
@@ -118,7 +124,7 @@ class Hub:
             if not size and name.lower().endswith(".gguf"):
                 size = self._describe(name).size
             sizes[name] = size
-        return {name: size for name, size in sizes.items() if name.lower().endswith(".gguf")} or sizes
+        return sizes
 
     def _describe(self, name: str) -> HubFile:
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
@@ -142,13 +148,14 @@ class Hub:
 
     def _ask(self, call: Callable[[str | bool], T], name: str | None = None) -> T:
         """Ask the hub; where it turns the token down, ask again without it and say so."""
-        from huggingface_hub.errors import HfHubHTTPError
+        from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
         try:
             return self._retried(call, self._token or False)
         except HfHubHTTPError as err:
             refused = err
-        if self._token and refused.response.status_code in (401, 403, 404):
+        hidden = isinstance(refused, RepositoryNotFoundError)
+        if self._token and (hidden or refused.response.status_code in (401, 403)):
             try:
                 answer = self._retried(call, False)
             except HfHubHTTPError as err:
@@ -166,7 +173,8 @@ class Hub:
 
         for attempt in range(1, API_TRIES + 1):
             try:
-                return call(token)
+                with redacted_logs():
+                    return call(token)
             except HfHubHTTPError as err:
                 status = err.response.status_code
                 if status not in TRANSIENT_STATUS:
@@ -296,12 +304,10 @@ def _lfs_sha256(listed: Any) -> str | None:
     return found.lower() if isinstance(found, str) and _SHA256.fullmatch(found.lower()) else None
 
 
-def cached_hub(
-    parsed: ParsedSource, revision: str | None, progress: ProgressCallback | None
-) -> tuple[Path, ...]:
+def cached_hub(parsed: ParsedSource, revision: str | None) -> tuple[Path, ...]:
     """Return the model's files from huggingface-hub's cache, in order; empty where they are not all there.
 
-    Raises `SourceError` where several cached models fit the name, or a file is damaged.
+    Raises `SourceError` where several cached models fit the name.
     """
     snapshot = _snapshot(parsed, revision)
     if snapshot is None:
@@ -315,12 +321,14 @@ def cached_hub(
         return ()
     if not all(name in present for name in names):
         return ()
-    paths = tuple(snapshot / name for name in names)
-    for path in paths:
-        blob = path.resolve()
-        if _SHA256.fullmatch(blob.name):
-            verify_once(blob, blob.name, progress)
-    return paths
+    return tuple(snapshot / name for name in names)
+
+
+def verify_cached(path: Path, progress: ProgressCallback | None) -> None:
+    """Raise `SourceError` where a file of the hub's cache is damaged. Its blob is named by its digest."""
+    blob = path.resolve()
+    if _SHA256.fullmatch(blob.name):
+        verify_once(blob, blob.name, progress)
 
 
 def _ggufs(snapshot: Path) -> Iterable[Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from llama_magic.errors import SourceError
 from llama_magic.sources._cache import read_json, write_json
 
-STALLED_S = 120.0  # how long the owner may show no sign of progress before a waiter gives up
+STALLED_S = 300.0  # how long the owner may show no sign of progress before a waiter gives up
 _POLL_S = 0.05
 
 
@@ -26,12 +26,12 @@ def only_one(lock_path: Path, sign_of_life: Callable[[], object], done: Callable
     """
     from filelock import FileLock, Timeout
 
-    lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_path)
     owner = lock_path.with_name(lock_path.name + ".owner")
     last, since = sign_of_life(), time.monotonic()
     while True:
         try:
+            lock_path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=_POLL_S * 4, poll_interval=_POLL_S)
             break
         except Timeout:
@@ -43,8 +43,14 @@ def only_one(lock_path: Path, sign_of_life: Callable[[], object], done: Callable
                 last, since = now, time.monotonic()
             elif time.monotonic() - since > STALLED_S:
                 raise _stalled(lock_path, owner) from None
+        except OSError as err:
+            raise SourceError(
+                f"The lock {lock_path} cannot be taken: {err.strerror}.",
+                remedy="Set LLAMA_MAGIC_CACHE (for the hub HF_HUB_CACHE) to a folder on a local disk.",
+            ) from None
     try:
-        write_json(owner, {"pid": os.getpid(), "host": socket.gethostname()})
+        with contextlib.suppress(OSError):  # a full disk is for the transfer to name; this is a courtesy
+            write_json(owner, {"pid": os.getpid(), "host": socket.gethostname()})
         yield
     finally:
         owner.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
 from llama_magic.errors import SourceError
+from llama_magic.sources._redact import redact
 from llama_magic.sources._shards import group_shards, quant_of, short_name
 from llama_magic.sources._types import format_size
 
@@ -22,7 +23,7 @@ def choose(
     Raises `SourceError` that lists the models with their sizes, and with what `fits`
     says of each, where none or several are meant.
     """
-    groups = [g for g in group_shards(sizes) if not PurePosixPath(g[0]).name.lower().startswith(_NOT_MODELS)]
+    groups = group_shards(name for name in sizes if _is_model(PurePosixPath(name).name.lower()))
     if not groups:
         raise SourceError(
             f"{repo} holds no GGUF model{_other_formats(sizes)}.",
@@ -38,7 +39,13 @@ def choose(
     else:
         said = f"{repo} has no {quant}{_near(groups, quant)}. It has:"
     shown = sorted(matching or groups, key=lambda group: _size(group, sizes) or 0)
-    raise SourceError(f"{said}\n{_table(shown, sizes, fits)}", remedy=_advice(repo, shown, sizes, fits))
+    raise SourceError(
+        redact(f"{said}\n{_table(shown, sizes, fits)}"), remedy=_advice(repo, shown, sizes, fits)
+    )
+
+
+def _is_model(name: str) -> bool:
+    return name.endswith(".gguf") and not name.startswith(_NOT_MODELS)
 
 
 def _matching(groups: list[list[str]], quant: str) -> list[list[str]]:

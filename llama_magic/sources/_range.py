@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from llama_magic.errors import SourceError
@@ -24,7 +24,8 @@ class RangeReader:
     """Random access to a file on a server.
 
     `size` is its length in bytes, `requests` and `bytes_read` are what it has cost so far.
-    `url` is called for the address again when a signed one has expired.
+    Redirects are followed once: later requests go straight to where the first one ended, and
+    back to `url` when that address has run out.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class RangeReader:
         self.requests = 0
         self.bytes_read = 0
         self._url, self._headers, self._block = url, dict(headers or {}), block
+        self._direct: str | None = None
         self._etag: str | None = None
         self._spans: list[tuple[int, bytes]] = []  # (start, bytes), in order, never overlapping
         self._size: int | None = None
@@ -115,8 +117,13 @@ class RangeReader:
 
     def _request(self, offset: int, length: int) -> bytes:
         self.requests += 1
-        headers = {**self._headers, "Range": f"bytes={offset}-{offset + length - 1}"}
-        with _http.open_stream(self._client, self._url, headers) as response:
+        headers = {"Range": f"bytes={offset}-{offset + length - 1}"}
+        if self._direct is None:
+            headers |= self._headers
+        with _http.open_stream(self._client, self._direct or self._url, headers) as response:
+            if self._direct is not None and response.status_code in (400, 401, 403, 404, 410):
+                self._direct = None  # a signed address has run out: ask for a new one
+                raise UnreachableError("the address ran out", retry_after=0.0)
             if response.status_code == 416:
                 raise SourceError(f"{self.name} is shorter than it says.", remedy="Check the address.")
             _http.check_status(response, self._url)
@@ -130,13 +137,15 @@ class RangeReader:
             if (self._size, self._etag) not in ((None, None), (total, etag)):
                 raise SourceError(f"{self.name} changed while it was read.", remedy="Read it again.")
             self._size, self._etag = total, etag
-            data = _exactly(response.iter_bytes, min(length, total - offset))
+            if _http.origin(str(response.url)) != _http.origin(self._url):
+                self._direct = str(response.url)  # spare the redirect next time
+            data = _exactly(response.iter_bytes(), min(length, total - offset))
         return data
 
 
-def _exactly(chunks: Callable[[], object], length: int) -> bytes:
+def _exactly(chunks: Iterable[bytes], length: int) -> bytes:
     data = bytearray()
-    for chunk in chunks():  # type: ignore[attr-defined]
+    for chunk in chunks:
         data += chunk
         if len(data) >= length:
             break

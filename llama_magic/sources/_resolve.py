@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.results import Progress, ProgressCallback
@@ -15,6 +16,9 @@ from llama_magic.sources._parse import check_revision, parse
 from llama_magic.sources._redact import redact
 from llama_magic.sources._shards import short_name
 from llama_magic.sources._types import Kind, Located, ParsedSource, RemoteFile, Resolved
+
+if TYPE_CHECKING:
+    from llama_magic.sources._range import RangeReader
 
 Fits = Callable[[int], bool]
 
@@ -168,8 +172,6 @@ def _resolve_hub(
 
 def _expect(files: list[Any], sha256: str) -> list[Any]:
     """Refuse by the hub's own digest before anything is fetched; a file without one takes the user's."""
-    from dataclasses import replace
-
     from llama_magic.sources._verify import check_one_digest
 
     check_one_digest(sha256, len(files))
@@ -198,15 +200,16 @@ def _fetch_hub(hub: Any, files: list[Any], progress: ProgressCallback | None) ->
 def _from_cache(
     parsed: ParsedSource, revision: str | None, progress: ProgressCallback | None, why: str
 ) -> tuple[Path, ...]:
-    from llama_magic.sources._hub import cached_hub
+    from llama_magic.sources._hub import cached_hub, verify_cached
 
-    parts = cached_hub(parsed, revision, progress)
+    parts = cached_hub(parsed, revision)
     if not parts:
         raise SourceError(
             f"{parsed.text} is not in the cache, and {why}.",
             remedy="Fetch it once while the hub can be reached, or name a local file.",
         )
     for part in parts:
+        verify_cached(part, progress)
         check_magic(part)
     return parts
 
@@ -236,11 +239,12 @@ def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool, fits:
     if not offline:
         hub = _hub.Hub(parsed, revision)
         try:
-            files = [RemoteFile(f.name, f.size, f.sha256, hub.url_of(f)) for f in hub.plan(fits)]
-            origin = f"hf:{parsed.repo}/{files[0].name}"
-            parts = _hub.cached_hub(parsed, revision, None) if parsed.file else ()
-            name = _name(parsed, Path(files[0].name))
-            return Located(_kind(parsed), name, origin, _total(files), parts, tuple(files), tuple(hub.notes))
+            plan = hub.plan(fits)
+            files = tuple(RemoteFile(f.name, f.size, f.sha256, hub.url_of(f)) for f in plan)
+            origin = f"hf:{parsed.repo}/{plan[0].name}@{plan[0].commit[:12]}"
+            parts = _hub.cached_hub(replace(parsed, file=plan[0].name), plan[0].commit)
+            name = _name(parsed, Path(plan[0].name))
+            return Located(_kind(parsed), name, origin, _total(files), parts, files, tuple(hub.notes))
         except UnreachableError as err:
             why = str(err)
     parts = _from_cache(parsed, revision, None, why)
@@ -295,7 +299,7 @@ def _total(files: Iterable[RemoteFile]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> Any:
+def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> RangeReader:
     """Return a `RangeReader` over the first shard of a URL or hub source.
 
     Raises `SourceError` where the source is no remote one, offline mode is on, or the server

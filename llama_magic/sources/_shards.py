@@ -10,7 +10,7 @@ from llama_magic.errors import SourceError
 
 _SHARD = re.compile(r"^(?P<stem>.+)-(?P<index>\d{5})-of-(?P<total>\d{5})(?P<ext>\.gguf)$", re.IGNORECASE)
 _QUANT = re.compile(
-    r"(?:^|[-._/])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d(?:_\d)?|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32|FP16|FP32))(?=$|[-._/])",
+    r"(?:^|[-._/])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)+|I?Q\d(?=$)|TQ\d(?:_\d)?|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32|FP16|FP32))(?=$|[-._/])",
     re.IGNORECASE,
 )
 _MAX_SHARDS = 10_000

@@ -206,7 +206,7 @@ def _attempt(client: httpx.Client, job: Job, meter: Meter, digest: _Digest) -> s
         if offset < 0:
             discard(job)
             raise UnreachableError("the file on the server changed while it was fetched", retry_after=0.0)
-        _check_total(job, total)
+        _check_total(job, total, response)
         _check_space(job, offset, total)
         name = _http.server_name(response)
         if offset == 0:
@@ -252,9 +252,11 @@ def _settle_416(job: Job, response: httpx.Response, have: int) -> None:
     raise UnreachableError("the file on the server is another one than before", retry_after=0.0)
 
 
-def _check_total(job: Job, total: int | None) -> None:
+def _check_total(job: Job, total: int | None, response: httpx.Response) -> None:
     if total is not None and job.size is not None and total != job.size:
         discard(job)
+        if response.status_code == 200:  # say "a login page" rather than "too short", where it is one
+            _checked_head(next(response.iter_bytes(), b""), response, job)
         raise SourceError(
             f"{job.label} should have {job.size} bytes; the server offers {total}.",
             remedy="Try again later; if it stays so, the server's copy is broken.",

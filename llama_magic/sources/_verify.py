@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ def verify_once(path: Path, sha256: str, progress: ProgressCallback | None) -> N
 
 def digest_of(path: Path, expected: str, progress: ProgressCallback | None) -> str:
     """Return a file's SHA-256; `expected`, unread, where this very file had it when it was last hashed."""
-    if read_json(_stamp(expected)).get("file") == _identity(path):
+    if read_json(_stamp(path)) == _verdict(path, expected):
         return expected.lower()
     total = path.stat().st_size
 
@@ -41,22 +44,27 @@ def digest_of(path: Path, expected: str, progress: ProgressCallback | None) -> s
             progress(Progress("verify", done, total, path.name))
 
     found = sha256_of(path, report)
-    if found == expected.lower():
-        remember(path, found)
+    remember(path, found)
     return found
 
 
 def remember(path: Path, sha256: str) -> None:
     """Note that the file at `path`, as it is now, has this digest."""
-    write_json(_stamp(sha256), {"file": _identity(path)})
+    with contextlib.suppress(OSError):  # on a full or read-only disk it is hashed again next time
+        _stamp(path).parent.mkdir(exist_ok=True)
+        write_json(_stamp(path), _verdict(path, sha256))
 
 
-def _identity(path: Path) -> list[Any]:
+def _verdict(path: Path, sha256: str) -> dict[str, Any]:
     found = path.stat()
-    return [str(path.resolve()), found.st_size, found.st_mtime_ns]
+    return {
+        "path": os.path.realpath(path),
+        "sha256": sha256.lower(),
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+    }
 
 
-def _stamp(sha256: str) -> Path:
-    folder = cache_dir() / "verified"
-    folder.mkdir(exist_ok=True)
-    return folder / f"{sha256.lower()}.json"
+def _stamp(path: Path) -> Path:
+    key = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+    return cache_dir() / "verified" / f"{key[:32]}.json"

@@ -78,18 +78,20 @@ def test_a_file_shorter_than_a_block_is_read(hub: Any, gguf: Any) -> None:
     assert (reader.size, reader.read_at(0, 100), reader.requests) == (24, gguf(24), 1)
 
 
-def test_a_hub_file_is_read_through_its_redirect(hub: Any, gguf: Any, fake: Any) -> None:
-    """The token goes to the hub and not to the CDN; no secret is in the repr."""
+def test_a_hub_file_is_read_through_its_redirect(
+    hub: Any, gguf: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token goes to the hub and not to the CDN; the redirect is asked for once, or when it ran out."""
     data = gguf(2_000_000)
     hub.repos["o/r"] = fake.Repo({"m-Q4_0.gguf": data}, private=True)
-    import os
-
-    os.environ["HF_TOKEN"] = "hf_goodtoken"
-    try:
-        reader = sources.open_remote("o/r:Q4_0")
-    finally:
-        del os.environ["HF_TOKEN"]
+    monkeypatch.setenv("HF_TOKEN", "hf_goodtoken")
+    reader = sources.open_remote("o/r:Q4_0")
+    assert reader.read_at(1_500_000, 64) == data[1_500_000:1_500_064]
+    at_hub = [seen.method for seen in hub.seen if "/resolve/" in seen.path]
+    assert at_hub == ["HEAD", "GET"]
+    hub.faults.status = [403]
     assert reader.read_at(1_900_000, 64) == data[1_900_000:1_900_064]
+    assert reader.requests == 4
     assert "hf_goodtoken" not in repr(reader)
     for seen in hub.seen:
         if seen.path.startswith("/cdn/"):
