@@ -97,7 +97,7 @@ _ALWAYS = Keyword("", "json", "no key twice, no number beyond a double, nesting 
 def _from_schema(spec: Any) -> Constraint:
     source = _source.read(spec)
     bundle = Bundle(source.schema)
-    grammar, lowered = from_schema(bundle)
+    grammar, machine, lowered = from_schema(bundle, source.ordered)
     shortest = Shortest(bundle)
     if shortest.text is None:
         raise SchemaError(
@@ -110,6 +110,7 @@ def _from_schema(spec: Any) -> Constraint:
     return Constraint(
         "json",
         grammar,
+        machine=machine,
         name=source.name,
         schema=source.schema,
         enforced=tuple(dict.fromkeys(lowered.enforced)),

@@ -40,6 +40,7 @@ class Constraint:
         why: Why | None = None,
         make: Callable[[str], Any] | None = None,
         trie: Trie | None = None,
+        machine: Any = None,
     ) -> None:
         self.kind = kind
         self.schema = schema
@@ -52,6 +53,7 @@ class Constraint:
         self._why = why
         self._make = make
         self._trie = trie
+        self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
 
     def __repr__(self) -> str:
         return f"Constraint({self.describe()!r})"
@@ -170,10 +172,6 @@ class Constraint:
     def _machine(self) -> Any:
         assert self._trie is not None  # start asks only then
         return _machine(self._trie.tokenizer, self.grammar)
-
-    @functools.cached_property
-    def _bytes(self) -> Any:
-        return _machine(byte_tokenizer(), self.grammar)
 
 
 def _machine(tokenizer: Any, grammar: str) -> Any:

@@ -8,12 +8,13 @@ from typing import Any
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured._bundle import Bundle
-from llama_magic.structured._lower import Loosening, Lowered
+from llama_magic.structured._lark import LarkWriter, escaped_names, sorted_by_a_tool
+from llama_magic.structured._lower import Loosening, Lowered, TooWideError
 from llama_magic.structured._vocab import byte_tokenizer
 
 # One blank, or a line break with an indent: pretty JSON is possible, endless blanks are not.
 WHITESPACE = r"[ ]|\r?\n(?:[ ]{0,40}|\t{0,20})"
-_OPTIONS = {
+_OPTIONS: Any = {
     "whitespace_pattern": WHITESPACE,
     "json_allow_general_unicode_escapes": True,
     "coerce_one_of": True,
@@ -33,35 +34,56 @@ def limits() -> Any:
     )
 
 
-def error_of(grammar: str) -> str | None:
-    """Return why llguidance does not take a grammar, None if it does."""
+def machine_of(grammar: str) -> Any:
+    """Return llguidance's state for a grammar over bytes; ask it `is_error()`."""
     from llguidance import LLMatcher
 
-    matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
-    return str(matcher.get_error()) if matcher.is_error() else None
+    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
 
 
-def from_schema(bundle: Bundle) -> tuple[str, Lowered]:
-    """Return (grammar, what it enforces).
+def error_of(grammar: str) -> str | None:
+    """Return why llguidance does not take a grammar, None if it does."""
+    machine = machine_of(grammar)
+    return str(machine.get_error()) if machine.is_error() else None
+
+
+def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, Lowered]:
+    """Return (grammar, its state over bytes, what it enforces).
 
     Where the compiler refuses a part, that part is left to the check after the answer, and
     said so. Raises `SchemaError` where no value can be valid or nothing helps.
     """
     from llguidance import LLMatcher
 
+    any_order = not declared_order and sorted_by_a_tool(bundle)
     loosening = Loosening()
     while True:
-        lowered = Lowered(bundle, loosening)
+        try:
+            lowered = Lowered(bundle, loosening)
+        except TooWideError:
+            loosening.kinds.add("negation")
+            continue
         schema = lowered.schema
         schema = {} if schema is True else {"type": []} if schema is False else schema
-        grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=_OPTIONS)
-        error = error_of(grammar)
-        if error is None:
-            return grammar, lowered
+        text = json.dumps(schema)
+        if len(text) > _MAX_LOWERED and "negation" not in loosening.kinds:
+            loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
+            continue
+        if any_order or escaped_names(schema):
+            writer = LarkWriter(schema, any_order, _OPTIONS, WHITESPACE)
+            grammar = str(LLMatcher.grammar_from_lark(writer.text))
+            if not (machine := machine_of(grammar)).is_error():
+                return grammar, machine, lowered
+        grammar = str(LLMatcher.grammar_from_json_schema(text, overrides=_OPTIONS))
+        machine = machine_of(grammar)
+        if not machine.is_error():
+            return grammar, machine, lowered
+        error = str(machine.get_error())
         if not _loosen(loosening, error, lowered):
             raise _refusal(error, lowered)
 
 
+_MAX_LOWERED = 300_000  # characters
 _CURES = (
     ("not disjoint", "overlap"),
     ("min/maxProperties", "counts"),
@@ -69,7 +91,7 @@ _CURES = (
     ("integer range", "numbers"),
     ("multipleOf", "numbers"),
 )
-_LADDER = ("overlap", "formats", "counts", "numbers", "negation", "lengths")
+_LADDER = ("formats", "negation", "overlap", "patternProperties", "counts", "numbers", "lengths")
 
 
 def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:
@@ -82,7 +104,7 @@ def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:
     if bad:
         loosening.patterns |= bad
         return True
-    if error.startswith("Unsatisfiable") and "formats" in loosening.kinds:
+    if error.startswith("Unsatisfiable") and "negation" in loosening.kinds:
         return False
     for kind in _LADDER:
         if kind not in loosening.kinds:

@@ -7,6 +7,7 @@ A rewrite is exact or it allows more; it never allows less. What it allows more 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -35,6 +36,13 @@ class Loosening:
 
     patterns: set[str] = field(default_factory=set)
     kinds: set[str] = field(default_factory=set)  # "negation", "counts", "numbers", "formats", "lengths"
+
+
+class TooWideError(Exception):
+    """Rewriting made so many branches at once that compiling them would take too long."""
+
+
+_MAX_WAYS = 128
 
 
 class Lowered:
@@ -72,7 +80,9 @@ class Lowered:
                 rule(self, path, node, keyword, out, extra)
         if extra:
             out["allOf"] = [*out.get("allOf", ()), *extra]
-        return out
+        if len(out.get("allOf", ())) > 1 and "negation" not in self.loosening.kinds and _ways(out, 0) > _MAX_WAYS:
+            raise TooWideError
+        return _simplified(out)
 
     def _mask(self, path: Path, keyword: str, note: str = "") -> None:
         self.enforced.append(Keyword(pointer(path), keyword, note))
@@ -301,7 +311,11 @@ class Lowered:
         for pattern, sub in node[keyword].items():
             masked, note = self._mask_pattern((*path, keyword, pattern), pattern, keyword)
             schema = self._lower((*path, keyword, pattern), sub)
-            if note is None and masked is not None:
+            one = _LITERAL_KEY.fullmatch(pattern)
+            if one:
+                out.setdefault("properties", {})[one.group(1)] = schema
+                continue
+            if note is None and masked is not None and "patternProperties" not in self.loosening.kinds:
                 lowered[masked] = schema
             else:
                 loose.append(pattern)
@@ -313,7 +327,8 @@ class Lowered:
             out[keyword] = {together: {"anyOf": list(lowered.values())}}
             self._later(path, keyword, "keys that several patterns fit")
         else:
-            out[keyword] = lowered
+            if lowered:
+                out[keyword] = lowered
             self._mask(path, keyword)
 
     def _property_names(self, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
@@ -348,8 +363,36 @@ class Lowered:
         self._later(path, keyword)
 
 
-def _late(keyword: str) -> bool:
-    return keyword == "additionalProperties"
+def _ways(node: Any, depth: int) -> int:
+    """Count the branches that a schema has when its unions are multiplied out."""
+    if not isinstance(node, dict) or depth > 10:
+        return 1
+    ways = max(1, sum(_ways(sub, depth + 1) for sub in node.get("anyOf", ())))
+    for sub in node.get("allOf", ()):
+        ways = min(ways * _ways(sub, depth + 1), 10**9)
+    return ways
+
+
+def _simplified(out: dict[str, Any]) -> Any:
+    """Say `false` where a branch that cannot hold makes the whole impossible."""
+    if False in (parts := out.get("allOf", ())):
+        return False
+    if parts:
+        out["allOf"] = [part for part in parts if part is not True]
+    if "anyOf" in out:
+        options = [option for option in out["anyOf"] if option is not False]
+        if not options:
+            return False
+        out["anyOf"] = options
+    return out
+
+
+_LITERAL_KEY = re.compile(r"\^([A-Za-z0-9_ -]+)\$")
+
+
+def _late(keyword: str) -> int:
+    """Order: patterns of keys first, other keys last; each looks at what came before."""
+    return {"patternProperties": 0, "additionalProperties": 2}.get(keyword, 1)
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,18 @@ from llama_magic.structured._vocab import Trie
 _NEG_INF = np.float32(-np.inf)
 _FULL = np.uint32(0xFFFFFFFF)
 _BITS = np.arange(32, dtype=np.uint32)
+_CHUNK = 32_768  # tokens
+# (256, 8) float32: for a byte of the mask, +inf where its token is allowed, -inf where not.
+# A minimum with it costs the same for any mask; writing -inf by index costs up to 20 times more.
+_CEILINGS = np.where(np.arange(256)[:, None] >> np.arange(8) & 1, np.inf, -np.inf).astype(np.float32)
+_local = threading.local()
+
+
+def _scratch() -> npt.NDArray[np.float32]:
+    buffer: npt.NDArray[np.float32] | None = getattr(_local, "buffer", None)
+    if buffer is None:
+        buffer = _local.buffer = np.empty((_CHUNK // 8, 8), dtype=np.float32)
+    return buffer
 
 
 class Matcher:
@@ -26,6 +39,7 @@ class Matcher:
         self._machine = machine
         self._n_tokens = trie.n_tokens
         self._ends = frozenset(trie.ends)
+        self._holes = trie.holes
         self._words = np.zeros((trie.n_tokens + 31) // 32, dtype=np.uint32)
         self._address = self._words.ctypes.data
         self._tail = np.uint32((1 << (trie.n_tokens % 32)) - 1) if trie.n_tokens % 32 else _FULL
@@ -66,15 +80,21 @@ class Matcher:
             logits.fill(_NEG_INF)
             logits[allowed] = kept
             return
-        inverse = ~self._words
-        inverse[-1] &= self._tail
-        holes = np.flatnonzero(inverse)
-        if holes.size * 8 < self._words.size:
-            logits[_positions(holes, inverse[holes])] = _NEG_INF
-        else:
-            forbidden = np.unpackbits(inverse.view(np.uint8), bitorder="little", count=self._n_tokens)
-            np.copyto(logits[: self._n_tokens], _NEG_INF, where=forbidden.view(np.bool_))
-        logits[self._n_tokens :] = _NEG_INF
+        holes = self._holes.find(self._words)
+        if holes is not None:
+            logits[holes] = _NEG_INF
+            logits[self._n_tokens :] = _NEG_INF
+            return
+        count = self._n_tokens
+        octets = self._words.view(np.uint8)
+        scratch = _scratch()
+        for start in range(0, count, _CHUNK):  # in pieces that stay in the cache
+            row = logits[start : min(start + _CHUNK, count)]
+            part = octets[start // 8 : (start + row.size + 7) // 8]
+            ceilings = scratch[: part.size]
+            np.take(_CEILINGS, part, axis=0, out=ceilings, mode="clip")
+            np.minimum(row, ceilings.reshape(-1)[: row.size], out=row)
+        logits[count:] = _NEG_INF
 
     def allowed(self) -> npt.NDArray[np.intp]:
         """Return the ids of the tokens that may come next, ascending."""

@@ -12,11 +12,15 @@ from llama_magic.errors import InputTypeError, SchemaError
 
 @dataclass(frozen=True)
 class Source:
-    """`schema` is JSON schema; `adapter` a pydantic TypeAdapter, None for plain JSON; `name` for messages."""
+    """`schema` is JSON schema; `adapter` a pydantic TypeAdapter, None for plain JSON; `name` for messages.
+
+    `ordered`: the order of keys was surely meant (a type's fields, a short form).
+    """
 
     schema: Any
     adapter: Any = None
     name: str = "the schema"
+    ordered: bool = False
 
 
 def read(spec: Any) -> Source:
@@ -32,7 +36,7 @@ def read(spec: Any) -> Source:
         return (
             Source(_from_text(text))
             if text.startswith("{")
-            else Source(short_form(text), name="the short form")
+            else Source(short_form(text), name="the short form", ordered=True)
         )
     if spec is None or isinstance(spec, (int, float, bytes, list, tuple, set)):
         raise InputTypeError(
@@ -66,7 +70,7 @@ def _from_type(spec: Any) -> Source:
             f"{name} cannot be turned into a JSON schema: {reason}",
             remedy="Use types that pydantic can describe as JSON.",
         ) from None
-    return Source(schema, adapter, name)
+    return Source(schema, adapter, name, ordered=True)
 
 
 _OFFSET = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"

@@ -33,6 +33,34 @@ class TokenVocabulary(Protocol):
         """Return the tokens of a text, special tokens not parsed."""
 
 
+class Holes:
+    """Remembers which few tokens a mask forbids, for masks that come again (inside a string they do)."""
+
+    _KEPT = 64
+
+    def __init__(self, n_tokens: int) -> None:
+        self._n_tokens = n_tokens
+        self._kept: OrderedDict[bytes, Any] = OrderedDict()
+
+    def find(self, words: Any) -> Any:
+        """Return the ids that a bit mask (uint32 words) forbids, or None at its first sight or if many."""
+        key = words.tobytes()
+        known = self._kept.get(key, self)
+        if known is self:
+            self._kept[key] = False  # seen once
+        elif known is False:
+            self._kept[key] = known = self._expand(words)
+        while len(self._kept) > self._KEPT:
+            self._kept.popitem(last=False)
+        return None if known is self or known is False else known
+
+    def _expand(self, words: Any) -> Any:
+        import numpy as np
+
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little", count=self._n_tokens)
+        return np.flatnonzero(bits == 0) if int(bits.sum()) > self._n_tokens * 7 // 8 else None
+
+
 class Trie:
     """An llguidance tokenizer, and the bytes of the tokens that may be offered."""
 
@@ -52,6 +80,7 @@ class Trie:
         if vocabulary.eos_id in stops:
             ends = [int(vocabulary.eos_id), *(t for t in ends if t != vocabulary.eos_id)]
         self.n_tokens = count
+        self.holes = Holes(count)
         self.ends = tuple(ends)
         self.texts = frozenset(text for text in plain if text)
         self.longest = max(map(len, self.texts), default=1)
