@@ -1,0 +1,26 @@
+"""Will it fit, and how fast will it be? Estimates from a header, checked against this machine.
+
+Knows no llama.cpp: the engine passes in what it knows of graphics devices.
+"""
+
+from llama_magic.fit._check import check, largest_context
+from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, round_context
+from llama_magic.fit._machine import Gpu, Machine, machine
+from llama_magic.fit._profiles import PROFILES, LoadProfile, profile, speed_estimate
+
+__all__ = [
+    "KV_TYPES",
+    "PROFILES",
+    "Estimate",
+    "Gpu",
+    "LoadProfile",
+    "Machine",
+    "Options",
+    "check",
+    "estimate",
+    "largest_context",
+    "machine",
+    "profile",
+    "round_context",
+    "speed_estimate",
+]

@@ -1,0 +1,204 @@
+"""How much memory a model will take: weights, KV cache, compute buffers, as llama.cpp allocates them.
+
+The formulas follow `llama_kv_cache`, `llama_context::output_reserve` and the peak of `ggml_gallocr` over
+one batch. They were fitted to llama.cpp's own log lines for SmolLM2 and Gemma 3, with a 260-token toy for
+the attention term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from llama_magic.errors import OptionError
+from llama_magic.gguf import GGUFInfo
+from llama_magic.gguf._types import TYPE_BY_NAME, row_bytes
+
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+_PAD = 256
+# weights that the CPU back end keeps a second time, interleaved for AVX2 (ggml-cpu/repack.cpp)
+_REPACKED = frozenset({"Q4_0", "Q4_K", "IQ4_NL"})
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is to be loaded, as far as memory goes. `cells` counts KV cells of one context."""
+
+    ctx: int
+    type_k: str = "f16"
+    type_v: str = "f16"
+    n_seq: int = 1
+    cells: int | None = None
+    batch: int = 512
+    ubatch: int = 512
+    gpu_layers: int = 0
+    flash_attn: str = "auto"
+    swa_full: bool = True
+    contexts: int = 1
+    outputs: int | None = None
+    extra_bufts: bool = True
+    mmap: bool = True
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Predicted memory in bytes, by what it is for. `weights` are file-backed where they are mapped."""
+
+    weights: int
+    repacked: int
+    kv: int
+    state: int
+    compute: int
+    output: int
+    gpu: int  # how much of the total lies in VRAM
+    options: Options
+    info: GGUFInfo = field(repr=False, compare=False)
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.private
+
+    @property
+    def private(self) -> int:
+        """Return what must stay in memory in any case: all but the mapped weights."""
+        return self.repacked + self.kv + self.state + self.compute + self.output
+
+    def replace(self, **changes: Any) -> Estimate:
+        """Return the estimate for other options (`ctx=…`, `type_k=…`)."""
+        return _estimate(self.info, replace(self.options, **changes))
+
+    def parts(self) -> Iterator[tuple[str, int, str]]:
+        """Yield (what, bytes, why) for each part that is not 0."""
+        o, info = self.options, self.info
+        cells = f"{_cells(o):,} cells × {info.block_count} blocks, {o.type_k}/{o.type_v}"
+        if info.sliding_window and not o.swa_full:
+            cells += f", a window of {info.sliding_window:,} in sliding layers"
+        source = "mapped from the file" if o.mmap else "read into memory"
+        flash = "without" if o.flash_attn == "off" else "with"
+        for what, size, why in (
+            ("weights", self.weights, f"{info.quantisation}, {source}"),
+            ("repacked weights", self.repacked, "a second copy of Q4 weights, laid out for this CPU"),
+            ("KV cache", self.kv, cells),
+            ("recurrent state", self.state, f"{o.n_seq} sequences"),
+            ("compute buffers", self.compute, f"batch {_ubatch(o):,}, {flash} flash attention"),
+            ("output", self.output, "logits"),
+        ):
+            if size:
+                yield what, size, why
+
+    def explained(self) -> str:
+        """Return the estimate in lines of words and numbers."""
+        lines = [f"{what:<17} {size / 2**20:>9,.1f} MiB  {why}" for what, size, why in self.parts()]
+        return "\n".join([*lines, f"{'total':<17} {self.total / 2**20:>9,.1f} MiB"])
+
+    def __str__(self) -> str:
+        return self.explained()
+
+
+def estimate(
+    info: GGUFInfo,
+    *,
+    ctx: int,
+    type_k: str = "f16",
+    type_v: str = "f16",
+    n_seq: int = 1,
+    cells: int | None = None,
+    batch: int = 512,
+    ubatch: int = 512,
+    gpu_layers: int = 0,
+    flash_attn: str = "auto",
+    swa_full: bool = True,
+    contexts: int = 1,
+    outputs: int | None = None,
+    extra_bufts: bool = True,
+    mmap: bool = True,
+) -> Estimate:
+    """Predict the memory of a load from its header alone (under 1 ms).
+
+    `ctx` is one sequence's window in tokens; `cells` the KV cells of one context (default: `ctx` for each
+    of `n_seq` sequences); `contexts` how many contexts are made; `outputs` llama.cpp's `n_outputs_max`
+    (default: the batch); `extra_bufts` its `use_extra_bufts`. Raises `OptionError` for an unknown KV type.
+    """
+    options = Options(
+        ctx, type_k, type_v, n_seq, cells, batch, ubatch, gpu_layers, flash_attn, swa_full, contexts, outputs,
+        extra_bufts, mmap,
+    )  # fmt: skip
+    for name in (type_k, type_v):
+        if name not in KV_TYPES:
+            raise OptionError(f"There is no KV type {name!r}. Known: {', '.join(KV_TYPES)}.")
+    return _estimate(info, options)
+
+
+def round_context(n: int) -> int:
+    """Return `n` rounded up to a multiple of 256, as llama.cpp does with a context."""
+    return max(_PAD, -(-n // _PAD) * _PAD)
+
+
+def _cells(o: Options) -> int:
+    return round_context(o.ctx * o.n_seq if o.cells is None else o.cells)
+
+
+def _ubatch(o: Options) -> int:
+    batch = min(o.batch, _cells(o))
+    return min(batch, o.ubatch or batch)
+
+
+def _estimate(info: GGUFInfo, o: Options) -> Estimate:
+    weights = info.tensor_bytes
+    repacked = _repacked(info) if o.extra_bufts and o.gpu_layers == 0 else 0
+    kv = o.contexts * _kv(info, o)
+    state = o.contexts * o.n_seq * sum(info.recurrent_state_bytes)
+    compute = o.contexts * _compute(info, o)
+    output = o.contexts * 4 * info.vocab_size * o.n_seq
+    blocks = max(1, info.block_count)
+    on_gpu = min(o.gpu_layers if o.gpu_layers >= 0 else blocks + 1, blocks + 1)
+    in_blocks = sum(t.n_bytes for t in info.tensors.values() if t.name.startswith("blk."))
+    share = min(1.0, on_gpu / blocks)
+    gpu = int(in_blocks * share + (weights - in_blocks if on_gpu > blocks else 0) + (kv + state) * share)
+    return Estimate(weights, repacked, kv, state, compute, output, gpu + compute if on_gpu else 0, o, info)
+
+
+def _repacked(info: GGUFInfo) -> int:
+    return sum(
+        t.n_bytes
+        for t in info.tensors.values()
+        if t.type in _REPACKED and len(t.shape) == 2 and t.shape[1] % 8 == 0 and t.name != "token_embd.weight"
+    )
+
+
+def _kv(info: GGUFInfo, o: Options) -> int:
+    """Return the bytes of one context's KV cache: each block's own cells × row."""
+    cells = _cells(o)
+    total = 0
+    for layer in info.hparams.layers():
+        n = cells
+        if layer.window and not o.swa_full:
+            n = min(cells, round_context(layer.window * o.n_seq + _ubatch(o)))
+        total += n * (row_bytes(o.type_k, layer.k) + row_bytes(o.type_v, layer.v))
+    return total
+
+
+def _compute(info: GGUFInfo, o: Options) -> int:
+    """Return the peak of one batch: the largest of attention, feed-forward and logits. All are float32."""
+    h, n = info.hparams, _ubatch(o)
+    cells, width = _cells(o), h.embedding
+    layers = h.layers()
+    heads = max((layer.heads for layer in layers), default=0)
+    k = max((layer.k + layer.v for layer in layers), default=0)
+    masks = 2 if info.sliding_window else 1
+    flash = o.flash_attn != "off" or o.type_v not in ("f16", "f32", "bf16")
+    scores = masks * 2 * cells * n if flash else (heads + masks) * 4 * cells * n
+    attention = scores + 4 * n * (2 * width + 2 * heads * h.head_k + 2 * k)
+    used = max(1, h.whole("expert_used_count"))
+    feed = max(h.whole("feed_forward_length"), used * h.whole("expert_feed_forward_length"))
+    forward = 4 * n * (2 * width + 2 * feed)
+    rows = min(n, o.outputs or n)
+    logits = 4 * rows * info.vocab_size + 8 * n * width
+    return max(attention, forward, logits)
+
+
+def kv_bits(type_: str) -> float:
+    """Return the bits that one value takes in the KV cache."""
+    kind = TYPE_BY_NAME[type_.upper()]
+    return 8 * kind.size / kind.block
