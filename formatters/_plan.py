@@ -18,6 +18,7 @@ from llama_magic.errors import TemplateError
 
 from . import _messages as repairs
 from ._guard import CONTROL_LIKE
+from ._sandbox import LimitError
 from ._types import Message
 
 Repair = Callable[[list[Message]], list[Message]]
@@ -49,6 +50,7 @@ class Plan:
     repairs: tuple[Repair, ...] = ()
     forms: tuple[Repair, ...] = ()  # how the messages are dressed, their texts unchanged
     lost: tuple[int, ...] = ()  # tool results that the template leaves out
+    calls_lost: bool = False  # it leaves out tool calls
     before: dict[str, tuple[str, ...]] = field(default_factory=dict)
     late: frozenset[str] = frozenset()  # roles whose texts stand later than their place in the conversation
     probe: str = ""
@@ -102,7 +104,7 @@ def key(messages: list[Message], variables: dict[str, Any]) -> str:
     return repr((turns, calls, sorted((k, repr(v)) for k, v in variables.items())))
 
 
-def make_plan(run: Run, messages: list[Message], variables: dict[str, Any]) -> Plan:
+def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos: str = "") -> Plan:
     """Return the smallest repair with which the template writes each message once.
 
     Raises TemplateError, naming message and role, where nothing helps.
@@ -114,32 +116,43 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any]) -> P
         for chosen in itertools.combinations(useful, count):
             for form in forms:
                 attempt = _try(run, messages, variables, Plan(chosen, form))
-                if attempt.good and not attempt.calls_lost:
+                if attempt.error is not None and isinstance(attempt.error.__cause__, LimitError):
+                    raise attempt.error  # each further try would cost the whole limit again
+                if attempt.good and not attempt.plan.calls_lost and not attempt.opens_again(bos):
                     return attempt.plan
                 attempts.append(attempt)
-    # Tool calls and results may be left out of a prompt, turns may not.
+    # Tool calls and results may be left out of a prompt, turns may not. A second BOS is a last resort.
     for attempt in attempts:
         if attempt.good:
             return attempt.plan
     for attempt in attempts:
-        if attempt.error is None and all(messages[i]["role"] not in _TURNS for i in attempt.missing):
+        if attempt.error is None and all(messages[i]["role"] in _TOOL_ROLES for i in attempt.missing):
             return replace(attempt.plan, lost=attempt.missing)
     raise _refusal(messages, attempts[0])
 
 
-_TURNS = ("system", "developer", "user", "assistant")
+_TOOL_ROLES = ("tool", "function", "ipython")
 
 
 @dataclass(frozen=True)
 class _Attempt:
     plan: Plan
+    messages: list[Message]
     error: TemplateError | None = None
     missing: tuple[int, ...] = ()
-    calls_lost: bool = False
 
     @property
     def good(self) -> bool:
         return self.error is None and not self.missing
+
+    def opens_again(self, bos: str) -> bool:
+        """Say whether a BOS stands before a later system text, as if the conversation began again."""
+        pieces = _MARK.split(self.plan.probe)
+        return bool(bos) and any(
+            self.messages[int(index)]["role"] == "system" and bos in before
+            for before, index in zip(pieces[2::2], pieces[3::2], strict=False)
+            if int(index) < len(self.messages)
+        )
 
 
 def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Plan) -> _Attempt:
@@ -147,7 +160,7 @@ def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Pla
     try:
         text = run(plan.dress(plan.apply(originals)), variables)
     except TemplateError as error:
-        return _Attempt(plan, error)
+        return _Attempt(plan, messages, error)
     missing = tuple(i for i, m in enumerate(originals) if m["content"].strip() and mark(i) not in text)
     order = [int(number) for number in _MARK.findall(text)]
     late = frozenset(
@@ -157,7 +170,8 @@ def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Pla
     )
     calls = [name for m in messages for name in _called(m)]
     lost = any(name not in text for name in calls)
-    return _Attempt(replace(plan, before=_before(text, messages), late=late, probe=text), None, missing, lost)
+    plan = replace(plan, calls_lost=lost, before=_before(text, messages), late=late, probe=text)
+    return _Attempt(plan, messages, None, missing)
 
 
 def _called(message: Message) -> list[str]:

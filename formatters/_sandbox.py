@@ -37,6 +37,9 @@ from jinja2.utils import Namespace
 MAX_SECONDS = 0.5  # of this thread's own CPU time: a busy machine does not make a good template fail
 MAX_SIZE = 8_000_000  # of one value: characters, 16 for each node of a list or dict
 MAX_MADE = 96_000_000  # all values of one rendering together
+# A megabyte in 2,000 messages took the templates of released models up to 1.1 s.
+_SECONDS_PER_SIZE = 3e-6
+_MADE_PER_SIZE = 200
 MAX_SOURCE = 1_000_000  # characters of a template; the longest known one has 20,000
 MAX_COUNT = 100_000  # a width, a number of repeats
 _SLOW = 200_000  # characters for filters that work by regular expression
@@ -53,23 +56,25 @@ class Refusal(jinja2.TemplateError):
 class _Meter:
     """What one rendering has used so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: int) -> None:
         self.started = time.thread_time()
+        self.seconds = MAX_SECONDS + given * _SECONDS_PER_SIZE
+        self.most = MAX_MADE + given * _MADE_PER_SIZE
         self.made = 0
         self.steps = 0
 
     def charge(self, size: int = 0) -> None:
         self.made += size
         self.steps += 1
-        if size > MAX_SIZE or self.made > MAX_MADE:
+        if size > MAX_SIZE or self.made > self.most:
             raise LimitError(f"it makes more text than a prompt can need (over {MAX_SIZE:,} characters)")
         # The clock costs about 1 us, so it is read at every 16th cheap step.
-        if (size > 1000 or not self.steps % 16) and time.thread_time() - self.started > MAX_SECONDS:
-            raise LimitError(f"it runs for more than {MAX_SECONDS:g} s")
+        if size > 1000 or not self.steps % 16:
+            self.look()
 
     def look(self) -> None:
-        if time.thread_time() - self.started > MAX_SECONDS:
-            raise LimitError(f"it runs for more than {MAX_SECONDS:g} s")
+        if time.thread_time() - self.started > self.seconds:
+            raise LimitError(f"it runs for more than {self.seconds:.1f} s")
 
 
 _running = local()
@@ -493,7 +498,7 @@ def render(template: jinja2.Template, variables: dict[str, Any], hidden: dict[st
     Raises whatever the template raises: LimitError, Refusal, a Jinja or a Python error.
     """
     before = getattr(_running, "meter", None), getattr(_running, "hidden", {})
-    _running.meter, _running.hidden = _Meter(), hidden
+    _running.meter, _running.hidden = _Meter(size_of(list(variables.values()))), hidden
     try:
         out: list[str] = []
         length = 0

@@ -145,7 +145,7 @@ class Template:
         plan = self._plans.get(name)
         if plan is None:
             try:
-                plan = make_plan(lambda m, v: self._run(m, v, {}), messages, variables)
+                plan = make_plan(lambda m, v: self._run(m, v, {}), messages, variables, self.bos_token)
             except TemplateError as error:
                 plan = error
             self._plans[name] = plan
@@ -203,6 +203,8 @@ class Template:
             # Perhaps the conversation is not as regular as it looked, or the template changes texts.
             self._plan(given, variables)
         lost = [f"the template leaves out messages[{i}] ({given[i]['role']})" for i in plan.lost]
+        if plan.calls_lost:
+            lost.append("the template leaves out tool calls of past turns")
         return Rendered(prompt, parts, (*notes, *said, *lost), tuple(real))
 
     def _write(

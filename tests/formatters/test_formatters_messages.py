@@ -1,0 +1,103 @@
+"""Messages: what is taken, and what each wrong one is told."""
+
+from __future__ import annotations
+
+import enum
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from llama_magic import formatters
+from llama_magic.errors import InputTypeError, LlamaMagicError
+
+
+class Role(enum.Enum):
+    USER = "user"
+
+
+@dataclass
+class Plain:
+    role: Any
+    content: Any
+
+
+class Model(BaseModel):
+    role: str
+    content: str | None = None
+    name: str | None = None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "hi"},
+        Plain("user", "hi"),
+        Plain(Role.USER, "hi"),
+        Model(role="user", content="hi"),
+        {"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]},
+    ],
+)
+def test_forms_that_are_taken(message: Any) -> None:
+    """Dicts, objects, pydantic models and lists of text parts give one plain dict."""
+    assert formatters.normalise_messages([message]) == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind", "said"),
+    [
+        ("hi", TypeError, "list"),
+        ({"role": "user", "content": "x"}, TypeError, "list"),
+        (None, TypeError, "list"),
+        ([], ValueError, "empty"),
+        (["hi"], TypeError, r"messages\[0\]"),
+        ([{"content": "x"}], ValueError, r"messages\[0\] has no role"),
+        ([{"role": "user", "content": "a"}, {"role": "user"}], ValueError, r"messages\[1\].*no content"),
+        ([{"role": "user", "content": None}], ValueError, r"messages\[0\].*None"),
+        ([{"role": "assistant", "content": None}], ValueError, "tool_calls"),
+        ([{"role": "user", "content": 3}], TypeError, "int"),
+        ([{"role": 3, "content": "x"}], TypeError, "role"),
+        ([{"role": "", "content": "x"}], ValueError, "empty role"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], TypeError, "image_url"),
+    ],
+)
+def test_wrong_messages_are_named(messages: Any, kind: type[Exception], said: str) -> None:
+    """Each wrong message is an error of ours with its index and what is wrong."""
+    with pytest.raises(kind, match=said) as caught:
+        formatters.normalise_messages(messages)
+    assert isinstance(caught.value, LlamaMagicError)
+
+
+def test_a_string_is_told_the_form() -> None:
+    """A bare string is an error that shows the right form."""
+    with pytest.raises(InputTypeError, match='"role": "user"'):
+        formatters.normalise_messages("hi")
+
+
+def test_the_caller_s_messages_are_never_changed() -> None:
+    """Repair and rendering work on copies."""
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    before = [dict(m) for m in messages]
+    formatters.get("gemma").render(messages)
+    formatters.gguf.Template("{{ messages[-1].content }}{{ messages[0].content }}").render(messages)
+    assert messages == before
+
+
+def test_tool_calls_may_stand_without_content() -> None:
+    """An assistant message with tool calls needs no text."""
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    done = formatters.normalise_messages([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert done == [{"role": "assistant", "content": "", "tool_calls": [call]}]
+
+
+def test_nothing_heavy_is_imported_before_it_is_used() -> None:
+    """Importing the package brings neither Jinja nor pydantic nor NumPy."""
+    code = (
+        "import sys, llama_magic.formatters as f; f.get('chatml').completion_to_prompt('x');"
+        "print([m for m in ('jinja2', 'pydantic', 'numpy', 'llama_cpp', 'IPython') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

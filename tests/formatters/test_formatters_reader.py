@@ -1,0 +1,172 @@
+"""Reading answers back: thinking, text and tool calls, whatever the chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llama_magic import formatters
+from llama_magic.formatters._reader import reply_of
+
+MARKS = [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<|channel|>",
+    "analysis",
+    "final",
+    "<|message|>",
+    "<|end|>",
+    "<|start|>assistant",
+    "<|START_THINKING|>",
+    "<|END_THINKING|>",
+    "<response>",
+    "[TOOL_CALLS]",
+    "[THINK]",
+    "[/THINK]",
+    "<｜tool▁calls▁begin｜>",
+]
+NAMES = ["chatml", "gpt_oss", "granite", "command_r", "mistral", "deepseek", "llama3", "gemma"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([*MARKS, "a", " ", "\n", "<", "<thi", "{}", "日"]), max_size=12).map("".join),
+    st.lists(st.integers(1, 9), min_size=1, max_size=30),
+    st.sampled_from(NAMES),
+    st.sampled_from(
+        ["", "…<|im_start|>assistant\n<think>\n", "<|start|>assistant", "<think>\n\n</think>\n\n"]
+    ),
+)
+def test_a_reader_equals_parse_for_any_chunks(text: str, sizes: list[int], name: str, prompt: str) -> None:
+    """Fed in pieces of any size, a reader gives what parse gives of the whole."""
+    formatter = formatters.get(name)
+    reader, pieces, at, turn = formatter.reader(prompt), [], 0, 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        pieces += reader.feed(text[at : at + size])
+        at, turn = at + size, turn + 1
+    pieces += reader.flush()
+    assert reply_of(pieces, formatter.spec) == formatter.parse(text, prompt)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="abc <>/|\n日", max_size=40))
+def test_text_without_marks_comes_out_as_it_is(text: str) -> None:
+    """Nothing is lost or changed where there are no marks, white space included."""
+    assert formatters.get("chatml").parse(text).content == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "prompt", "content", "thinking"),
+    [
+        ("chatml", "<think>\nhm\n\nyes\n</think>\n\nAnswer", "", "Answer", "hm\n\nyes"),
+        ("chatml", "hm\n</think>\n\nAnswer", "<|im_start|>assistant\n<think>\n", "Answer", "hm"),
+        ("chatml", "Answer", "<|im_start|>assistant\n<think>\n\n</think>\n\n", "Answer", ""),
+        ("chatml", "<think>cut off", "", "", "cut off"),
+        ("deepseek", "r\n</think>\n\nA", "<｜Assistant｜><think>\n", "A", "r"),
+        ("granite", "<think>t</think><response>A</response>", "", "A", "t"),
+        (
+            "command_r",
+            "<|START_THINKING|>t<|END_THINKING|><|START_RESPONSE|>A<|END_RESPONSE|>",
+            "",
+            "A",
+            "t",
+        ),
+        ("mistral", "[THINK]t[/THINK]A", "", "A", "t"),
+        (
+            "gpt_oss",
+            "<|channel|>analysis<|message|>t<|end|><|start|>assistant<|channel|>final<|message|>A<|return|>",
+            "<|start|>assistant",
+            "A",
+            "t",
+        ),
+        ("gpt_oss", "just text", "", "just text", ""),
+        ("gpt_oss", "just text", "<|start|>assistant", "just text", ""),
+        ("llama3", "a <think> b", "", "a <think> b", ""),
+    ],
+)
+def test_thinking_is_kept_apart(name: str, text: str, prompt: str, content: str, thinking: str) -> None:
+    """Thinking and answer come out apart, without their marks and the white space around them."""
+    reply = formatters.get(name).parse(text, prompt)
+    assert (reply.content, reply.thinking) == (content, thinking)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "prompt", "content", "thinking"),
+    [
+        ("<seed:think>{{ '</seed:think>' }}", "<seed:think>t</seed:think>A", "", "A", "t"),
+        ("{{ '<|channel>thought\n<channel|>' }}", "<|channel>thought\nt<channel|>A", "", "A", "t"),
+        ("Here are my reasoning steps:[BEGIN FINAL RESPONSE][END FINAL RESPONSE]",
+         "t\n[BEGIN FINAL RESPONSE]\nA\n[END FINAL RESPONSE]", "Here are my reasoning steps:\n", "A\n", "t"),
+        ("{{ '<|start|>assistant to=self<|message|>' }}",
+         " to=self<|message|>t<|eom|><|start|>assistant<|message|>A<|eot|>", "<|start|>assistant", "A", "t"),
+        ("{{ '>>>all\n' }}", "all\nA", "<|end_header_id|>\n\n>>>", "A", ""),
+        ("{{ messages[0].content }}", "<think>t</think>A", "", "<think>t</think>A", ""),
+        ("{{ open_tag('think') }}", "t<|close|>think<|sep|>A", "<|open|>think<|sep|>", "A", "t"),
+    ],
+)  # fmt: skip
+def test_marks_are_read_off_a_template(
+    source: str, text: str, prompt: str, content: str, thinking: str
+) -> None:
+    """The marks that a template speaks of are recognised, others are ordinary text."""
+    reply = formatters.from_jinja(source + "{# \n #}").parse(text, prompt)
+    assert (reply.content, reply.thinking) == (content, thinking)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "call"),
+    [
+        ("chatml", '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', ("f", {"a": 1})),
+        ("chatml", "<tool_call><function=f>\n<parameter=a>\n1\n</parameter>\n</function></tool_call>",
+         ("f", {"a": 1})),
+        ("mistral", '[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}]', ("f", {"a": 1})),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1}', ("f", {"a": 1})),
+        ("granite", '<|tool_call|>[{"name": "f", "arguments": {"a": 1}}]', ("f", {"a": 1})),
+        (
+            "deepseek",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+            '{"a": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+            ("f", {"a": 1}),
+        ),
+        (
+            "command_r",
+            '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}]<|END_ACTION|>',
+            ("f", {"a": 1}),
+        ),
+        (
+            "gpt_oss",
+            '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>',
+            ("f", {"a": 1}),
+        ),
+        ("llama3", '<|python_tag|>{"name": "f", "parameters": {"a": 1}}', ("f", {"a": 1})),
+        ("chatml", "<tool_call>broken", ("", None)),
+    ],
+)  # fmt: skip
+def test_tool_calls_are_read(name: str, text: str, call: tuple[str, Any]) -> None:
+    """Each family's calls come out as name and arguments; a broken one keeps its raw text."""
+    calls = formatters.get(name).parse(text).tool_calls
+    assert [(c["name"], c["arguments"]) for c in calls] == [call]
+    assert calls[0]["raw"]
+
+
+def test_two_calls_and_text() -> None:
+    """Several calls in one answer are several; the text beside them is the answer."""
+    one = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    other = one.replace('"f"', '"g"')
+    reply = formatters.get("chatml").parse(f"Wait.\n{one}\n{other}")
+    assert [c["name"] for c in reply.tool_calls] == ["f", "g"]
+    assert reply.content == "Wait."
+
+
+def test_a_possible_mark_is_held_back() -> None:
+    """ "<thi" is not given out before it is known not to become "<think>"."""
+    reader = formatters.get("chatml").reader()
+    assert reader.feed("a <thi") == [formatters.Piece("text", "a ")]
+    assert reader.feed("s") == [formatters.Piece("text", "<this")]
+    assert reader.feed("<thi") == []
+    assert reader.flush() == [formatters.Piece("text", "<thi")]
