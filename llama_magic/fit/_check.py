@@ -98,13 +98,20 @@ def _bits_that_fit(e: Estimate, machine: Machine) -> float:
 
 
 def _largest(e: Estimate, machine: Machine, limit: int) -> int:
-    """Return the longest context, a multiple of 256 up to `limit`, that fits; 0 if none does."""
-    low, high = 0, max(1, limit // 256)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = _problem(e.replace(ctx=256 * middle, cells=None), machine) is None
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return 256 * low
+    """Return the longest context, a multiple of 256 up to `limit`, that fits; 0 if none does.
+
+    One that leaves the weights in memory too, where there is such a one.
+    """
+    for easy in (True, False):
+        low, high = 0, max(1, limit // 256)
+        while low < high:
+            middle = (low + high + 1) // 2
+            tried = e.replace(ctx=256 * middle, cells=None)
+            fits = _problem(tried, machine) is None and not (easy and _notes(tried, machine))
+            low, high = (middle, high) if fits else (low, middle - 1)
+        if low:
+            return 256 * low
+    return 0
 
 
 def largest_context(info: GGUFInfo, machine: Machine, **options: Any) -> int:

