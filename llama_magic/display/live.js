@@ -46,7 +46,7 @@ function span(found) {
   if (found.link && SAFE.test(found.href)) {
     const link = make("a", "", found.label);
     Object.assign(link, { href: found.href, rel: "noopener noreferrer nofollow", target: "_blank" });
-    return link;
+    return found.label === found.href ? link : make("span", "", link, ` (${found.href})`);
   }
   if (found.strong) return make("strong", "", found.bold);
   return found.em ? make("em", "", found.slant) : null;
@@ -70,6 +70,7 @@ function block(into, lines, at, quotes) {
     const close = new RegExp(`^ {0,3}${found[1][0]}{${found[1].length},}[ \\t]*$`);
     let end = at + 1;
     while (end < lines.length && !close.test(lines[end])) end++;
+    if (found[2].trim()) into.append(make("p", "lm-foot", found[2].trim()));
     into.append(make("pre", "lm-code", make("code", "", lines.slice(at + 1, end).join("\n"))));
     return end + 1;
   }

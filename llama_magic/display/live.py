@@ -35,7 +35,8 @@ _HERE = Path(__file__).parent
 class LiveView(anywidget.AnyWidget):
     """The widget behind the live view; `head` is what is known before the first token."""
 
-    _esm = _HERE / "live.js"
+    # Text, not a path: anywidget keeps every widget whose script it may have to reload.
+    _esm = (_HERE / "live.js").read_text("utf-8")
     _css = (_HERE / "base.css").read_text("utf-8") + (_HERE / "live.css").read_text("utf-8")
     head = traitlets.Dict().tag(sync=True)
 

@@ -23,7 +23,9 @@ from llama_magic.results import Budget
 
 _PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
 _COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
-_SLIDERS = (  # sampling parameter, what it does, least, most, step
+_SLIDERS: tuple[
+    tuple[str, str, float, float, float], ...
+] = (  # sampling parameter, what it does, least, most, step
     ("temperature", "0 is greedy, more is bolder", 0.0, 2.0, 0.05),
     ("top_k", "keep the k likeliest tokens (0: all)", 0, 200, 1),
     ("top_p", "keep the likeliest tokens of this mass (1: all)", 0.0, 1.0, 0.01),
@@ -32,7 +34,7 @@ _SLIDERS = (  # sampling parameter, what it does, least, most, step
 )
 
 
-class Pad(ipywidgets.VBox):
+class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Prompt, system prompt, sampler sliders, seed and length; a live gauge; Run, Stop, insert as cell.
 
     `model` counts tokens and chats as `llama_magic.Model` does; `insert` puts source text into a new
@@ -63,29 +65,19 @@ class Pad(ipywidgets.VBox):
         self.count()
 
     def _build(self, prompt: str, system: str) -> None:
-        wide = ipywidgets.Layout(width="100%")
-        self.prompt = ipywidgets.Textarea(
-            prompt, placeholder="Prompt", rows=5, layout=wide, continuous_update=True, tooltip="Prompt"
-        )
+        wide, narrow = ipywidgets.Layout(width="99%"), ipywidgets.Layout(width="14em")
+        self.prompt = ipywidgets.Textarea(prompt, placeholder="Prompt", rows=5, layout=wide, tooltip="Prompt")
         self.system = ipywidgets.Text(
             system, placeholder="System prompt (optional)", layout=wide, tooltip="System prompt"
         )
-        self.sliders = {name: _slider(name, *more) for name, *more in _SLIDERS}
-        self.seed = ipywidgets.Text(
-            "", placeholder="drawn", description="seed", layout=ipywidgets.Layout(width="14em")
-        )
+        self.sliders = {name: _slider(name, hint, *more) for name, hint, *more in _SLIDERS}
+        self.seed = ipywidgets.Text("", placeholder="drawn", description="seed", layout=narrow)
         self.max_tokens = ipywidgets.BoundedIntText(
-            256, 1, 1_000_000, description="max_tokens", layout=ipywidgets.Layout(width="14em")
+            256, 1, 1_000_000, description="max_tokens", layout=narrow
         )
-        self.run_button = ipywidgets.Button(
-            description="Run", button_style="primary", tooltip="Write an answer"
-        )
-        self.stop_button = ipywidgets.Button(
-            description="Stop", disabled=True, tooltip="Stop; the text so far is kept"
-        )
-        self.insert_button = ipywidgets.Button(
-            description="Insert as cell", tooltip="Put this prompt into a new cell"
-        )
+        self.run_button = _button("Run", "Write an answer", button_style="primary")
+        self.stop_button = _button("Stop", "Stop; the text so far is kept", disabled=True)
+        self.insert_button = _button("Insert as cell", "Put this prompt into a new cell")
         self.gauge = ipywidgets.HTML()
         self.output = ipywidgets.HTML()
 
@@ -94,6 +86,11 @@ class Pad(ipywidgets.VBox):
         sampling = ipywidgets.VBox((*self.sliders.values(), ipywidgets.HBox((self.seed, self.max_tokens))))
         folded = ipywidgets.Accordion((sampling,), titles=("Sampling",))
         return (self.system, self.prompt, self.gauge, folded, buttons, self.output)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """Show the widget; without a kernel, and in a saved notebook, one line stands for it."""
+        bundle: dict[str, Any] = dict(super()._repr_mimebundle_(**options) or {})
+        return bundle | {"text/plain": "Prompt pad: run this cell again to use it."}
 
     def messages(self) -> list[dict[str, str]]:
         """Return the pad's texts as chat messages."""
@@ -126,7 +123,7 @@ class Pad(ipywidgets.VBox):
         if self.system.value.strip():
             words.append(f"--system {json.dumps(self.system.value, ensure_ascii=False)}")
         raw = ["--raw"] if "{{" in self.prompt.value else []  # the pad fills no templates
-        return " ".join(words + raw) + "\n" + self.prompt.value
+        return f"{' '.join(words + raw)}\n{self.prompt.value}"
 
     def _typed(self, change: Any) -> None:
         """Count once typing rests; each key restarts the clock."""
@@ -141,9 +138,7 @@ class Pad(ipywidgets.VBox):
         with self._lock:
             try:
                 tokens = self.model.count_tokens(self.messages()) if self.prompt.value else 0
-            except (
-                Exception
-            ) as error:  # what a template or a closed model says belongs on the pad, not in a log
+            except Exception as error:  # a template's or a closed model's: the pad shows it
                 self.gauge.value = render_html.page(views.error(error))
                 return None
             budget = Budget(_window(self.model), tokens, self.max_tokens.value)
@@ -192,6 +187,10 @@ def _defaults() -> dict[str, Any]:
     from llama_magic.engine.sampling import Sampling
 
     return Sampling().to_dict()
+
+
+def _button(text: str, hint: str, **more: Any) -> Any:
+    return ipywidgets.Button(description=text, tooltip=hint, **more)
 
 
 def _slider(name: str, hint: str, low: float, high: float, step: float) -> Any:

@@ -210,7 +210,8 @@ def _block(block: Block) -> str:
         level = min(6, block.depth + 2)  # an answer's headings stand below the notebook's own
         return f"<h{level}>{spans_html(block.spans)}</h{level}>"
     if block.kind == "code":
-        return f'<pre class="lm-code"><code>{escaped(block.text)}</code></pre>'
+        language = f'<p class="lm-foot">{escaped(block.marker)}</p>' if block.marker else ""
+        return f'{language}<pre class="lm-code"><code>{escaped(block.text)}</code></pre>'
     if block.kind == "rule":
         return "<hr>"
     if block.kind == "quote":
@@ -236,5 +237,7 @@ def spans_html(spans: Sequence[Span]) -> str:
 def _span(span: Span) -> str:
     text = _breaks(escaped(span.text))
     if span.style == "link":
-        return f'<a href="{escaped(span.href)}" rel="noopener noreferrer nofollow" target="_blank">{text}</a>'
+        address = escaped(span.href)  # also in words: a label can lie, and paper has no links
+        link = f'<a href="{address}" rel="noopener noreferrer nofollow" target="_blank">{text}</a>'
+        return link if text == address else f"{link} ({address})"
     return text if span.style == "text" else f"<{span.style}>{text}</{span.style}>"

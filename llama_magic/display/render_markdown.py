@@ -65,11 +65,12 @@ def code_span(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}" if text else ""
 
 
-def code_block(text: str) -> str:
-    """Return a fenced block: a fence longer than any run of backticks inside."""
+def code_block(text: str, language: str = "") -> str:
+    """Return a fenced block: its fence outruns any backticks inside; `language` stands above it in words."""
     text = visible(text)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{fence}\n{text}\n{fence}"
+    above = f"{literal(language)}\n\n" if language else ""
+    return f"{above}{fence}\n{text}\n{fence}"
 
 
 def _head(node: doc.Head) -> str:
@@ -151,7 +152,7 @@ def _block(block: Block) -> str:
     if block.kind == "heading":
         return "#" * min(6, block.depth + 2) + " " + spans_markdown(block.spans).replace("\n", " ")
     if block.kind == "code":
-        return code_block(block.text)
+        return code_block(block.text, block.marker)
     if block.kind == "rule":
         return "---"
     if block.kind == "quote":
@@ -184,5 +185,6 @@ def _span(span: Span) -> str:
         return code_span(span.text)
     text = literal(span.text)
     if span.style == "link":
-        return f"[{text}](<{span.href.replace('<', '%3C').replace('>', '%3E')}>)"
+        link = f"[{text}](<{span.href.replace('<', '%3C').replace('>', '%3E')}>)"
+        return link if span.text == span.href else f"{link} ({literal(span.href)})"
     return {"text": text, "strong": f"**{text}**", "em": f"*{text}*"}[span.style]

@@ -61,6 +61,7 @@ def show_stream(
     shell = shell if shell is not None else hosts.current_shell()
     budget = budget if budget is not None else stream.budget
     progress = progress or getattr(stream, "progress", None)
+    fields = fields or getattr(stream, "fields", ())
     view = _view(shell, title, model_name, budget, format, quiet, progress, fields)
     text = ""
     try:

@@ -119,6 +119,13 @@ def chat(c: Any) -> list[Node]:
     for message in c.messages:
         role, content = _turn(message)
         out.extend((Head(role), Answer(content, markdown=role != "user")))
+    turns = getattr(c, "turns", None) or ()
+    if turns and getattr(turns[-1], "interrupted", False):
+        out.append(Line("The last answer was stopped before its end.", dim=True))
+    for number, branch in enumerate(getattr(c, "branches", None) or (), 1):
+        out.append(
+            Line(f"branch {number}: {len(branch.turns) - branch.at} turns kept, {branch.reason}", dim=True)
+        )
     if len(out) == 1:
         out.append(Line("No turns yet.", dim=True))
     return out

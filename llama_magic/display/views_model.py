@@ -92,7 +92,7 @@ def gguf_info(info: Any) -> list[Node]:
 
 
 def _finding(finding: Any) -> str:
-    return str(getattr(finding, "message", finding))
+    return f"{finding.level}: {finding}" if hasattr(finding, "level") else str(finding)
 
 
 def _metadata_table(metadata: Mapping[str, Any]) -> Table:
@@ -114,7 +114,7 @@ def _short(value: Any) -> str:
 
 
 def _tensor_table(tensors: Iterable[Any]) -> Table:
-    listed = list(tensors)
+    listed = list(tensors.values() if isinstance(tensors, Mapping) else tensors)
     rows = tuple((str(t.name), _shape(t), _type_of(t), _bytes_of(t)) for t in listed[:_MAX_ROWS])
     return Table(("tensor", "shape", "type", "size"), rows, caption=_cut(len(listed)))
 

@@ -19,9 +19,9 @@ import pytest
 HERE = Path(__file__).parent
 SHOTS = HERE.parent / "screenshots"
 TOKEN = "llama-magic-tests"
-CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-                 "--disable-sync", "--no-first-run"]  # fmt: skip
-MISSING = "No Chromium on the PATH: `sudo apt-get install chromium` and `pip install playwright`, then `make test` again."
+CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-sync", "--no-first-run"]
+CHROMIUM_ARGS += ["--disable-background-networking", "--disable-component-update"]
+MISSING = "Browser tests need Chromium: `sudo apt-get install chromium`, then `make test` again."
 
 
 def chromium_path() -> str | None:

@@ -1,0 +1,97 @@
+"""Model text is made visible and inert, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llama_magic.display.escape import blanks_shown, escaped, json_safe, one_line, safe_link, visible
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)  # surrogates too
+
+
+@given(ANY_TEXT)
+def test_visible_text_holds_no_control_but_line_breaks_and_tabs(text: str) -> None:
+    """No C0, C1, bidi or surrogate character survives; Unicode's own categories are the judge."""
+    bidi = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
+    for char in visible(text):
+        assert char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs", "Zl", "Zp")
+        assert unicodedata.bidirectional(char) not in bidi
+
+
+@given(
+    st.text(st.characters(categories=("L", "N", "P", "S", "Zs"), exclude_characters="\u2421"), max_size=100)
+)
+def test_ordinary_text_is_left_as_it_is(text: str) -> None:
+    """Letters, digits, punctuation, symbols and blanks pass unchanged."""
+    assert visible(text) == text
+
+
+def test_joiners_and_variation_selectors_stay() -> None:
+    """Family emoji, Persian and flags keep the invisible characters that make them what they are."""
+    for text in ("👩\u200d👩\u200d👧", "می\u200cخواهم", "❤\ufe0f", "🇩🇪"):
+        assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred", "␛[31mred"),
+        ("a\u202eb", "a⟨U+202E⟩b"),
+        ("\x9b2J", "⟨U+009B⟩2J"),
+        ("one\r\ntwo\rthree", "one\ntwo␍three"),
+        ("\x7f\x00", "␡␀"),
+        ("\U000e0041", "⟨U+E0041⟩"),
+    ],
+)
+def test_hidden_characters_have_stand_ins(text: str, shown: str) -> None:
+    """Each hidden character is shown as Unicode's picture of it, or by its number."""
+    assert visible(text) == shown
+
+
+@given(ANY_TEXT)
+def test_escaped_text_cannot_open_an_element_or_end_an_attribute(text: str) -> None:
+    """No `<`, `>`, quote or bare ampersand is left."""
+    assert not set(escaped(text)) & set("<>\"'")
+
+
+def test_one_line_shows_breaks_and_cuts_with_an_ellipsis() -> None:
+    """Line breaks and tabs are shown; the limit counts the ellipsis."""
+    assert one_line("a\nb\tc") == "a↵b→c"
+    assert one_line("abcdef", 4) == "abc…"
+    assert blanks_shown(" a\n") == "·a↵"
+
+
+def test_json_for_notebooks_can_be_saved_as_utf8() -> None:
+    """A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD in keys and values."""
+    safe = json_safe({"k\ud800": ["v\udfff", 1, None]})
+    assert json.dumps(safe, ensure_ascii=False).encode() == '{"k�": ["v�", 1, null]}'.encode()
+
+
+@pytest.mark.parametrize("address", ["https://a.example/b?c=d#e", "http://a", "mailto:a@b.c", "HTTPS://A"])
+def test_web_and_mail_addresses_may_become_links(address: str) -> None:
+    """http, https and mailto are links."""
+    assert safe_link(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:x",
+        "JaVaScRiPt:x",
+        "data:text/html,x",
+        "//a",
+        "/a",
+        "https://a b",
+        "https://a\n",
+        "https://ä",
+        "",
+    ],
+)
+def test_other_addresses_never_become_links(address: str) -> None:
+    """Scripts, data, relative addresses, and any with blanks or letters that can mislead stay text."""
+    assert not safe_link(address)

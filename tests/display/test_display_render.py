@@ -1,0 +1,257 @@
+"""Hostile answers through HTML and Markdown: nothing is live, and every word is there."""
+
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+from typing import Any
+
+import hostile
+import mistune
+import pytest
+from fake_stream import completion
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from llama_magic.display import mimebundle, to_html, to_markdown, to_text
+from llama_magic.display.lightmd import parse
+
+TAGS = {
+    "div",
+    "style",
+    "p",
+    "b",
+    "i",
+    "ul",
+    "ol",
+    "li",
+    "span",
+    "wbr",
+    "br",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "pre",
+    "code",
+    "details",
+    "summary",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "blockquote",
+    "strong",
+    "em",
+    "a",
+    "s",
+}
+COMMONMARK = MarkdownIt("gfm-like", {"html": True, "linkify": False})
+ATTRIBUTES = {"class", "style", "title", "aria-hidden", "scope", "tabindex", "href", "rel", "target", "start"}
+
+
+class Reader(HTMLParser):
+    """Python's own HTML parser: tags, attributes, and the text that a reader sees."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._style = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._style = tag == "style"
+        self.text += "\n" if tag in ("br", "p", "li", "td") else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._style = False
+
+    def handle_comment(self, data: str) -> None:
+        self.tags.append(("!--", {}))
+
+    def handle_data(self, data: str) -> None:
+        if not self._style:
+            self.text += data
+
+
+def assert_dead(html: str) -> Reader:
+    """Assert that HTML holds only the tags and attributes that our own renderer writes."""
+    reader = Reader(html)
+    for tag, attributes in reader.tags:
+        assert tag in TAGS, tag
+        assert set(attributes) <= ATTRIBUTES, attributes
+        assert re.match(r"https?://|mailto:", attributes.get("href") or "https://"), attributes
+        assert "url(" not in (attributes.get("style") or "")
+    return reader
+
+
+@pytest.mark.parametrize("text", [*hostile.TEXTS, hostile.LONG], ids=lambda text: repr(text[:24]))
+@pytest.mark.parametrize("mode", ["chat", "complete"])
+def test_html_of_a_hostile_answer_is_dead_and_complete(text: str, mode: str) -> None:
+    """No tag, handler or address of the text comes alive, and its words can all be read."""
+    reader = assert_dead(to_html(completion(text, mode=mode)))
+    for word in hostile.words(text):
+        assert word in reader.text
+
+
+@pytest.mark.parametrize("text", hostile.TEXTS, ids=lambda text: repr(text[:24]))
+def test_markdown_of_a_hostile_answer_is_dead_for_renderers_that_pass_html_on(text: str) -> None:
+    """markdown-it (GitHub's tables on, raw HTML on) and mistune (nbconvert's) find nothing live in it."""
+    markdown = to_markdown(completion(text, mode="chat"))
+    for render in (
+        COMMONMARK.render,
+        mistune.create_markdown(escape=False),
+    ):
+        html = str(render(markdown))
+        reader = Reader(html)
+        for tag, attributes in reader.tags:
+            assert tag in TAGS | {"h1", "h2", "h3"}, html
+            assert set(attributes) <= {"href", "start", "align", "style", "class"}, html
+            assert re.match(r"https?://|mailto:", attributes.get("href") or "https://"), html
+        for word in hostile.words(text):
+            assert word in reader.text, (word, html)
+
+
+@pytest.mark.parametrize("text", hostile.TEXTS, ids=lambda text: repr(text[:24]))
+def test_mathematics_is_never_handed_to_a_typesetter(text: str) -> None:
+    """In Markdown's HTML no `$`, `\\(` or `\\[` stands in running text: an element splits them."""
+    html = COMMONMARK.render(to_markdown(completion(text, mode="chat")))
+    running = re.sub(r"<(pre|code)>.*?</\1>", "", html, flags=re.DOTALL)
+    running = running.replace("<span>$</span>", "").replace("<span>\\</span>", "")
+    assert "$" not in running
+    assert "\\" not in running
+
+
+@given(st.text(max_size=300))
+def test_html_keeps_every_visible_character_of_plain_text(text: str) -> None:
+    """In a completion (no Markdown) the reader's text is exactly the visible text."""
+    from llama_magic.display.doc import Answer
+    from llama_magic.display.escape import visible
+    from llama_magic.display.render_html import fragment
+
+    read = Reader(fragment(Answer(text))).text
+    assert read == visible(text)
+
+
+MARKS = st.text(st.sampled_from("ab *_`#-+>|[](){}!<&\\$~\n1.:/"), max_size=80)
+
+
+@given(MARKS)
+def test_html_is_dead_for_any_mixture_of_marks(text: str) -> None:
+    """Whatever the marks, only our own elements come out, properly nested."""
+    html = to_html(completion(text, mode="chat"))
+    assert_dead(html)
+    for tag in ("ul", "ol", "li", "p", "pre", "code", "table", "td", "strong", "em", "blockquote"):
+        assert html.count(f"<{tag}>") + html.count(f"<{tag} ") == html.count(f"</{tag}>")
+
+
+@given(MARKS)
+def test_markdown_says_the_same_letters_as_html(text: str) -> None:
+    """Two renderers of the Markdown and our own HTML show the same letters in the same order."""
+    r = completion(text, mode="chat")
+    letters = re.sub(r"[^ab]", "", Reader(to_html(r)).text)
+    html = COMMONMARK.render(to_markdown(r))
+    assert re.sub(r"[^ab]", "", Reader(html).text) == letters
+
+
+def test_light_markdown_is_what_chat_models_write() -> None:
+    """Headings, nested lists, fences, tables, quotes, strong, emphasis, code and links are read."""
+    text = "# T\nHi **b** *e* `c` [l](https://a.b)\n\n- one\n  - two\n3. three\n\n> q\n\n"
+    text += "```py\nx < 1\n```\n|a|b|\n|-|-|\n|1|2|\n---"
+    html = to_html(completion(text, mode="chat"))
+    for part in (
+        "<h3>T</h3>",
+        "<strong>b</strong>",
+        "<em>e</em>",
+        "<code>c</code>",
+        '<a href="https://a.b"',
+        "<ul><li>one<ul><li>two</li></ul></li></ul>",
+        '<ol start="3"><li>three</li></ol>',
+        "<blockquote><p>q</p></blockquote>",
+        '<pre class="lm-code"><code>x &lt; 1</code></pre>',
+        "<td>1</td>",
+        "<hr>",
+    ):
+        assert part in html
+
+
+def test_stars_and_underscores_in_code_words_and_sums_stay() -> None:
+    """`2 * 3 * 4` and `a_b_c` are not emphasis."""
+    html = to_html(completion("2 * 3 * 4 and a_b_c and f(*args, **kw)", mode="chat"))
+    assert "<em>" not in html
+    assert "<strong>" not in html
+    assert "2 * 3 * 4 and a_b_c and f(*args, **kw)" in html
+
+
+@pytest.mark.parametrize(
+    "unit", ["*", "**a", "`", "[", "![", "[a](", "> ", "- ", "|", "|-", "#", "_", "\n", "``` \n", "***"]
+)
+def test_reading_a_long_hostile_text_takes_linear_time(unit: str) -> None:
+    """Two hundred thousand characters of one mark are read within two seconds, whatever the mark."""
+    start = time.perf_counter()
+    parse(unit * (200_000 // len(unit)))
+    assert time.perf_counter() - start < 2
+
+
+def test_a_megabyte_in_one_line_scrolls_in_a_box_and_is_all_there() -> None:
+    """The box is bounded, reachable by keyboard, and holds every character."""
+    html = to_html(completion(hostile.LONG, mode="chat"))
+    assert 'class="lm-text lm-long" tabindex="0"' in html
+    assert hostile.LONG in html
+
+
+def test_static_outputs_have_no_times_and_are_equal_for_a_seed() -> None:
+    """Speed, cached tokens and notes differ from run to run, the saved bundle does not."""
+    first = mimebundle(completion("Hi", seeded=True, cached=0, speed=70.0, notes=("read 100 tokens",)))
+    again = mimebundle(completion("Hi", seeded=True, cached=96, speed=91.5, notes=("reused 96 tokens",)))
+    assert first == again
+
+
+def test_an_unseeded_answer_says_what_was_reused() -> None:
+    """Without a seed the receipt keeps cached tokens and notes, so that a difference can be explained."""
+    bundle: dict[str, Any] = mimebundle(
+        completion("Hi", seeded=False, cached=96, notes=("reused 96 tokens",))
+    )
+    receipt = bundle["application/vnd.llama-magic.v1+json"]
+    assert receipt["usage"]["cached_tokens"] == 96
+    assert "reused 96 tokens" in bundle["text/plain"]
+    assert "seed 42 (drawn)" in bundle["text/plain"]
+
+
+def test_formats_choose_what_is_stored() -> None:
+    """Each format holds its own form, always text/plain and the receipt."""
+    receipt = "application/vnd.llama-magic.v1+json"
+    forms = {
+        "auto": {"text/html"},
+        "html": {"text/html"},
+        "markdown": {"text/markdown"},
+        "text": set(),
+        "json": {"application/json"},
+    }
+    for form, more in forms.items():
+        assert set(mimebundle(completion(), form)) == {"text/plain", receipt} | more  # type: ignore[arg-type]
+
+
+def test_a_saved_answer_is_small() -> None:
+    """A short answer costs under 4 kB of HTML, its styles included."""
+    assert len(to_html(completion())) < 4000
+
+
+def test_text_is_there_with_every_style_stripped() -> None:
+    """Without the style element and attributes the head, the text and the figures stand in their order."""
+    text = Reader(to_html(completion("The answer."))).text
+    order = [
+        text.index(part)
+        for part in ("chat", "smollm2", "seed 42", "The answer.", "100 prompt + 2 written of 4,096")
+    ]
+    assert order == sorted(order)
+    assert "254 reserved" in to_text(completion("The answer."))

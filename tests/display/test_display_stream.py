@@ -1,0 +1,299 @@
+"""Streams in terminals, in plain clients and through the live feed; interrupts and errors on the way."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import fake_stream
+import pytest
+from fake_stream import FakeStream
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llama_magic import errors
+from llama_magic.display import load_progress, show, show_stream
+from llama_magic.display.live import Feed, Live, LiveView
+from llama_magic.display.table import Table
+from llama_magic.results import Chunk, Progress
+
+
+class Publisher:
+    """A display publisher that keeps what it is given, as a front end would show it."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[dict[str, Any], str | None, bool]] = []
+
+    def publish(self, data: dict[str, Any], metadata: Any, transient: dict[str, str], update: bool) -> None:
+        self.sent.append((data, transient.get("display_id"), update))
+
+    def shown(self) -> list[dict[str, Any]]:
+        """Return the outputs of the cell after all updates."""
+        places: dict[Any, dict[str, Any]] = {}
+        for number, (data, display_id, update) in enumerate(self.sent):
+            assert not update or display_id in places
+            places[display_id or number] = data
+        return list(places.values())
+
+
+def shell(metadata: dict[str, Any] | None = None, allow_stdin: bool = False, kernel: bool = True) -> Any:
+    """Return a stand-in for IPython's shell whose running request came from such a client."""
+    parent = {"metadata": metadata or {}, "content": {"allow_stdin": allow_stdin}}
+    own = {"kernel": SimpleNamespace(get_parent=lambda channel: parent)} if kernel else {}
+    return SimpleNamespace(display_pub=Publisher(), **own)
+
+
+LAB = {"cellId": "4f1c"}
+
+
+def test_a_terminal_gets_the_text_as_it_grows_then_one_line_of_figures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Escapes are shown, not sent; the last line has the window, the speed, the seed and the ending."""
+    r = show_stream(
+        FakeStream(["One ", "\x1b[31mtwo"]), title="chat", model_name="m", shell=shell(kernel=False)
+    )
+    out = capsys.readouterr().out
+    assert out.startswith("One ␛[31mtwo\n[100 prompt + 2 written of 4,096 tokens · 254 reserved · 3,740 free")
+    assert "first token 0.10 s · 78.0 tok/s · seed 42 · ended by itself]\n" in out
+    assert out.count("\n") == 2
+    assert r.text == "One \x1b[31mtwo"
+
+
+def test_jupyter_console_is_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel client that names no cell and takes input gets the text as it grows."""
+    console = shell(allow_stdin=True)
+    show_stream(FakeStream(["text"]), title="chat", model_name="m", shell=console)
+    assert capsys.readouterr().out.startswith("text\n[")
+    assert not console.display_pub.sent
+
+
+def test_a_client_that_cannot_be_asked_gets_one_plain_output() -> None:
+    """nbclient, nbval, papermill: one display_data without an id, so that nothing needs an update."""
+    batch = shell()
+    show_stream(FakeStream(["a ", "b"]), title="chat", model_name="m", shell=batch)
+    [(data, display_id, update)] = batch.display_pub.sent
+    assert "a b" in data["text/plain"]
+    assert (display_id, update) == (None, False)
+
+
+@pytest.mark.parametrize("metadata", [LAB, {"colab": {"cell_id": "x"}}])
+def test_a_front_end_sees_a_widget_that_is_replaced_by_static_output(metadata: dict[str, Any]) -> None:
+    """What is left is HTML, text and receipt, and no widget or model of it stays open."""
+    from ipywidgets.widgets.widget import _instances
+
+    before = len(_instances)
+    lab = shell(metadata)
+    show_stream(FakeStream(["a ", "b"]), title="chat", model_name="m", shell=lab)
+    assert "application/vnd.jupyter.widget-view+json" in lab.display_pub.sent[0][0]
+    [left] = lab.display_pub.shown()
+    assert set(left) == {"text/html", "text/plain", "application/vnd.llama-magic.v1+json"}
+    assert len(_instances) == before
+
+
+def test_quiet_shows_nothing_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """`quiet` returns the completion and publishes nothing."""
+    lab = shell(LAB)
+    assert show_stream(FakeStream(["a"]), title="chat", model_name="m", shell=lab, quiet=True).text == "a"
+    assert not lab.display_pub.sent
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("metadata", [LAB, {}])
+def test_an_interrupt_keeps_the_text_and_says_so(metadata: dict[str, Any]) -> None:
+    """Ctrl-C in the middle: the stream is cancelled, the output marked, the completion on the exception."""
+    lab = shell(metadata)
+    stream = FakeStream(["word "] * 5, error=KeyboardInterrupt())
+    with pytest.raises(errors.GenerationInterrupted) as caught:
+        show_stream(stream, title="chat", model_name="m", shell=lab)
+    assert stream.cancelled.is_set()
+    assert caught.value.completion.finish_reason == "interrupted"
+    [left] = lab.display_pub.shown()
+    assert "word word word" in left["text/plain"]
+    assert "stopped before its end" in left["text/html"]
+
+
+def test_a_real_sigint_stops_a_slow_stream() -> None:
+    """A signal that arrives while the main thread waits for a token ends the wait."""
+    timer = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+
+    class Watched(FakeStream):
+        def __iter__(self) -> Any:
+            for chunk in super().__iter__():
+                timer.start()
+                yield chunk
+
+    stream = Watched(["a", "b"], rate=0.01)
+    with pytest.raises(errors.GenerationInterrupted) as caught:
+        show_stream(stream, title="chat", model_name="m", shell=shell(LAB))
+    assert caught.value.completion.text == "a"
+
+
+def test_a_second_interrupt_does_not_leave_a_live_view_behind() -> None:
+    """An impatient user interrupts while the output is being replaced; it is replaced all the same."""
+    lab = shell(LAB)
+    publish, fails = lab.display_pub.publish, iter([True])
+
+    def impatient(**given: Any) -> None:
+        if given["update"] and next(fails, False):
+            raise KeyboardInterrupt
+        publish(**given)
+
+    lab.display_pub.publish = impatient
+    with pytest.raises(errors.GenerationInterrupted):
+        show_stream(FakeStream(["a"], error=KeyboardInterrupt()), title="chat", model_name="m", shell=lab)
+    assert "text/html" in lab.display_pub.shown()[0]
+
+
+@pytest.mark.parametrize("metadata", [LAB, {}])
+def test_an_error_leaves_the_text_so_far_and_is_raised_as_it_is(metadata: dict[str, Any]) -> None:
+    """The view is replaced by what was written, with the error's name."""
+    lab = shell(metadata)
+    stream = FakeStream(["so far"], error=errors.BackendError("decode failed"))
+    with pytest.raises(errors.BackendError, match="decode failed"):
+        show_stream(stream, title="chat", model_name="m", shell=lab)
+    [left] = lab.display_pub.shown()
+    assert "so far" in left["text/plain"]
+    assert "BackendError" in left["text/html"]
+
+
+def replay(messages: list[dict[str, Any]], skip: int = 0) -> str:
+    """Put messages together as live.js does: the known is skipped, a gap waits; `skip` messages are lost."""
+    text = ""
+    for message in messages[skip:]:
+        for _, offset, piece in message.get("text", ()):
+            if offset <= len(text):
+                text += piece[len(text) - offset :]
+    return text
+
+
+@given(st.lists(st.text(st.sampled_from("ab\x1b\n é"), min_size=1, max_size=9), min_size=1, max_size=60))
+def test_deltas_put_together_are_the_text(pieces: list[str]) -> None:
+    """Whatever the pieces, the messages rebuild the visible text."""
+    from llama_magic.display.escape import visible
+
+    feed, messages = Feed(), []
+    for piece in pieces:
+        feed.add(Chunk(piece, "", (1,)))
+        messages.append(feed.take())
+    assert replay(messages) == visible("".join(pieces))
+
+
+def test_bytes_are_in_proportion_to_the_text_and_late_views_catch_up() -> None:
+    """4,000 tokens in 900 messages cost under 4 bytes a byte of text, figures included, and a view that
+    missed the first 100 messages has at least half the text."""
+    feed, messages = Feed(), []
+    feed._begun -= 60  # past the early seconds, in which everything small is sent again
+    for number in range(900):
+        for _ in range(4 if number % 9 else 8):
+            feed.add(Chunk("word ", "", (1,)))
+        messages.append(feed.take())
+    text = replay(messages)
+    assert len(text) == 5 * 4000
+    sent = sum(len(json.dumps(message["text"])) for message in messages)
+    assert sent < 4 * len(text)
+    assert len(replay(messages, skip=100)) >= len(text) / 2
+
+
+def test_structured_rows_travel_as_changes() -> None:
+    """A growing string sends its new end, a new field its value, an unchanged one nothing."""
+    feed = Feed()
+    sent = []
+    for partial in (
+        {"name": "A"},
+        {"name": "Ada"},
+        {"name": "Ada", "tags": ["x"]},
+        {"name": "Ada", "tags": ["x"]},
+    ):
+        feed.add(Chunk("", "", (1,), partial=partial))
+        sent.append(feed.take().get("rows"))
+    assert sent == [[["name", "=", "A"]], [["name", "+", "da"]], [["tags[0]", "=", "x"]], None]
+
+
+def test_the_live_view_sends_at_most_fifteen_messages_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of 500 tokens a second for a second is told in 17 messages or fewer, the text whole."""
+    sent: list[Any] = []
+    monkeypatch.setattr(LiveView, "send", lambda self, message, buffers=None: sent.append(message))
+    show_stream(FakeStream(["tok "] * 500, rate=500), title="chat", model_name="m", shell=shell(LAB))
+    assert 5 <= len(sent) <= 17
+
+
+def test_prompt_reading_is_told_while_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress messages come before the first text, with done and total tokens."""
+    sent: list[Any] = []
+    monkeypatch.setattr(LiveView, "send", lambda self, message, buffers=None: sent.append(message))
+    show_stream(FakeStream(["a"], reading=0.8), title="chat", model_name="m", shell=shell(LAB))
+    reading = [message["progress"] for message in sent if "progress" in message]
+    assert len(reading) >= 2
+    assert reading == sorted(reading)
+    assert reading[0][1] == 100
+
+
+def test_closed_views_are_freed() -> None:
+    """Twenty views leave no widget object behind: their number stays flat."""
+    import gc
+
+    for _ in range(20):
+        show_stream(FakeStream(["a"]), title="chat", model_name="m", shell=shell(LAB))
+    gc.collect()
+    assert sum(isinstance(thing, (LiveView, Live)) for thing in gc.get_objects()) <= 1
+
+
+def test_load_progress_is_replaced_by_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One display: progress first, then the card in its place."""
+    monkeypatch.setattr("llama_magic.display.progress._DELAY", 0.0)
+    lab = shell(LAB)
+    with load_progress(lab) as bar:
+        bar(Progress("download", 5, 10, unit="B"))
+        assert "downloading" in lab.display_pub.shown()[0]["text/plain"]
+        bar.done(Table(("a",), (("card",),)))
+    assert [out["text/plain"] for out in lab.display_pub.shown()] == ["a\ncard"]
+
+
+def test_load_progress_without_a_card_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error on the way takes the progress away."""
+    monkeypatch.setattr("llama_magic.display.progress._DELAY", 0.0)
+    lab = shell(LAB)
+
+    def fails() -> None:
+        with load_progress(lab) as bar:
+            bar(Progress("download", 5, 10))
+            raise errors.SourceError("gone")
+
+    with pytest.raises(errors.SourceError):
+        fails()
+    assert lab.display_pub.shown() == [{"text/plain": ""}]
+
+
+def test_load_progress_says_nothing_on_its_way_where_nobody_looks() -> None:
+    """A batch client gets the card only."""
+    batch = shell()
+    with load_progress(batch) as bar:
+        bar(Progress("load", 5, 10, unit="%"))
+        bar.done(Table(("a",), (("card",),)))
+    assert [data["text/plain"] for data, _, _ in batch.display_pub.sent] == ["a\ncard"]
+
+
+def test_without_ipython_things_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """`show` falls back to the text."""
+    show(fake_stream.completion("Hi"), shell=None)
+    assert capsys.readouterr().out.startswith("chat: smollm2 · seed 42\nHi\n")
+
+
+def test_a_terminal_says_how_far_a_long_prompt_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a real terminal the line is drawn, then wiped before the first token."""
+
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Tty()
+    monkeypatch.setattr("sys.stdout", out)
+    show_stream(FakeStream(["text"], reading=1.2), title="chat", model_name="m", shell=shell(kernel=False))
+    written = out.getvalue()
+    assert "\rreading the prompt: " in written
+    assert written.split("\r")[-1].startswith("text\n[")

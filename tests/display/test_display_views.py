@@ -1,0 +1,257 @@
+"""Each thing has one view, and its words and numbers are right in every format."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_stream import completion
+from hypothesis import given
+from hypothesis import strategies as st
+
+import llama_magic.display as display
+from llama_magic import errors
+from llama_magic.display import Table, gauge, to_html, to_markdown, to_text
+from llama_magic.display.progress import progress_nodes
+from llama_magic.display.units import count, duration, size
+from llama_magic.display.views import leaves
+from llama_magic.engine.sampling import Sampling
+from llama_magic.results import Budget, HistoryEntry, Progress
+
+
+def named(kind: str, **fields: Any) -> Any:
+    """Return an object of a class with this name: views know objects by it."""
+    return dataclasses.make_dataclass(kind, fields)(**fields)
+
+
+@given(st.integers(0, 9000), st.integers(1, 9000), st.integers(1, 9000), st.integers(0, 9000))
+def test_the_gauge_adds_up(prompt: int, reserve: int, window: int, written: int) -> None:
+    """Prompt, written, reserved and free in words sum to the window wherever the request fits it."""
+    written = min(written, reserve)
+    budget = Budget(window, prompt, reserve)
+    numbers = [int(n.replace(",", "")) for n in re.findall(r"[\d,]+", gauge.words(budget, written))]
+    shown_prompt, shown_written, shown_window, reserved, free = numbers
+    assert (shown_prompt, shown_written, shown_window) == (prompt, written, window)
+    if prompt + reserve <= window:
+        assert shown_prompt + shown_written + reserved + free == window
+    assert sum(part.amount for part in gauge.segments(budget, written)) == prompt + reserve
+
+
+def test_an_overflow_shows_what_fills_the_window() -> None:
+    """The error's view names each part with its tokens, and both sentences of the error."""
+    error = errors.ContextOverflowError(
+        "4,310 tokens + 256 reserved, window 4,096: 470 too many.",
+        prompt_tokens=4310,
+        max_tokens=256,
+        window=4096,
+        parts=(("template", 164), ("system", 61), ("{{ article }}", 3240), ("turns", 845)),
+        remedy="Load with --ctx 8192.",
+    )
+    for text in (to_text(error), to_html(error)):
+        for part in (
+            "ContextOverflowError",
+            "470 too many",
+            "template 164",
+            "{{ article }} 3,240",
+            "--ctx 8192",
+        ):
+            assert part in text
+    assert to_html(error).count('class="lm-k-variable"') == 2  # bar and legend
+
+
+def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
+    """Without colour, control tokens stand in brackets and blanks are dots."""
+    tokens = [("<|im_start|>", 1, True), ("user", 9690, False), ("\n", 198, False), (" to", 288, False)]
+    strip = named(
+        "TokenStrip",
+        tokens=tuple(SimpleNamespace(id=i, text=t, special=s) for t, i, s in tokens),
+        count=4,
+        text="",
+    )
+    assert to_text(strip).startswith(
+        "tokens: 4 tokens, 1 of them control tokens ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
+    )
+    html = to_html(strip)
+    assert '<span class="lm-c" title="id 1">⟦&lt;|im_start|&gt;⟧</span>' in html
+    assert "9690" in to_markdown(strip)
+
+
+def test_a_read_through_counts_in_bits() -> None:
+    """Surprise is -log2 p, perplexity 2 to its mean; the worst token comes first."""
+    token = named("ReadToken", text="x", logprob=None, rank=None, entropy=None, expected=None)
+    likely = dataclasses.replace(token, text=" a", logprob=math.log(0.5), rank=1, expected=" a")
+    rare = dataclasses.replace(token, text=" b", logprob=math.log(1 / 8), rank=7, expected=" c")
+    text = to_text(named("ReadThrough", tokens=(token, likely, rare)))
+    assert "3 tokens · 4.0 bits · 2.00 bits a token · perplexity 4.00" in text
+    assert re.search(r"place .*\n\s*3\s+·b\s+3\s+7\s+·c\n\s*2\s+·a\s+1\s+1\s+·a", text)
+
+
+def test_a_sampler_trace_says_who_was_cut() -> None:
+    """A candidate that leads one stage and is gone in the next is named as cut."""
+    stage = named(
+        "Stage",
+        name="logits",
+        parameters={},
+        survivors=49152,
+        entropy_bits=4.31,
+        mass_kept=1.0,
+        leaders=((" door", 0.5), (" gate", 0.25)),
+    )
+    last = dataclasses.replace(
+        stage,
+        name="min_p",
+        parameters={"min_p": 0.05},
+        survivors=1,
+        entropy_bits=0.0,
+        mass_kept=0.5,
+        leaders=((" door", 1.0),),
+    )
+    text = to_text(named("SamplerTrace", stages=(stage, last), drawn=" door"))
+    assert "x-ray: drawn: ·door" in text
+    assert re.search(r"logits +49,152 +4.31 +100.0% +·door 50% · ·gate 25%", text)
+    assert re.search(r"min_p 0.05 +1 +0 +50.0% +·door 100% · ·gate cut", text)
+
+
+def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
+    """The card has size, quantisation, context, template and both memory figures."""
+    card = named(
+        "ModelCard",
+        name="smollm2",
+        architecture="llama",
+        n_params=134_515_008,
+        quantisation="Q4_1",
+        file_size=92_100_000,
+        window=2048,
+        trained_context=8192,
+        template="chatml",
+        predicted_bytes=201_000_000,
+        actual_bytes=205_500_000,
+    )
+    text = to_text(card)
+    for words in (
+        "135 M",
+        "Q4_1",
+        "92.1 MB",
+        "2,048 tokens (trained for 8,192)",
+        "chatml",
+        "201.0 MB",
+        "205.5 MB",
+    ):
+        assert words in text
+
+
+def test_the_sampler_chain_is_shown_in_its_order() -> None:
+    """Stages are numbered in the order in which they run, with their parameters."""
+    text = to_text(Sampling(samplers=("temperature", "top_k")))
+    assert re.search(r"1  temperature +temperature 0.8.*\n.*2  top_k +top_k 40", text)
+
+
+def test_history_lists_what_was_asked_and_answered() -> None:
+    """Prompt, answer and seed of an entry stand in one row, and pandas takes the table over."""
+    entry = HistoryEntry(
+        completion(
+            "Yes.", messages=({"role": "user", "content": "Is it?"}, {"role": "assistant", "content": "Yes."})
+        )
+    )
+    table = display.mimebundle([entry])["text/plain"]
+    assert re.search(r"Is it\? +Yes\. .* 42 ", table)
+
+
+def test_tables_go_to_pandas_with_their_types() -> None:
+    """Numbers stay numbers and headers become columns."""
+    frame = Table(("name", "n"), (("a", 1), ("b", 2))).to_pandas()
+    assert list(frame.columns) == ["name", "n"]
+    assert frame["n"].sum() == 3
+
+
+def test_wide_characters_keep_columns_straight() -> None:
+    """A CJK character takes two columns of a terminal."""
+    lines = to_text(Table(("a", "b"), (("漢字", 1), ("abcd", 2)))).splitlines()
+    assert lines[1] == "漢字  1"
+    assert lines[2] == "abcd  2"
+
+
+def test_structured_answers_are_tables_of_their_fields() -> None:
+    """Nested fields are paths, and the JSON is kept behind a fold."""
+    r = completion(
+        '{"name": "Ada"}',
+        mode="structured",
+        parsed={"name": "Ada", "tags": ["x", "y"], "home": {"zip": None}},
+    )
+    assert "<td>tags[1]</td><td>y</td>" in to_html(r)
+    assert leaves({"a": True, "b": [], "c": {}}) == [("a", "true"), ("b", "[]"), ("c", "{}")]
+    assert "home.zip  null" in to_text(r)
+
+
+def test_a_download_says_bytes_speed_time_left_and_where_it_went_on() -> None:
+    """All four are in the words, not in the bar alone."""
+    head = progress_nodes(
+        Progress("download", 50_000_000, 100_000_000, "x.gguf", "B", 20_000_000, 5e6, 10.0)
+    )[0]
+    assert head.details == "x.gguf · 50.0 MB of 100.0 MB · 50% · 5.0 MB/s · 10 s left · resumed at 20.0 MB"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(999, "999 B"), (92_100_000, "92.1 MB"), (4_370_000_000, "4.37 GB")]
+)
+def test_sizes(value: int, words: str) -> None:
+    """Bytes are said in decimal units."""
+    assert size(value) == words
+
+
+def test_counts_and_durations() -> None:
+    """Parameters and times are said as people say them."""
+    assert [count(n) for n in (134_515_008, 7_241_732_096, 1234)] == ["135 M", "7.24 B", "1.23 k"]
+    assert [duration(s) for s in (0.42, 59.7, 200, 3900)] == ["0.4 s", "1 min 0 s", "3 min 20 s", "1 h 5 min"]
+
+
+def test_an_object_without_a_view_is_shown_by_its_fields() -> None:
+    """Nothing is ever shown as a bare repr where it has fields."""
+    assert re.search(r"Odd\nfield +value\nx +3", to_text(named("Odd", x=3)))
+
+
+def test_importing_the_package_brings_no_widgets_and_no_ipython() -> None:
+    """`import llama_magic.display` loads neither IPython nor a widget library nor numpy."""
+    code = "import sys, llama_magic.display as d; d.show\n"
+    code += "print([m for m in ('IPython', 'ipywidgets', 'anywidget', 'numpy') if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "[]\n"
+    )
+
+
+def test_every_public_name_is_there() -> None:
+    """`__all__` and what can be imported agree."""
+    assert all(hasattr(display, name) for name in display.__all__)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_colours_reach_aa_on_both_themes() -> None:
+    """WCAG 2.1: dim, warning, error and control-token text have a contrast of 4.5 or more; bars of 3."""
+    css = (Path(display.__file__).parent / "base.css").read_text()
+    light = re.search(r'="true"\] \.lm \{(.*?)\}', css, re.DOTALL)
+    dark = re.search(r'="false"\] \.lm.*?\{(.*?)\}', css, re.DOTALL)
+    assert light
+    assert dark
+    for rule, ground in ((light[1], "#ffffff"), (dark[1], "#111111")):
+        colours = dict(re.findall(r"--lm-([\w-]+): (#\w{6})", rule))
+        assert len(colours) == 9
+        for name, colour in colours.items():
+            assert _contrast(colour, ground) >= (4.5 if name in ("dim", "bad", "warn", "a", "1") else 3), name
