@@ -15,7 +15,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 from llama_magic.errors import InputTypeError, SchemaError
 
 MAX_NODES = 50_000  # values in the schema; the biggest of the JSONSchemaBench sample has 11,000
-MAX_DEPTH = 100
+MAX_DEPTH = 220  # values inside values: about 100 objects inside each other
 
 DRAFTS = {"draft-03": 3, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
 _SINCE = {
@@ -55,6 +55,10 @@ Path = tuple[str, ...]
 def pointer(path: Path) -> str:
     """Return the JSON pointer of a path."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def ref_path(ref: str) -> Path:
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in ref.split("/")[1:])
 
 
 def children(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
@@ -227,7 +231,7 @@ class Bundle:
         for relative, sub in _in_place(node):
             self._visit(path + relative, sub, state, depth + 1)
         if "$ref" in node:
-            self._visit((*path, "$ref"), self.target(node["$ref"]), state, depth + 1)
+            self._visit(ref_path(node["$ref"]), self.target(node["$ref"]), state, depth + 1)
         state[id(node)] = 2
 
 

@@ -177,7 +177,7 @@ def _regex_grammar(expression: str) -> str:
 
 
 def _from_choices(choices: Any) -> Constraint:
-    texts = {}
+    texts: dict[str, Any] = {}
     for choice in choices:
         if not isinstance(choice, (str, int, float)):
             raise InputTypeError(f"A choice is a text or a number; got {choice!r:.80}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llama_magic.structured import _regex
@@ -99,7 +99,7 @@ def kind(value: Any) -> str:
         ("array", (list, tuple)),
         ("object", dict),
     ):
-        if isinstance(value, types):  # type: ignore[arg-type]
+        if isinstance(value, types):
             return name
     return "unknown"
 
@@ -129,7 +129,7 @@ def _refused(value: Any, parts: list[Any]) -> bool:
     return False
 
 
-_BOUNDS = {
+_BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
     "minimum": lambda value, bound: value < bound,
     "maximum": lambda value, bound: value > bound,
     "exclusiveMinimum": lambda value, bound: value <= bound,

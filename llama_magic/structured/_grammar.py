@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import Any
@@ -100,11 +101,12 @@ def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:
         if mark in error and kind not in loosening.kinds:
             loosening.kinds.add(kind)
             return True
-    bad = {pattern for pattern in lowered.patterns - loosening.patterns if not pattern_works(pattern)}
-    if bad:
+    unsatisfiable = error.startswith("Unsatisfiable")
+    untried = () if unsatisfiable else lowered.patterns - loosening.patterns
+    if bad := {pattern for pattern in untried if not pattern_works(pattern)}:
         loosening.patterns |= bad
         return True
-    if error.startswith("Unsatisfiable") and "negation" in loosening.kinds:
+    if unsatisfiable and "negation" in loosening.kinds:
         return False
     for kind in _LADDER:
         if kind not in loosening.kinds:
@@ -113,6 +115,7 @@ def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:
     return False
 
 
+@functools.lru_cache(maxsize=1024)
 def pattern_works(pattern: str) -> bool:
     """Say whether llguidance compiles a pattern by itself."""
     from llguidance import LLMatcher

@@ -80,7 +80,11 @@ class LarkWriter:
                 return self._emit(node["allOf"][0])
             if keys == {"anyOf"}:
                 return self._rule(*(self._emit(sub) for sub in node["anyOf"]))
-            if keys <= {"type", "items", "minItems", "maxItems"} and node.get("type") == "array" and "items" in node:
+            if (
+                keys <= {"type", "items", "minItems", "maxItems"}
+                and node.get("type") == "array"
+                and "items" in node
+            ):
                 return self._array(node)
             if keys <= {"enum", "type"} and any(_whole(value) for value in node.get("enum", ())):
                 return self._whole_numbers(node)
@@ -132,11 +136,11 @@ class LarkWriter:
         if high == 0 or node["items"] is False:
             return self._leaf(node)
         item = self._emit(node["items"])
-        more = f"(w \",\" w {item}){{{max(low - 1, 0)},{'' if high is None else high - 1}}}"
+        more = f'(w "," w {item}){{{max(low - 1, 0)},{"" if high is None else high - 1}}}'
         lines = [f'"[" w {item} {more} w "]"'] + (['"[" w "]"'] if low == 0 else [])
         return self._rule(*lines)
 
-    # --- objects: the parameter of a rule is the set of keys that were written -------------------------------------------------------------------------
+    # --- objects: the parameter of a rule is the set of keys that were written ---
 
     def _shapes(self, node: Any) -> list[_Shape] | None:
         """Return the plain objects whose union a schema is, None where it is no such union."""
@@ -197,19 +201,19 @@ class LarkWriter:
         for index, (name, (step, condition)) in enumerate(zip(names, pairs, strict=True)):
             if shape.properties[name] is False:
                 continue
-            pair = f"{_key(name)} w \":\" w {self._emit(shape.properties[name])}"
+            pair = f'{_key(name)} w ":" w {self._emit(shape.properties[name])}'
             written.append((pair, f"{rest}::{step} {condition}", f"{rest}::{1 << index}"))
         if shape.rest is not False:
             known = "|".join(literal(json.dumps(name, ensure_ascii=False)[1:-1]) for name in shape.properties)
             key = f'/"{_CHARS}*"/' + (f' & ~/"(?:{known.replace("/", chr(92) + "/")})"/' if known else "")
             terminal = f"K{place}"
             self._rules.append(f"{terminal}: {key}")
-            pair = f"{terminal} w \":\" w {self._emit(shape.rest)}"
+            pair = f'{terminal} w ":" w {self._emit(shape.rest)}'
             written.append((pair, f"{rest}::_ {'' if self._any_order else end}", f"{rest}::0"))
         lines = [f'w "," w {pair} {then}' for pair, then, _ in written]
         self._rules[place] = f"{rest}::_ : " + "\n   | ".join([f'w "}}" {end}', *lines])
         first = [f"{pair} {start}" for pair, _, start in self._startable(written, names, pairs, shape)]
-        body = [f'"{{" w "}}"'] if may_be_empty else []
+        body = ['"{" w "}"'] if may_be_empty else []
         if first:
             body.append('"{" w (' + " | ".join(first) + ")")
         return self._rule(*body)
@@ -220,7 +224,7 @@ class LarkWriter:
         required = [index for index, name in enumerate(names) if name in shape.required]
         last = required[0] if required else len(written)
         kept = [index for index, name in enumerate(names) if shape.properties[name] is not False]
-        extra = written[len(kept):] if not required else []
+        extra = written[len(kept) :] if not required else []
         return [entry for index, entry in zip(kept, written, strict=False) if index <= last] + extra
 
 
@@ -260,7 +264,8 @@ class _Shape:
             return None
         names = [*self.properties, *(name for name in other.properties if name not in self.properties)]
         properties = {
-            name: _both(self.properties.get(name, self.rest), other.properties.get(name, other.rest)) for name in names
+            name: _both(self.properties.get(name, self.rest), other.properties.get(name, other.rest))
+            for name in names
         }
         shape = _Shape(properties, self.required | other.required, _both(self.rest, other.rest))
         return shape if shape.possible else None

@@ -6,6 +6,7 @@ A rewrite is exact or it allows more; it never allows less. What it allows more 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured import _formats, _regex
-from llama_magic.structured._bundle import NAMED, Bundle, Path, pointer
+from llama_magic.structured._bundle import NAMED, Bundle, Path, pointer, ref_path
 from llama_magic.structured._disjoint import disjoint
 from llama_magic.structured._negate import TYPES, InexactError, negate
 
@@ -57,12 +58,26 @@ class Lowered:
         self.names: dict[str, str] = {}
         self._defs: dict[str, Any] = {}
         self._depth = 0
+        self._level = 0
         self.schema = self._lower((), bundle.root)
         if self._defs:
             root = self.schema if isinstance(self.schema, dict) else {}
             self.schema = {**root, "$defs": self._defs}
 
     def _lower(self, path: Path, node: Any) -> Any:
+        """Lower one schema; every 20th level becomes a definition, as llguidance reads 128 levels."""
+        self._level += 1
+        try:
+            lowered = self._lower_one(path, node)
+            if self._level % 20 or not isinstance(lowered, dict):
+                return lowered
+            name = f"h{len(self._defs)}"
+            self._defs[name] = lowered
+            return {"$ref": f"#/$defs/{name}"}
+        finally:
+            self._level -= 1
+
+    def _lower_one(self, path: Path, node: Any) -> Any:
         if isinstance(node, bool):
             return node
         if not isinstance(node, dict):
@@ -80,7 +95,11 @@ class Lowered:
                 rule(self, path, node, keyword, out, extra)
         if extra:
             out["allOf"] = [*out.get("allOf", ()), *extra]
-        if len(out.get("allOf", ())) > 1 and "negation" not in self.loosening.kinds and _ways(out, 0) > _MAX_WAYS:
+        if (
+            len(out.get("allOf", ())) > 1
+            and "negation" not in self.loosening.kinds
+            and _ways(out, 0) > _MAX_WAYS
+        ):
             raise TooWideError
         return _simplified(out)
 
@@ -100,8 +119,7 @@ class Lowered:
         ref = node["$ref"]
         if ref not in self.names:
             name = self.names[ref] = f"d{len(self.names)}"
-            where = tuple(part.replace("~1", "/").replace("~0", "~") for part in ref[1:].split("/")[1:])
-            self._defs[name] = self._lower(where, self.bundle.target(ref))
+            self._defs[name] = self._lower(ref_path(ref), self.bundle.target(ref))
         # Beside other keywords llguidance takes no circular reference, inside allOf it does.
         mine = {"$ref": f"#/$defs/{self.names[ref]}"}
         if any(key in _RULES and key != "$ref" for key in node):
@@ -270,9 +288,8 @@ class Lowered:
             then = {"required": needs} if isinstance(needs, list) else needs
             without = {"properties": {name: False}}
             present = {"allOf": [{"required": [name]}, then]}
-            self._rewritten(
-                (*path, keyword, name), keyword, extra, lambda a=without, b=present: {"anyOf": [a, b]}
-            )
+            either = {"anyOf": [without, present]}
+            self._rewritten((*path, keyword, name), keyword, extra, functools.partial(dict, either))
 
     def _rewritten(self, path: Path, keyword: str, extra: Any, rewrite: Callable[[], Any]) -> None:
         if "negation" in self.loosening.kinds or self._depth > 6:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
+from typing import Any
 
 MAX_PATTERN = 20_000  # characters
 
@@ -184,7 +185,7 @@ def _shortest(parsed: Iterable[tuple[object, object]]) -> str:
     return "".join(_shortest_item(str(op), argument) for op, argument in parsed)
 
 
-def _shortest_item(op: str, argument: object) -> str:
+def _shortest_item(op: str, argument: Any) -> str:
     match op, argument:
         case "LITERAL", int(code):
             return chr(code)
@@ -201,7 +202,7 @@ def _shortest_item(op: str, argument: object) -> str:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (int(low), _, body):
             return _shortest(body) * int(low)
         case "ATOMIC_GROUP", body:
-            return _shortest(body)  # type: ignore[arg-type]
+            return _shortest(body)
         case "AT" | "ASSERT" | "ASSERT_NOT", _:
             return ""
     raise _UnclearError(op)
@@ -236,7 +237,6 @@ def _in_item(char: str, op: str, argument: object) -> bool:
     if op == "LITERAL":
         return ord(char) == argument
     if op == "RANGE":
-        low, high = argument  # type: ignore[misc]
-        return bool(low <= ord(char) <= high)
+        return bool(argument[0] <= ord(char) <= argument[1])  # type: ignore[index]
     sample = {"DIGIT": r"\d", "WORD": r"\w", "SPACE": r"\s"}[str(argument).rsplit("_", 1)[-1]]
     return (re.match(sample, char) is not None) != ("NOT" in str(argument))

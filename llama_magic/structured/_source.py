@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import re
+import sys
+import types
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +66,7 @@ def _from_type(spec: Any) -> Source:
 
     name = getattr(spec, "__name__", None) or str(spec)
     try:
-        adapter = spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(spec)
+        adapter = spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(_modern(spec))
         schema = adapter.json_schema(schema_generator=_generator(), mode="validation", by_alias=True)
     except (PydanticUserError, pydantic.ValidationError, NameError, RecursionError, TypeError) as error:
         reason = str(error).split("\n")[0]
@@ -73,8 +77,39 @@ def _from_type(spec: Any) -> Source:
     return Source(schema, adapter, name, ordered=True)
 
 
+def _modern(spec: Any, inside: tuple[Any, ...] = ()) -> Any:
+    """Return the type with each `typing.TypedDict` as a `typing_extensions` one, which pydantic asks for."""
+    import typing
+
+    import typing_extensions as new
+
+    if sys.version_info >= (3, 12):
+        return spec
+    old = typing.is_typeddict(spec) and type(spec).__module__ == "typing"
+    if old and spec not in inside:
+        fields = {}
+        for name, hint in typing.get_type_hints(spec, include_extras=True).items():
+            wrapper: Any = new.Required if name in spec.__required_keys__ else new.NotRequired
+            if typing.get_origin(hint) in (typing.Required, typing.NotRequired):  # a text annotation hid it
+                wrapper = new.Required if typing.get_origin(hint) is typing.Required else new.NotRequired
+                hint = typing.get_args(hint)[0]
+            fields[name] = wrapper[_modern(hint, (*inside, spec))]
+        make: Any = new.TypedDict
+        return make(spec.__name__, fields)
+    origin, arguments = typing.get_origin(spec), typing.get_args(spec)
+    if origin in (*_CONTAINERS, typing.Union, types.UnionType):
+        inner = tuple(_modern(argument, inside) for argument in arguments)
+        if inner != arguments:
+            return functools.reduce(operator.or_, inner) if origin not in _CONTAINERS else origin[inner]
+    return spec
+
+
+_CONTAINERS = (list, dict, set, tuple, frozenset)
 _OFFSET = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_SECONDS = r"[0-9]{1,5}(?:\.[0-9]{1,6})?S"
+_HOURS = rf"T(?:[0-9]{{1,5}}H(?:[0-9]{{1,5}}M)?(?:{_SECONDS})?|[0-9]{{1,5}}M(?:{_SECONDS})?|{_SECONDS})"
+_DAYS = r"(?:[0-9]{1,3}Y(?:[0-9]{1,5}D)?|[0-9]{1,5}D)"
 _DAY = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
 
 
@@ -110,12 +145,7 @@ def _generator() -> Any:
         def timedelta_schema(self, schema: Any) -> Any:
             if self._config.ser_json_timedelta == "float":
                 return {"type": "number"}
-            return {
-                "type": "string",
-                "pattern": r"^-?P(?:[0-9]{1,8}D(?:T[0-9]{1,9}(?:\.[0-9]{1,6})?S|"
-                r"T[0-9]{1,5}H(?:[0-9]{1,5}M)?(?:[0-9]{1,5}S)?)?|"
-                r"T[0-9]{1,9}(?:\.[0-9]{1,6})?S|T[0-9]{1,5}[HM](?:[0-9]{1,5}S)?)$",
-            }
+            return {"type": "string", "pattern": f"^-?P(?:{_DAYS}(?:{_HOURS})?|{_HOURS})$"}
 
     return Generator
 
