@@ -21,6 +21,7 @@ except ImportError:
 
 __all__ = [
     "TRANSIENT_STATUS",
+    "MissingError",
     "UnreachableError",
     "body_length",
     "check_status",
@@ -40,6 +41,10 @@ READ_TIMEOUT_S = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _INVALID_URL: tuple[type[Exception], ...] = (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError)
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class MissingError(SourceError):
+    """The server says that there is no such thing (404)."""
 
 
 class UnreachableError(Exception):
@@ -195,7 +200,8 @@ def check_status(response: httpx.Response, url: str) -> None:
         410: ("is gone for good (410)", "Look for another address."),
     }
     text, remedy = meanings.get(status, (f"answered {status} {response.reason_phrase}", "Check the address."))
-    raise SourceError(f"{shown} {text}.", remedy=remedy)
+    error = MissingError if status == 404 else SourceError
+    raise error(f"{shown} {text}.", remedy=remedy)
 
 
 def _retry_after(response: httpx.Response) -> float | None:

@@ -23,6 +23,7 @@ from llama_magic.sources._cache import hub_cache
 from llama_magic.sources._http import (
     CONNECT_TIMEOUT_S,
     TRANSIENT_STATUS,
+    MissingError,
     UnreachableError,
     httpx,
     redacted_logs,
@@ -37,7 +38,6 @@ from llama_magic.sources._verify import digest_of, remember, verify_once
 
 API_TRIES = 3
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 T = TypeVar("T")
 
@@ -83,11 +83,21 @@ class Hub:
         """Return the authorization header for this hub, empty without a token that is accepted."""
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def url_of(self, file: HubFile) -> str:
-        """Return the address of a file at its commit."""
+    def url_of(self, name: str, revision: str) -> str:
+        """Return the address of a file."""
         from huggingface_hub import hf_hub_url
 
-        return str(hf_hub_url(self.repo, file.name, revision=file.commit, endpoint=self.endpoint))
+        return str(hf_hub_url(self.repo, name, revision=revision, endpoint=self.endpoint))
+
+    def at_commit(self, file: HubFile, use: Callable[[str], T]) -> T:
+        """Call `use` with a file's address at its commit, which cannot change under a long transfer.
+
+        Some mirrors know branches alone: there the branch has to do, and the digest tells.
+        """
+        try:
+            return use(self.url_of(file.name, file.commit))
+        except MissingError:
+            return use(self.url_of(file.name, self.revision))
 
     def plan(self, fits: Callable[[int], bool] | None) -> list[HubFile]:
         """Return the files of the model meant: all shards, in order. Nothing large is fetched.
@@ -101,12 +111,19 @@ class Hub:
         else:
             names = shard_names(self.parsed.file)
         files = [self._describe(name) for name in names]
-        if any(file.sha256 is None for file in files):
-            listed = listed or self._listing()
-            files = [
-                replace(file, sha256=file.sha256 or _lfs_sha256(listed.get(file.name))) for file in files
-            ]
-        return files
+        return [file if file.sha256 is not None else self._with_digest(file, listed) for file in files]
+
+    def _with_digest(self, file: HubFile, listed: dict[str, Any]) -> HubFile:
+        """Return `file` with the digest of the repository's list, where its ETag was none."""
+        try:
+            found = _lfs_sha256((listed or self._listing()).get(file.name))
+        except SourceError:
+            found = None  # a mirror without lists still serves files
+        if found is None:
+            self.notes.append(
+                f"{self.endpoint} gives no SHA-256 of {file.name}: only its length was checked."
+            )
+        return replace(file, sha256=found)
 
     def _listing(self) -> dict[str, Any]:
         """Return the repository's files by name; one that leads outside the repository refuses them all."""
@@ -127,17 +144,17 @@ class Hub:
         return sizes
 
     def _describe(self, name: str) -> HubFile:
-        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+        from huggingface_hub import get_hf_file_metadata
 
-        url = hf_hub_url(self.repo, name, revision=self.revision, endpoint=self.endpoint)
+        url = self.url_of(name, self.revision)
         found = self._ask(
             lambda token: get_hf_file_metadata(
                 url, token=token, timeout=CONNECT_TIMEOUT_S, endpoint=self.endpoint
             ),
             name,
         )
-        etag, commit = str(found.etag or ""), str(found.commit_hash or "").lower()
-        if not _PLAIN_NAME.fullmatch(etag) or not _COMMIT.fullmatch(commit):
+        etag, commit = str(found.etag or ""), str(found.commit_hash or "")
+        if not _PLAIN_NAME.fullmatch(etag) or not _PLAIN_NAME.fullmatch(commit):
             raise SourceError(
                 f"{self.endpoint} describes {name} in a way that no hub does (ETag {redact(etag)!r}, "
                 f"commit {redact(commit)!r}).",
@@ -256,11 +273,16 @@ class Hub:
 
         folder = hub_cache() / repo_folder_name(repo_id=self.repo, repo_type="model") / "blobs"
         job = _transfer.Job(
-            self.url_of(file), folder / file.etag, label, self.headers(), size=file.size, sha256=file.sha256
+            self.url_of(file.name, file.commit),
+            folder / file.etag,
+            label,
+            self.headers(),
+            size=file.size,
+            sha256=file.sha256,
         )
         by_http = file.size is None or file.size <= constants.MAX_HTTP_DOWNLOAD_SIZE  # beyond: only Xet
         if by_http and not self._blob_is_good(job, progress):
-            self._fetch_blob(job, meter, progress)
+            self._fetch_blob(file, job, meter)
         path = Path(
             self._ask(
                 lambda token: hf_hub_download(
@@ -288,14 +310,12 @@ class Hub:
         job.target.unlink(missing_ok=True)
         return False
 
-    def _fetch_blob(
-        self, job: _transfer.Job, meter: _transfer.Meter, progress: ProgressCallback | None
-    ) -> None:
+    def _fetch_blob(self, file: HubFile, job: _transfer.Job, meter: _transfer.Meter) -> None:
         job.target.parent.mkdir(parents=True, exist_ok=True)
         locks = hub_cache() / ".locks" / job.target.parent.parent.name
         with only_one(locks / f"{job.target.name}.lock", job.sign_of_life, job.target.exists):
             if not job.target.exists():
-                fetched = _transfer.fetch(job, meter)
+                fetched = self.at_commit(file, lambda url: _transfer.fetch(replace(job, url=url), meter))
                 remember(job.target, fetched.sha256)
 
 

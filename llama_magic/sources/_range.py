@@ -89,7 +89,7 @@ class RangeReader:
 
     def _how_much(self, offset: int, end: int) -> int:
         """Return how many bytes to ask for: what is needed, or a block, but nothing that is here already."""
-        follows = any(start + len(data) == offset for start, data in self._spans)
+        follows = any(0 <= offset - start - len(data) < self._block for start, data in self._spans)
         block = max(self._block, self.bytes_read // GROWTH) if follows else min(FAR_BLOCK, self._block)
         wanted = max(end - offset, block)
         ahead = [start for start, _ in self._spans if start > offset]

@@ -240,7 +240,7 @@ def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool, fits:
         hub = _hub.Hub(parsed, revision)
         try:
             plan = hub.plan(fits)
-            files = tuple(RemoteFile(f.name, f.size, f.sha256, hub.url_of(f)) for f in plan)
+            files = tuple(RemoteFile(f.name, f.size, f.sha256, hub.url_of(f.name, f.commit)) for f in plan)
             origin = f"hf:{parsed.repo}/{plan[0].name}@{plan[0].commit[:12]}"
             parts = _hub.cached_hub(replace(parsed, file=plan[0].name), plan[0].commit)
             name = _name(parsed, Path(plan[0].name))
@@ -325,4 +325,4 @@ def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None =
         file = hub.plan(fits)[0]
     except UnreachableError as err:
         raise SourceError(f"{parsed.text} cannot be read: {err}.", remedy="Check the network.") from None
-    return RangeReader(hub.url_of(file), hub.headers(), name=file.name)
+    return hub.at_commit(file, lambda url: RangeReader(url, hub.headers(), name=file.name))

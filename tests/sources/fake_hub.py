@@ -74,6 +74,7 @@ class Repo:
     list_lfs: bool = True  # the file list carries sizes and digests
     plain_etag: bool = False  # the file's ETag is no digest
     listed: dict[str, bytes] | None = None  # what the list says, where that differs
+    unlisted: bool = False
 
 
 class FakeHub:
@@ -202,6 +203,9 @@ class _Handler(BaseHTTPRequestHandler):
         repo = self.owner.repos.get("/".join(parts[:2]))
         if self.owner.faults.status:
             self._plain(self.owner.faults.status.pop(0), b"busy")
+            return
+        if repo is not None and repo.unlisted:
+            self._plain(404, b"no lists here")
             return
         if not self._authorised(repo):
             return

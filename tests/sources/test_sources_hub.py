@@ -166,6 +166,15 @@ def test_a_mirror_that_reports_size_zero_is_no_obstacle(hub: Any, repo: Any) -> 
     assert sources.resolve("o/r:m-Q4_K_M.gguf").path.read_bytes() == repo.files["m-Q4_K_M.gguf"]
 
 
+def test_a_mirror_that_knows_branches_alone_serves(hub: Any, repo: Any) -> None:
+    """No address by commit, no file list, no digest: the file comes, and a note says what was not checked."""
+    repo.revisions, repo.plain_etag, repo.unlisted = ("main",), True, True
+    found = sources.resolve("o/r:m-Q4_K_M.gguf")
+    assert found.path.read_bytes() == repo.files["m-Q4_K_M.gguf"]
+    assert "no SHA-256" in found.notes[0]
+    assert sources.open_remote("o/r:m-Q4_K_M.gguf").size == SIZE
+
+
 def test_a_break_resumes_within_and_across_calls(
     hub: Any, repo: Any, monkeypatch: pytest.MonkeyPatch, machine: Path
 ) -> None:
@@ -303,6 +312,7 @@ def test_a_token_is_shown_nowhere(
         {"X-Linked-Etag": '"../../../../evil"'},
         {"X-Linked-Etag": '"/etc/evil"'},
         {"X-Repo-Commit": "../../../evil"},
+        {"X-Repo-Commit": "/evil"},
         {"X-Repo-Commit": ""},
     ],
 )

@@ -82,15 +82,15 @@ def test_a_hub_file_is_read_through_its_redirect(
     hub: Any, gguf: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The token goes to the hub and not to the CDN; the redirect is asked for once, or when it ran out."""
-    data = gguf(2_000_000)
+    data = gguf(4_000_000)
     hub.repos["o/r"] = fake.Repo({"m-Q4_0.gguf": data}, private=True)
     monkeypatch.setenv("HF_TOKEN", "hf_goodtoken")
     reader = sources.open_remote("o/r:Q4_0")
-    assert reader.read_at(1_500_000, 64) == data[1_500_000:1_500_064]
+    assert reader.read_at(2_500_000, 64) == data[2_500_000:2_500_064]
     at_hub = [seen.method for seen in hub.seen if "/resolve/" in seen.path]
     assert at_hub == ["HEAD", "GET"]
     hub.faults.status = [403]
-    assert reader.read_at(1_900_000, 64) == data[1_900_000:1_900_064]
+    assert reader.read_at(3_900_000, 64) == data[3_900_000:3_900_064]
     assert reader.requests == 4
     assert "hf_goodtoken" not in repr(reader)
     for seen in hub.seen:
