@@ -196,8 +196,8 @@ class Chat:
             if _flatten(turns) == checked:
                 chat.turns = turns
             chat.branches = [
-                Branch(tuple(_turns_from_dicts(b.get("turns"), source.name)), int(b["at"]), str(b["reason"]))
-                for b in own.get("branches", [])
+                _branch_from_dict(item, source.name)
+                for item in _as_list(own.get("branches", []), source.name)
             ]
         return chat
 
@@ -300,15 +300,26 @@ def _turn_to_dict(turn: Turn) -> dict[str, Any]:
 
 
 def _turns_from_dicts(items: object, where: str) -> list[Turn]:
-    return [
-        Turn(
-            tuple(check_message(message, where) for message in _as_list(item.get("messages"), where)),
-            item.get("cell"),
-            item.get("system"),
-            bool(item.get("interrupted", False)),
+    return [_turn_from_dict(item, where) for item in _as_list(items, where)]
+
+
+def _turn_from_dict(item: object, where: str) -> Turn:
+    if not isinstance(item, dict):
+        raise InputTypeError(f"{where} holds the turn {item!r}; expected an object with messages.")
+    cell, system = item.get("cell"), item.get("system")
+    if not all(value is None or isinstance(value, str) for value in (cell, system)):
+        raise InputTypeError(
+            f"{where} holds a turn with cell {cell!r} and system {system!r}; expected texts."
         )
-        for item in _as_list(items, where)
-    ]
+    messages = tuple(check_message(message, where) for message in _as_list(item.get("messages"), where))
+    return Turn(messages, cell, system, bool(item.get("interrupted", False)))
+
+
+def _branch_from_dict(item: object, where: str) -> Branch:
+    at = item.get("at") if isinstance(item, dict) else None
+    if not isinstance(item, dict) or not isinstance(at, int):
+        raise InputTypeError(f"{where} holds the branch {item!r}; expected an object with turns and at.")
+    return Branch(tuple(_turns_from_dicts(item.get("turns"), where)), at, str(item.get("reason", "")))
 
 
 def _as_list(value: object, where: str) -> list[Any]:

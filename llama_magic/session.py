@@ -83,7 +83,7 @@ class Session:
     """The models, chats, history and sampler settings of one kernel.
 
     `loader` is called as `loader(source, name=…, **options)` and gives a model; it is
-    `llama_magic.model.load` unless it is replaced.
+    `llama_magic.loading.load` unless it is replaced.
     """
 
     def __init__(self, loader: Loader | None = None) -> None:
@@ -217,9 +217,9 @@ class Session:
 
 
 def _default_loader(source: str | None, **options: Any) -> Any:
-    from llama_magic import model
+    from llama_magic import loading
 
-    return model.load(source, **options)
+    return loading.load(source, **options)
 
 
 def _record(entry: HistoryEntry) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from llama_magic.engine.exact_lane import CUT, ExactLane
 from llama_magic.engine.lane import HELPER_SEQUENCES, Lane
-from llama_magic.engine.native import ContextOptions, Weights
+from llama_magic.engine.native import Context, ContextOptions, Weights
 from llama_magic.engine.request import Request
 from llama_magic.engine.shared_lane import SharedLane
 from llama_magic.errors import BackendError, ModelClosedError
@@ -35,7 +35,7 @@ class Engine:
     """Accept requests from any thread. `close()` cancels what runs, and is idempotent."""
 
     def __init__(self, weights: Weights, options: EngineOptions) -> None:
-        self._core = _Core(weights, options)
+        self._core = Core(weights, options)
         self._thread = threading.Thread(target=self._core.run, name="llama_magic engine", daemon=True)
         self._pid = os.getpid()
         self._thread.start()
@@ -59,12 +59,12 @@ class Engine:
         """Stop a request now. Its last events say "interrupted". Any thread, any time."""
         self._core.cancel(request)
 
-    def call(self, function: Callable[[_Core], T]) -> T:
+    def call(self, function: Callable[[Core], T]) -> T:
         """Run `function(core)` between two steps on the engine thread, and return what it returns."""
         box: list[Any] = []
         done = threading.Event()
 
-        def job(core: _Core) -> None:
+        def job(core: Core) -> None:
             try:
                 box.append((True, function(core)))
             except BaseException as error:
@@ -96,21 +96,22 @@ class Engine:
             )
 
 
-class _Core:
+class Core:
     """What the engine thread works on. The only state shared with other threads is the inbox."""
 
     def __init__(self, weights: Weights, options: EngineOptions) -> None:
         self.weights = weights
         self.options = options
         self.lanes: dict[bool, Lane] = {}
-        self._inbox: deque[tuple[Callable[[_Core], None], Callable[[], None] | None]] = deque()
+        self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
+        self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
 
     # --- any thread -----------------------------------------------------------------------
 
     def post(
-        self, job: Callable[[_Core], None], _checked: None, on_drop: Callable[[], None] | None = None
+        self, job: Callable[[Core], None], _checked: None, on_drop: Callable[[], None] | None = None
     ) -> None:
         with self._wake:
             if self._stopping:
@@ -183,7 +184,7 @@ class _Core:
                 self.lanes[exact] = SharedLane(self.weights, context, self.options.store_budget)
         return self.lanes[exact]
 
-    def _close(self, jobs: list[tuple[Callable[[_Core], None], Callable[[], None] | None]]) -> None:
+    def _close(self, jobs: list[tuple[Callable[[Core], None], Callable[[], None] | None]]) -> None:
         for _, on_drop in jobs:
             if on_drop is not None:
                 on_drop()
@@ -192,10 +193,13 @@ class _Core:
                 running.request.cancelled = True
             lane._reap_cancelled()
             lane.close()
+        for context in self.extras.values():
+            context.close()
         self.lanes.clear()
+        self.extras.clear()
 
 
-def _shut_down(core: _Core, thread: threading.Thread) -> None:
+def _shut_down(core: Core, thread: threading.Thread) -> None:
     core.stop()
     if thread is not threading.current_thread():
         thread.join()

@@ -1,0 +1,90 @@
+"""Run, teach and take apart GGUF language models in Jupyter and IPython, over llama.cpp.
+
+    %load_ext llama_magic
+    %llama load smollm2
+
+    import llama_magic as lm
+    model = lm.load("smollm2", ctx=4096)
+    model.chat([{"role": "user", "content": "Hi"}])
+
+Importing this package costs nothing; llama.cpp is loaded with the first model.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llama_magic.engine.sampling import Sampling
+    from llama_magic.gguf import GGUFInfo
+    from llama_magic.loading import load
+    from llama_magic.model import Model
+    from llama_magic.results import Chunk, Completion
+
+__version__ = "0.1.0"
+_PLACES = {
+    "Chunk": "llama_magic.results",
+    "Completion": "llama_magic.results",
+    "GGUFInfo": "llama_magic.gguf",
+    "Model": "llama_magic.model",
+    "Sampling": "llama_magic.engine.sampling",
+    "add_alias": "llama_magic.sources",
+    "load": "llama_magic.loading",
+}
+_ERRORS = (
+    "BackendError",
+    "ContextOverflowError",
+    "FitError",
+    "GenerationInterrupted",
+    "InputTypeError",
+    "InvalidGGUFError",
+    "LlamaMagicError",
+    "ModelClosedError",
+    "OptionError",
+    "SchemaError",
+    "SourceError",
+    "StructuredOutputError",
+    "TemplateError",
+)
+__all__ = [*sorted(_PLACES), *_ERRORS, "inspect", "load_ipython_extension", "unload_ipython_extension"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    if name in _ERRORS:
+        return getattr(importlib.import_module("llama_magic.errors"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def inspect(source: Any = None, **options: Any) -> GGUFInfo:
+    """Read the header of a model file, here or remote, without loading weights.
+
+    `source` is anything that `load` takes; of a remote file only the header travels.
+    Raises `SourceError` and `InvalidGGUFError`.
+    """
+    from llama_magic import gguf, sources
+
+    located = sources.locate(source, **options)
+    if located.path is not None:
+        return gguf.inspect(located.path, parts=located.parts)
+    return gguf.inspect(sources.open_remote(source, **options))
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register `%llama` and `%%llama`; called by `%load_ext llama_magic`."""
+    from llama_magic.magics import register
+
+    register(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Take the magics away again; loaded models stay. Called by `%unload_ext llama_magic`."""
+    from llama_magic.magics import unregister
+
+    unregister(ipython)

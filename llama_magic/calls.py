@@ -1,0 +1,189 @@
+"""How a call becomes a request: options checked, prompt rendered and guarded, constraint attached."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from llama_magic import prompting
+from llama_magic.engine.request import Request
+from llama_magic.engine.sampling import Sampling, check_seed
+from llama_magic.engine.vocabulary import Vocabulary
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.generation import Assembler, Plan
+from llama_magic.structuring import check_budget, matcher_factory
+
+if TYPE_CHECKING:
+    from llama_magic.formatters import Formatter
+    from llama_magic.loading import LoadedFile
+    from llama_magic.structured import Constraint
+
+
+@dataclass(frozen=True)
+class Call:
+    """The options of one call, checked. What they mean stands at `Model.complete`."""
+
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    n: int = 1
+    logprobs: int | None = None
+    overflow: prompting.Overflow = "error"
+    reuse: bool = True
+    ignore_eos: bool = False
+    sampling: Sampling = Sampling()
+
+    @classmethod
+    def read(cls, defaults: Sampling, options: Mapping[str, Any]) -> Call:
+        """Check `options`; what is not an option of a call is a sampling parameter, or an error."""
+        given = dict(options)
+        stop = given.pop("stop", None) or ()
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        for text in stop:
+            if not isinstance(text, str) or not text:
+                raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
+        seed = given.pop("seed", None)
+        sampling = given.pop("sampling", None) or defaults
+        if not isinstance(sampling, Sampling):
+            raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
+        return cls(
+            max_tokens=_count("max_tokens", given.pop("max_tokens", None), least=1),
+            seed=None if seed is None else check_seed(seed),
+            stop=stop,
+            n=_count("n", given.pop("n", 1), least=1) or 1,
+            logprobs=_count("logprobs", given.pop("logprobs", None), least=0),
+            overflow=prompting.check_overflow(given.pop("overflow", "error")),
+            reuse=bool(given.pop("reuse", True)),
+            ignore_eos=bool(given.pop("ignore_eos", False)),
+            sampling=sampling.replace(**given),
+        )
+
+
+def _count(name: str, value: object, *, least: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
+    if value < least:
+        raise OptionError(f"{name} is {value}; expected {least} or more.")
+    return value
+
+
+def as_messages(prompt: object, system: str | None, spans: Sequence[prompting.Span]) -> list[dict[str, Any]]:
+    """Return a prompt as one user turn, after `system` if there is one."""
+    if not isinstance(prompt, str):
+        raise InputTypeError(f"The prompt is a {type(prompt).__name__}; expected a str.")
+    head = [] if system is None else [{"role": "system", "content": system}]
+    return [*head, {"role": "user", "content": prompt, "_spans": tuple(spans)}]
+
+
+class Settings(Protocol):
+    """What of a model may change between calls."""
+
+    sampling: Sampling
+    formatter: Formatter
+
+
+class Calls:
+    """Build the request of each kind of call for one model."""
+
+    def __init__(self, name: str, file: LoadedFile, vocabulary: Vocabulary, settings: Settings) -> None:
+        self._name = name
+        self._file = file
+        self._vocabulary = vocabulary
+        self._settings = settings
+
+    def render(
+        self,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+    ) -> prompting.Prompt:
+        """Return the prompt of a conversation."""
+        variables = dict(template_variables or {})
+        template = prompting.Template(
+            self._settings.formatter,
+            self._file.guarded,
+            variables,
+            tools,
+            continue_final=bool(variables.pop("continue_final", False)),
+        )
+        return prompting.from_messages(self._vocabulary, template, messages)
+
+    def text(
+        self,
+        text: str,
+        spans: Sequence[prompting.Span],
+        constraint: Constraint | None,
+        options: Mapping[str, Any],
+    ) -> Assembler:
+        """Prepare the continuation of a raw text."""
+        call = Call.read(self._settings.sampling, options)
+        prompt = prompting.from_text(self._vocabulary, text, spans)
+        guard = self._guard(call.overflow)
+        prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._vocabulary)
+        return self._assemble("complete", prompt, limit, call, constraint, None)
+
+    def chat(
+        self,
+        mode: str,
+        messages: Sequence[Any],
+        constraint: Constraint | None,
+        options: Mapping[str, Any],
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+    ) -> Assembler:
+        """Prepare the answer to a conversation."""
+        call = Call.read(self._settings.sampling, options)
+        prompt, limit = prompting.fit_messages(
+            self._guard(call.overflow),
+            messages,
+            call.max_tokens,
+            lambda kept: self.render(kept, tools, template_variables),
+        )
+        return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter)
+
+    def _guard(self, overflow: prompting.Overflow) -> prompting.Guard:
+        info = self._file.info
+        return prompting.Guard(
+            self._file.window, overflow, info.context_length, sum(info.kv_bytes_per_token())
+        )
+
+    def _assemble(
+        self,
+        mode: str,
+        prompt: prompting.Prompt,
+        limit: int,
+        call: Call,
+        constraint: Constraint | None,
+        formatter: Formatter | None,
+    ) -> Assembler:
+        if constraint is not None:
+            check_budget(constraint, limit)
+        stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
+        ids = {text: self._vocabulary.special_id(text) for text in stops}
+        plan = Plan(
+            mode, self._name, prompt, limit, self._file.window, self._file.load_s, formatter, constraint
+        )
+
+        def request(sink: Assembler) -> Request:
+            return Request(
+                prompt=prompt.ids,
+                max_tokens=limit,
+                sampling=call.sampling,
+                seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
+                sink=sink,
+                exact=call.seed is not None,
+                n=call.n,
+                stops=tuple(text for text in stops if ids[text] is None),
+                stop_ids=frozenset(i for i in ids.values() if i is not None),
+                visible_ids=self._file.visible_ids(formatter),
+                logprobs=call.logprobs,
+                reuse=call.reuse,
+                ignore_eos=call.ignore_eos,
+                matcher=matcher_factory(constraint, formatter, prompt.text, self._vocabulary),
+            )
+
+        return Assembler(plan, self._vocabulary, request)

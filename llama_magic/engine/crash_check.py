@@ -1,0 +1,230 @@
+"""Prove in a child process that this build of llama.cpp survives a model file.
+
+A native crash cannot be caught: it takes the kernel with it. So before a file is loaded here
+for the first time, a child loads it, reads its whole vocabulary and decodes two batches. The
+verdict is remembered by file header, build, CPU and options. Where the child dies with
+repacked weights but lives without them (GCC 12 on a CPU with AMX: ggml-org/llama.cpp#20824),
+the load goes on without them, and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+STAGES = ("start", "load", "vocabulary", "context", "decode")
+_SLOWEST_DISK = 20e6  # bytes a second; a child that takes longer than this to read a file hangs
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the child is to load, and how."""
+
+    paths: tuple[str, ...]
+    gpu_layers: int
+    mmap: bool
+    use_extra_bufts: bool
+    type_k: str
+    type_v: str
+    flash_attn: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`survived` says the file can be used; `stage` is how far the child came, `cause` how it died."""
+
+    survived: bool
+    use_extra_bufts: bool
+    stage: str = "decode"
+    cause: str = ""
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether the file works only without repacked weights."""
+        return self.survived and not self.use_extra_bufts
+
+
+def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner | None = None) -> Verdict:
+    """Return the verdict on a file, from `store` or from a child process.
+
+    `size` is the file's bytes, `fingerprint` its header's digest. Costs one load of the file
+    the first time (the operating system then has it in its page cache), nothing later.
+    """
+    key = _key(trial, fingerprint)
+    known = _read(store).get(key)
+    if known is not None:
+        return Verdict(**known)
+    run = run or run_child
+    verdict = run(trial, size)
+    if not verdict.survived and trial.use_extra_bufts and verdict.stage == "decode":
+        second = run(Trial(**{**asdict(trial), "use_extra_bufts": False}), size)
+        if second.survived:
+            verdict = second
+    if not verdict.cause.startswith("no answer"):
+        _remember(store, key, verdict)
+    return verdict
+
+
+Runner = Callable[[Trial, int], Verdict]
+
+
+def run_child(trial: Trial, size: int) -> Verdict:
+    """Run one trial in a child process and say how it ended."""
+    timeout = 120 + size / _SLOWEST_DISK
+    process = subprocess.Popen(
+        command(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    try:
+        out, _ = process.communicate(json.dumps(asdict(trial)).encode(), timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return Verdict(False, trial.use_extra_bufts, "start", f"no answer after {timeout:.0f} s")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    lines = [line for line in out.decode("utf-8", "replace").splitlines() if line]
+    stage = next((line[6:] for line in reversed(lines) if line.startswith("stage ")), "start")
+    if "survived" in lines:
+        return Verdict(True, trial.use_extra_bufts)
+    refusal = next((line[8:] for line in lines if line.startswith("refused ")), "")
+    return Verdict(False, trial.use_extra_bufts, stage, refusal or _cause(process.returncode))
+
+
+def command() -> list[str]:
+    """Return the command line of the child."""
+    return [sys.executable, "-m", "llama_magic.engine.crash_check"]
+
+
+def _cause(code: int) -> str:
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return f"exit code {code}"
+
+
+# --- the memory of verdicts ---------------------------------------------------------------------
+
+
+def _key(trial: Trial, fingerprint: str) -> str:
+    facts = {**asdict(trial), "paths": None, "file": fingerprint, "build": build_id(), "cpu": _cpu()}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def build_id() -> str:
+    """Name the build of llama.cpp without loading it: version, and size and date of its library."""
+    import importlib.metadata
+    import importlib.util
+
+    version = importlib.metadata.version("llama-cpp-python")
+    spec = importlib.util.find_spec("llama_cpp")
+    folders = list(spec.submodule_search_locations or []) if spec is not None else []
+    stamps = []
+    for folder in folders:
+        for library in sorted(Path(folder, "lib").glob("*")):
+            facts = library.stat()
+            stamps.append(f"{library.name}:{facts.st_size}:{int(facts.st_mtime)}")
+    return f"{version} {hashlib.sha256(' '.join(stamps).encode()).hexdigest()[:12]}"
+
+
+def _cpu() -> str:
+    """Name the CPU and its features, which decide what code llama.cpp runs."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = [line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))]
+    return hashlib.sha256("\n".join(wanted[:2]).encode()).hexdigest()[:16]
+
+
+def verdicts(store: Path) -> list[Verdict]:
+    """Return every remembered verdict, oldest first."""
+    return [Verdict(**entry) for entry in _read(store).values()]
+
+
+def _read(store: Path) -> dict[str, dict[str, Any]]:
+    try:
+        data = json.loads(store.read_text())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _remember(store: Path, key: str, verdict: Verdict) -> None:
+    known = {**_read(store), key: asdict(verdict)}
+    store.parent.mkdir(parents=True, exist_ok=True)
+    fresh = store.with_suffix(f".{os.getpid()}.tmp")
+    fresh.write_text(json.dumps(known, indent=1))
+    os.replace(fresh, store)  # another process may write at the same time: the last one wins, whole
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def _try_out(trial: Trial, say: Callable[[str], None]) -> None:
+    from llama_magic.engine.native import Context, ContextOptions, Weights, WeightsOptions
+
+    say("stage load")
+    options = WeightsOptions(trial.gpu_layers, trial.mmap, False, trial.use_extra_bufts)
+    weights = Weights([Path(path) for path in trial.paths], options)
+    say("stage vocabulary")
+    vocab = weights.vocab
+    for token in range(vocab.n_tokens):
+        vocab.piece(token, special=True)
+    probe = 'Hello, wörld! 你好 🦙\n\t{"a": [1, 2.5e-3]} \x00\x7f' + "".join(map(chr, range(32, 300)))
+    tokens = vocab.tokenize(probe, add_special=True, parse_special=True)
+    vocab.detokenize(tokens, remove_special=False, unparse_special=True)
+    if not weights.generates:
+        say("survived")
+        return
+    say("stage context")
+    context = Context(
+        weights,
+        ContextOptions(
+            cells=512, sequences=2, batch=256, ubatch=256,
+            type_k=trial.type_k, type_v=trial.type_v, flash_attn=trial.flash_attn,
+        ),
+    )  # fmt: skip
+    say("stage decode")
+    _decode(context, (tokens or [0])[:200])
+    say("survived")
+
+
+def _decode(context: Any, tokens: Sequence[int]) -> None:
+    many = list(tokens) * (2 if len(tokens) < 2 else 1)  # a batch of one takes other paths than a larger one
+    context.decode(many, range(len(many)), [0] * len(many), [len(many) - 1])
+    best = int(context.logits(len(many) - 1).argmax())
+    context.decode([best], [len(many)], [0], [0])
+    context.decode([best, best], [len(many) + 1, 0], [0, 1], [0, 1])
+
+
+def main() -> int:
+    """Run the trial given on standard input; say on standard output how far it came."""
+    from llama_magic.errors import LlamaMagicError
+
+    trial = Trial(**json.load(sys.stdin))
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    try:
+        _try_out(trial, lambda text: print(text, file=out, flush=True))
+    except LlamaMagicError as error:
+        print("refused " + " ".join(str(error).split()), file=out, flush=True)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

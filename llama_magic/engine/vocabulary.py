@@ -1,0 +1,157 @@
+"""Text to tokens and back, by the rules that prompts need: BOS once, message text never control."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+
+from llama_magic.engine.native import Vocab
+
+
+class Vocabulary:
+    """The tokenizer of a loaded model. Thread-safe; also what constrained decoding asks of one."""
+
+    def __init__(self, native: Vocab, fingerprint: str) -> None:
+        self.native = native
+        self.fingerprint = fingerprint
+        self.n_tokens = native.n_tokens
+        self.bos_id = native.bos_id
+        self.add_bos = native.add_bos
+        self.eog_ids: tuple[int, ...] = native.eog_ids
+        ends = [native.eos_id, native.eot_id, *native.eog_ids]
+        self.eos_id: int = next((t for t in ends if t is not None), 0)
+
+    # --- whole prompts ----------------------------------------------------------------------
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a prompt: special tokens parsed, BOS in front if the file asks for it, once."""
+        return self._once(self.native.tokenize(text, add_special=True, parse_special=True))
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        """Return the tokens of a prompt in parts `(text, literal)`.
+
+        Ordinary parts are joined before they are tokenised, so the tokens are those of the
+        whole text. A literal part is message text that looks like a control token: it is cut
+        where no special token can match (parsing "off" still matches user-defined tokens).
+        """
+        runs: list[list[str]] = []
+        was_literal: bool | None = None
+        for text, literal in parts:
+            if not text:
+                continue
+            if literal:
+                runs += [[piece, "literal"] for piece in self._disarm(text)]
+            elif was_literal is False:
+                runs[-1][0] += text
+            else:
+                runs.append([text, ""])
+            was_literal = literal
+        tokens: list[int] = []
+        for i, (text, kind) in enumerate(runs):
+            if i == 0:
+                tokens += self.native.tokenize(text, add_special=True, parse_special=not kind)
+            else:
+                tokens += self._continuation(text, parse_special=not kind)
+        if not runs:
+            tokens = self.native.tokenize("", add_special=True, parse_special=True)
+        return self._once(tokens)
+
+    def _once(self, tokens: list[int]) -> list[int]:
+        """Drop a BOS that the text wrote itself, after the one that the vocabulary adds."""
+        if self.add_bos:
+            while len(tokens) > 1 and tokens[0] == tokens[1] == self.bos_id:
+                del tokens[0]
+        return tokens
+
+    def _continuation(self, text: str, *, parse_special: bool) -> list[int]:
+        # SPM vocabularies put a space before a text that they think begins here. A line break
+        # in front takes that space, and its tokens can be cut off again: it never merges.
+        lead = self.native.tokenize("\n", add_special=False, parse_special=False)
+        tokens = self.native.tokenize("\n" + text, add_special=False, parse_special=parse_special)
+        if tokens[: len(lead)] == lead:
+            return tokens[len(lead) :]
+        return self.native.tokenize(text, add_special=False, parse_special=parse_special)
+
+    def _disarm(self, text: str) -> list[str]:
+        """Cut `text` so that no piece holds the text of a special token."""
+        middle = max(1, len(text) // 2)
+        pieces = [text[:middle], text[middle:]]
+        if any(mark in piece for piece in pieces for mark in self.special_texts):
+            return list(text)
+        return [piece for piece in pieces if piece]
+
+    @functools.cached_property
+    def special_texts(self) -> frozenset[str]:
+        """Texts of control and user-defined tokens, two characters or longer."""
+        ids = self.native.control_ids | self.native.user_defined_ids
+        return frozenset(t for t in (self.native.text(i) for i in ids) if len(t) > 1)
+
+    @functools.cached_property
+    def control_texts(self) -> frozenset[str]:
+        """Texts of the tokens that can open or close something: control tokens and ends of generation."""
+        ids = self.native.control_ids | set(self.eog_ids)
+        return frozenset(t for t in (self.native.text(i) for i in ids) if len(t) > 1)
+
+    # --- the other way ----------------------------------------------------------------------
+
+    def decode(self, tokens: Sequence[int], *, special: bool = True) -> str:
+        """Return the text of tokens; a BOS that `encode` would add is left out."""
+        data = self.native.detokenize(tokens, remove_special=self.add_bos, unparse_special=special)
+        return data.decode("utf-8", "replace")
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of one token, control tokens as they are written."""
+        return self.native.piece(token, special=True)
+
+    def special_id(self, text: str) -> int | None:
+        """Return the id of the control or user-defined token that is written `text`, if there is one."""
+        tokens = self.native.tokenize(text, add_special=False, parse_special=True)
+        if len(tokens) == 1 and tokens[0] in (self.native.control_ids | self.native.user_defined_ids):
+            return tokens[0]
+        return None
+
+    # --- what constrained decoding asks (structured.TokenVocabulary) -------------------------
+
+    @property
+    def vocab_ptr(self) -> int:
+        return self.native.pointer
+
+    @property
+    def tokenize_fptr(self) -> int:
+        return self.native.tokenize_function
+
+    def token_bytes(self, token: int) -> bytes:
+        return self.native.piece(token, special=False)
+
+    def is_control(self, token: int) -> bool:
+        return token in self.native.control_ids or not self.native.piece(token, special=False)
+
+    def tokenize(self, text: str | bytes) -> list[int]:
+        return self.native.tokenize(text, add_special=False, parse_special=False)
+
+
+def attribute_tokens(vocabulary: Vocabulary, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
+    """Return how many of `tokens` begin in each of the stretches `texts` of the prompt.
+
+    The counts sum to `len(tokens)`. BOS and other tokens without text count where they stand.
+    """
+    ends: list[int] = []
+    total = 0
+    for text in texts:
+        total += len(text.encode("utf-8", "replace"))
+        ends.append(total)
+    counts = [0] * len(texts)
+    whole = "".join(texts).encode("utf-8", "replace")
+    position, place = 0, 0
+    for token in tokens:
+        piece = vocabulary.piece(token)
+        while place < len(ends) - 1 and position >= ends[place]:
+            place += 1
+        counts[place] += 1
+        if whole.startswith(piece, position):
+            position += len(piece)
+        elif piece[:1] == b" " and whole.startswith(piece[1:], position):
+            position += len(piece) - 1  # the space that SPM vocabularies put in front
+        elif token != vocabulary.bos_id:
+            position = min(len(whole), position + len(piece))
+    return counts

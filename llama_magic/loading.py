@@ -1,0 +1,412 @@
+"""`load`: from what a user names to a `Model` in memory.
+
+resolve -> read and judge the header -> estimate the fit -> prove the file in a child process
+-> map the weights -> start the engine. The same file and options give the same object; other
+context sizes share the weights.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llama_magic import fit, gguf, sources
+from llama_magic.engine import crash_check
+from llama_magic.engine.engine import Engine, EngineOptions
+from llama_magic.engine.native import Weights, WeightsOptions
+from llama_magic.engine.native.backend import supports_gpu
+from llama_magic.engine.sampling import Sampling
+from llama_magic.engine.vocabulary import Vocabulary
+from llama_magic.errors import BackendError, FitError, InvalidGGUFError, OptionError
+from llama_magic.load_options import LoadOptions, Settings
+from llama_magic.model import Model
+from llama_magic.results import Progress, ProgressCallback
+
+if TYPE_CHECKING:
+    from llama_magic.fit import Estimate, Machine
+    from llama_magic.formatters import Formatter
+    from llama_magic.gguf import GGUFInfo
+    from llama_magic.sources import Resolved
+
+_lock = threading.RLock()
+_models: dict[Any, Model] = {}
+_weights: dict[Any, SharedWeights] = {}
+
+
+class SharedWeights:
+    """Weights in memory and how many models use them; freed with the last."""
+
+    def __init__(self, key: Any, weights: Weights) -> None:
+        self.key = key
+        self.weights = weights
+        self.users = 0
+        self.vocabulary: Vocabulary | None = None
+
+    def release(self) -> None:
+        self.users -= 1
+        if self.users <= 0:
+            _weights.pop(self.key, None)
+            self.weights.close()
+
+
+@dataclass
+class LoadedFile:
+    """What a model keeps of its loading."""
+
+    source: Resolved
+    info: GGUFInfo
+    options: dict[str, Any]
+    window: int
+    formatter: Formatter
+    sampling: Sampling
+    load_s: float
+    memory: dict[str, int]
+    notes: tuple[str, ...]
+    guarded: frozenset[str]
+    shared: SharedWeights
+    key: Any
+    _visible: dict[str, frozenset[int]] = field(default_factory=dict)
+    _released: bool = False
+
+    def visible_ids(self, formatter: Formatter | None) -> frozenset[int]:
+        """Return the control tokens whose text the formatter's reader must see (thinking marks and the like)."""
+        if formatter is None:
+            return frozenset()
+        if formatter.name not in self._visible:
+            marks = {mark.text for mark in formatter.spec.marks} | {formatter.spec.header_end}
+            vocab = self.shared.weights.vocab
+            self._visible[formatter.name] = frozenset(
+                i for i in vocab.control_ids if any(vocab.text(i) in mark for mark in marks)
+            )
+        return self._visible[formatter.name]
+
+    def release(self, engine: Engine) -> None:
+        """Stop the engine, then let go of the weights; once."""
+        with _lock:
+            if self._released:
+                return
+            self._released = True
+            _models.pop(self.key, None)
+        engine.close()
+        with _lock:
+            self.shared.release()
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What `load` would do: the file, the options as they would be taken, the memory it would need."""
+
+    origin: str
+    size: int | None
+    info: GGUFInfo | None
+    window: int | None
+    estimate: Estimate | None
+    options: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.origin} ({sources.format_size(self.size)}); nothing was loaded."]
+        if self.info is not None:
+            lines.append(
+                f"{self.info.architecture} {self.info.quantisation}, trained on {self.info.context_length:,} tokens"
+            )
+        if self.estimate is not None and self.window is not None:
+            lines.append(f"a window of {self.window:,} tokens: {self.estimate.explained()}")
+        lines += [f"{name}: {value}" for name, value in self.options.items()]
+        return "\n".join((*lines, *self.notes))
+
+
+def load(
+    source: str | os.PathLike[str] | None = None,
+    *,
+    name: str | None = None,
+    dry_run: bool = False,
+    progress: ProgressCallback | None = None,
+    sha256: str | None = None,
+    revision: str | None = None,
+    offline: bool | None = None,
+    **options: Any,
+) -> Any:
+    """Load a model and return it; a second call for the same file and options returns the same object.
+
+    `source` is nothing (the demo model), an alias, a path, a URL or a hub name. Options are
+    those of `%llama load`: `ctx` (tokens; 0: as trained, capped by what fits), `gpu_layers`,
+    `threads`, `batch`, `kv_type`, `flash_attn`, `mmap`, `mlock`, `rope_*`, `yarn_*`, `profile`,
+    `formatter`, `lora`. With `dry_run` returns a `DryRun` report instead.
+
+    Raises `SourceError`, `InvalidGGUFError`, `FitError`, `BackendError`, `OptionError`.
+    """
+    wanted = LoadOptions.read(options)
+    report = progress or (lambda _progress: None)
+    began = time.perf_counter()
+    resolve_options = {"revision": revision, "offline": offline, "sha256": sha256}
+    if dry_run:
+        return _dry_run(source, wanted, resolve_options)
+    machine = fit.machine()
+    found = sources.resolve(
+        source, progress=progress, fits=lambda size: size < machine.ram_available, **resolve_options
+    )
+    with _lock:
+        return _load(found, wanted, name, report, began, machine)
+
+
+def _load(
+    found: Resolved,
+    wanted: LoadOptions,
+    name: str | None,
+    report: ProgressCallback,
+    began: float,
+    machine: Machine,
+) -> Model:
+    info = gguf.inspect(found.path, parts=found.parts)
+    gguf.validate(info)
+    settings = wanted.settle(info, machine, gpu=_gpu_available(wanted))
+    identity = tuple((str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in found.parts)
+    key = (identity, settings)
+    known = _models.get(key)
+    if known is not None and not known.closed:
+        return known
+    for path, _scale in settings.lora:
+        gguf.validate_adapter(gguf.inspect(path), info)
+    estimate = settings.estimate(info)
+    warnings = fit.check(estimate, machine)
+    verdict = _prove(found, info, settings, report)
+    shared = _acquire(found, settings, verdict, identity, report)
+    try:
+        engine = Engine(shared.weights, EngineOptions(settings.context(), settings.store_budget(machine)))
+    except BaseException:
+        shared.release()
+        raise
+    try:
+        file = _describe(
+            found, info, wanted, settings, shared, engine, estimate, verdict, key, began, warnings
+        )
+    except BaseException:
+        engine.close()
+        shared.release()
+        raise
+    assert shared.vocabulary is not None
+    model = Model(name or found.name, file, engine, shared.vocabulary)
+    _models[key] = model
+    return model
+
+
+def _gpu_available(wanted: LoadOptions) -> bool:
+    """Say whether layers can go to a GPU; asking for it on a build that cannot is an error."""
+    available = supports_gpu()
+    if wanted.gpu_layers not in (None, 0) and not available:
+        raise OptionError(
+            f"--gpu-layers {wanted.gpu_layers} was asked for, but this build of llama.cpp has no GPU support.",
+            remedy='Leave it out, or rebuild: CMAKE_ARGS="-DGGML_CUDA=on" (NVIDIA), "-DGGML_METAL=on" '
+            '(Apple) or "-DGGML_VULKAN=on", then pip install --force-reinstall --no-cache-dir --no-binary '
+            "llama-cpp-python llama-cpp-python==0.3.36",
+        )
+    return available
+
+
+def _prove(
+    found: Resolved, info: GGUFInfo, settings: Settings, report: ProgressCallback
+) -> crash_check.Verdict:
+    """Return the verdict of the crash check; refuse a file that kills the child."""
+    report(Progress("check", 0, None, "trying the file in a process of its own", unit="%"))
+    trial = crash_check.Trial(
+        tuple(str(path) for path in found.parts),
+        settings.gpu_layers,
+        settings.mmap,
+        settings.extra_bufts,
+        settings.type_k,
+        settings.type_v,
+        settings.flash_attn,
+    )
+    verdict = crash_check.check(
+        trial, size=found.size, fingerprint=info.digest, store=sources.cache_dir() / "crash_checks.json"
+    )
+    report(Progress("check", 100, 100, unit="%"))
+    if verdict.survived:
+        return verdict
+    crashed = verdict.cause.startswith(("killed", "exit code", "no answer"))
+    where = f"at the stage {verdict.stage!r}"
+    if not crashed:
+        raise BackendError(f"llama.cpp cannot use {found.path.name} ({where}): {verdict.cause}")
+    raise InvalidGGUFError(
+        f"llama.cpp crashes on {found.path.name} {where} ({verdict.cause}). It was tried in a process of "
+        "its own, so nothing here was harmed.",
+        field=verdict.stage,
+        remedy="The file is damaged or of a kind that this version of llama.cpp cannot run; "
+        "download it again, or use another one.",
+    )
+
+
+def _acquire(
+    found: Resolved, settings: Settings, verdict: crash_check.Verdict, identity: Any, report: ProgressCallback
+) -> SharedWeights:
+    """Return the weights of a file, shared with models that hold them already."""
+    options = WeightsOptions(
+        settings.gpu_layers, settings.mmap, settings.mlock, use_extra_bufts=verdict.use_extra_bufts
+    )
+    key = (identity, options)
+    shared = _weights.get(key)
+    if shared is None:
+        weights = _map_weights(found.parts, options, report)
+        if not weights.generates:
+            weights.close()
+            raise BackendError(
+                f"{found.path.name} holds a model that does not generate text token by token (an encoder or "
+                "a diffusion model).",
+                remedy="Use a decoder model, such as an instruct model in GGUF.",
+            )
+        shared = SharedWeights(key, weights)
+        _weights[key] = shared
+    shared.users += 1
+    return shared
+
+
+def _map_weights(parts: Sequence[Path], options: WeightsOptions, report: ProgressCallback) -> Weights:
+    """Load weights on a thread, so that Ctrl-C and progress work meanwhile."""
+    box: list[Any] = []
+    stop = threading.Event()
+    share = [0.0]
+
+    def on_progress(done: float) -> bool:
+        share[0] = done
+        return not stop.is_set()
+
+    def work() -> None:
+        try:
+            box.append(Weights(parts, options, on_progress))
+        except BaseException as error:
+            box.append(error)
+
+    thread = threading.Thread(target=work, name="llama_magic load", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.05)
+            report(Progress("load", round(100 * share[0]), 100, unit="%"))
+    except BaseException:
+        stop.set()
+        thread.join()
+        if box and isinstance(box[0], Weights):
+            box[0].close()
+        raise
+    if isinstance(box[0], BaseException):
+        raise box[0]
+    return box[0]  # type: ignore[no-any-return]
+
+
+def _describe(
+    found: Resolved,
+    info: GGUFInfo,
+    wanted: LoadOptions,
+    settings: Settings,
+    shared: SharedWeights,
+    engine: Engine,
+    estimate: Any,
+    verdict: crash_check.Verdict,
+    key: Any,
+    began: float,
+    warnings: tuple[str, ...],
+) -> LoadedFile:
+    from llama_magic import formatters
+
+    if shared.vocabulary is None:
+        shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
+    formatter = formatters.choose(wanted.formatter or "auto", info)
+    window, buffers = engine.call(
+        lambda core: (core.lane(exact=False).cells, core.lane(exact=False).context.buffers)
+    )
+    memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
+    memory["predicted_total"] = estimate.total
+    actual = dict(shared.weights.buffers)
+    for kind, size in buffers.items():
+        actual[kind] = actual.get(kind, 0) + size
+    memory |= {f"actual_{k}": v for k, v in actual.items()}
+    memory["actual_total"] = sum(actual.values())
+    notes = [*found.notes, *settings.notes, *warnings, *formatter.notes]
+    if settings.extra_bufts and verdict.fell_back:
+        notes.append(
+            "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "
+            'them (a little slower). To mend the build: CMAKE_ARGS="-DGGML_NATIVE=OFF" pip install '
+            "--force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python==0.3.36"
+        )
+    return LoadedFile(
+        source=found,
+        info=info,
+        options=settings.shown(),
+        window=window,
+        formatter=formatter,
+        sampling=file_sampling(info.metadata),
+        load_s=time.perf_counter() - began,
+        memory=memory,
+        notes=tuple(dict.fromkeys(notes)),
+        guarded=_guarded(shared.vocabulary, info),
+        shared=shared,
+        key=key,
+    )
+
+
+def _guarded(vocabulary: Vocabulary, info: GGUFInfo) -> frozenset[str]:
+    """Return the texts that a message must not be able to write as tokens.
+
+    Control tokens, ends of generation, and those user-defined tokens that the chat template
+    writes itself. (Other user-defined tokens, such as runs of line breaks, are ordinary text.)
+    """
+    templates = "\n".join(info.chat_templates.values())
+    native = vocabulary.native
+    user_defined = (native.text(i) for i in native.user_defined_ids)
+    marks = {t for t in user_defined if len(t) > 2 and not t.isspace() and "▁" not in t and t in templates}
+    return vocabulary.control_texts | frozenset(marks)
+
+
+# general.sampling.* of a GGUF file (llama.cpp: common_init_sampler_from_model)
+_FILE_SAMPLING = {
+    "temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
+    "xtc_probability": "xtc_probability", "xtc_threshold": "xtc_threshold",
+    "penalty_last_n": "repeat_last_n", "penalty_repeat": "repeat_penalty", "mirostat": "mirostat",
+    "mirostat_tau": "mirostat_tau", "mirostat_eta": "mirostat_eta",
+}  # fmt: skip
+
+
+def file_sampling(metadata: Mapping[str, Any]) -> Sampling:
+    """Return the sampling defaults that a file brings, llama.cpp's own where it says nothing."""
+    known = {f.name: f.type for f in fields(Sampling)}
+    changes: dict[str, Any] = {}
+    for key, name in _FILE_SAMPLING.items():
+        value = metadata.get(f"general.sampling.{key}")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            changes[name] = int(value) if known[name] == "int" else float(value)
+    try:
+        return Sampling(**changes)
+    except (OptionError, TypeError):
+        return Sampling()  # a file may hold nonsense here; its findings say so
+
+
+def _dry_run(source: Any, wanted: LoadOptions, resolve_options: Mapping[str, Any]) -> DryRun:
+    located = sources.locate(source, **{k: v for k, v in resolve_options.items() if k != "sha256"})
+    machine = fit.machine()
+    if located.path is not None:
+        info = gguf.inspect(located.path, parts=located.parts)
+    else:
+        info = gguf.inspect(sources.open_remote(source))
+    gguf.validate(info)
+    settings = wanted.settle(info, machine, gpu=_gpu_available(wanted))
+    estimate = settings.estimate(info)
+    notes = [*located.notes, *settings.notes]
+    try:
+        notes += fit.check(estimate, machine)
+    except FitError as error:
+        notes.append(str(error))
+    return DryRun(
+        located.origin, located.size, info, settings.window, estimate, settings.shown(), tuple(notes)
+    )
+
+
+def loaded() -> list[Model]:
+    """Return the models that are in memory now."""
+    with _lock:
+        return [model for model in _models.values() if not model.closed]

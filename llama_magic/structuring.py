@@ -1,0 +1,203 @@
+"""Structured answers: a constraint on the way, an instance at the end, asking again if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from llama_magic.engine.request import Matcher
+    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.formatters import Formatter
+    from llama_magic.generation import Stream
+    from llama_magic.model import Model
+    from llama_magic.results import Budget, Chunk, Completion, Progress
+    from llama_magic.structured import Constraint
+
+
+def check_budget(constraint: Constraint, limit: int) -> None:
+    """Refuse an answer whose shortest form does not fit the tokens it may take."""
+    least = constraint.min_tokens()
+    if least > limit:
+        raise StructuredOutputError(
+            f"The shortest answer takes {least:,} tokens, but at most {limit:,} are reserved for it.",
+            remedy=f"Allow at least {least:,} tokens (--max-tokens {least}), or ask for less.",
+        )
+
+
+class AfterThinking:
+    """A matcher that lets a thinking part be written freely, and constrains what comes after it."""
+
+    def __init__(self, inner: Matcher, reader: Any, vocabulary: Vocabulary) -> None:
+        self._inner = inner
+        self._reader = reader
+        self._vocabulary = vocabulary
+
+    @property
+    def _waiting(self) -> bool:
+        return bool(self._reader.state != "text")
+
+    def apply(self, logits: NDArray[np.float32]) -> None:
+        if not self._waiting:
+            self._inner.apply(logits)
+
+    def accept(self, token: int) -> None:
+        if not self._waiting:
+            self._inner.accept(token)
+        else:
+            self._reader.feed(self._vocabulary.piece(token).decode("utf-8", "replace"))
+
+    def forced(self) -> list[int]:
+        return [] if self._waiting else self._inner.forced()
+
+    @property
+    def finished(self) -> bool:
+        return not self._waiting and self._inner.finished
+
+
+def matcher_factory(
+    constraint: Constraint | None, formatter: Formatter | None, prompt: str, vocabulary: Vocabulary
+) -> Callable[[], Matcher] | None:
+    """Return what makes a fresh matcher for each sample, or None where nothing is constrained."""
+    if constraint is None:
+        return None
+    if formatter is None or formatter.reader(prompt).state == "text":
+        return constraint.start
+    return lambda: AfterThinking(constraint.start(), formatter.reader(prompt), vocabulary)
+
+
+@dataclass
+class StructuredCall:
+    """One call of `Model.structured`."""
+
+    model: Model
+    schema: Any
+    retries: int
+    template_variables: Mapping[str, Any]
+    options: dict[str, Any]
+    constraint: Constraint = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
+            raise OptionError(f"retries is {self.retries!r}; expected 0 or more.")
+        self.constraint = self.model.constraint(self.schema)
+
+    def run(
+        self, prompt: Any, *, system: str | None, spans: Sequence[tuple[str, int, int]], stream: bool
+    ) -> Any:
+        """Run it for one prompt, one conversation, or a list of prompts together."""
+        if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
+            if stream:
+                raise OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
+            streams = [StructuredStream(self, self._messages(p, system, ())) for p in prompt]
+            return [one.run() for one in streams]
+        made = StructuredStream(self, self._messages(prompt, system, spans))
+        return made if stream else made.run()
+
+    def _messages(self, prompt: Any, system: str | None, spans: Sequence[Any]) -> list[Any]:
+        from llama_magic.calls import as_messages
+
+        if isinstance(prompt, str):
+            return list(as_messages(prompt, system, spans))
+        if not isinstance(prompt, (list, tuple)):
+            raise InputTypeError(
+                f"The prompt is a {type(prompt).__name__}; expected a str, messages, or a list of str."
+            )
+        head = [] if system is None else [{"role": "system", "content": system}]
+        return [*head, *prompt]
+
+    def stream(self, messages: Sequence[Any]) -> Stream:
+        """Start one attempt."""
+        variables = dict(self.template_variables)
+        off = self.model.formatter.thinking_off_variables
+        if off and not variables.keys() & off.keys():
+            variables.update(off)
+        return self.model.start_structured(messages, self.constraint, variables, self.options)
+
+
+class StructuredStream:
+    """A structured answer as it is written; each chunk has `partial`, an object that only grows.
+
+    When a finished answer fails its check and retries are left, it is asked for again with
+    the reason, and the chunks begin anew.
+    """
+
+    def __init__(self, call: StructuredCall, messages: list[Any]) -> None:
+        self._call = call
+        self._messages = messages
+        self._left = call.retries
+        self._stream = call.stream(messages)
+
+    @property
+    def budget(self) -> Budget:
+        return self._stream.budget
+
+    def progress(self) -> Progress | None:
+        return self._stream.progress()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the top fields, in order, for a view that shows them before they are written."""
+        schema = self._call.constraint.schema
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        return tuple(properties) if isinstance(properties, dict) else ()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        while True:
+            yield from self._stream
+            if not self._again():
+                return
+
+    def run(self) -> Any:
+        """Wait for the end and return the completion."""
+        while True:
+            try:
+                return self._stream.run()
+            except StructuredOutputError as error:
+                if not self._retry(error):
+                    raise
+
+    def _again(self) -> bool:
+        try:
+            _ = self._stream.completion
+        except StructuredOutputError as error:
+            return self._retry(error)
+        return False
+
+    def _retry(self, error: StructuredOutputError) -> bool:
+        """Start the next attempt, which is told what was wrong; False where none is left."""
+        cut = error.completion is None or error.completion.finish_reason != "stop"
+        if cut or self._left < 1:
+            return False
+        self._left -= 1
+        again = f"That answer is not valid: {error.message} Answer again, with a valid value."
+        self._messages = [
+            *self._messages,
+            {"role": "assistant", "content": error.text},
+            {"role": "user", "content": again},
+        ]
+        self._stream = self._call.stream(self._messages)
+        return True
+
+    def cancel(self) -> None:
+        self._left = 0
+        self._stream.cancel()
+
+    close = cancel
+
+    @property
+    def completion(self) -> Completion | list[Completion]:
+        """The completion; raises `StructuredOutputError` where the answer is not an instance."""
+        return self._stream.completion  # type: ignore[no-any-return]
+
+    def __enter__(self) -> StructuredStream:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.cancel()
