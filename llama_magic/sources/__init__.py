@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.sources._cache import cache_dir, cached_repos, hub_cache, on_disk
+from llama_magic.sources._locate import locate, open_remote
 from llama_magic.sources._parse import add_alias, aliases, parse
 from llama_magic.sources._redact import redact
-from llama_magic.sources._resolve import locate, open_remote, resolve
+from llama_magic.sources._resolve import resolve
 from llama_magic.sources._types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved, format_size
 
 if TYPE_CHECKING:

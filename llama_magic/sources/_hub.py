@@ -8,10 +8,9 @@ nor checks a digest nor stops at a full disk. They are put where its cache expec
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from llama_magic.sources._http import (
     redacted_logs,
 )
 from llama_magic.sources._lock import only_one
+from llama_magic.sources._meter import Meter
 from llama_magic.sources._parse import check_repo_file, hub_endpoint
 from llama_magic.sources._quants import choose
 from llama_magic.sources._redact import redact
@@ -51,12 +51,6 @@ class HubFile:
     sha256: str | None
     etag: str
     commit: str
-
-
-def is_offline(offline: bool | None) -> bool:
-    """Return whether the network is off limits: by argument, or by huggingface-hub's switch, read now."""
-    switches = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-    return bool(offline) or any(value.strip().upper() in ("1", "ON", "YES", "TRUE") for value in switches)
 
 
 class Hub:
@@ -264,9 +258,7 @@ class Hub:
         remedy = f"It has {', '.join(near)}." if near else f"See its files at {self.endpoint}/{self.repo}."
         return SourceError(f"{self.repo} has no file {name} at revision {self.revision}.", remedy=remedy)
 
-    def fetch(
-        self, file: HubFile, label: str, meter: _transfer.Meter, progress: ProgressCallback | None
-    ) -> Path:
+    def fetch(self, file: HubFile, label: str, meter: Meter, progress: ProgressCallback | None) -> Path:
         """Return the path of a file in huggingface-hub's cache, fetched and verified where needed."""
         from huggingface_hub import constants, hf_hub_download
         from huggingface_hub.file_download import repo_folder_name
@@ -310,7 +302,7 @@ class Hub:
         job.target.unlink(missing_ok=True)
         return False
 
-    def _fetch_blob(self, file: HubFile, job: _transfer.Job, meter: _transfer.Meter) -> None:
+    def _fetch_blob(self, file: HubFile, job: _transfer.Job, meter: Meter) -> None:
         job.target.parent.mkdir(parents=True, exist_ok=True)
         locks = hub_cache() / ".locks" / job.target.parent.parent.name
         with only_one(locks / f"{job.target.name}.lock", job.sign_of_life, job.target.exists):
@@ -322,50 +314,3 @@ class Hub:
 def _lfs_sha256(listed: Any) -> str | None:
     found = getattr(getattr(listed, "lfs", None), "sha256", None)
     return found.lower() if isinstance(found, str) and _SHA256.fullmatch(found.lower()) else None
-
-
-def cached_hub(parsed: ParsedSource, revision: str | None) -> tuple[Path, ...]:
-    """Return the model's files from huggingface-hub's cache, in order; empty where they are not all there.
-
-    Raises `SourceError` where several cached models fit the name.
-    """
-    snapshot = _snapshot(parsed, revision)
-    if snapshot is None:
-        return ()
-    present = {p.relative_to(snapshot).as_posix(): p.stat().st_size for p in _ggufs(snapshot)}
-    if parsed.file is not None:
-        names = shard_names(parsed.file)
-    elif present:
-        names = choose(f"{parsed.repo} (cached)", present, parsed.quant)
-    else:
-        return ()
-    if not all(name in present for name in names):
-        return ()
-    return tuple(snapshot / name for name in names)
-
-
-def verify_cached(path: Path, progress: ProgressCallback | None) -> None:
-    """Raise `SourceError` where a file of the hub's cache is damaged. Its blob is named by its digest."""
-    blob = path.resolve()
-    if _SHA256.fullmatch(blob.name):
-        verify_once(blob, blob.name, progress)
-
-
-def _ggufs(snapshot: Path) -> Iterable[Path]:
-    return (path for path in snapshot.rglob("*") if path.suffix.lower() == ".gguf" and path.is_file())
-
-
-def _snapshot(parsed: ParsedSource, revision: str | None) -> Path | None:
-    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
-
-    wanted = revision or parsed.revision or constants.DEFAULT_REVISION
-    try:
-        repos = scan_cache_dir(hub_cache()).repos
-    except CacheNotFound:
-        return None
-    for repo in repos:
-        if repo.repo_id == parsed.repo and repo.repo_type == "model":
-            for found in repo.revisions:
-                if found.commit_hash == wanted or wanted in found.refs:
-                    return Path(found.snapshot_path)
-    return None

@@ -45,7 +45,7 @@ def choose(
 
 
 def _is_model(name: str) -> bool:
-    return name.endswith(".gguf") and not name.startswith(_NOT_MODELS)
+    return name.endswith(".gguf") and not any(word in name for word in _NOT_MODELS)
 
 
 def _matching(groups: list[list[str]], quant: str) -> list[list[str]]:

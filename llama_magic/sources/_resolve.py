@@ -6,19 +6,17 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.results import Progress, ProgressCallback
 from llama_magic.sources._demo import require_demo
+from llama_magic.sources._hub_cache import cached_hub, is_offline, verify_cached
 from llama_magic.sources._local import check_magic, local_parts
 from llama_magic.sources._parse import check_revision, parse
 from llama_magic.sources._redact import redact
 from llama_magic.sources._shards import short_name
-from llama_magic.sources._types import Kind, Located, ParsedSource, RemoteFile, Resolved
-
-if TYPE_CHECKING:
-    from llama_magic.sources._range import RangeReader
+from llama_magic.sources._types import Kind, ParsedSource, Resolved
 
 Fits = Callable[[int], bool]
 
@@ -43,44 +41,20 @@ def resolve(
     local file that does not begin as a GGUF does.
     """
     sha256 = _checked_sha256(sha256)
-    parsed = _parsed(source, default, base, revision)
+    parsed = parsed_source(source, default, base, revision)
     if progress is not None:
         progress(Progress("resolve", 0, None, parsed.text))
     if parsed.kind == "url":
         return _resolve_url(parsed, offline, sha256, progress)
     if parsed.kind == "hub":
         return _resolve_hub(parsed, revision, offline, sha256, progress, fits)
-    parts = _local(parsed)
+    parts = local_files(parsed)
     _verify_given(parts, sha256, progress)
     return _resolved(parsed, parts, str(parts[0]))
 
 
-def locate(
-    source: Any = None,
-    *,
-    revision: str | None = None,
-    offline: bool | None = None,
-    default: str | None = None,
-    fits: Fits | None = None,
-    base: Path | None = None,
-) -> Located:
-    """Return what `source` is, with its size where that is known; download nothing large.
-
-    A URL costs one request for its first kilobyte, a hub repository its file list and one
-    request without a body for each shard. Parameters and errors are those of `resolve`.
-    """
-    from llama_magic.sources._hub import is_offline
-
-    parsed = _parsed(source, default, base, revision)
-    if parsed.kind == "url":
-        return _locate_url(parsed, is_offline(offline))
-    if parsed.kind == "hub":
-        return _locate_hub(parsed, revision, is_offline(offline), fits)
-    parts = _local(parsed)
-    return Located(_kind(parsed), _name(parsed, parts[0]), str(parts[0]), _bytes(parts), parts)
-
-
-def _parsed(source: Any, default: str | None, base: Path | None, revision: str | None) -> ParsedSource:
+def parsed_source(source: Any, default: str | None, base: Path | None, revision: str | None) -> ParsedSource:
+    """Return the parsed source, `default` in place of None, its revision checked against the option."""
     parsed = parse(default if source is None else source, base=base)
     if revision is None:
         return parsed
@@ -108,7 +82,8 @@ def _checked_sha256(sha256: str | None) -> str | None:
     return digest
 
 
-def _local(parsed: ParsedSource) -> tuple[Path, ...]:
+def local_files(parsed: ParsedSource) -> tuple[Path, ...]:
+    """Return all shards of a demo or local source, each looked at."""
     return (require_demo(),) if parsed.kind == "demo" else local_parts(parsed)
 
 
@@ -125,7 +100,6 @@ def _verify_given(parts: tuple[Path, ...], sha256: str | None, progress: Progres
 def _resolve_url(
     parsed: ParsedSource, offline: bool | None, sha256: str | None, progress: ProgressCallback | None
 ) -> Resolved:
-    from llama_magic.sources._hub import is_offline
     from llama_magic.sources._url import fetch_url
 
     parts = fetch_url(parsed, offline=is_offline(offline), sha256=sha256, progress=progress)
@@ -143,18 +117,18 @@ def _resolve_hub(
     from llama_magic.sources import _hub
     from llama_magic.sources._http import UnreachableError
 
-    if _hub.is_offline(offline):
-        parts = _from_cache(parsed, revision, progress, "offline mode is on")
+    if is_offline(offline):
+        parts = from_cache(parsed, revision, progress, "offline mode is on")
         _verify_given(parts, sha256, progress)
-        return _resolved(parsed, parts, _hub_origin(parsed, parts[0]), ["Offline: the cached copy is used."])
+        return _resolved(parsed, parts, hub_origin(parsed, parts[0]), ["Offline: the cached copy is used."])
     hub = _hub.Hub(parsed, revision)
     try:
         files = hub.plan(fits)
     except UnreachableError as err:
-        parts = _from_cache(parsed, revision, progress, str(err))
+        parts = from_cache(parsed, revision, progress, str(err))
         _verify_given(parts, sha256, progress)
         note = f"{err}; the cached copy is used, which may not be the newest."
-        return _resolved(parsed, parts, _hub_origin(parsed, parts[0]), [*hub.notes, note])
+        return _resolved(parsed, parts, hub_origin(parsed, parts[0]), [*hub.notes, note])
     if sha256 is not None:
         files = _expect(files, sha256)
     try:
@@ -167,7 +141,7 @@ def _resolve_hub(
     for part in parts:
         check_magic(part)
     _verify_given(parts, sha256, progress)
-    return _resolved(parsed, parts, _hub_origin(parsed, parts[0]), hub.notes)
+    return _resolved(parsed, parts, hub_origin(parsed, parts[0]), hub.notes)
 
 
 def _expect(files: list[Any], sha256: str) -> list[Any]:
@@ -185,7 +159,7 @@ def _expect(files: list[Any], sha256: str) -> list[Any]:
 
 
 def _fetch_hub(hub: Any, files: list[Any], progress: ProgressCallback | None) -> Iterable[Path]:
-    from llama_magic.sources._transfer import Meter
+    from llama_magic.sources._meter import Meter
 
     sizes = [file.size for file in files]
     whole = None if None in sizes else sum(sizes)
@@ -197,11 +171,10 @@ def _fetch_hub(hub: Any, files: list[Any], progress: ProgressCallback | None) ->
         yield path
 
 
-def _from_cache(
+def from_cache(
     parsed: ParsedSource, revision: str | None, progress: ProgressCallback | None, why: str
 ) -> tuple[Path, ...]:
-    from llama_magic.sources._hub import cached_hub, verify_cached
-
+    """Return a hub model's files from the cache, verified; raise `SourceError` that says `why` otherwise."""
     parts = cached_hub(parsed, revision)
     if not parts:
         raise SourceError(
@@ -214,53 +187,7 @@ def _from_cache(
     return parts
 
 
-def _locate_url(parsed: ParsedSource, offline: bool) -> Located:
-    from llama_magic.sources._url import cached_url, locate_url
-
-    assert parsed.url is not None
-    if (parts := cached_url(parsed.url)) is not None:
-        return Located(_kind(parsed), _name(parsed, parts[0]), parsed.text, _bytes(parts), parts)
-    if offline:
-        raise SourceError(
-            f"{parsed.text} is not in the cache, and offline mode is on.",
-            remedy="Unset HF_HUB_OFFLINE, or leave --offline out, to look at it.",
-        )
-    files, notes = locate_url(parsed)
-    return Located(
-        _kind(parsed), _name(parsed, Path(files[0].name)), parsed.text, _total(files), (), tuple(files), notes
-    )
-
-
-def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool, fits: Fits | None) -> Located:
-    from llama_magic.sources import _hub
-    from llama_magic.sources._http import UnreachableError
-
-    why = "offline mode is on"
-    if not offline:
-        hub = _hub.Hub(parsed, revision)
-        try:
-            plan = hub.plan(fits)
-            files = tuple(RemoteFile(f.name, f.size, f.sha256, hub.url_of(f.name, f.commit)) for f in plan)
-            origin = f"hf:{parsed.repo}/{plan[0].name}@{plan[0].commit[:12]}"
-            parts = _hub.cached_hub(replace(parsed, file=plan[0].name), plan[0].commit)
-            name = _name(parsed, Path(plan[0].name))
-            return Located(_kind(parsed), name, origin, _total(files), parts, files, tuple(hub.notes))
-        except UnreachableError as err:
-            why = str(err)
-    parts = _from_cache(parsed, revision, None, why)
-    note = f"The cached copy is used: {why}."
-    return Located(
-        _kind(parsed),
-        _name(parsed, parts[0]),
-        _hub_origin(parsed, parts[0]),
-        _bytes(parts),
-        parts,
-        (),
-        (note,),
-    )
-
-
-def _hub_origin(parsed: ParsedSource, path: Path) -> str:
+def hub_origin(parsed: ParsedSource, path: Path) -> str:
     """Return `hf:owner/repo/file@commit` of a file in the hub's cache (`…/snapshots/<commit>/file`)."""
     place = path.parts[len(path.parts) - path.parts[::-1].index("snapshots") :]
     return f"hf:{parsed.repo}/{'/'.join(place[1:])}@{place[0][:12]}"
@@ -272,57 +199,26 @@ def _resolved(
     return Resolved(
         parts[0],
         parts,
-        _kind(parsed),
-        _name(parsed, parts[0]),
+        kind_of(parsed),
+        name_of(parsed, parts[0]),
         redact(origin),
-        _bytes(parts),
+        bytes_of(parts),
         tuple(redact(note) for note in dict.fromkeys(notes)),
     )
 
 
-def _kind(parsed: ParsedSource) -> Kind:
+def kind_of(parsed: ParsedSource) -> Kind:
+    """Return the kind to report: what the user wrote was an alias, where it was one."""
     return "alias" if parsed.alias is not None else parsed.kind
 
 
-def _name(parsed: ParsedSource, path: Path) -> str:
+def name_of(parsed: ParsedSource, path: Path) -> str:
+    """Return the short name: the alias, or the file's stem."""
     if parsed.alias is not None or parsed.kind == "demo":
         return parsed.alias or parsed.text
     return short_name(path)
 
 
-def _bytes(parts: tuple[Path, ...]) -> int:
+def bytes_of(parts: tuple[Path, ...]) -> int:
+    """Return the bytes of all files."""
     return sum(part.stat().st_size for part in parts)
-
-
-def _total(files: Iterable[RemoteFile]) -> int | None:
-    sizes = [file.size for file in files]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
-
-
-def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> RangeReader:
-    """Return a `RangeReader` over the first shard of a URL or hub source.
-
-    Raises `SourceError` where the source is no remote one, offline mode is on, or the server
-    serves no byte ranges. A hub source is looked up first (its list, one request without a body).
-    """
-    from llama_magic.sources import _hub
-    from llama_magic.sources._http import UnreachableError
-    from llama_magic.sources._range import RangeReader
-    from llama_magic.sources._url import shard_urls
-
-    parsed = _parsed(source, None, None, revision)
-    if parsed.kind not in ("url", "hub"):
-        raise SourceError(f"{parsed.text} is not on a server.", remedy="Open the file itself.")
-    if _hub.is_offline(None):
-        raise SourceError(
-            f"{parsed.text} cannot be read: offline mode is on.", remedy="Unset HF_HUB_OFFLINE."
-        )
-    if parsed.kind == "url":
-        assert parsed.url is not None
-        return RangeReader(shard_urls(parsed.url)[0])
-    hub = _hub.Hub(parsed, revision)
-    try:
-        file = hub.plan(fits)[0]
-    except UnreachableError as err:
-        raise SourceError(f"{parsed.text} cannot be read: {err}.", remedy="Check the network.") from None
-    return hub.at_commit(file, lambda url: RangeReader(url, hub.headers(), name=file.name))

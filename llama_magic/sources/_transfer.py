@@ -12,16 +12,15 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from llama_magic.errors import SourceError
-from llama_magic.results import Progress, ProgressCallback
 from llama_magic.sources import _http
 from llama_magic.sources._cache import read_json, write_json
 from llama_magic.sources._http import UnreachableError, httpx
+from llama_magic.sources._meter import Meter
 from llama_magic.sources._redact import redact
 from llama_magic.sources._sniff import SNIFF_BYTES, not_gguf
 from llama_magic.sources._types import format_size
@@ -35,7 +34,6 @@ CHUNK = 1 << 20
 _DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}
 )
-_REPORT_EVERY_S = 0.1
 
 
 @dataclass
@@ -73,53 +71,6 @@ class Fetched:
 
 class PageError(SourceError):
     """A server sent an HTML page where a model should be."""
-
-
-class Meter:
-    """Turn byte counts into `Progress` reports, at most ten a second, and the first and last always."""
-
-    def __init__(
-        self, callback: ProgressCallback | None, label: str, *, before: int = 0, whole: int | None = None
-    ) -> None:
-        self._callback, self._label, self._before, self._whole = callback, label, before, whole
-        self._resumed = 0
-        self._marks: list[tuple[float, int]] = []
-        self._last_report = 0.0
-
-    def start(self, offset: int) -> None:
-        """Begin, or begin again, with `offset` bytes already here."""
-        self._resumed = offset
-        self._marks = [(time.monotonic(), offset)]
-        self._last_report = 0.0
-
-    def report(self, done: int, total: int | None, *, last: bool = False) -> None:
-        """Say that `done` bytes of this file are here."""
-        if self._callback is None:
-            return
-        now = time.monotonic()
-        if not last and now - self._last_report < _REPORT_EVERY_S:
-            return
-        self._last_report = now
-        self._marks.append((now, done))
-        while len(self._marks) > 2 and now - self._marks[1][0] > 5.0:  # speed of the last five seconds
-            self._marks.pop(0)
-        then, had = self._marks[0]
-        elapsed = now - then
-        speed = (done - had) / elapsed if elapsed > 0 and done > had else None
-        whole = self._whole if self._whole is not None else total
-        total_done = self._before + done
-        eta = max(0.0, (whole - total_done) / speed) if whole is not None and speed else None
-        self._callback(
-            Progress(
-                "download",
-                total_done,
-                whole,
-                self._label,
-                resumed_from=self._before + self._resumed,
-                speed=speed,
-                eta_s=eta,
-            )
-        )
 
 
 class _Digest:
@@ -376,15 +327,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def sha256_of(path: Path, progress: Callable[[int], None] | None = None) -> str:
-    """Return the SHA-256 of a file as 64 hex digits; `progress` is told the bytes read so far."""
-    sha, done = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while data := file.read(4 * CHUNK):
-            sha.update(data)
-            done += len(data)
-            if progress is not None:
-                progress(done)
-    return sha.hexdigest()

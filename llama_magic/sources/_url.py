@@ -22,6 +22,7 @@ from llama_magic.sources import _http, _transfer
 from llama_magic.sources._cache import cache_dir, read_json, write_json
 from llama_magic.sources._http import UnreachableError, httpx
 from llama_magic.sources._lock import only_one
+from llama_magic.sources._meter import Meter
 from llama_magic.sources._redact import redact
 from llama_magic.sources._shards import shard_names
 from llama_magic.sources._sniff import SNIFF_BYTES, not_gguf
@@ -67,12 +68,12 @@ def fetch_url(
     for number, url in enumerate(urls, 1):
         place = _Place(urls[0], url)
         label = f"{place.name} ({number} of {len(urls)})" if len(urls) > 1 else place.name
-        meter = _transfer.Meter(progress, label, before=sum(path.stat().st_size for path in paths))
+        meter = Meter(progress, label, before=sum(path.stat().st_size for path in paths))
         paths.append(_fetch_one(place, label, offline, sha256, meter))
     return tuple(paths)
 
 
-def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, meter: _transfer.Meter) -> Path:
+def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, meter: Meter) -> Path:
     if (path := _good_copy(place, sha256)) is not None:
         return path
     if offline:
@@ -89,7 +90,7 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
         return _transfer_to(job, place, meter)
 
 
-def _transfer_to(job: _transfer.Job, place: _Place, meter: _transfer.Meter) -> Path:
+def _transfer_to(job: _transfer.Job, place: _Place, meter: Meter) -> Path:
     try:
         fetched = _fetch_or_beside(job, meter)
     except UnreachableError as err:
@@ -110,7 +111,7 @@ def _transfer_to(job: _transfer.Job, place: _Place, meter: _transfer.Meter) -> P
     return path
 
 
-def _fetch_or_beside(job: _transfer.Job, meter: _transfer.Meter) -> _transfer.Fetched:
+def _fetch_or_beside(job: _transfer.Job, meter: Meter) -> _transfer.Fetched:
     """Fetch; where a `/blob/` address brings a page, fetch the file that the page is about."""
     try:
         return _transfer.fetch(job, meter)

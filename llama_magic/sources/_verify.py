@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import SourceError
 from llama_magic.results import Progress, ProgressCallback
 from llama_magic.sources._cache import cache_dir, read_json, write_json
-from llama_magic.sources._transfer import sha256_of
+
+_CHUNK = 4 << 20
 
 
 def check_one_digest(sha256: str | None, parts: int) -> None:
@@ -68,3 +70,14 @@ def _verdict(path: Path, sha256: str) -> dict[str, Any]:
 def _stamp(path: Path) -> Path:
     key = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
     return cache_dir() / "verified" / f"{key[:32]}.json"
+
+
+def sha256_of(path: Path, progress: Callable[[int], None]) -> str:
+    """Return the SHA-256 of a file as 64 hex digits; `progress` is told the bytes read so far."""
+    sha, done = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK):
+            sha.update(data)
+            done += len(data)
+            progress(done)
+    return sha.hexdigest()

@@ -34,6 +34,7 @@ def repo(hub: Any, gguf: Any, fake: Any) -> Any:
             "m-Q8_0.gguf": gguf(2 * SIZE, 2),
             "m-F16.gguf": gguf(4 * SIZE, 3),
             "mmproj-F16.gguf": gguf(1000, 4),
+            "m-mmproj-Q8_0.gguf": gguf(1000, 5),
             "README.md": b"# hello",
         }
     )

@@ -190,6 +190,43 @@ def test_redact_knows_the_token_of_this_user(monkeypatch: pytest.MonkeyPatch) ->
     assert sources.redact("x plainpassphrase y") == "x … y"
 
 
+def test_the_public_names_are_these() -> None:
+    """What others may use; everything else is private."""
+    assert sources.__all__ == sorted(sources.__all__)
+    functions = {name for name in sources.__all__ if name[0].islower()}
+    assert functions == {
+        "add_alias",
+        "aliases",
+        "cache_dir",
+        "cached_repos",
+        "format_size",
+        "hub_cache",
+        "locate",
+        "on_disk",
+        "open_remote",
+        "parse",
+        "redact",
+        "resolve",
+    }
+    assert all(getattr(sources, name).__doc__ for name in functions)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (98_362_432, "98.4 MB"),
+        (999_600_000, "1 GB"),
+        (None, "size unknown"),
+    ],
+)
+def test_sizes_are_written_as_people_write_them(size: int | None, text: str) -> None:
+    """Three digits, powers of 1000, never `1e+03`."""
+    assert sources.format_size(size) == text
+
+
 def test_importing_sources_is_light() -> None:
     """Neither HTTP nor hub library is loaded until a source needs it."""
     import subprocess

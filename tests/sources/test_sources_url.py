@@ -19,7 +19,7 @@ import pytest
 from llama_magic import sources
 from llama_magic.errors import SourceError
 from llama_magic.results import Progress
-from llama_magic.sources import _http, _lock, _transfer
+from llama_magic.sources import _http, _lock, _meter, _transfer
 
 SIZE = 400_000
 
@@ -420,7 +420,7 @@ def test_shards_by_url_are_all_fetched(hub: Any, gguf: Any) -> None:
 
 def test_progress_tells_speed_and_time_left(hub: Any, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes only grow, and in the middle there is a speed and a time that fit together."""
-    monkeypatch.setattr(_transfer, "_REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr(_meter, "_REPORT_EVERY_S", 0.0)
     seen: list[Progress] = []
     sources.resolve(hub.url + "/m.gguf", progress=seen.append)
     downloads = [p for p in seen if p.stage == "download"]
