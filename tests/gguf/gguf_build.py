@@ -61,7 +61,7 @@ class File:
             kept.append((key, type_, value))
         return replace(self, kv=[item for item in kept if item[1] is not None])
 
-    def with_tensor(self, name: str, **changes: Any) -> File:
+    def with_tensor(self, name: str, /, **changes: Any) -> File:
         """Return a copy with one tensor changed."""
         return replace(self, tensors=[replace(t, **changes) if t.name == name else t for t in self.tensors])
 

