@@ -34,7 +34,7 @@ def register(ipython: Any) -> None:
     display.install(ipython)
     _remove_hooks(ipython)
     for key in _HOOK_KEYS:
-        ipython.set_hook("complete_command", _complete, str_key=key)
+        ipython.set_hook("complete_command", _on_tab, str_key=key)
 
 
 def unregister(ipython: Any) -> None:
@@ -63,7 +63,7 @@ def reference_markdown() -> str:
     return render()
 
 
-def _complete(shell: Any, event: Any) -> list[str]:
+def _on_tab(shell: Any, event: Any) -> list[str]:
     from llama_magic.magics._complete import complete_hook
 
     return complete_hook(shell, event)

@@ -65,7 +65,7 @@ def _line(shell: Any, before: list[str], word: str) -> Iterable[str]:
 def _argument(verb: str, free: list[str], session: Session, word: str) -> Iterable[str]:
     if verb in _SOURCE_VERBS and not free:
         loaded = session.models if verb == "inspect" else ()
-        return (*loaded, *_aliases(), *_paths(word, ".gguf"), *_repositories())
+        return (*loaded, *_aliases(), *_paths(word, ".gguf"), *_repositories(word))
     if verb in ("use", "unload") and not free:
         return session.models
     if verb == "sampler":
@@ -122,7 +122,7 @@ def _free_words(words: list[str], options: Iterable[Option]) -> list[str]:
 
 
 def _models(shell: Any, word: str) -> Iterable[str]:
-    return (*sessions.current(shell).models, *_aliases(), *_paths(word, ".gguf"), *_repositories())
+    return (*sessions.current(shell).models, *_aliases(), *_paths(word, ".gguf"), *_repositories(word))
 
 
 def _schemas(shell: Any, word: str) -> Iterable[str]:
@@ -166,10 +166,11 @@ def _aliases() -> Iterable[str]:
     return list(sources.aliases())
 
 
-def _repositories() -> Iterable[str]:
+def _repositories(word: str) -> Iterable[str]:
     from llama_magic import sources
 
-    return [str(repository) for repository in sources.cached_repos()]
+    prefix = "hf:" if word.startswith("hf:") else ""
+    return [prefix + repository for repository in sources.cached_repos()]
 
 
 def _paths(word: str, suffix: str) -> list[str]:

@@ -74,7 +74,8 @@ class LlamaMagics(_magic.Magics):
             return None
         from llama_magic.magics._verbs import run_verb
 
-        return run_verb(self, command)
+        result = run_verb(self, command)
+        return None if command.silent else result
 
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.cell_magic("llama")  # type: ignore[untyped-decorator]

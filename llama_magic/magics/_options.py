@@ -155,7 +155,13 @@ LIMITS = (
     SEED,
     _o("--stop", "escaped", r"a text that ends the answer (\n and \t are read)", "S", repeat=True),
     _o("--logprobs", "count", "keep log-probabilities and K alternatives of each token", "K"),
-    _o("-N --samples", "positive", "answers to draw from the one prompt", "N", dest="n"),
+    _o(
+        "-N --samples",
+        "positive",
+        "answers to draw from the one prompt; a chat goes on with the first",
+        "N",
+        dest="n",
+    ),
     _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import keyword
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -21,12 +21,16 @@ def _none() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class LineCommand:
-    """`%llama VERB …`. `words` are the free words, or the one text of a text verb."""
+    """`%llama VERB …`. `words` are the free words, or the one text of a text verb.
+
+    `silent`: the line ended in `;`, which in IPython means "do not show the result".
+    """
 
     verb: str
     words: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=_none)
     help: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ def parse_line(line: str) -> LineCommand:
     """Read what follows `%llama`."""
     words = Words(line)
     first = words.take()
+    if first is not None and first.text.removesuffix(";") in table.VERBS:
+        first = replace(first, text=first.text.removesuffix(";"))
     if first is None or first.text in ("--help", "-h", "?"):
         return LineCommand("", help=True)
     verb = table.VERBS.get(first.text)
@@ -58,8 +64,11 @@ def parse_line(line: str) -> LineCommand:
         raise _unknown_verb(first.text)
     if verb.text:
         return _parse_text_verb(verb, words)
+    silent = line.rstrip().endswith(";")
+    words.line = line.rstrip().removesuffix(";")
+    words.position = min(words.position, len(words.line))
     free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}")
-    command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help)
+    command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help, silent)
     if not wants_help:
         _check_count(verb, free)
     return command

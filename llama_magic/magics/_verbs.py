@@ -83,10 +83,11 @@ def _forget(shell: Any, model: Any) -> None:
     results = shell.user_ns.get("_oh", {})
     for number in [number for number, value in results.items() if refers(value)]:
         del results[number]
-        shell.user_ns.pop(f"_{number}", None)
+    for names in (shell.user_ns, shell.user_ns_hidden):  # IPython keeps each of its own names twice
+        for name in [name for name in names if name.strip("_").isdecimal() or not name.strip("_")]:
+            if refers(names[name]):
+                names[name] = ""
     for name in ("_", "__", "___"):
-        if refers(shell.user_ns.get(name)):
-            shell.user_ns[name] = ""
         if refers(getattr(shell.displayhook, name, None)):
             setattr(shell.displayhook, name, "")
 

@@ -44,7 +44,7 @@ class Words:
         line, at = self.line, self.position
         while at < len(line) and line[at].isspace():
             at += 1
-        if at == len(line):
+        if at >= len(line):
             self.position = at
             return None
         start, pieces, bare = at, [], True

@@ -55,7 +55,7 @@ def test_running_the_last_cell_again_makes_no_branch(run: Any, session: Any, mod
 
 
 def test_a_loop_in_one_cell_makes_many_turns(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
-    """Several chat calls of one cell are several turns, and a rerun of that cell replaces them all in order."""
+    """Several chat calls of one cell are several turns, and a rerun of the cell replaces them in order."""
     cell = "for q in ('a', 'b', 'c'):\n    get_ipython().run_cell_magic('llama', 'chat', q)"
     run(cell, cell_id="loop")
     assert asked(session.chats["default"]) == ["a", "b", "c"]
@@ -70,7 +70,7 @@ def test_new_starts_afresh_and_keeps_the_old(run: Any, session: Any, model: Fake
     assert sent(model) == [("user", "Q2")]
     chat = session.chats["default"]
     assert asked(chat) == ["Q2"]
-    assert [m["content"] for m in chat.branch(1).turns[0].messages][0] == "Q1"
+    assert chat.branch(1).turns[0].messages[0]["content"] == "Q1"
 
 
 def test_sessions_are_apart(run: Any, session: Any, model: FakeModel) -> None:

@@ -26,7 +26,7 @@ def fill(body: str, **names: Any) -> str:
         "f'{x}' and $HOME and ${HOME} and %s",
         "{% if x %}no{% endif %} {# not a comment #}",
         "\\frac{a}{b} }} }}",
-        "println!(\"{{}}\") and {{ }}",
+        'println!("{{}}") and {{ }}',
     ],
 )
 def test_code_is_literal(body: str) -> None:
@@ -52,7 +52,10 @@ def test_values_are_never_read_again(value: str) -> None:
 def test_expressions() -> None:
     """Attributes, items, filters, arithmetic, calls and inner braces work; non-strings become text."""
     names = {"d": {"k": [1, 2]}, "n": 3, "s": "ab", "f": lambda x: x * 2, "none": None, "result": "me"}
-    assert fill("{{ d.k[1] }} {{ d['k']|length }} {{ n + 1 }} {{ s.upper() }} {{ f(n) }}", **names) == "2 2 4 AB 6"
+    assert (
+        fill("{{ d.k[1] }} {{ d['k']|length }} {{ n + 1 }} {{ s.upper() }} {{ f(n) }}", **names)
+        == "2 2 4 AB 6"
+    )
     assert fill("{{ {'a': {'b': 5}}['a']['b'] }}") == "5"
     assert fill("{{ '}}' }}{{ \"{{\" }}") == "}}{{"
     assert fill("{{ none }} {{ n }} {{ result }}", **names) == "None 3 me"
@@ -62,7 +65,7 @@ def test_expressions() -> None:
 
 @pytest.mark.parametrize("name", ["missing", "lipsum", "cycler"])
 def test_a_missing_name_is_named(name: str) -> None:
-    """A name that is not in the namespace is an error that names it and its line; Jinja's own globals are none."""
+    """A name that is not in the namespace is an error that names it and its line; so are Jinja's globals."""
     with pytest.raises(TemplateError, match=rf"(?s)line 2.*{name}.*--raw"):
         fill(f"first line\n{{{{ {name} }}}}")
 

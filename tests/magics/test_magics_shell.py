@@ -36,7 +36,9 @@ def test_a_cell_gives_its_completion_to_underscore_and_out(ip: Any, run: Any, mo
     assert model.calls[-1][:2] == ("complete", "The capital of France is")
 
 
-def test_out_binds_and_still_shows(ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_binds_and_still_shows(
+    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
     """-o binds the Completion, the cell shows the text, and `Out` is left alone."""
     model.answers = ["four words of text"]
     result = run("%%llama complete -o r\nx")
@@ -46,7 +48,9 @@ def test_out_binds_and_still_shows(ip: Any, run: Any, model: FakeModel, capsys: 
     assert not ip.user_ns["Out"]
 
 
-def test_an_answer_is_printed_once(ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_is_printed_once(
+    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The display hook does not repeat what the live view showed; asking for `_` later shows it again."""
     model.answers = ["uniquetext"]
     run("%%llama complete\nx")
@@ -70,7 +74,9 @@ def test_quiet_prints_nothing(run: Any, model: FakeModel, capsys: pytest.Capture
     assert "secret" not in capsys.readouterr().out
 
 
-def test_json_format_shows_the_receipt(run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_format_shows_the_receipt(
+    run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
     """--format json shows the receipt."""
     run("%%llama complete --format json --seed 3 -o r\nx")
     assert '"seed": 3' in capsys.readouterr().out
@@ -79,7 +85,8 @@ def test_json_format_shows_the_receipt(run: Any, model: FakeModel, capsys: pytes
 def test_options_reach_the_api(run: Any, model: FakeModel) -> None:
     """Each option is the keyword of the Python API."""
     run(
-        '%%llama complete -n 5 -t 0.5 --top-k 3 --seed 9 --stop " " --logprobs 2 -N 2 --overflow truncate-prompt '
+        '%%llama complete -n 5 -t 0.5 --top-k 3 --seed 9 --stop " " --logprobs 2 -N 2 '
+        "--overflow truncate-prompt "
         "--fresh --regex 'a+' --samplers 'top_k;temperature' --instruct --system 'Be brief.'\nhi"
     )
     options = last_options(model)
@@ -176,7 +183,9 @@ def test_errors_raise_and_show_as_one_block(
     assert model.calls == []
 
 
-def test_an_engine_error_leaves_the_session_as_it_was(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+def test_an_engine_error_leaves_the_session_as_it_was(
+    ip: Any, run: Any, session: Any, model: FakeModel
+) -> None:
     """A failed chat turn is neither in the chat nor in the history."""
     run("%%llama\nfirst")
     model.error = BackendError("llama_decode returned -3.")
@@ -201,7 +210,9 @@ def test_an_interruption_keeps_what_was_written(ip: Any, run: Any, session: Any,
     assert run("%%llama chat\ngo on").success
 
 
-def test_structured_passes_the_schema_and_keeps_failures(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+def test_structured_passes_the_schema_and_keeps_failures(
+    ip: Any, run: Any, session: Any, model: FakeModel
+) -> None:
     """--schema is looked up in the namespace; an answer that fails its check is still in the history."""
     run("class Person:\n    pass")
     model.parse = lambda text: {"answer": text}
@@ -238,7 +249,9 @@ def test_schema_lookup(text: str, value: Any) -> None:
         pass
 
     found = find_schema(text, {"Person": Person, "box": SimpleNamespace(Person=Person)})
-    expected = {"namespace": Person, "type": list[Person]}.get(value, value) if isinstance(value, str) else value
+    expected = (
+        {"namespace": Person, "type": list[Person]}.get(value, value) if isinstance(value, str) else value
+    )
     assert found == expected
 
 
@@ -253,7 +266,11 @@ def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: FakeModel
     """--grammar takes GBNF itself, the name of a variable, or a .gbnf file."""
     (tmp_path / "g.gbnf").write_text('root ::= "file"')
     ip.user_ns["g"] = 'root ::= "variable"'
-    for given, expected in (("'root ::= \"x\"'", 'root ::= "x"'), ("g", ip.user_ns["g"]), ("g.gbnf", 'root ::= "file"')):
+    for given, expected in (
+        ("'root ::= \"x\"'", 'root ::= "x"'),
+        ("g", ip.user_ns["g"]),
+        ("g.gbnf", 'root ::= "file"'),
+    ):
         run(f"%%llama complete --grammar {given}\nx")
         assert last_options(model)["grammar"] == expected
     assert "names a variable" in str(run("%%llama complete --grammar h\nx").error_in_exec)

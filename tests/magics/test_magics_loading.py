@@ -1,0 +1,89 @@
+"""What loading costs, and the ways IPython has of loading."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from fake_model import FakeLoader
+
+HERE = Path(__file__).parent
+
+MEASURE = """
+import json, sys, time
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+config = Config()
+config.HistoryManager.enabled = False
+ip = InteractiveShell.instance(config=config)
+before = set(sys.modules)
+start = time.perf_counter()
+from llama_magic.magics import register
+register(ip)
+seconds = time.perf_counter() - start
+print(json.dumps([seconds, sorted(set(sys.modules) - before)]))
+"""
+
+
+def test_registering_is_quick_silent_and_imports_nothing_heavy() -> None:
+    """Under 100 ms (the best of three), and no llama.cpp, widgets, numpy, pydantic, jinja2 or hub."""
+    times = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        seconds, modules = json.loads(done.stdout)
+        times.append(seconds)
+        roots = {name.split(".")[0] for name in modules}
+        heavy = {
+            "llama_cpp",
+            "ipywidgets",
+            "anywidget",
+            "numpy",
+            "pydantic",
+            "huggingface_hub",
+            "jinja2",
+            "llguidance",
+        }
+        assert not roots & heavy
+        assert not {"llama_magic.engine", "llama_magic.model", "llama_magic.sources"} & set(modules)
+    assert min(times) < 0.1
+
+
+def test_load_unload_reload(ip: Any, run: Any, session: Any) -> None:
+    """%load_ext, %reload_ext and %unload_ext work in any order and print nothing."""
+    from llama_magic import magics
+
+    magics.unregister(ip)
+    for line in ("%load_ext ext_probe", "%load_ext ext_probe", "%reload_ext ext_probe"):
+        run(line)
+        assert ip.find_line_magic("llama") is not None
+    assert run("%%llama complete\nx").success
+    run("%unload_ext ext_probe")
+    assert ip.find_line_magic("llama") is None
+    run("%reload_ext ext_probe")
+    assert run("%llama models").success
+    assert len(session.history) == 1
+
+
+def test_lazy_magics() -> None:
+    """`c.MagicsManager.lazy_magics` loads the extension at the first use, for line and cell alike."""
+    import atexit
+
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    from llama_magic.session import current
+
+    for cell in ("%llama sampler", "%%llama complete\nx"):
+        config = Config()
+        config.HistoryManager.enabled = False
+        config.MagicsManager.lazy_magics = {"llama": "ext_probe"}
+        shell = InteractiveShell(config=config)
+        atexit.unregister(shell.atexit_operations)
+        current(shell).loader = FakeLoader()
+        assert shell.run_cell(cell).success
+        shell.run_line_magic("unload_ext", "ext_probe")
+        shell.atexit_operations()

@@ -1,0 +1,165 @@
+"""The verbs of %llama over a scripted model."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_model import FakeModel
+
+from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
+
+
+def test_load_gives_the_model_and_makes_it_current(ip: Any, run: Any, session: Any) -> None:
+    """The same source is the same object; --as names it; options reach the loader."""
+    first = run("%llama load a --ctx 128 --mlock --lora x.gguf:0.5").result
+    assert session.loader.calls[-1] == ("a", {"ctx": 128, "mlock": True, "lora": ("x.gguf:0.5",)})
+    assert run("%llama load a").result is first
+    assert list(session.models) == ["a"]
+    run("%llama load b --as bee")
+    assert session.current_name == "bee"
+    assert run("%llama use a").result is first
+    assert session.current_name == "a"
+    assert "Did you mean bee?" in str(run("%llama use be").error_in_exec)
+
+
+def test_dry_run_loads_nothing(run: Any, session: Any) -> None:
+    """--dry-run gives back the report and leaves the session alone."""
+    assert "would load a" in str(run("%llama load a --dry-run").result)
+    assert session.models == {}
+
+
+def test_unload_drops_what_ipython_keeps(ip: Any, run: Any, session: Any) -> None:
+    """After unload neither `Out`, `_`, `_1` nor the session holds the model: it can be collected."""
+    run("%llama load a")
+    reference = weakref.ref(session.models["a"])
+    run("1 + 1")
+    run("_1")
+    session.loader.models.clear()
+    assert run("%llama unload").result is None
+    gc.collect()
+    assert reference() is None
+    assert session.models == {}
+    assert session.current_name is None
+    assert isinstance(run("%llama unload").error_in_exec, OptionError)
+
+
+def test_a_variable_of_the_user_keeps_a_closed_model(ip: Any, run: Any, session: Any) -> None:
+    """The user's own name still holds the object, which says that it is closed."""
+    run("m = get_ipython().run_line_magic('llama', 'load a')")
+    run("%llama unload --all")
+    assert isinstance(run("m.kv").error_in_exec, ModelClosedError)
+
+
+def test_unload_by_name_leaves_the_others(run: Any, session: Any) -> None:
+    """Another model becomes current again."""
+    run("%llama load a")
+    run("%llama load b")
+    run("%llama unload b")
+    assert session.current_name == "a"
+    assert isinstance(run("%llama unload a --all").error_in_exec, OptionError)
+
+
+def test_models_lists_loaded_and_on_disk(run: Any, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each loaded model and each file on disk is a row with its size; no file is listed twice."""
+    from llama_magic import sources
+
+    found = [
+        SimpleNamespace(name="a", path=Path("/models/a.gguf"), size=3_000_000, kind="path"),
+        SimpleNamespace(name="z", path=Path("/disk/z.gguf"), size=2_000_000_000, kind="hub"),
+    ]
+    monkeypatch.setattr(sources, "on_disk", lambda: found)
+    run("%llama load a")
+    run("%llama load b")
+    rows = run("%llama models").result.rows
+    assert [(row[0], row[1], row[2]) for row in rows] == [
+        ("a", "loaded", "3 MB"),
+        ("b", "current", "3 MB"),
+        ("z", "on disk", "2 GB"),
+    ]
+
+
+def test_tokens(ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """The text arrives as written, and -o binds the strip."""
+    assert run("%llama tokens don't {x} $y").result.text == "don't {x} $y"
+    assert run("%llama tokens -o strip it's").result is None
+    assert ip.user_ns["strip"].text == "it's"
+    assert "it's" in capsys.readouterr().out
+
+
+def test_sampler_sets_over_config_and_resets(run: Any, model: FakeModel) -> None:
+    """`%llama sampler` sets what cells use, over %config until that is set again; reset goes back."""
+    run("%config LlamaMagics.temperature = 0.5")
+    assert run("%llama sampler").result.temperature == 0.5
+    chain = run('%llama sampler temperature=0.2 top-k=5 samplers="top_k;temperature"').result
+    assert (chain.temperature, chain.top_k, chain.samplers) == (0.2, 5, ("top_k", "temperature"))
+    assert run("%%llama complete\nx").result.sampling.top_k == 5
+    run("%config LlamaMagics.temperature = 0.9")
+    assert run("%llama sampler").result.temperature == 0.9
+    assert run("%llama sampler reset").result.top_k == 40
+    assert "temperature" in str(run("%llama sampler temprature=1").error_in_exec)
+    assert isinstance(run("%llama sampler top_k=many").error_in_exec, InputTypeError)
+    assert isinstance(run("%llama sampler top_k").error_in_exec, OptionError)
+    error = run("%llama sampler top_k=9 top_p=7").error_in_exec
+    assert isinstance(error, OptionError)
+    assert run("%llama sampler").result.top_k == 40  # all or nothing
+
+
+def test_kv(run: Any, model: FakeModel) -> None:
+    """`kv` shows the state; its actions are calls with their paths and names."""
+    assert run("%llama kv").result["total"] == 512
+    run("%llama kv save 'my state.bin'")
+    run("%llama kv restore state.bin")
+    run("%llama kv fork a b")
+    run("%llama kv clear")
+    assert [call[:2] for call in model.calls] == [
+        ("kv_save", "my state.bin"),
+        ("kv_restore", "state.bin"),
+        ("kv_fork", ("a", "b")),
+        ("kv_clear", None),
+    ]
+    assert "clear" in str(run("%llama kv claer").error_in_exec)
+    assert isinstance(run("%llama kv save").error_in_exec, OptionError)
+
+
+def test_history_is_a_table_with_pandas(run: Any, session: Any, model: FakeModel) -> None:
+    """Every generation is a row with prompt, seed, options and timings."""
+    run("%%llama complete --seed 4 -t 0.1\nfirst prompt")
+    run("%%llama complete\nsecond prompt")
+    history = run("%llama history").result
+    frame = history.to_pandas()
+    assert list(frame["prompt"]) == ["first prompt", "second prompt"]
+    assert list(frame["temperature"]) == [0.1, 0.8]
+    assert list(frame["seed"]) == [4, 7]
+    assert list(frame["seeded"]) == [True, False]
+    assert {"total_s", "tokens_per_second", "text", "completion_tokens"} <= set(frame.columns)
+    assert "second prompt" in str(history)
+
+
+def test_doctor_reports_versions_and_problems(run: Any, model: FakeModel) -> None:
+    """The report names versions, caches and loaded models; advice stands beside each problem only."""
+    report = run("%llama doctor").result
+    values = {check.name: check.value for check in report.checks}
+    assert values["llama-cpp-python"].startswith("0.3.")
+    assert values["loaded models"] == "fake (current)"
+    assert "free" in values["download cache"]
+    assert all(check.advice for check in report.problems)
+    assert all(check.ok for check in report.checks if check not in report.problems)
+    assert values["Python"] in str(report)
+
+
+def test_inspect_of_a_loaded_model_is_its_info(
+    run: Any, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loaded name needs no file; --template prints the chat template."""
+    loaded = session.load("a")
+    loaded.info = SimpleNamespace(chat_template="{{ messages }}", metadata={}, vocab_size=5)
+    assert run("%llama inspect a --template --tokenizer").result is loaded.info
+    out = capsys.readouterr().out
+    assert "{{ messages }}" in out
+    assert "Tokenizer" in out
+    assert run("%llama inspect").result is loaded.info
