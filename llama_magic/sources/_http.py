@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llama_magic.errors import SourceError
+from llama_magic.sources._details import MissingError
 from llama_magic.sources._redact import redact
 
 try:  # huggingface-hub 2 brings httpx2, huggingface-hub 1 brings httpx; their client is the same
@@ -21,7 +22,6 @@ except ImportError:
 
 __all__ = [
     "TRANSIENT_STATUS",
-    "MissingError",
     "UnreachableError",
     "body_length",
     "check_status",
@@ -41,10 +41,6 @@ READ_TIMEOUT_S = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _INVALID_URL: tuple[type[Exception], ...] = (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError)
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-class MissingError(SourceError):
-    """The server says that there is no such thing (404)."""
 
 
 class UnreachableError(Exception):

@@ -19,10 +19,10 @@ from llama_magic.errors import SourceError
 from llama_magic.results import ProgressCallback
 from llama_magic.sources import _transfer
 from llama_magic.sources._cache import hub_cache
+from llama_magic.sources._details import MissingError
 from llama_magic.sources._http import (
     CONNECT_TIMEOUT_S,
     TRANSIENT_STATUS,
-    MissingError,
     UnreachableError,
     httpx,
     redacted_logs,

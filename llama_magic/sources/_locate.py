@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import SourceError
+from llama_magic.sources._details import plain_errors
 from llama_magic.sources._hub_cache import cached_hub, is_offline
 from llama_magic.sources._resolve import (
     Fits,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from llama_magic.sources._range import RangeReader
 
 
+@plain_errors()
 def locate(
     source: Any = None,
     *,
@@ -105,6 +107,7 @@ def _total(files: Iterable[RemoteFile]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
+@plain_errors()
 def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> RangeReader:
     """Return a `RangeReader` over the first shard of a URL or hub source.
 

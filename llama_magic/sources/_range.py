@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from llama_magic.errors import SourceError
 from llama_magic.sources import _http, _transfer
+from llama_magic.sources._details import plain_errors
 from llama_magic.sources._http import UnreachableError
 from llama_magic.sources._redact import redact
 
@@ -31,7 +32,7 @@ class RangeReader:
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, *, name: str = "", block: int = BLOCK
     ) -> None:
-        self.name = name or redact(urlsplit(url).path.rpartition("/")[2])
+        self.name = name or _http.safe_name(urlsplit(url).path) or redact(url)
         self.requests = 0
         self.bytes_read = 0
         self._url, self._headers, self._block = url, dict(headers or {}), block
@@ -52,6 +53,7 @@ class RangeReader:
         assert self._size is not None
         return self._size
 
+    @plain_errors()
     def read_at(self, offset: int, n: int) -> bytes:
         """Return `n` bytes from `offset`, fewer only at the end of the file.
 

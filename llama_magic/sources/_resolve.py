@@ -11,6 +11,7 @@ from typing import Any
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.results import Progress, ProgressCallback
 from llama_magic.sources._demo import require_demo
+from llama_magic.sources._details import plain_errors
 from llama_magic.sources._hub_cache import cached_hub, is_offline, verify_cached
 from llama_magic.sources._local import check_magic, local_parts
 from llama_magic.sources._parse import check_revision, parse
@@ -21,6 +22,7 @@ from llama_magic.sources._types import Kind, ParsedSource, Resolved
 Fits = Callable[[int], bool]
 
 
+@plain_errors()
 def resolve(
     source: Any = None,
     *,

@@ -19,6 +19,7 @@ from typing import BinaryIO
 from llama_magic.errors import SourceError
 from llama_magic.sources import _http
 from llama_magic.sources._cache import read_json, write_json
+from llama_magic.sources._details import PageError
 from llama_magic.sources._http import UnreachableError, httpx
 from llama_magic.sources._meter import Meter
 from llama_magic.sources._redact import redact
@@ -67,10 +68,6 @@ class Fetched:
     size: int
     sha256: str
     server_name: str | None
-
-
-class PageError(SourceError):
-    """A server sent an HTML page where a model should be."""
 
 
 class _Digest:

@@ -20,6 +20,7 @@ from llama_magic.errors import SourceError
 from llama_magic.results import ProgressCallback
 from llama_magic.sources import _http, _transfer
 from llama_magic.sources._cache import cache_dir, read_json, write_json
+from llama_magic.sources._details import PageError
 from llama_magic.sources._http import UnreachableError, httpx
 from llama_magic.sources._lock import only_one
 from llama_magic.sources._meter import Meter
@@ -115,7 +116,7 @@ def _fetch_or_beside(job: _transfer.Job, meter: Meter) -> _transfer.Fetched:
     """Fetch; where a `/blob/` address brings a page, fetch the file that the page is about."""
     try:
         return _transfer.fetch(job, meter)
-    except _transfer.PageError:
+    except PageError:
         raw = raw_address(job.url)
         if raw is None:
             raise

@@ -171,8 +171,9 @@ def test_passing_failures_are_tried_again(hub: Any, model: bytes) -> None:
 def test_lasting_failures_are_named_at_once(status: int, words: str, hub: Any, model: bytes) -> None:
     """One request, and a sentence for the status."""
     hub.faults.status = [status]
-    with pytest.raises(SourceError, match=words):
+    with pytest.raises(SourceError, match=words) as caught:
         sources.resolve(hub.url + "/m.gguf")
+    assert type(caught.value) is SourceError  # its name is what the notebook shows
     assert len(hub.seen) == 1
 
 
