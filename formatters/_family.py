@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from llama_magic.errors import OptionError, TemplateError
 
 from . import _messages as repairs
-from ._guard import kind_of, literal_parts, neutralise, usable
+from ._guard import Guards, guards_of, kind_of, literal_parts, neutralise
 from ._messages import NOTES, normalise_messages, plain_data
 from ._reader import PLAIN, ReplySpec
 from ._types import Formatter, Message, Parts, Rendered
@@ -21,7 +21,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 class Writer:
     """Takes what a family writes: its own marks, and the texts of messages, which are guarded."""
 
-    def __init__(self, guarded: frozenset[str], last: int, continue_final: bool) -> None:
+    def __init__(self, guarded: Guards, last: int, continue_final: bool) -> None:
         self.parts = Parts()
         self._guarded = guarded
         self._last = last
@@ -107,7 +107,7 @@ class Family(Formatter):
                 remedy="Add the beginning of the answer as the last message.",
             )
         real, said = self._neutral(real, guarded)
-        out = Writer(usable(guarded) | set(self.marks), len(real) - 1, continue_final)
+        out = Writer(guards_of(guarded, self.marks), len(real) - 1, continue_final)
         out.raw(self.bos)
         self.write(out, real, variables)
         if add_generation_prompt and not continue_final:
@@ -128,10 +128,8 @@ class Family(Formatter):
         message are broken by a space after their first character ("< |im_end|>"). `render` keeps
         them as they are, in literal parts.
         """
-        plain = [
-            {**m, "content": neutralise(m["content"], frozenset(self.marks))}
-            for m in normalise_messages(messages)
-        ]
+        marks = guards_of(self.marks)
+        plain = [{**m, "content": neutralise(m["content"], marks)} for m in normalise_messages(messages)]
         return super().messages_to_prompt(plain, add_generation_prompt, tools, **template_variables)
 
     def plain_marks(self, guarded: frozenset[str]) -> frozenset[str]:
@@ -167,7 +165,7 @@ class Family(Formatter):
         return messages, notes
 
     def _neutral(self, messages: list[Message], guarded: Collection[str]) -> tuple[list[Message], list[str]]:
-        marks = self.plain_marks(frozenset(guarded))
+        marks = guards_of(self.plain_marks(frozenset(guarded)))
         out, notes = [], []
         for index, message in enumerate(messages):
             text = neutralise(message["content"], marks)

@@ -36,48 +36,58 @@ def kind_of(role: str) -> PartKind:
     return _ROLES.get(role, "tool")
 
 
+class Guards:
+    """A set of strings to be found in texts, leftmost and longest first.
+
+    Vocabularies have up to 6,000 special tokens: a pattern of alternatives would be tried whole at
+    each place, so places are found by first character and strings by length.
+    """
+
+    def __init__(self, texts: frozenset[str]) -> None:
+        # White space is left alone: some vocabularies list runs of it as special.
+        self._texts = frozenset(text for text in texts if text.strip())
+        first = "".join(sorted({re.escape(text[0]) for text in self._texts}))
+        self._first = re.compile(f"[{first}]" if first else "(?!)")
+        self._lengths = tuple(sorted({len(text) for text in self._texts}, reverse=True))
+
+    def find(self, text: str) -> list[tuple[int, int]]:
+        """Return the places (start, end) where a string stands; they do not overlap."""
+        places, at = [], 0
+        while (match := self._first.search(text, at)) is not None:
+            start = match.start()
+            length = next((n for n in self._lengths if text[start : start + n] in self._texts), 0)
+            if length:
+                places.append((start, start + length))
+            at = start + max(length, 1)
+        return places
+
+
 @lru_cache(maxsize=64)
-def _index(guarded: frozenset[str]) -> tuple[re.Pattern[str], tuple[int, ...]]:
-    # Vocabularies have up to 6,000 special tokens: an alternation would be tried whole at each place.
-    first = "".join(sorted({re.escape(text[0]) for text in guarded}))
-    return re.compile(f"[{first}]"), tuple(sorted({len(text) for text in guarded}, reverse=True))
+def _guards(texts: frozenset[str]) -> Guards:
+    return Guards(texts)
 
 
-def usable(guarded: Collection[str]) -> frozenset[str]:
-    """Return the guarded strings that are marks: not white space, which some vocabularies list too."""
-    return frozenset(text for text in guarded if text.strip())
+def guards_of(*texts: Collection[str]) -> Guards:
+    """Return the guards for all the strings given."""
+    return _guards(frozenset().union(*texts))
 
 
-def occurrences(text: str, guarded: frozenset[str]) -> list[tuple[int, int]]:
-    """Return the places (start, end) of guarded strings, leftmost and longest first, not overlapping."""
-    if not guarded or not text:
-        return []
-    first, lengths = _index(guarded)
-    places, at = [], 0
-    while (match := first.search(text, at)) is not None:
-        start = match.start()
-        length = next((n for n in lengths if text[start : start + n] in guarded), 0)
-        if length:
-            places.append((start, start + length))
-        at = start + max(length, 1)
-    return places
-
-
-def neutralise(text: str, marks: frozenset[str]) -> str:
+def neutralise(text: str, marks: Guards) -> str:
     """Break each mark in `text` by a space after its first character: "[INST]" becomes "[ INST]".
 
     For marks that are ordinary text to the model, where tokenising them otherwise is not possible.
     A space can be seen, in the prompt and by the model; an invisible character could not.
     """
-    for start, _ in reversed(occurrences(text, marks)):
+    places = marks.find(text)
+    for start, _ in reversed(places):
         text = f"{text[: start + 1]} {text[start + 1 :]}"
-    return neutralise(text, marks) if occurrences(text, marks) else text
+    return neutralise(text, marks) if places else text
 
 
 class Veil:
     """The private characters of one rendering and the strings that they stand for."""
 
-    def __init__(self, guarded: frozenset[str], texts: Iterable[str]) -> None:
+    def __init__(self, guarded: Guards, texts: Iterable[str]) -> None:
         self._guarded = guarded
         used = {char for text in texts for char in text if ord(char) >= _PLANE_16}
         self._free = (chr(code) for code in range(_PLANE_16, 0x10FFFE) if chr(code) not in used)
@@ -88,19 +98,27 @@ class Veil:
         """Return a private character that stands for nothing else."""
         return next(self._free)
 
+    def message(self, message: Message) -> Message:
+        """Return a message with the guarded strings of its texts hidden."""
+        hidden: Message = self.hide({k: v for k, v in message.items() if k not in ("role", "content")})
+        return {"role": message["role"], "content": self._hide(message["content"]), **hidden}
+
     def hide(self, value: Any) -> Any:
-        """Return `value` with the guarded strings of all its texts hidden; keys of dicts too."""
+        """Return `value` with the guarded strings of all its texts hidden; keys of dicts too.
+
+        A text that is one bare word is left: templates compare such ("function", "object").
+        """
         if isinstance(value, str):
-            return self._hide(value)
+            return value if value.isidentifier() else self._hide(value)
         if isinstance(value, list):
             return [self.hide(item) for item in value]
         if isinstance(value, dict):
-            return {self._hide(key): self.hide(item) for key, item in value.items()}
+            return {self.hide(key): self.hide(item) for key, item in value.items()}
         return value
 
     def _hide(self, text: str) -> str:
         out, at = [], 0
-        for start, end in occurrences(text, self._guarded):
+        for start, end in self._guarded.find(text):
             out += [text[at:start], self._char(text[start:end])]
             at = end
         return "".join(out) + text[at:] if out else text
@@ -130,10 +148,10 @@ class Veil:
         return out.done()
 
 
-def literal_parts(text: str, kind: PartKind, index: int | None, guarded: frozenset[str]) -> list[Part]:
+def literal_parts(text: str, kind: PartKind, index: int | None, guarded: Guards) -> list[Part]:
     """Cut a message's text into ordinary and literal parts."""
     parts, at = [], 0
-    for start, end in occurrences(text, guarded):
+    for start, end in guarded.find(text):
         parts += [Part(text[at:start], kind, index), Part(text[start:end], kind, index, True)]
         at = end
     parts.append(Part(text[at:], kind, index))

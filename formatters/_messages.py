@@ -144,10 +144,8 @@ def plain_data(value: Any, where: str = "the value") -> Any:
 
 def merge_text(first: Message, second: Message) -> Message:
     """Join two messages into one, a line break between their texts."""
-    merged = {**second, **first}
     texts = [str(first.get("content", "")), str(second.get("content", ""))]
-    merged["content"] = "\n".join(texts)
-    return merged
+    return {**second, **first, "content": "\n".join(text for text in texts if text)}
 
 
 def none_for_calls(messages: list[Message]) -> list[Message]:
@@ -221,10 +219,11 @@ def tool_to_user(messages: list[Message]) -> list[Message]:
 
 
 def merge_neighbours(messages: list[Message]) -> list[Message]:
-    """Merge neighbours of one role (tool results apart), a line break between."""
+    """Merge neighbours of one role, a line break between; not tool results and tool calls."""
     out: list[Message] = []
     for message in messages:
-        if out and out[-1]["role"] == message["role"] and message["role"] in ("system", "user", "assistant"):
+        alike = bool(out) and out[-1]["role"] == message["role"] != "tool"
+        if alike and not out[-1].get("tool_calls") and not message.get("tool_calls"):
             out[-1] = merge_text(out[-1], message)
         else:
             out.append(message)

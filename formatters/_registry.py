@@ -74,11 +74,11 @@ class _ModuleFormatter(Formatter):
         self.stop = tuple(getattr(module, "stop", ()))
 
     def render(self, messages: Any, **options: Any) -> Any:
-        from ._guard import attribute, neutralise, usable
+        from ._guard import attribute, guards_of, neutralise
         from ._messages import normalise_messages
         from ._types import Rendered
 
-        guarded = usable(options.pop("guarded", ()))
+        guarded = guards_of(options.pop("guarded", ()))
         tools = options.pop("tools", None)
         adds = options.pop("add_generation_prompt", True)
         if options.pop("continue_final", False):

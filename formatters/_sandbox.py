@@ -40,7 +40,7 @@ MAX_MADE = 96_000_000  # all values of one rendering together
 # A megabyte in 2,000 messages took the templates of released models up to 1.1 s.
 _SECONDS_PER_SIZE = 3e-6
 _MADE_PER_SIZE = 200
-MAX_SOURCE = 1_000_000  # characters of a template; the longest known one has 20,000
+MAX_SOURCE = 64_000  # characters of a template, compiled in about 2 s; the longest known one has 20,000
 MAX_COUNT = 100_000  # a width, a number of repeats
 _SLOW = 200_000  # characters for filters that work by regular expression
 

@@ -16,10 +16,10 @@ from typing import Any
 import jinja2
 from jinja2 import meta
 
-from llama_magic.errors import OptionError, TemplateError
+from llama_magic.errors import InputTypeError, OptionError, TemplateError
 
 from . import _sandbox
-from ._guard import CONTROL_LIKE, Veil, attribute, neutralise, usable
+from ._guard import CONTROL_LIKE, Veil, attribute, guards_of, neutralise
 from ._marks import THINKING_OFF, spec_from_template
 from ._messages import NOTES, normalise_messages, plain_data
 from ._plan import Plan, glue, key, make_plan, shape, turn_marks
@@ -84,6 +84,8 @@ class Template:
         self.source = source
         self.bos_token = bos_token
         self.eos_token = eos_token
+        if not isinstance(source, str):
+            raise InputTypeError(f"A chat template is a string, not a {type(source).__name__}.")
         self._template = _compile(source)
         self._plans: OrderedDict[str, Plan | TemplateError] = OrderedDict()
 
@@ -167,7 +169,7 @@ class Template:
         Well-formed conversations give the text that `transformers` gives. Conversations that the
         template refuses or loses messages of are repaired as llama.cpp does. Raises TemplateError.
         """
-        return self.render(messages, add_generation_prompt, tools, **template_variables).text
+        return self.render(messages, add_generation_prompt, tools, guarded=None, **template_variables).text
 
     def completion_to_prompt(self, text: str, system_prompt: str | None = None) -> str:
         """Render `text` as one user turn, after `system_prompt` if there is one."""
@@ -182,11 +184,11 @@ class Template:
         add_generation_prompt: bool = True,
         tools: Sequence[Any] | None = None,
         *,
-        guarded: Collection[str] = (),
+        guarded: Collection[str] | None = (),
         continue_final: bool = False,
         **template_variables: Any,
     ) -> Rendered:
-        """Render `messages` in parts; see `Formatter.render`."""
+        """Render `messages` in parts; see `Formatter.render`. With `guarded` None nothing is guarded."""
         given = normalise_messages(messages)
         variables = plain_data(template_variables, "template variable")
         variables["add_generation_prompt"] = add_generation_prompt and not continue_final
@@ -194,32 +196,44 @@ class Template:
             variables["tools"] = plain_data(list(tools), "tools")
         if not self.source.strip():
             return Rendered("", (), ("the chat template is empty: it writes nothing",), tuple(given))
-        plan = self._plan(shape(given), variables)
+        short = shape(given)
+        done, missing = self._planned(self._plan(short, variables), given, variables, guarded, continue_final)
+        if missing and len(short) < len(given):
+            # The template changes texts, or the conversation is not as regular for it as it looks.
+            plan = self._plan(given, variables)
+            done, _ = self._planned(plan, given, variables, guarded, continue_final)
+        return done
+
+    def _planned(
+        self,
+        plan: Plan,
+        given: list[Message],
+        variables: dict[str, Any],
+        guarded: Collection[str] | None,
+        continue_final: bool,
+    ) -> tuple[Rendered, list[int]]:
         notes = [NOTES[repair] for repair in plan.repairs]
-        real = plan.apply(given)
-        real, said = self._neutral(real, guarded)
+        real, said = self._neutral(plan.apply(given), guarded)
         prompt, parts, missing = self._write(real, variables, plan, guarded, continue_final)
-        if missing:
-            # Perhaps the conversation is not as regular as it looked, or the template changes texts.
-            self._plan(given, variables)
-        lost = [f"the template leaves out messages[{i}] ({given[i]['role']})" for i in plan.lost]
+        notes += said
+        notes += [f"the template leaves out messages[{i}] ({given[i]['role']})" for i in plan.lost]
         if plan.calls_lost:
-            lost.append("the template leaves out tool calls of past turns")
-        return Rendered(prompt, parts, (*notes, *said, *lost), tuple(real))
+            notes.append("the template leaves out tool calls of past turns")
+        return Rendered(prompt, parts, tuple(notes), tuple(real)), missing
 
     def _write(
         self,
         messages: list[Message],
         variables: dict[str, Any],
         plan: Plan,
-        guarded: Collection[str],
+        guarded: Collection[str] | None,
         continue_final: bool,
     ) -> tuple[str, tuple[Part, ...], list[int]]:
-        guards = usable(guarded) | (self.turn_marks if guarded else frozenset())
-        veil = Veil(guards, _texts([messages, variables, self.source]))
+        guards = frozenset[str]() if guarded is None else self.turn_marks.union(guarded)
+        veil = Veil(guards_of(guards), _texts([messages, variables, self.source]))
         if guards:
             messages = [self._thinking_apart(message, guards) for message in messages]
-        hidden = [{**veil.hide(message), "role": message["role"]} for message in messages]
+        hidden = [veil.message(message) for message in messages]
         inputs = {name: veil.hide(value) for name, value in variables.items()}
         end = ""
         if continue_final:
@@ -237,14 +251,17 @@ class Template:
         parts, missing = attribute(text, hidden, plan.before, plan.late)
         return veil.show(text), veil.parts(parts), missing
 
-    def _neutral(self, messages: list[Message], guarded: Collection[str]) -> tuple[list[Message], list[str]]:
+    def _neutral(
+        self, messages: list[Message], guarded: Collection[str] | None
+    ) -> tuple[list[Message], list[str]]:
         """Break turn marks in texts that are no tokens of this vocabulary, where it is known."""
-        marks = self.turn_marks - set(guarded) if guarded else frozenset()
+        marks = self.turn_marks - set(guarded) if guarded else frozenset[str]()
+        marks -= {mark.text for mark in self.spec.marks}  # templates look for these; they open no turn
         if not marks:
             return messages, []
-        out, notes = [], []
+        out, notes, guards = [], [], guards_of(marks)
         for index, message in enumerate(messages):
-            text = neutralise(message["content"], marks)
+            text = neutralise(message["content"], guards)
             if text != message["content"]:
                 notes.append(f"marks of the template in messages[{index}] were broken by a space")
             out.append({**message, "content": text})

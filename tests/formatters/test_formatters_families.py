@@ -37,7 +37,8 @@ CHATML = (
 )
 GEMMA = (
     "{{ bos_token }}{% for m in messages %}{{ '<start_of_turn>'"
-    " + ('model' if m.role == 'assistant' else m.role) + '\\n' + m.content | trim + '<end_of_turn>\\n' }}{% endfor %}"
+    " + ('model' if m.role == 'assistant' else m.role)"
+    " + '\\n' + m.content | trim + '<end_of_turn>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
 )
 GRANITE = (
@@ -53,7 +54,8 @@ COMMAND_R = (
 )
 DEEPSEEK = (
     "{{ bos_token }}{% for m in messages %}"
-    "{{ {'system': '', 'user': '<｜User｜>', 'assistant': '<｜Assistant｜>'}[m.role] + m.content + ('<｜end▁of▁sentence｜>' if m.role == 'assistant' else '') }}{% endfor %}"
+    "{{ {'system': '', 'user': '<｜User｜>', 'assistant': '<｜Assistant｜>'}[m.role]"
+    " + m.content + ('<｜end▁of▁sentence｜>' if m.role == 'assistant' else '') }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"
 )
 MISTRAL_V7 = (
