@@ -36,7 +36,8 @@ def seconds(call: object, *args: object) -> float:
 def main(paths: list[Path]) -> None:
     from llama_magic.gguf import inspect, validate
 
-    print(f"{'file':<42} {'tokens':>8} {'first':>9} {'inspect':>9} {'validate':>9} {'gguf-py':>9} {'ratio':>7}")
+    names = ("tokens", "first", "inspect", "validate", "gguf-py", "ratio")
+    print(f"{'file':<42}" + "".join(f"{name:>10}" for name in names))
     for path in paths:
         first = seconds(inspect, path)
         ours = statistics.median(seconds(inspect, path) for _ in range(11))

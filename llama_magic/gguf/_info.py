@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._hparams import HParams
@@ -43,10 +42,7 @@ class TensorInfo:
 
     @property
     def n_elements(self) -> int:
-        n = 1
-        for size in self.shape:
-            n *= size
-        return n
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -384,7 +380,7 @@ def _tensors(header: Header, shard: int) -> Iterator[TensorInfo]:
     start = header.data_start
     for raw in header.tensors:
         kind = TENSOR_TYPES.get(raw.type_id)
-        n = int(np.prod(raw.shape, dtype=object)) if raw.shape else 1
+        n = math.prod(raw.shape)
         n_bytes = -(-n // kind.block) * kind.size if kind else 0
         yield TensorInfo(raw.name, raw.shape, type_name(raw.type_id), n_bytes, start + raw.relative, shard)
 

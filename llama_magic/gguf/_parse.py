@@ -34,6 +34,7 @@ MAX_TENSORS = 1 << 18
 MAX_NAME = 63  # ggml.h, GGML_MAX_NAME less the final NUL
 MAX_DIMS = 4
 _FIRST_READ = 128 << 10
+_WINDOW = 256 << 10  # of a scan: its temporary arrays stay in the cache, and off fresh pages
 _RE_DOWNLOAD = "The file is damaged or was not copied in full: download it again."
 
 
@@ -293,7 +294,7 @@ def _scan_fast(cursor: _Cursor, n: int) -> npt.NDArray[np.int64]:
     one that is not: candidates come from comparing whole arrays, and are then proved by walking
     the chain: each must stand where the one before it ends.
     """
-    window = np.frombuffer(cursor.buffer, np.uint8)[cursor.at : cursor.at + min(263 * n + 8, 8 << 20)]
+    window = np.frombuffer(cursor.buffer, np.uint8)[cursor.at : cursor.at + min(263 * n + 8, _WINDOW)]
     if len(window) < 64:
         return np.empty(0, np.int64)
     zero = window == 0
