@@ -303,7 +303,6 @@ class Hub:
         return False
 
     def _fetch_blob(self, file: HubFile, job: _transfer.Job, meter: Meter) -> None:
-        job.target.parent.mkdir(parents=True, exist_ok=True)
         locks = hub_cache() / ".locks" / job.target.parent.parent.name
         with only_one(locks / f"{job.target.name}.lock", job.sign_of_life, job.target.exists):
             if not job.target.exists():

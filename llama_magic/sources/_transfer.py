@@ -115,6 +115,7 @@ def fetch(job: Job, meter: Meter) -> Fetched:
 
 
 def _fetch(job: Job, meter: Meter) -> Fetched:
+    job.target.parent.mkdir(parents=True, exist_ok=True)
     digest = _Digest()
     tries, best = 0, _size(job.partial)
     with _http.new_client() as client:

@@ -82,7 +82,6 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
             f"{redact(place.url)} is not in the cache, and offline mode is on.",
             remedy="Unset HF_HUB_OFFLINE, or leave --offline out, to fetch it.",
         )
-    place.folder.mkdir(parents=True, exist_ok=True)
     job = _transfer.Job(place.url, place.target, label, sha256=sha256)
     lock = place.folder / f"{place.name}.lock"
     with only_one(lock, job.sign_of_life, lambda: _good_copy(place, sha256) is not None):
