@@ -16,11 +16,12 @@ from llama_magic.structured._constraint import Constraint, full_match, json_why
 from llama_magic.structured._grammar import error_of, from_schema
 from llama_magic.structured._lower import Keyword
 from llama_magic.structured._postcheck import Checker
-from llama_magic.structured._shortest import Shortest
+from llama_magic.structured._shortest import Choice, Shortest
 from llama_magic.structured._vocab import TokenVocabulary, trie_for
 
 _MAX_KEPT = 128
-_kept: OrderedDict[Any, tuple[Any, Constraint]] = OrderedDict()
+_Cache = OrderedDict[Any, tuple[Any, Constraint]]
+_kept: _Cache = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -62,11 +63,11 @@ def compile(
         "lark": (_from_lark, lark),
     }[given[0]]
     key = (given[0], _key(value))
-    plain = _remember(key, value, lambda: maker(value))
+    plain = _remember(_kept, key, value, lambda: maker(value))
     if vocabulary is None:
         return plain
     trie = trie_for(vocabulary)
-    return _remember((*key, id(trie)), (value, trie), lambda: plain.bound(trie))
+    return _remember(trie.constraints, key, value, lambda: plain.bound(trie))
 
 
 def _key(value: Any) -> Any:
@@ -78,16 +79,16 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, str) else id(value)
 
 
-def _remember(key: Any, value: Any, make: Callable[[], Constraint]) -> Constraint:
+def _remember(cache: _Cache, key: Any, value: Any, make: Callable[[], Constraint]) -> Constraint:
     with _lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key][1]
+        if key in cache:
+            cache.move_to_end(key)
+            return cache[key][1]
     constraint = make()
     with _lock:
-        kept = _kept.setdefault(key, (value, constraint))[1]
-        while len(_kept) > _MAX_KEPT:
-            _kept.popitem(last=False)
+        kept = cache.setdefault(key, (value, constraint))[1]
+        while len(cache) > _MAX_KEPT:
+            cache.popitem(last=False)
     return kept
 
 
@@ -99,7 +100,7 @@ def _from_schema(spec: Any) -> Constraint:
     bundle = Bundle(source.schema)
     grammar, machine, lowered = from_schema(bundle, source.ordered)
     shortest = Shortest(bundle)
-    if shortest.text is None:
+    if shortest.pieces is None:
         raise SchemaError(
             "No finite value can be valid under this schema.",
             remedy="Let a recursive part be optional, or null, or an empty list.",
@@ -116,7 +117,7 @@ def _from_schema(spec: Any) -> Constraint:
         enforced=tuple(dict.fromkeys(lowered.enforced)),
         checked=tuple(checked),
         ignored=tuple(bundle.ignored),
-        shortest=shortest.text,
+        shortest=shortest.pieces,
         why=json_why(Checker(bundle).why, source.adapter),
         make=_strictjson.loads if source.adapter is None else source.adapter.validate_json,
     )
@@ -141,7 +142,7 @@ def _from_regex(pattern: Any) -> Constraint:
         name=f"the regex {pattern!r:.60}",
         checked=later,
         enforced=(Keyword("", "regex"),),
-        shortest=_shortest_match(compiled),
+        shortest=[_shortest_match(compiled)],
         why=full_match(compiled),
     )
 
@@ -194,7 +195,7 @@ def _from_choices(choices: Any) -> Constraint:
         grammar,
         name=f"{len(texts)} choices",
         enforced=(Keyword("", "choices"),),
-        shortest=min(texts, key=len),
+        shortest=[Choice([[text] for text in texts])],
         make=texts.__getitem__,
         why=lambda text: None if text in texts else f"{text!r:.100} is not one of the choices",
     )
@@ -209,7 +210,7 @@ def _from_gbnf(text: Any) -> Constraint:
         grammar,
         name="the grammar",
         enforced=(Keyword("", "grammar"),),
-        shortest=_gbnf.shortest(rules)["root"],
+        shortest=[_gbnf.shortest(rules)["root"]],
     )
 
 

@@ -12,7 +12,7 @@ from llama_magic.structured import _strictjson
 from llama_magic.structured._grammar import limits
 from llama_magic.structured._lower import Keyword
 from llama_magic.structured._matcher import Matcher
-from llama_magic.structured._shortest import GAP, fewest_tokens
+from llama_magic.structured._shortest import Pieces, fewest_bytes, fewest_tokens
 from llama_magic.structured._vocab import Trie, byte_tokenizer
 
 Why = Callable[[str], str | None]  # text -> None, or why it is not an instance
@@ -36,7 +36,7 @@ class Constraint:
         enforced: tuple[Keyword, ...] = (),
         checked: tuple[Keyword, ...] = (),
         ignored: tuple[tuple[str, str], ...] = (),
-        shortest: str = "",
+        shortest: Pieces | None = None,
         why: Why | None = None,
         make: Callable[[str], Any] | None = None,
         trie: Trie | None = None,
@@ -49,7 +49,7 @@ class Constraint:
         self.ignored = ignored
         self.grammar = grammar
         self._name = name
-        self._shortest = shortest
+        self._shortest: Pieces = shortest or []
         self._why = why
         self._make = make
         self._trie = trie
@@ -121,12 +121,15 @@ class Constraint:
         return _strictjson.partial(text, {"object": {}, "array": []}.get(str(root)))
 
     def min_tokens(self) -> int:
-        """Return how many tokens the shortest answer takes, split in the best way (end token left out).
+        """Return the least number of tokens that an answer takes, the end token left out.
 
-        Without a vocabulary, tokens are bytes.
+        A lower bound: the best split of the shortest answers, free text counted as nothing.
+        Without a vocabulary, tokens are bytes; for a Lark grammar it is 0.
         """
         if self._trie is None:
-            return len(self._shortest.replace(GAP, "").encode())
+            return fewest_bytes(self._shortest)
+        if self.kind in ("regex", "gbnf"):  # which of the shortest texts has long tokens is not known
+            return -(-fewest_bytes(self._shortest) // self._trie.longest)
         return self._fewest
 
     @functools.cached_property

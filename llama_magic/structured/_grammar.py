@@ -106,9 +106,7 @@ def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:
     if bad := {pattern for pattern in untried if not pattern_works(pattern)}:
         loosening.patterns |= bad
         return True
-    if unsatisfiable and "negation" in loosening.kinds:
-        return False
-    for kind in _LADDER:
+    for kind in ("negation", "formats") if unsatisfiable else _LADDER:
         if kind not in loosening.kinds:
             loosening.kinds.add(kind)
             return True

@@ -43,7 +43,7 @@ class TooWideError(Exception):
     """Rewriting made so many branches at once that compiling them would take too long."""
 
 
-_MAX_WAYS = 128
+_MAX_WAYS = 24
 
 
 class Lowered:

@@ -62,7 +62,10 @@ class Holes:
 
 
 class Trie:
-    """An llguidance tokenizer, and the bytes of the tokens that may be offered."""
+    """An llguidance tokenizer, and the bytes of the tokens that may be offered.
+
+    Constraints compiled for it are kept here, so that they go when the vocabulary goes.
+    """
 
     def __init__(self, vocabulary: TokenVocabulary) -> None:
         from llguidance import LLTokenizer
@@ -81,6 +84,7 @@ class Trie:
             ends = [int(vocabulary.eos_id), *(t for t in ends if t != vocabulary.eos_id)]
         self.n_tokens = count
         self.holes = Holes(count)
+        self.constraints: OrderedDict[Any, Any] = OrderedDict()
         self.ends = tuple(ends)
         self.texts = frozenset(text for text in plain if text)
         self.longest = max(map(len, self.texts), default=1)
