@@ -107,7 +107,7 @@ class Session:
 
         A name that is no loaded model is taken as a source, and the current model stays current.
         """
-        self._forget_closed()
+        self.refresh()
         if name is None:
             if self.current_name is None:
                 return self.load(None, **load_options)
@@ -127,7 +127,7 @@ class Session:
 
     def use(self, name: str) -> Any:
         """Make a loaded model current."""
-        self._forget_closed()
+        self.refresh()
         self._check_loaded(name)
         self.current_name = name
         return self.models[name]
@@ -139,7 +139,7 @@ class Session:
 
         `forget` is called with each closed model, to drop what the host still holds of it.
         """
-        self._forget_closed()
+        self.refresh()
         if every:
             targets = list(dict.fromkeys(self.models))
         else:
@@ -174,6 +174,14 @@ class Session:
             name, number = f"{base}-{number}", number + 1
         self.models[name] = model
         return name
+
+    def refresh(self) -> None:
+        """Forget models that were closed, and know those that Python code loaded."""
+        self._forget_closed()
+        for model in _loaded_in_python():
+            if not any(model is known for known in self.models.values()):
+                name = self._keep(model, None)
+                self.current_name = self.current_name or name
 
     def _forget_closed(self, names: Sequence[str] = ()) -> None:
         for name in [n for n, model in self.models.items() if n in names or getattr(model, "closed", False)]:
@@ -220,6 +228,12 @@ def _default_loader(source: str | None, **options: Any) -> Any:
     from llama_magic import loading
 
     return loading.load(source, **options)
+
+
+def _loaded_in_python() -> list[Any]:
+    """Return the models in memory, `llama_magic.load`'s included; nothing is imported for it."""
+    loading = sys.modules.get("llama_magic.loading")
+    return loading.loaded() if loading is not None else []
 
 
 def _record(entry: HistoryEntry) -> dict[str, Any]:

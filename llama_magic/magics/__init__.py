@@ -17,6 +17,13 @@ __all__ = ["reference_markdown", "register", "unregister"]
 # The magics object holds %config's values, so a reload must find the same one again.
 _known: weakref.WeakKeyDictionary[Any, LlamaMagics] = weakref.WeakKeyDictionary()
 _HOOK_KEYS = ("%llama", "%%llama")
+# What verbs and modes give back; `display.install` looks after the results of generations.
+_RESULTS = (
+    ("llama_magic.model", "Model"),
+    ("llama_magic.loading", "DryRun"),
+    ("llama_magic.tokens", "TokenStrip"),
+    ("llama_magic.gguf._info", "GGUFInfo"),
+)
 
 
 def register(ipython: Any) -> None:
@@ -32,6 +39,8 @@ def register(ipython: Any) -> None:
     ipython.register_magics(magics)
     magics.mute_shown_results()
     display.install(ipython)
+    for module, name in _RESULTS:
+        ipython.display_formatter.mimebundle_formatter.for_type_by_name(module, name, _bundle)
     _remove_hooks(ipython)
     for key in _HOOK_KEYS:
         ipython.set_hook("complete_command", _on_tab, str_key=key)
@@ -53,6 +62,8 @@ def unregister(ipython: Any) -> None:
         ipython.configurables.remove(magics)
     magics.unmute_results()
     display.uninstall(ipython)
+    for module, name in _RESULTS:
+        ipython.display_formatter.mimebundle_formatter.pop(f"{module}.{name}", None)
     _remove_hooks(ipython)
 
 
@@ -61,6 +72,12 @@ def reference_markdown() -> str:
     from llama_magic.magics._help import reference_markdown as render
 
     return render()
+
+
+def _bundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    from llama_magic.magics._card import bundle
+
+    return bundle(obj)
 
 
 def _on_tab(shell: Any, event: Any) -> list[str]:

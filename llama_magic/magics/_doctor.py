@@ -61,6 +61,8 @@ def examine(magics: Any) -> DoctorReport:
         ("Python", _python),
         ("packages", _packages),
         ("engine", _engine),
+        ("machine", _machine),
+        ("crash check", _crash_check),
         ("caches", _caches),
         ("kernel", lambda: _kernel(magics)),
     )
@@ -68,7 +70,7 @@ def examine(magics: Any) -> DoctorReport:
     for name, look in parts:
         try:
             checks.extend(look())
-        except (LlamaMagicError, OSError, ImportError, AttributeError) as error:
+        except (LlamaMagicError, OSError, ImportError) as error:
             # A doctor that fails on the illness it should name is of no use.
             checks.append(Check(name, f"not examined: {type(error).__name__}", f"{error}"))
     return DoctorReport(tuple(checks))
@@ -78,7 +80,7 @@ def _python() -> Iterable[Check]:
     old = sys.version_info < (3, 11)
     version = f"{platform.python_version()} on {platform.platform(terse=True)}, {platform.machine()}"
     yield Check("Python", version, "Install Python 3.11 or newer." if old else "")
-    yield Check("processor", f"{_cpu_name()}, {os.cpu_count() or 1} threads")
+    yield Check("processor", _cpu_name())
 
 
 def _cpu_name() -> str:
@@ -105,13 +107,36 @@ def _engine() -> Iterable[Check]:
     from llama_magic import engine
 
     report: Mapping[str, Any] = engine.system_report()
-    advice = report.get("advice") or ()
-    lines = (advice,) if isinstance(advice, str) else tuple(str(line) for line in advice)
     for key, value in report.items():
-        if key != "advice":
-            yield Check(key.replace("_", " "), _words(value))
-    for number, line in enumerate(lines, 1):
-        yield Check(f"problem {number}", "found by the engine", line)
+        yield Check(f"llama.cpp {key}" if key != "llama_cpp" else "llama.cpp", _words(value))
+
+
+def _machine() -> Iterable[Check]:
+    from llama_magic import fit
+
+    yield Check("machine", str(fit.machine()))
+
+
+def _crash_check() -> Iterable[Check]:
+    """Sum up what the trial runs in child processes found; see `engine.crash_check`."""
+    from llama_magic import sources
+    from llama_magic.engine import crash_check
+
+    verdicts = crash_check.verdicts(sources.cache_dir() / "crash_checks.json")
+    sound = sum(verdict.survived and not verdict.fell_back for verdict in verdicts)
+    fell_back = sum(verdict.fell_back for verdict in verdicts)
+    died = [verdict for verdict in verdicts if not verdict.survived]
+    words = f"{len(verdicts)} files tried: {sound} sound, {fell_back} with a fall-back, {len(died)} refused"
+    advice = ""
+    if fell_back:
+        advice = (
+            "This build of llama.cpp crashes with repacked weights on this CPU; they are switched off. "
+            'To mend it: CMAKE_ARGS="-DGGML_NATIVE=OFF" pip install --force-reinstall --no-cache-dir '
+            "--no-binary llama-cpp-python llama-cpp-python"
+        )
+    yield Check("crash check", words if verdicts else "no file tried yet", advice)
+    for verdict in died:
+        yield Check("refused file", f"{verdict.cause} at the stage {verdict.stage}", "Download it again.")
 
 
 def _words(value: Any) -> str:

@@ -94,7 +94,8 @@ def find_grammar(text: str, namespace: Mapping[str, Any]) -> str:
 def find_bias(pairs: Iterable[tuple[int | str, float]], model: Any) -> tuple[tuple[int, float], ...]:
     """Return `(token id, bias)` pairs; a text biases each of its tokens, as in llama.cpp's server."""
     found: list[tuple[int, float]] = []
+    begin = len(model.tokenize(""))  # BOS, where the file asks for it, is no part of the text
     for token, bias in pairs:
-        ids = [token] if isinstance(token, int) else [piece.id for piece in model.token_strip(token).tokens]
+        ids = [token] if isinstance(token, int) else model.tokenize(token)[begin:]
         found += [(i, bias) for i in ids]
     return tuple(found)

@@ -31,7 +31,7 @@ class LlamaMagics(_magic.Magics):
     ctx = Int(
         None, allow_none=True, min=0, help="Context window in tokens of models loaded from now on."
     ).tag(config=True)
-    max_tokens = Int(None, allow_none=True, min=0, help="Longest answer, in tokens.").tag(config=True)
+    max_tokens = Int(None, allow_none=True, min=1, help="Longest answer, in tokens.").tag(config=True)
     temperature = Float(None, allow_none=True, help="Sampling temperature; 0 is greedy.").tag(config=True)
     top_k = Int(None, allow_none=True, min=-1, help="Keep the k likeliest tokens; 0: all.").tag(config=True)
     top_p = Float(None, allow_none=True, min=0, max=1, help="Keep the likeliest tokens up to this mass.").tag(
@@ -107,6 +107,7 @@ class LlamaMagics(_magic.Magics):
     def get_model(self, name: str | None = None) -> Any:
         """Return the named or current model; one that is not loaded yet is loaded, with progress."""
         session = self.session
+        session.refresh()
         if name in session.models or (name is None and session.current_name is not None):
             return session.model(name)
         from llama_magic import display

@@ -151,7 +151,7 @@ SAMPLING = (
     ),
 )
 LIMITS = (
-    _o("-n --max-tokens", "count", "longest answer, in tokens", "N"),
+    _o("-n --max-tokens", "positive", "longest answer, in tokens", "N"),
     SEED,
     _o("--stop", "escaped", r"a text that ends the answer (\n and \t are read)", "S", repeat=True),
     _o("--logprobs", "count", "keep log-probabilities and K alternatives of each token", "K"),

@@ -48,6 +48,7 @@ def _models(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic.sources import format_size
 
     session = magics.session
+    session.refresh()
     rows: list[tuple[Any, ...]] = []
     for name, model in session.models.items():
         state = "current" if name == session.current_name else "loaded"

@@ -18,8 +18,10 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    from llama_magic import magics
+    from llama_magic import magics, session
 
+    # Another test of this process may have left a model open; a kernel of its own has none.
+    monkeypatch.setattr(session, "_loaded_in_python", list)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / ".ipython"))
     monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / ".cache"))

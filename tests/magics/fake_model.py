@@ -102,6 +102,9 @@ class FakeModel:
         pieces = words(text)
         return TokenStrip(text, tuple(TokenPiece(hash(p) % 1000, p, p.encode()) for p in pieces))
 
+    def tokenize(self, text: str) -> list[int]:
+        return [1, *(piece.id for piece in self.token_strip(text).tokens)]
+
     def count_tokens(self, text: Any) -> int:
         return len(words(text)) if isinstance(text, str) else sum(len(words(m["content"])) for m in text)
 

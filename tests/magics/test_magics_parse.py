@@ -99,7 +99,7 @@ def test_the_mode_may_stand_anywhere_and_chat_is_the_default() -> None:
         ("--overflow drop", "drop-oldest"),
         ("--format htm", "html"),
         ("-n many", "whole number"),
-        ("-n -3", "0 or more"),
+        ("-n -3", "1 or more"),
         ("-n", "needs a value"),
         ("-o --raw", "needs a value"),
         ("-o 2x", "Python variable"),

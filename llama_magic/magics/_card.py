@@ -1,0 +1,61 @@
+"""What a front end shows of the plain objects of the Python API, which know nothing of displays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A loaded model in a few lines: what it is, its window, memory foretold and used (bytes)."""
+
+    name: str
+    architecture: str
+    n_params: int
+    quantisation: str
+    file_size: int
+    window: int
+    trained_context: int
+    formatter: str
+    predicted_bytes: int | None
+    actual_bytes: int | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClosedModel:
+    """What is left to say of an unloaded model."""
+
+    name: str
+    state: str = "unloaded"
+
+
+def bundle(obj: Any) -> dict[str, Any]:
+    """Return the mimebundle of a result, for IPython's formatter."""
+    from llama_magic import display
+
+    kind = type(obj).__name__
+    if kind == "DryRun":
+        return {"text/plain": str(obj)}
+    return display.mimebundle(card(obj) if kind == "Model" else obj)
+
+
+def card(model: Any) -> ModelCard | ClosedModel:
+    """Return the card of a model."""
+    if model.closed:
+        return ClosedModel(model.name)
+    info = model.info
+    return ModelCard(
+        name=model.name,
+        architecture=info.architecture,
+        n_params=info.n_params,
+        quantisation=info.quantisation,
+        file_size=model.size_bytes,
+        window=model.window,
+        trained_context=info.context_length,
+        formatter=model.formatter.name,
+        predicted_bytes=model.memory.get("predicted_total"),
+        actual_bytes=model.memory.get("actual_total"),
+        notes=tuple(model.notes),
+    )
