@@ -19,10 +19,10 @@ LOCALS = {
     "n_embd", "n_vocab", "n_ff", "n_head", "n_head_kv", "n_embd_k_gqa", "n_embd_v_gqa", "n_embd_head_k",
     "n_embd_head_v", "n_embd_gqa", "n_rot", "n_expert", "n_expert_used", "n_ctx_train", "n_token_types",
 }  # fmt: skip
-# drafts, encoders of sound, adapters: loaded by rules of their own
+# drafts, encoders of sound, adapters, and those that change their sizes after reading them
 STRANGE = {
     "clip", "eagle3", "dflash", "gemma4-assistant", "wavtokenizer-dec", "pockettts", "qwen3tts", "qwen4exp",
-    "graniteswitch", "t5", "t5encoder",
+    "graniteswitch", "t5", "t5encoder", "glm5-next", "kimi-k3", "nanbeige", "plamo2", "step35",
 }  # fmt: skip
 CALL = re.compile(
     r"create_tensor\(tn\((LLM_TENSOR_\w+)\s*(?:,\s*\"(\w+)\")?[^)]*\),\s*\{([^}]*)\},\s*([^;]*)\);"
