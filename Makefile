@@ -1,0 +1,56 @@
+# Two commands do all their own set-up on a bare Debian 12 with Python 3.11, make and a C++ compiler:
+#   make demo    the quick-start notebook on the demo model, answers in the terminal
+#   make test    everything that CI runs
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Without -march=native llama.cpp gives the same results on all machines of a kind, and does not
+# crash where GCC 12 meets a CPU with AMX (ggml-org/llama.cpp#20824).
+export CMAKE_ARGS := -DGGML_NATIVE=OFF $(CMAKE_ARGS)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo lab test lint types unit lessons soak bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python notebooks/run.py notebooks/00_quickstart.ipynb build/00_quickstart.ipynb
+
+lab: $(VENV)/.demo
+	$(BIN)/jupyter lab build/00_quickstart.ipynb || $(BIN)/jupyter lab notebooks/00_quickstart.ipynb
+
+test: lint types unit lessons
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+unit: $(VENV)/.test
+	$(BIN)/python -m pytest tests
+
+lessons: $(VENV)/.test
+	$(BIN)/python -m pytest --nbval-lax notebooks
+
+soak: $(VENV)/.test
+	for script in tests/*/soak_*.py; do $(BIN)/python $$script || exit 1; done
+
+bench: $(VENV)/.test
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+$(VENV)/.python:
+	$(PYTHON) -m venv $(VENV) || { echo "No venv module: apt-get install python3-venv"; exit 1; }
+	touch $@
+
+# llama-cpp-python comes as source: this builds llama.cpp, about five minutes on two cores.
+$(VENV)/.demo: $(VENV)/.python pyproject.toml
+	@echo "Installing llama-magic; building llama.cpp takes about five minutes the first time."
+	$(PIP) install --quiet --editable ".[demo,lab]"
+	touch $@
+
+$(VENV)/.test: $(VENV)/.demo pyproject.toml
+	$(PIP) install --quiet --editable ".[demo,lab,test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
