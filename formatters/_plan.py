@@ -18,7 +18,7 @@ from llama_magic.errors import TemplateError
 
 from . import _messages as repairs
 from ._guard import CONTROL_LIKE
-from ._sandbox import LimitError
+from ._limits import LimitError
 from ._types import Message
 
 Repair = Callable[[list[Message]], list[Message]]

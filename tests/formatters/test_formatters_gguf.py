@@ -317,3 +317,30 @@ def test_stops_and_switches_come_from_the_template() -> None:
     assert formatters.from_jinja(CHATML).thinking_off_variables is None
     vicuna = "{% for m in messages %}{{ m.role|upper }}: {{ m.content }}\n{% endfor %}ASSISTANT:"
     assert formatters.gguf.Template(vicuna).stop == ("\nUSER:",)
+
+
+def test_a_raw_reply_with_a_lone_close_loses_its_thinking() -> None:
+    """What was written before a lone </think> (the prompt had opened it) is thinking, guarded or not."""
+    messages = [TALK[1], {"role": "assistant", "content": "secret\n</think>\n\nopen"}, TALK[3]]
+    done = formatters.gguf.Template(THINKS).render(messages, guarded=GUARDED)
+    assert "secret" not in done.text
+    assert "<|assistant|>open<|end|>" in done.text
+
+
+def test_an_answer_that_a_template_changes_cannot_be_continued() -> None:
+    """If the end of the last message does not come out, continue_final is an error, not a wrong prompt."""
+    source = "{% for m in messages %}{{ m.content[:20] }};{% endfor %}"
+    messages = [TALK[1], {"role": "assistant", "content": "A long answer, longer than twenty characters"}]
+    with pytest.raises(TemplateError, match="cannot be continued"):
+        formatters.gguf.Template(source).render(messages, continue_final=True)
+
+
+def test_words_that_templates_compare_are_left_alone() -> None:
+    """A special token that is a bare word is not hidden where a template compares it."""
+    source = "{% for t in tools %}{% if t.type == 'function' %}{{ t.function.name }}{% endif %}{% endfor %}"
+    source += "{% for m in messages %}{{ m.content }}{% endfor %}"
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    done = formatters.gguf.Template(source).render(
+        TALK[1:2], tools=tools, guarded=["function", "user", "role"]
+    )
+    assert done.text == "weatherFirstword?"

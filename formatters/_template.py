@@ -1,0 +1,302 @@
+"""A Jinja chat template: compiled once, probed once for each shape of conversation, rendered in parts."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+
+from llama_magic.errors import InputTypeError, OptionError, TemplateError
+
+from . import _sandbox
+from ._guard import CONTROL_LIKE, Veil, attribute, guards_of, neutralise
+from ._marks import spec_from_template
+from ._messages import NOTES, normalise_messages, plain_data
+from ._plan import Plan, glue, key, make_plan, shape, turn_marks
+from ._reader import ReplySpec
+from ._types import Message, Part, Rendered
+
+_REMEDY = "Choose another with --formatter NAME or --formatter PATH.jinja."
+_PLANS = 256  # shapes of conversations remembered for each template
+
+
+@lru_cache(maxsize=32)
+def _compile(source: str) -> jinja2.Template:
+    if len(source) > _sandbox.MAX_SOURCE:
+        raise TemplateError(
+            f"The chat template has {len(source):,} characters; {_sandbox.MAX_SOURCE:,} are the limit.",
+            remedy=_REMEDY,
+        )
+    try:
+        return _sandbox.environment.from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(
+            f"The chat template does not compile: line {error.lineno}: {error.message}", remedy=_REMEDY
+        ) from error
+    except Exception as error:  # a stranger's program: the compiler may fail in any way (depth, memory)
+        raise TemplateError(
+            f"The chat template does not compile: {type(error).__name__}: {error}", remedy=_REMEDY
+        ) from error
+
+
+def _run(template: jinja2.Template, variables: dict[str, Any], hidden: dict[str, str]) -> str:
+    try:
+        return _sandbox.render(template, variables, hidden)
+    except _sandbox.Refusal as error:
+        raise TemplateError(
+            f"The chat template refuses this conversation: {error}",
+            remedy="Change the conversation as it says, or choose another --formatter.",
+        ) from error
+    except _sandbox.LimitError as error:
+        raise TemplateError(f"The chat template was stopped: {error}.", remedy=_REMEDY) from error
+    except _sandbox.SecurityError as error:
+        raise TemplateError(
+            f"The chat template tried to leave its sandbox: {error}", remedy=_REMEDY
+        ) from error
+    except _sandbox.UndefinedError as error:
+        raise TemplateError(
+            f"The chat template needs something that was not given: {error}.",
+            remedy="Give it as a template variable, or choose another --formatter.",
+        ) from error
+    except Exception as error:  # a stranger's program may fail in any way
+        raise TemplateError(
+            f"The chat template failed: {type(error).__name__}: {str(error)[:500]}", remedy=_REMEDY
+        ) from error
+
+
+class Template:
+    """A Jinja chat template.
+
+    `source` is its text. Raises TemplateError if it does not compile.
+    """
+
+    def __init__(self, source: str, bos_token: str = "", eos_token: str = "") -> None:
+        self.source = source
+        self.bos_token = bos_token
+        self.eos_token = eos_token
+        if not isinstance(source, str):
+            raise InputTypeError(f"A chat template is a string, not a {type(source).__name__}.")
+        self._template = _compile(source)
+        self._plans: OrderedDict[str, Plan | TemplateError] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Template of {len(self.source):,} characters>"
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names that the template reads from outside."""
+        return frozenset(meta.find_undeclared_variables(_sandbox.environment.parse(self.source)))
+
+    @cached_property
+    def spec(self) -> ReplySpec:
+        """The marks of thinking and tool calls that the template speaks of."""
+        return spec_from_template(self.source)
+
+    @cached_property
+    def glue(self) -> tuple[str, ...]:
+        """What the template writes around the texts of a short conversation."""
+        roles = ("user", "assistant", "user")
+        for head in (("system",), ()):
+            messages = [{"role": role, "content": "x"} for role in (*head, *roles)]
+            try:
+                return tuple(glue(self._plan(messages, {"add_generation_prompt": True}).probe))
+            except TemplateError:
+                continue
+        return ()
+
+    @cached_property
+    def turn_marks(self) -> frozenset[str]:
+        """The strings by which the template opens and closes turns."""
+        return turn_marks(self.glue)
+
+    @cached_property
+    def stop(self) -> tuple[str, ...]:
+        """The strings that end an answer: what the template writes after an assistant's text."""
+        stops = [self.eos_token] if self.eos_token else []
+        after = self.glue[-2] if len(self.glue) >= 3 else ""  # between the assistant's text and the user's
+        found = CONTROL_LIKE.search(after)
+        if found is not None:
+            stops.append(found.group())
+        else:
+            stops += [f"\n{text}" for text in turn_marks([after])]
+        if self.eos_token and self.eos_token in after:
+            stops = [self.eos_token]
+        inner = [mark.text for mark in self.spec.marks]
+        return tuple(text for text in dict.fromkeys(stops) if not any(m.startswith(text) for m in inner))
+
+    def render_raw(self, messages: Sequence[Any], **variables: Any) -> str:
+        """Run the template on `messages` as they are: no check, no repair, undefined stays undefined."""
+        return self._run(plain_data(list(messages), "messages"), plain_data(variables, "variables"), {})
+
+    def _run(self, messages: list[Message], variables: dict[str, Any], hidden: dict[str, str]) -> str:
+        tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
+        return _run(self._template, {**tokens, **variables, "messages": messages}, hidden)
+
+    def _plan(self, messages: list[Message], variables: dict[str, Any]) -> Plan:
+        name = key(messages, variables)
+        plan = self._plans.get(name)
+        if plan is None:
+            try:
+                plan = make_plan(lambda m, v: self._run(m, v, {}), messages, variables, self.bos_token)
+            except TemplateError as error:
+                plan = error
+            self._plans[name] = plan
+            while len(self._plans) > _PLANS:
+                self._plans.popitem(last=False)
+        if isinstance(plan, TemplateError):
+            raise TemplateError(plan.message, remedy=plan.remedy)
+        return plan
+
+    def messages_to_prompt(
+        self,
+        messages: Sequence[Any],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Any] | None = None,
+        **template_variables: Any,
+    ) -> str:
+        """Render `messages` as one string.
+
+        Well-formed conversations give the text that `transformers` gives. Conversations that the
+        template refuses or loses messages of are repaired as llama.cpp does. Raises TemplateError.
+        """
+        return self.render(messages, add_generation_prompt, tools, guarded=None, **template_variables).text
+
+    def completion_to_prompt(self, text: str, system_prompt: str | None = None) -> str:
+        """Render `text` as one user turn, after `system_prompt` if there is one."""
+        messages: list[Message] = [{"role": "user", "content": text}]
+        if system_prompt is not None:
+            messages.insert(0, {"role": "system", "content": system_prompt})
+        return self.messages_to_prompt(messages)
+
+    def render(
+        self,
+        messages: Sequence[Any],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Any] | None = None,
+        *,
+        guarded: Collection[str] | None = (),
+        continue_final: bool = False,
+        **template_variables: Any,
+    ) -> Rendered:
+        """Render `messages` in parts; see `Formatter.render`. With `guarded` None nothing is guarded."""
+        given = normalise_messages(messages)
+        variables = plain_data(template_variables, "template variable")
+        variables["add_generation_prompt"] = add_generation_prompt and not continue_final
+        if tools is not None:
+            variables["tools"] = plain_data(list(tools), "tools")
+        if not self.source.strip():
+            return Rendered("", (), ("the chat template is empty: it writes nothing",), tuple(given))
+        short = shape(given)
+        done, missing = self._planned(self._plan(short, variables), given, variables, guarded, continue_final)
+        if missing and len(short) < len(given):
+            # The template changes texts, or the conversation is not as regular for it as it looks.
+            plan = self._plan(given, variables)
+            done, _ = self._planned(plan, given, variables, guarded, continue_final)
+        return done
+
+    def _planned(
+        self,
+        plan: Plan,
+        given: list[Message],
+        variables: dict[str, Any],
+        guarded: Collection[str] | None,
+        continue_final: bool,
+    ) -> tuple[Rendered, list[int]]:
+        notes = [NOTES[repair] for repair in plan.repairs]
+        real, said = self._neutral(plan.apply(given), guarded)
+        prompt, parts, missing = self._write(real, variables, plan, guarded, continue_final)
+        notes += said
+        notes += [f"the template leaves out messages[{i}] ({given[i]['role']})" for i in plan.lost]
+        if plan.calls_lost:
+            notes.append("the template leaves out tool calls of past turns")
+        return Rendered(prompt, parts, tuple(notes), tuple(real)), missing
+
+    def _write(
+        self,
+        messages: list[Message],
+        variables: dict[str, Any],
+        plan: Plan,
+        guarded: Collection[str] | None,
+        continue_final: bool,
+    ) -> tuple[str, tuple[Part, ...], list[int]]:
+        guards = frozenset[str]() if guarded is None else self.turn_marks.union(guarded)
+        veil = Veil(guards_of(guards), _texts([messages, variables, self.source]))
+        if guards:
+            messages = [self._thinking_apart(message, guards) for message in messages]
+        hidden = [veil.message(message) for message in messages]
+        inputs = {name: veil.hide(value) for name, value in variables.items()}
+        end = ""
+        if continue_final:
+            if hidden[-1]["role"] != "assistant":
+                raise OptionError(
+                    "continue_final needs an assistant message at the end.",
+                    remedy="Add the beginning of the answer as the last message.",
+                )
+            end = veil.fresh()
+            hidden[-1]["content"] += end
+        text = self._run(plan.dress(hidden), inputs, veil.hidden)
+        if end:
+            if end not in text:
+                raise TemplateError(
+                    "The chat template changes the end of the last message, so it cannot be continued.",
+                    remedy="Leave continue_final out, or choose another --formatter.",
+                )
+            text = text[: text.rindex(end)]
+            hidden[-1]["content"] = hidden[-1]["content"].removesuffix(end)
+        parts, missing = attribute(text, hidden, plan.before, plan.late)
+        return veil.show(text), veil.parts(parts), missing
+
+    def _neutral(
+        self, messages: list[Message], guarded: Collection[str] | None
+    ) -> tuple[list[Message], list[str]]:
+        """Break turn marks in texts that are no tokens of this vocabulary, where it is known."""
+        marks = self.turn_marks - set(guarded) if guarded else frozenset[str]()
+        marks -= {mark.text for mark in self.spec.marks}  # templates look for these; they open no turn
+        if not marks:
+            return messages, []
+        out, notes, guards = [], [], guards_of(marks)
+        for index, message in enumerate(messages):
+            text = neutralise(message["content"], guards)
+            if text != message["content"]:
+                notes.append(f"marks of the template in messages[{index}] were broken by a space")
+            out.append({**message, "content": text})
+        return out, notes
+
+    def _thinking_apart(self, message: Message, guards: frozenset[str]) -> Message:
+        """Move a past answer's thinking out of its text, if its marks would be hidden.
+
+        Templates look for the marks to leave old thinking out; hidden, they would not be found.
+        """
+        if message["role"] != "assistant" or message.get("reasoning_content"):
+            return message
+        for opened, state in self.spec.opens:
+            closed = next((m.text for m in self.spec.marks if m.where == (state,) and m.then == "text"), "")
+            text = message["content"]
+            if closed not in guards or closed not in text:
+                continue
+            thought, _, answer = text.lstrip().removeprefix(opened).rpartition(closed)
+            # Without an opening mark the prompt had opened the part; templates cut there if they split.
+            lone = opened not in text and "split" in self.source and thought.strip() and answer.strip()
+            if lone or text.lstrip().startswith(opened):
+                thought = thought.strip("\n")
+                return {
+                    **message,
+                    "content": answer.lstrip("\n"),
+                    "reasoning_content": thought,
+                    "thinking": thought,
+                }
+        return message
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for item in value.items() for text in _texts(list(item))]
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    return []
