@@ -16,11 +16,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llama_magic.engine.sampling import Sampling
+    from llama_magic.engine.sampling import Sampling as Sampling
     from llama_magic.gguf import GGUFInfo
-    from llama_magic.loading import load
-    from llama_magic.model import Model
-    from llama_magic.results import Chunk, Completion
+    from llama_magic.loading import load as load
+    from llama_magic.model import Model as Model
+    from llama_magic.results import Chunk as Chunk
+    from llama_magic.results import Completion as Completion
 
 __version__ = "0.1.0"
 _PLACES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import prompting
@@ -33,7 +33,7 @@ class Call:
     overflow: prompting.Overflow = "error"
     reuse: bool = True
     ignore_eos: bool = False
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
     def read(cls, defaults: Sampling, options: Mapping[str, Any]) -> Call:

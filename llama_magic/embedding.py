@@ -35,8 +35,8 @@ def embed(
     matrix = np.stack(rows) if rows else np.zeros((0, file.info.embedding_length), np.float32)
     if normalize:
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-        matrix = matrix / np.where(lengths > 0, lengths, 1)
-    return matrix.astype(np.float32)
+        matrix /= np.where(lengths > 0, lengths, 1)
+    return matrix
 
 
 def _tokens(vocabulary: Vocabulary, file: LoadedFile, index: int, text: object) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 from collections.abc import Mapping
@@ -244,10 +245,8 @@ def _adapter(entry: Any) -> tuple[Path, float]:
     text = os.fspath(entry)
     head, colon, tail = text.rpartition(":")
     if colon and not Path(text).exists():
-        try:
+        with contextlib.suppress(ValueError):  # else it is a colon of the path itself
             scale, text = float(tail), head
-        except ValueError:
-            pass  # a colon of the path itself
     path = Path(os.path.expandvars(text)).expanduser()
     if not path.is_file():
         raise SourceError(

@@ -74,7 +74,7 @@ class LoadedFile:
     _released: bool = False
 
     def visible_ids(self, formatter: Formatter | None) -> frozenset[int]:
-        """Return the control tokens whose text the formatter's reader must see (thinking marks and the like)."""
+        """Return the control tokens whose text the formatter's reader must see, such as thinking marks."""
         if formatter is None:
             return frozenset()
         if formatter.name not in self._visible:
@@ -113,7 +113,8 @@ class DryRun:
         lines = [f"{self.origin} ({sources.format_size(self.size)}); nothing was loaded."]
         if self.info is not None:
             lines.append(
-                f"{self.info.architecture} {self.info.quantisation}, trained on {self.info.context_length:,} tokens"
+                f"{self.info.architecture} {self.info.quantisation}, trained on "
+                f"{self.info.context_length:,} tokens"
             )
         if self.estimate is not None and self.window is not None:
             lines.append(f"a window of {self.window:,} tokens: {self.estimate.explained()}")
@@ -144,12 +145,16 @@ def load(
     wanted = LoadOptions.read(options)
     report = progress or (lambda _progress: None)
     began = time.perf_counter()
-    resolve_options = {"revision": revision, "offline": offline, "sha256": sha256}
     if dry_run:
-        return _dry_run(source, wanted, resolve_options)
+        return _dry_run(source, wanted, revision, offline)
     machine = fit.machine()
     found = sources.resolve(
-        source, progress=progress, fits=lambda size: size < machine.ram_available, **resolve_options
+        source,
+        revision=revision,
+        offline=offline,
+        sha256=sha256,
+        progress=progress,
+        fits=lambda size: size < machine.ram_available,
     )
     with _lock:
         return _load(found, wanted, name, report, began, machine)
@@ -201,7 +206,7 @@ def _gpu_available(wanted: LoadOptions) -> bool:
     available = supports_gpu()
     if wanted.gpu_layers not in (None, 0) and not available:
         raise OptionError(
-            f"--gpu-layers {wanted.gpu_layers} was asked for, but this build of llama.cpp has no GPU support.",
+            f"--gpu-layers {wanted.gpu_layers} was asked for, but this llama.cpp has no GPU support.",
             remedy='Leave it out, or rebuild: CMAKE_ARGS="-DGGML_CUDA=on" (NVIDIA), "-DGGML_METAL=on" '
             '(Apple) or "-DGGML_VULKAN=on", then pip install --force-reinstall --no-cache-dir --no-binary '
             "llama-cpp-python llama-cpp-python==0.3.36",
@@ -386,13 +391,13 @@ def file_sampling(metadata: Mapping[str, Any]) -> Sampling:
         return Sampling()  # a file may hold nonsense here; its findings say so
 
 
-def _dry_run(source: Any, wanted: LoadOptions, resolve_options: Mapping[str, Any]) -> DryRun:
-    located = sources.locate(source, **{k: v for k, v in resolve_options.items() if k != "sha256"})
+def _dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bool | None) -> DryRun:
+    located = sources.locate(source, revision=revision, offline=offline)
     machine = fit.machine()
     if located.path is not None:
         info = gguf.inspect(located.path, parts=located.parts)
     else:
-        info = gguf.inspect(sources.open_remote(source))
+        info = gguf.inspect(sources.open_remote(source, revision=revision))
     gguf.validate(info)
     settings = wanted.settle(info, machine, gpu=_gpu_available(wanted))
     estimate = settings.estimate(info)

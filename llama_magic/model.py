@@ -113,7 +113,7 @@ class Model:
         return self._vocabulary.encode_parts([(text, True)]) if text else self._vocabulary.encode("")
 
     def detokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
-        """Return the text of tokens; the inverse of `tokenize`. Control tokens are left out unless `special`."""
+        """Return the text of tokens, the inverse of `tokenize`; without control tokens unless `special`."""
         self._open()
         return self._vocabulary.decode(
             [int(i) if not isinstance(i, bool) else i for i in ids], special=special

@@ -56,7 +56,7 @@ def from_text(vocabulary: Vocabulary, text: object, spans: Sequence[Span] = ()) 
             remedy="Write at least one character.",
         )
     stretches = _split("prompt", "prompt", text, spans)
-    notes = ()
+    notes: tuple[str, ...] = ()
     if vocabulary.add_bos and vocabulary.bos_id is not None:
         written = vocabulary.native.text(vocabulary.bos_id)
         if text.startswith(written):
@@ -217,7 +217,7 @@ def fit_messages(
     max_tokens: int | None,
     render: Callable[[Sequence[Any]], Prompt],
 ) -> tuple[Prompt, int]:
-    """Render a conversation and make it fit as `guard.overflow` says. What was dropped stands in the notes."""
+    """Render a conversation and make it fit as `guard.overflow` says; the notes say what was dropped."""
     prompt = render(messages)
     try:
         return prompt, guard.check(prompt, max_tokens)

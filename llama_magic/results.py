@@ -146,8 +146,9 @@ class Completion:
             "stop": self.stop,
             "usage": {
                 "prompt_tokens": self.usage.prompt_tokens,
-                "cached_tokens": self.usage.cached_tokens,
                 "completion_tokens": self.usage.completion_tokens,
+                # What was reused explains why an unseeded answer may differ; a seeded one never does.
+                **({} if self.seeded else {"cached_tokens": self.usage.cached_tokens}),
             },
             "budget": {
                 "window": self.budget.window,

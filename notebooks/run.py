@@ -1,6 +1,6 @@
 """Run a notebook from start to end, showing its outputs in the terminal as they come.
 
-    python notebooks/run.py IN.ipynb OUT.ipynb
+python notebooks/run.py IN.ipynb OUT.ipynb
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ EXACT_SEQUENCES = 8  # samples of one request decoded together
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """`context` describes one context of the full window; `store_budget` is host memory for parked sequences."""
+    """`context` describes a context of the full window; `store_budget` is bytes for parked sequences."""
 
     context: ContextOptions
     store_budget: int = 512 * 2**20
@@ -53,7 +53,8 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """Queue a request; its events go to `request.sink`."""
-        self._core.post(lambda core: core.accept(request), self._check())
+        self._check()
+        self._core.post(lambda core: core.accept(request))
 
     def cancel(self, request: Request) -> None:
         """Stop a request now. Its last events say "interrupted". Any thread, any time."""
@@ -72,7 +73,8 @@ class Engine:
             finally:
                 done.set()
 
-        self._core.post(job, self._check(), on_drop=done.set)
+        self._check()
+        self._core.post(job, on_drop=done.set)
         while not done.wait(0.1):  # a timeout keeps Ctrl-C working on Windows
             pass
         if not box:
@@ -110,9 +112,7 @@ class Core:
 
     # --- any thread -----------------------------------------------------------------------
 
-    def post(
-        self, job: Callable[[Core], None], _checked: None, on_drop: Callable[[], None] | None = None
-    ) -> None:
+    def post(self, job: Callable[[Core], None], on_drop: Callable[[], None] | None = None) -> None:
         with self._wake:
             if self._stopping:
                 raise ModelClosedError("The model was unloaded; load it again to use it.")

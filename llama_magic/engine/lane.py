@@ -304,7 +304,7 @@ class Lane:
         self.store.put(list(slot.tokens), states)
 
     def _restore(self, slot: Slot, stored: StoredPrefix) -> bool:
-        """Bring a parked sequence back into an empty slot, cells in order; False where there is no room.
+        """Bring a parked sequence back into an empty slot, cells in order; False without room for it.
 
         The cells stay pinned (shared with a sequence that no request uses) until the next
         batch is in place. llama.cpp looks for free cells from the start of the cache after a

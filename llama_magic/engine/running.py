@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Slot:
-    """One llama.cpp sequence: `tokens` are those whose cells it holds, `n_read` how many were read as prompt."""
+    """One llama.cpp sequence: `tokens` have their cells in it, `n_read` of them were read as prompt."""
 
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
@@ -84,7 +84,7 @@ class Running:
             # llama.cpp would draw nonsense from NaN, and end the process where nothing is left.
             raise BackendError(
                 f"The model gave no usable logits at token {self.n_generated + 1} (largest is {peak}).",
-                remedy="The weights hold NaN or infinite values; download the file again or use another quant.",
+                remedy="The weights hold NaN or infinite values; download the file again.",
             )
         outside = None
         if self.request.measure_outside and before is not None:

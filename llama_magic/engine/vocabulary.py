@@ -17,14 +17,14 @@ class Vocabulary:
         self.n_tokens = native.n_tokens
         self.bos_id = native.bos_id
         self.add_bos = native.add_bos
-        self.eog_ids: tuple[int, ...] = native.eog_ids
+        self.eog_ids: Sequence[int] = native.eog_ids
         ends = [native.eos_id, native.eot_id, *native.eog_ids]
         self.eos_id: int = next((t for t in ends if t is not None), 0)
 
     # --- whole prompts ----------------------------------------------------------------------
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a prompt: special tokens parsed, BOS in front if the file asks for it, once."""
+        """Return the tokens of a prompt: special tokens parsed, BOS in front once if the file asks for it."""
         return self._once(self.native.tokenize(text, add_special=True, parse_special=True))
 
     def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:

@@ -80,7 +80,7 @@ def buffer_sizes(lines: list[str]) -> dict[str, int]:
 
 
 def system_report() -> dict[str, Any]:
-    """Return versions and build features: `bindings`, `llama_cpp`, `features`, `gpu`, `mmap`, `mlock`, `devices`."""
+    """Return versions and build features of llama.cpp and where its library lies."""
     start()
     features = llama_cpp.llama_print_system_info().decode("utf-8", "replace")
     version = llama_cpp.llama_version() if hasattr(llama_cpp, "llama_version") else b""

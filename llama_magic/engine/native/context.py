@@ -171,7 +171,7 @@ class Context:
         raise BackendError(f"llama_decode failed with code {code}.", log=backend.log_tail())
 
     def logits(self, index: int) -> NDArray[np.float32]:
-        """Return the logits of batch index `index`: (n_vocab,) float32, a view that the next decode overwrites."""
+        """Return the logits of batch index `index`: (n_vocab,) float32, valid until the next decode."""
         pointer = llama_cpp.llama_get_logits_ith(self.pointer, index)
         if not pointer:
             raise BackendError(f"llama.cpp holds no logits for batch index {index}.", log=backend.log_tail())

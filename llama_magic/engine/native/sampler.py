@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import llama_cpp
@@ -119,9 +119,11 @@ def _penalised(s: Sampling) -> bool:
     return active and s.repeat_last_n != 0
 
 
+_Maker = Callable[["Weights", "Sampling", int], int]
+
 # Stage name -> (does it change anything?, constructor). Stages that would do nothing are left out,
 # as llama.cpp does inside each sampler; the draw is the same and a trace stays readable.
-_STAGES = {
+_STAGES: dict[str, tuple[Callable[[Sampling], bool], _Maker]] = {
     "penalties": (
         _penalised,
         lambda w, s, seed: llama_cpp.llama_sampler_init_penalties(

@@ -123,7 +123,7 @@ def _encode(text: str | bytes) -> bytes:
             data = text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputTypeError(
-                f"The text holds a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start}; "
+                f"The text holds a lone surrogate (U+{ord(text[error.start]):04X}), character {error.start}; "
                 "expected text that can be written as UTF-8."
             ) from None
     else:

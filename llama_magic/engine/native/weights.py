@@ -46,7 +46,7 @@ class Weights:
         with backend.captured_log() as log:
             self._pointer = self._load(on_progress)
         self.buffers = backend.buffer_sizes(log)
-        self.vocab = Vocab(llama_cpp.llama_model_get_vocab(self._pointer))
+        self.vocab: Vocab = Vocab(llama_cpp.llama_model_get_vocab(self._pointer))
         pointer = self._pointer
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(pointer))
         self.n_embd = int(llama_cpp.llama_model_n_embd_out(pointer))
