@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ._toolcalls import ToolCallParser, parse_tool_calls
+from ._toolcalls import parse_tool_calls
 from ._types import Piece, PieceKind, Reply
 
 State = Literal["text", "thinking", "tool_call", "header"]
@@ -39,7 +39,6 @@ class ReplySpec:
     start: State = "text"
     header_end: str = "<|message|>"
     header: Callable[[str], State] | None = None
-    tool_parser: ToolCallParser = parse_tool_calls
 
 
 def thinking_marks(opened: str, closed: str, *also_closed: str) -> tuple[Mark, ...]:
@@ -60,7 +59,6 @@ def spec_for(
     pairs: tuple[tuple[str, str], ...] = (),
     tools: tuple[tuple[str, str], ...] = (),
     drop: tuple[str, ...] = (),
-    tool_parser: ToolCallParser = parse_tool_calls,
 ) -> ReplySpec:
     """Build a spec from pairs of thinking marks, pairs of tool marks and marks to leave out."""
     marks: list[Mark] = []
@@ -71,7 +69,7 @@ def spec_for(
     for opened, closed in tools:
         marks += tool_marks(opened, closed)
     marks += [Mark(text, ("text",), None) for text in drop]
-    return ReplySpec(tuple(marks), tuple(opens), tool_parser=tool_parser)
+    return ReplySpec(tuple(marks), tuple(opens))
 
 
 PLAIN = ReplySpec()
@@ -211,10 +209,10 @@ class ReplyReader:
 def parse(spec: ReplySpec, text: str, prompt: str = "") -> Reply:
     """Take a whole answer apart."""
     reader = ReplyReader(spec, prompt)
-    return reply_of([*reader.feed(text), *reader.flush()], spec)
+    return reply_of([*reader.feed(text), *reader.flush()])
 
 
-def reply_of(pieces: list[Piece], spec: ReplySpec) -> Reply:
+def reply_of(pieces: list[Piece]) -> Reply:
     """Put pieces together. An empty tool_call piece begins a new call."""
     content, thinking, calls = "", "", [""]
     for piece in pieces:
@@ -229,7 +227,7 @@ def reply_of(pieces: list[Piece], spec: ReplySpec) -> Reply:
     parsed: list[dict[str, Any]] = []
     for raw in calls:
         if raw.strip():
-            parsed += spec.tool_parser(raw)
+            parsed += parse_tool_calls(raw)
     if parsed:
         content = content.rstrip()
     return Reply(content, thinking, tuple(parsed))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import re
-from collections.abc import Callable
 from typing import Any
-
-ToolCallParser = Callable[[str], list[dict[str, Any]]]
 
 _XML_FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.S)
 _XML_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.S)
+_INVOKE = re.compile(r'<invoke name="([^"]+)">(.*?)(?:</invoke>|\Z)', re.S)
+_INVOKE_PARAMETER = re.compile(r'<parameter name="([^"]+)"[^>]*>(.*?)</parameter>', re.S)
+_DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(.*?)(?:<｜tool▁call▁end｜>|\Z)", re.S)
+_KIMI = re.compile(
+    r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.\-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>(.*?)"
+    r"(?:<\|tool_call_end\|>|\Z)",
+    re.S,
+)
 _GLM_ARG = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
 
 
@@ -55,8 +61,17 @@ def _json_values(text: str) -> list[Any]:
 
 
 def parse_tool_calls(text: str) -> list[dict[str, Any]]:
-    """Read JSON calls, `<function=name>` calls and `name{json}` calls; what cannot be read is kept as raw."""
+    """Read calls in any of the known forms; what cannot be read is kept as raw.
+
+    JSON (Hermes, Qwen, Mistral, Granite, Cohere), `<function=name>` (Qwen3 Coder), `name{json}`
+    (Mistral, Functionary), `<arg_key>` (GLM), `<invoke name=…>` (MiniMax), `[name(key=value)]` (LFM2),
+    the marks of DeepSeek and Kimi, and headers with `to=name` (gpt-oss, Muse).
+    """
     raw = text.strip()
+    for form in (_addressed, _deepseek, _kimi, _invoked, _python):
+        calls = form(raw)
+        if calls:
+            return calls
     functions = _XML_FUNCTION.findall(raw)
     if functions:
         return [_xml_call(name, body, raw) for name, body in functions]
@@ -71,6 +86,47 @@ def parse_tool_calls(text: str) -> list[dict[str, Any]]:
         return [call(name, {key.strip(): _value(value) for key, value in arguments}, raw)]
     calls = [item for value in _json_values(raw) for item in _from_json(value, raw)]
     return calls or [{"name": "", "arguments": None, "raw": raw}]
+
+
+def _addressed(raw: str) -> list[dict[str, Any]]:
+    header, mark, body = raw.partition("<|message|>")
+    name = re.search(r"to=(?:functions\.)?([\w.\-]+)", header)
+    return [call(name.group(1), body.strip(), raw)] if mark and name else []
+
+
+def _deepseek(raw: str) -> list[dict[str, Any]]:
+    calls = []
+    for body in _DEEPSEEK.findall(raw):  # V3, R1: type, name, fenced JSON; V3.1: name, JSON
+        head, _, rest = body.partition("<｜tool▁sep｜>")
+        fenced = re.match(r"(\S+)\s*```(?:json)?\s*(.*?)\s*```", rest, re.S)
+        name, arguments = fenced.groups() if fenced else (head.strip(), rest.strip())
+        calls.append(call(name, arguments, raw))
+    return calls
+
+
+def _kimi(raw: str) -> list[dict[str, Any]]:
+    return [call(name, arguments.strip(), raw) for name, arguments in _KIMI.findall(raw)]
+
+
+def _invoked(raw: str) -> list[dict[str, Any]]:
+    return [
+        call(name, {key: _value(value) for key, value in _INVOKE_PARAMETER.findall(body)}, raw)
+        for name, body in _INVOKE.findall(raw)
+    ]
+
+
+def _python(raw: str) -> list[dict[str, Any]]:
+    if not re.match(r"\[\s*[A-Za-z_][\w.]*\(", raw):
+        return []
+    try:
+        tree = ast.parse(raw, mode="eval").body
+        return [
+            call(ast.unparse(item.func), {str(k.arg): ast.literal_eval(k.value) for k in item.keywords}, raw)
+            for item in (tree.elts if isinstance(tree, ast.List) else [])
+            if isinstance(item, ast.Call)
+        ]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # not Python after all
 
 
 def _xml_call(name: str, body: str, raw: str) -> dict[str, Any]:

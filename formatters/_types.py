@@ -28,6 +28,15 @@ class Part:
     index: int | None = None
     literal: bool = False
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The stretches to tokenise one by one.
+
+        llama.cpp finds user-defined tokens with special parsing off too (llama.cpp#12743), so a
+        literal part is cut after its first character: neither half can become the token.
+        """
+        return (self.text[:1], self.text[1:]) if self.literal and len(self.text) > 1 else (self.text,)
+
 
 @dataclass(frozen=True)
 class Rendered:

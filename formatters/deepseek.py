@@ -18,26 +18,11 @@ answers is left out. A tool call is
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ._family import Family, Writer
 from ._reader import THINK, spec_for
-from ._toolcalls import call, parse_tool_calls
 from ._types import Message
-
-_CALL = re.compile(r"<｜tool▁call▁begin｜>(.*?)(?:<｜tool▁call▁end｜>|\Z)", re.S)
-
-
-def parse_calls(raw: str) -> list[dict[str, Any]]:
-    """Read the calls of V3, R1 (type, name, fenced JSON) and V3.1 (name, JSON)."""
-    calls = []
-    for body in _CALL.findall(raw):
-        head, _, rest = body.partition("<｜tool▁sep｜>")
-        fenced = re.match(r"(\S+)\s*```(?:json)?\s*(.*?)\s*```", rest, re.S)
-        name, arguments = fenced.groups() if fenced else (head.strip(), rest.strip())
-        calls.append(call(name, arguments, raw))
-    return calls or parse_tool_calls(raw)
 
 
 class DeepSeek(Family):
@@ -55,7 +40,7 @@ class DeepSeek(Family):
         "<｜tool▁call▁end｜>",
         "<｜tool▁sep｜>",
     )
-    reply = spec_for((THINK,), (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),), tool_parser=parse_calls)
+    reply = spec_for((THINK,), (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),))
     thinking_off = {"thinking": False}  # noqa: RUF012 - read only, copied where it is given out
 
     def write(self, out: Writer, messages: list[Message], variables: dict[str, Any]) -> None:

@@ -29,7 +29,6 @@ from llama_magic.errors import TemplateError
 
 from ._family import Family, Writer
 from ._reader import Mark, ReplySpec, State
-from ._toolcalls import call, parse_tool_calls
 from ._types import Message
 
 
@@ -37,14 +36,6 @@ def _channel(header: str) -> State:
     if re.search(r"to=(?!assistant)", header):
         return "tool_call"
     return "thinking" if "analysis" in header else "text"
-
-
-def _parse_call(raw: str) -> list[dict[str, Any]]:
-    header, _, body = raw.partition("<|message|>")
-    name = re.search(r"to=(?:functions\.)?([\w.\-]+)", header)
-    if name is None:
-        return parse_tool_calls(raw)
-    return [call(name.group(1), body.strip(), raw)]
 
 
 _BODY: tuple[State, ...] = ("text", "thinking", "tool_call")
@@ -58,7 +49,6 @@ SPEC = ReplySpec(
     ),
     opens=(("<|start|>assistant", "header"), ("<|channel|>analysis<|message|>", "thinking")),
     header=_channel,
-    tool_parser=_parse_call,
 )
 _EFFORTS = ("low", "medium", "high")
 

@@ -51,7 +51,7 @@ def test_a_reader_equals_parse_for_any_chunks(text: str, sizes: list[int], name:
         pieces += reader.feed(text[at : at + size])
         at, turn = at + size, turn + 1
     pieces += reader.flush()
-    assert reply_of(pieces, formatter.spec) == formatter.parse(text, prompt)
+    assert reply_of(pieces) == formatter.parse(text, prompt)
 
 
 @settings(max_examples=60, deadline=None)
@@ -152,6 +152,25 @@ def test_tool_calls_are_read(name: str, text: str, call: tuple[str, Any]) -> Non
     calls = formatters.get(name).parse(text).tool_calls
     assert [(c["name"], c["arguments"]) for c in calls] == [call]
     assert calls[0]["raw"]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "call"),
+    [
+        ("<|tool_calls_section_begin|>", "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+         '<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|><|tool_calls_section_end|>', ("f", {"a": 1})),
+        ("<minimax:tool_call>", '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">1</parameter>\n'
+         "</invoke>\n</minimax:tool_call>", ("f", {"a": 1})),
+        ("<|tool_call_start|>", "<|tool_call_start|>[f(a=1)]<|tool_call_end|>", ("f", {"a": 1})),
+        ("<tool_call>", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+         ("f", {"a": 1})),
+        ("{{ '>>>all' }}", '>>>f\n{"a": 1}', ("f", {"a": 1})),
+    ],
+)  # fmt: skip
+def test_tool_calls_by_a_template_s_marks(source: str, text: str, call: tuple[str, Any]) -> None:
+    """The forms of Kimi, MiniMax, LFM2, GLM and Functionary are read where the template has them."""
+    calls = formatters.from_jinja(source + "{# \n #}").parse(text).tool_calls
+    assert [(c["name"], c["arguments"]) for c in calls] == [call]
 
 
 def test_two_calls_and_text() -> None:
