@@ -128,6 +128,11 @@ def names() -> tuple[str, ...]:
     return (*FAMILIES, *(name for name in _registered if name not in FAMILIES))
 
 
+def _family(key: str) -> Formatter:
+    formatter: Formatter = importlib.import_module(f".{key}", __package__).FORMATTER
+    return formatter
+
+
 def get(name: str) -> Formatter:
     """Return the formatter of a family, or one that was registered. Raises OptionError."""
     if not isinstance(name, str):
@@ -136,8 +141,7 @@ def get(name: str) -> Formatter:
         return _registered[name]
     key = name.strip().lower().replace("-", "_")
     if key in FAMILIES:
-        formatter: Formatter = importlib.import_module(f".{key}", __package__).FORMATTER
-        return formatter
+        return _family(key)
     if key in ("gguf", "auto"):
         raise OptionError(
             f"The formatter {key!r} needs a model file's template.",
@@ -185,7 +189,7 @@ def choose(choice: str | Formatter, info: Any) -> Formatter:
     if choice.startswith("gguf:"):
         known = ", ".join(templates) or "none"
         raise OptionError(f"The model file has no template {named!r}.", remedy=f"It has: {known}.")
-    if choice.endswith((".jinja", ".jinja2", ".j2")) or os.sep in choice:
+    if choice.endswith((".jinja", ".jinja2", ".j2")) or "/" in choice or os.sep in choice:
         return from_jinja(Path(choice), bos, eos)
     return get(choice)
 
@@ -218,7 +222,7 @@ def detect(info: Any) -> Formatter:
 
 def _guessed(info: Any, why: str, source: str = "") -> Formatter:
     family, reason = _guess(info, source)
-    formatter = type(get(family))
+    formatter = type(_family(family))
     note = f"{why}; {family} is used, guessed from {reason}. Choose another with --formatter NAME."
     return formatter(notes=(note,))  # type: ignore[call-arg]
 

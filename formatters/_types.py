@@ -20,22 +20,14 @@ class Part:
 
     `index` is the place of the message it comes from in `Rendered.messages`, None for what the
     template wrote. A `literal` part came from a caller and looks like a control token: it must be
-    tokenised with special parsing off.
+    tokenised with special parsing off, and in two halves: llama.cpp finds user-defined tokens all
+    the same (llama.cpp#12743).
     """
 
     text: str
     kind: PartKind
     index: int | None = None
     literal: bool = False
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The stretches to tokenise one by one.
-
-        llama.cpp finds user-defined tokens with special parsing off too (llama.cpp#12743), so a
-        literal part is cut after its first character: neither half can become the token.
-        """
-        return (self.text[:1], self.text[1:]) if self.literal and len(self.text) > 1 else (self.text,)
 
 
 @dataclass(frozen=True)
