@@ -63,24 +63,29 @@ def ref_path(ref: str) -> Path:
 
 def children(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
     """Yield the subschemas of a schema with their relative paths."""
-    for keyword in ONE:
-        if keyword in node:
-            yield (keyword,), node[keyword]
-    for keyword in MANY:
-        if isinstance(node.get(keyword), list):
-            yield from (((keyword, str(i)), sub) for i, sub in enumerate(node[keyword]))
-    for keyword in NAMED:
-        if isinstance(node.get(keyword), dict):
-            yield from (((keyword, name), sub) for name, sub in node[keyword].items())
-    items = node.get("items")
-    if isinstance(items, list):
-        yield from ((("items", str(i)), sub) for i, sub in enumerate(items))
-    elif "items" in node:
-        yield ("items",), items
-    if isinstance(node.get("dependencies"), dict):
-        for name, sub in node["dependencies"].items():
-            if not isinstance(sub, list):
-                yield ("dependencies", name), sub
+    for keyword, value in node.items():
+        shape = _HOLDS.get(keyword)
+        if shape is None:
+            continue
+        if isinstance(value, list) and shape in ("many", "items"):
+            yield from (((keyword, str(i)), sub) for i, sub in enumerate(value))
+        elif shape in ("one", "items"):
+            yield (keyword,), value
+        elif isinstance(value, dict) and shape in ("named", "either"):
+            yield from (
+                ((keyword, name), sub)
+                for name, sub in value.items()
+                if shape == "named" or not isinstance(sub, list)
+            )
+
+
+_HOLDS = {
+    **dict.fromkeys(ONE, "one"),
+    **dict.fromkeys(MANY, "many"),
+    **dict.fromkeys(NAMED, "named"),
+    "items": "items",
+    "dependencies": "either",
+}
 
 
 class Bundle:

@@ -99,7 +99,8 @@ def _rust(piece: str) -> str:
             return r"(?s:.)"
         head = 2 if piece.startswith("[^") else 1
         body = re.sub(r"\\.|&&|--|~~|\[", _class_part, piece[head:-1], flags=re.DOTALL)
-        return piece[:head] + body + "]"
+        translated = piece[:head] + body + "]"
+        return f"[{translated}&&[^\\x01]]" if _escapes_leak(piece) else translated
     if piece in (r"\d", r"\w"):
         return piece  # ASCII in llguidance, as in ECMA 262
     if piece == r"\/":
@@ -109,6 +110,22 @@ def _rust(piece: str) -> str:
     if len(piece) == 2 and piece[0] == "\\" and not piece[1].isalnum() and piece[1] not in _META:
         return piece[1]  # Rust knows no escape for a character that needs none
     return piece
+
+
+_CONTROLS = [chr(code) for code in range(0x20)]
+
+
+def _escapes_leak(piece: str) -> bool:
+    """Say whether llguidance (1.9) would read a class wrongly inside a JSON string.
+
+    A class with all control characters is taken to have the quote and the backslash too. One
+    control character less cures it; U+0001 is the one that no text has.
+    """
+    try:
+        members = re.compile(piece)
+    except re.error:
+        return False
+    return all(map(members.match, _CONTROLS)) and not (members.match('"') and members.match("\\"))
 
 
 _META = r"\.+*?()|[]{}^$#&-~"
