@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -74,10 +74,8 @@ class Sampling:
             raise OptionError(f"mirostat is {self.mirostat!r}; expected 0 (off), 1 or 2.")
         object.__setattr__(self, "samplers", parse_order(self.samplers))
         object.__setattr__(self, "logit_bias", _parse_bias(self.logit_bias))
-        breakers = self.dry_sequence_breakers
-        if isinstance(breakers, str):
-            breakers = (breakers,)
-        object.__setattr__(self, "dry_sequence_breakers", tuple(breakers))
+        breakers = _texts("dry_sequence_breakers", self.dry_sequence_breakers)
+        object.__setattr__(self, "dry_sequence_breakers", breakers)
 
     @property
     def greedy(self) -> bool:
@@ -141,8 +139,8 @@ def _check_number(name: str, value: object, low: float, high: float) -> None:
 
 def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
     """Read a sampler order: `"penalties;dry;top_k"` or a sequence of stage names."""
-    names = [n.strip() for n in order.split(";")] if isinstance(order, str) else list(order)
-    names = [n for n in names if n]
+    given = order.split(";") if isinstance(order, str) else _texts("samplers", order)
+    names = [n.strip() for n in given if n.strip()]
     for name in names:
         if name not in STAGES:
             near = difflib.get_close_matches(name, STAGES, 1)
@@ -153,10 +151,20 @@ def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    """Return a text, or several, as a tuple."""
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, (tuple, list)) or not all(isinstance(text, str) for text in texts):
+        raise InputTypeError(f"{name} is {value!r}; expected a list of texts.")
+    return tuple(texts)
+
+
 def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
     items = bias.items() if isinstance(bias, Mapping) else bias
+    if not isinstance(items, Iterable):
+        raise InputTypeError(f"logit_bias is {bias!r}; expected token ids and numbers, as {{123: -2.0}}.")
     pairs: list[tuple[int, float]] = []
-    for item in items:  # type: ignore[attr-defined]
+    for item in items:
         try:
             token, value = item
             pairs.append((int(token), float(value)))

@@ -110,8 +110,8 @@ def _dry(weights: Weights, s: Sampling, _seed: int) -> int:
 
 def _window(weights: Weights, last_n: int) -> int:
     """Return how many tokens a penalty looks back: -1 means all that the model was trained on."""
-    # The chain allocates a ring buffer of this size, so a wild value in a file is capped.
-    return last_n if last_n >= 0 else min(weights.n_ctx_train, 1 << 17)
+    # The chain allocates a ring buffer of this size, so a wild value in a file or a call is capped.
+    return min(last_n if last_n >= 0 else weights.n_ctx_train, 1 << 20)
 
 
 def _penalised(s: Sampling) -> bool:
