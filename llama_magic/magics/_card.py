@@ -23,14 +23,6 @@ class ModelCard:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ClosedModel:
-    """What is left to say of an unloaded model."""
-
-    name: str
-    state: str = "unloaded"
-
-
 def bundle(obj: Any) -> dict[str, Any]:
     """Return the mimebundle of a result, for IPython's formatter."""
     from llama_magic import display
@@ -38,13 +30,13 @@ def bundle(obj: Any) -> dict[str, Any]:
     kind = type(obj).__name__
     if kind == "DryRun":
         return {"text/plain": str(obj)}
+    if kind == "Model" and obj.closed:
+        return {"text/plain": repr(obj)}
     return display.mimebundle(card(obj) if kind == "Model" else obj)
 
 
-def card(model: Any) -> ModelCard | ClosedModel:
-    """Return the card of a model."""
-    if model.closed:
-        return ClosedModel(model.name)
+def card(model: Any) -> ModelCard:
+    """Return the card of an open model."""
     info = model.info
     return ModelCard(
         name=model.name,

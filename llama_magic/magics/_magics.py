@@ -20,7 +20,11 @@ ipython: Any = _magic  # its decorators are not typed for methods
 _MAX_SEED = 0xFFFFFFFE  # engine.sampling.MAX_SEED, which is not imported at load
 _SAMPLING_TRAITS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 _CALL_TRAITS = ("max_tokens", "seed", "overflow")
-_SHOWN_WHILE_RUNNING = (("llama_magic.results", "Completion"), ("llama_magic.magics._modes", "Samples"))
+_SHOWN_WHILE_RUNNING = (
+    ("llama_magic.results", "Completion"),
+    ("llama_magic.magics._modes", "Samples"),
+    ("llama_magic.model", "Model"),
+)
 
 
 @ipython.magics_class
@@ -199,6 +203,8 @@ def _cell_identity(shell: Any) -> str | None:
 def _in_short(result: Any) -> str:
     if isinstance(result, list):
         return f"{len(result)} completions, shown above"
+    if not hasattr(result, "usage"):
+        return repr(result)
     usage = result.usage
     return f"Completion, shown above: {usage.completion_tokens} tokens, {result.finish_reason}"
 

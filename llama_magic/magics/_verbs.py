@@ -21,14 +21,16 @@ def run_verb(magics: LlamaMagics, command: LineCommand) -> Any:
 
 def _load(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic import display
+    from llama_magic.magics._card import card
 
     source = command.words[0] if command.words else magics.model or None
     options = magics.load_defaults() | dict(command.options)
     if options.get("dry_run"):
-        report = magics.session.loader(source, **options)
-        return report
+        return magics.session.loader(source, **options)
     with display.load_progress(magics.host) as progress:
-        return magics.session.load(source, progress=progress, **options)
+        model = magics.session.load(source, progress=progress, **options)
+        progress.done(card(model))  # takes the place of the progress bar, so Out[n] need not show it again
+    return magics.mark_shown(model)
 
 
 def _pull(magics: LlamaMagics, command: LineCommand) -> Any:
@@ -69,6 +71,7 @@ def _unload(magics: LlamaMagics, command: LineCommand) -> None:
     if every and command.words:
         raise OptionError("%llama unload takes a name or --all, not both.")
     name = command.words[0] if command.words else None
+    magics.mark_shown(None)
     gone = magics.session.unload(name, every=every, forget=lambda model: _forget(magics.host, model))
     print(f"Unloaded {', '.join(gone)}." if gone else "No model was loaded.")
 

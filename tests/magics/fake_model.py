@@ -13,6 +13,17 @@ from llama_magic.errors import GenerationInterrupted, ModelClosedError, SourceEr
 from llama_magic.results import Budget, BudgetPart, Chunk, Completion, Timings, Usage
 
 WINDOW = 512
+
+
+class Facts:
+    """Attributes by name; compared and hashed by identity, so that it may be a default."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.__dict__.update(facts)
+
+
+INFO = Facts(architecture="fake", n_params=1000, quantisation="F32", context_length=1024)
+FORMATTER = Facts(name="fake")
 SAMPLING_KEYS = set(Sampling().to_dict())
 
 
@@ -83,6 +94,10 @@ class FakeModel:
     closed: bool = False
     parse: Callable[[str], Any] | None = None
     error: BaseException | None = None
+    memory: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    info: Any = INFO
+    formatter: Any = FORMATTER
 
     def close(self) -> None:
         self.closed = True

@@ -16,8 +16,8 @@ HERE = Path(__file__).parent
 SETUP = f"""
 import sys; sys.path.insert(0, {str(HERE)!r})
 from fake_model import FakeLoader, FakeModel
-from llama_magic import magics, session
-magics.register(get_ipython())
+%load_ext llama_magic
+from llama_magic import session
 fake = FakeModel(answers=["The **first** answer.", "Second <b>answer</b>."])
 session.current().loader = FakeLoader(demo=fake, fake=fake)
 """
