@@ -16,13 +16,17 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 STAGES = ("start", "load", "vocabulary", "context", "decode")
-_SLOWEST_DISK = 20e6  # bytes a second; a child that takes longer than this to read a file hangs
+# A child that takes longer than this hangs: seconds to start, bytes a second to read the file.
+_PATIENCE = 60
+_SLOWEST_DISK = 20e6
+NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner
         second = run(Trial(**{**asdict(trial), "use_extra_bufts": False}), size)
         if second.survived:
             verdict = second
-    if not verdict.cause.startswith("no answer"):
+    if not verdict.cause.startswith(NO_ANSWER):
         _remember(store, key, verdict)
     return verdict
 
@@ -79,24 +83,29 @@ Runner = Callable[[Trial, int], Verdict]
 
 def run_child(trial: Trial, size: int) -> Verdict:
     """Run one trial in a child process and say how it ended."""
-    timeout = 120 + size / _SLOWEST_DISK
-    process = subprocess.Popen(
-        command(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )
-    try:
-        out, _ = process.communicate(json.dumps(asdict(trial)).encode(), timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return Verdict(False, trial.use_extra_bufts, "start", f"no answer after {timeout:.0f} s")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-    lines = [line for line in out.decode("utf-8", "replace").splitlines() if line]
+    timeout = _PATIENCE + size / _SLOWEST_DISK
+    cause = ""
+    with tempfile.TemporaryFile() as out:  # a pipe would lose how far a child came that hangs
+        process = subprocess.Popen(
+            command(),
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        )
+        try:
+            process.communicate(json.dumps(asdict(trial)).encode(), timeout=timeout)
+        except subprocess.TimeoutExpired:
+            cause = f"{NO_ANSWER} after {timeout:.0f} s"
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        out.seek(0)
+        lines = [line for line in out.read().decode("utf-8", "replace").splitlines() if line]
     stage = next((line[6:] for line in reversed(lines) if line.startswith("stage ")), "start")
+    if cause:
+        return Verdict(False, trial.use_extra_bufts, stage, cause)
     if "survived" in lines:
         return Verdict(True, trial.use_extra_bufts)
     refusal = next((line[8:] for line in lines if line.startswith("refused ")), "")

@@ -6,6 +6,7 @@ Each stands for a throw, an assertion or an uncaught exception in `llama-vocab.c
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from typing import NoReturn
 
@@ -71,6 +72,8 @@ def check_vocab(info: GGUFInfo, newer_backend: bool) -> None:
         _fail_duplicates(info, texts)
     _check_marked_bytes(info, model, texts)
     _check_all_bytes(info, model, known)
+    if model == "rwkv":
+        _check_rwkv(info, texts)
     _check_added(info, model, len(tokens))
     _check_charsmap(info)
 
@@ -145,6 +148,31 @@ def _check_all_bytes(info: GGUFInfo, model: str, known: set[bytes]) -> None:
             f"<0x{missing[0]:02X}>); llama.cpp aborts when it meets one.",
             f"{_T}tokens",
         )
+
+
+def _check_rwkv(info: GGUFInfo, texts: list[bytes]) -> None:
+    """Check that each byte that begins a token is a token: where none matches, this tokenizer never ends."""
+    written = [_unescape(text) for text in texts]
+    single = {text for text in written if len(text) == 1}
+    stuck = sorted({text[:1] for text in written if text} - single)
+    if stuck:
+        fail(
+            info,
+            f"{_T}tokens has no token for {len(stuck)} of the bytes that its tokens begin with (the first is "
+            f"<0x{stuck[0][0]:02X}>); an 'rwkv' tokenizer goes on for ever when it meets one.",
+            f"{_T}tokens",
+        )
+
+
+def _unescape(text: bytes) -> bytes:
+    """Return a token of an RWKV vocabulary as bytes (llama.cpp: `llama_unescape_rwkv_token`)."""
+    named = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
+    return re.sub(
+        rb"\\(x([0-9a-f]{2})|.)",
+        lambda m: bytes([int(m[2], 16)]) if m[2] else named.get(m[1], m[1]),
+        text,
+        flags=re.DOTALL,
+    )
 
 
 def _check_added(info: GGUFInfo, model: str, n: int) -> None:

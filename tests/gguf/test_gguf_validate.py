@@ -19,7 +19,7 @@ from gguf_build import BLOCK, File, Tensor, tiny_llama, tokens
 SHARED = Path(__file__).parents[3] / "shared/data/bad_gguf.tar.xz"
 # these llama.cpp loads and runs without harm (each was run): they are findings, or show in no header
 HARMLESS = {
-    "p_context_length_4294967295", "p_vocab_size_V+50", "v_eos_oob", "v_unk_oob", "v_model_rwkv",
+    "p_context_length_4294967295", "p_vocab_size_V+50", "v_eos_oob", "v_unk_oob",
     "v_model_t5", "v_token_64k", "v_token_empty", "v_token_invalid_utf8", "w_out_nan",
 }  # fmt: skip
 NAN, INF = float("nan"), float("inf")
@@ -284,9 +284,17 @@ FINDINGS: dict[str, tuple[Callable[[], File], str]] = {
     "long token": (words(lambda w: [*w[:-1], b"x" * 70000]), "70,000 bytes"),
     "sizes differ": (kv(L + "vocab_size", "u32", 300), "300 tokens, and 260 have a text"),
     "EOS out of range": (kv(T + "eos_token_id", "u32", 260), "outside the 260 tokens"),
-    "tokenizer of another": (kv(T + "model", "str", "rwkv"), "unusual"),
+    "tokenizer of another": (kv(T + "model", "str", "t5"), "unusual"),
     "no pre-tokenizer": (gpt2(), "pre-tokenizer is not named"),
 }
+
+
+def test_rwkv_without_single_bytes(tmp_path: Path) -> None:
+    """An RWKV vocabulary in which a token's first byte is no token is refused: llama.cpp never ends on it."""
+    error = refusal(kv(T + "model", "str", "rwkv")().write(tmp_path / "rwkv.gguf"))
+    assert error is not None
+    assert error.field == T + "tokens"
+    assert "goes on for ever" in str(error)
 
 
 @pytest.mark.parametrize("name", FINDINGS)
