@@ -8,6 +8,7 @@ context sizes share the weights.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -234,7 +235,13 @@ def _prove(
     report(Progress("check", 100, 100, unit="%"))
     if verdict.survived:
         return verdict
-    crashed = verdict.cause.startswith(("killed", "exit code", "no answer"))
+    crashed = verdict.cause.startswith(("killed", "exit code", crash_check.NO_ANSWER))
+    if verdict.stage == "weights":
+        raise InvalidGGUFError(
+            f"{found.path.name} cannot be used: {verdict.cause}",
+            field=_tensor_in(verdict.cause),
+            remedy="Download the file again, or use another one.",
+        )
     where = f"at the stage {verdict.stage!r}"
     if not crashed:
         raise BackendError(f"llama.cpp cannot use {found.path.name} ({where}): {verdict.cause}")
@@ -245,6 +252,12 @@ def _prove(
         remedy="The file is damaged or of a kind that this version of llama.cpp cannot run; "
         "download it again, or use another one.",
     )
+
+
+def _tensor_in(text: str) -> str:
+    """Return `tensor NAME` where llama.cpp's log names one."""
+    found = re.search(r"tensor '([^']+)'", text)
+    return f"tensor {found[1]}" if found else "tensor data"
 
 
 def _acquire(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import signal
@@ -18,11 +19,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-STAGES = ("start", "load", "vocabulary", "context", "decode")
+from llama_magic.errors import BackendError, LlamaMagicError
+
+if TYPE_CHECKING:
+    from llama_magic.engine.native import WeightsOptions
+
 # A child that takes longer than this hangs: seconds to start, bytes a second to read the file.
 _PATIENCE = 60
 _SLOWEST_DISK = 20e6
@@ -209,22 +214,40 @@ def _try_out(trial: Trial, say: Callable[[str], None]) -> None:
         ),
     )  # fmt: skip
     say("stage decode")
-    _decode(context, (tokens or [0])[:200])
+    if not _decode(context, (tokens or [0])[:200]):
+        say("stage weights")
+        context.close()
+        weights.close()
+        raise BackendError(_bad_tensor(trial, options))
     say("survived")
 
 
-def _decode(context: Any, tokens: Sequence[int]) -> None:
+def _bad_tensor(trial: Trial, options: WeightsOptions) -> str:
+    """Say which tensor gives logits that are no numbers."""
+    from llama_magic.engine.native import Weights
+
+    try:
+        Weights([Path(path) for path in trial.paths], replace(options, check_tensors=True)).close()
+    except BackendError as error:
+        return f"the weights hold numbers that are NaN or infinite: {error.log}"
+    return "the model's logits are NaN or infinite, though its weights are not"
+
+
+def _decode(context: Any, tokens: Sequence[int]) -> bool:
+    """Decode batches of several kinds; False where the logits are no numbers."""
     many = list(tokens) * (2 if len(tokens) < 2 else 1)  # a batch of one takes other paths than a larger one
     context.decode(many, range(len(many)), [0] * len(many), [len(many) - 1])
-    best = int(context.logits(len(many) - 1).argmax())
+    logits = context.logits(len(many) - 1)
+    if not math.isfinite(float(logits.max())):
+        return False
+    best = int(logits.argmax())
     context.decode([best], [len(many)], [0], [0])
     context.decode([best, best], [len(many) + 1, 0], [0, 1], [0, 1])
+    return True
 
 
 def main() -> int:
     """Run the trial given on standard input; say on standard output how far it came."""
-    from llama_magic.errors import LlamaMagicError
-
     trial = Trial(**json.load(sys.stdin))
     out = os.fdopen(os.dup(1), "w", buffering=1)
     try:

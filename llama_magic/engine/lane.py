@@ -258,7 +258,7 @@ class Lane:
         running.report_prompt(cached)
 
     def _trim(self, slot: Slot, length: int) -> bool:
-        """Cut a slot down to its first `length` tokens; False (and empty) where that cannot be done exactly."""
+        """Cut a slot to its first `length` tokens; False (and empty) where that cannot be done exactly."""
         if length < len(slot.tokens) and not self.context.remove(slot.sequence, length):
             self._empty(slot)
             return False

@@ -19,13 +19,17 @@ _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, Tru
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """How weights are held. `gpu_layers` -1 means all; `use_extra_bufts` lets the CPU repack weights."""
+    """How weights are held: `gpu_layers` -1 means all; `use_extra_bufts` lets the CPU repack weights.
+
+    `check_tensors` makes llama.cpp read every weight and refuse NaN and infinite ones.
+    """
 
     gpu_layers: int = 0
     mmap: bool = True
     mlock: bool = False
     use_extra_bufts: bool = True
     vocab_only: bool = False
+    check_tensors: bool = False
 
 
 class Weights:
@@ -67,6 +71,7 @@ class Weights:
         params.load_mode = _LOAD_MODES[self.options.mmap, self.options.mlock]
         params.use_extra_bufts = self.options.use_extra_bufts
         params.vocab_only = self.options.vocab_only
+        params.check_tensors = self.options.check_tensors
         if on_progress is not None:
             # Kept on self: llama.cpp calls it until the load returns.
             self._progress = llama_cpp.llama_progress_callback(lambda share, _data: on_progress(share))
