@@ -5,6 +5,7 @@ It is all that loading the extension imports, so what only a command needs is im
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from IPython.core import magic as _magic
@@ -64,8 +65,8 @@ class LlamaMagics(_magic.Magics):
 
     def __init__(self, shell: Any = None, **kwargs: Any) -> None:
         super().__init__(shell, **kwargs)
-        self._shown: tuple[int, Any] | None = None
-        self._calls: tuple[int, int] = (-1, 0)
+        self._shown: tuple[Any, Any] | None = None  # (run of a cell, result)
+        self._turns: tuple[Any, int] = (None, 0)  # (run of a cell, chat turns in it)
 
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.line_magic("llama")  # type: ignore[untyped-decorator]
@@ -140,18 +141,18 @@ class LlamaMagics(_magic.Magics):
         A second chat turn from the same run of the same cell (a loop over `run_cell_magic`)
         is a turn of its own: `id`, `id#2`, …
         """
-        count = self.host.execution_count
-        self._calls = (count, self._calls[1] + 1 if self._calls[0] == count else 1)
-        identity = _cell_identity(self.shell)
+        identity, run = _cell_identity(self.shell), _run_of_a_cell(self.shell)
         if identity is None:
             return None
-        return identity if self._calls[1] == 1 else f"{identity}#{self._calls[1]}"
+        again = run is not None and self._turns[0] is run
+        self._turns = (run, self._turns[1] + 1 if again else 1)
+        return identity if self._turns[1] == 1 else f"{identity}#{self._turns[1]}"
 
     # --- a result that was shown while it ran is not shown again as Out[n] ---
 
     def mark_shown(self, result: Any) -> Any:
         """Return `result`, which the display hook of this cell will then keep but not show."""
-        self._shown = (self.host.execution_count, result)
+        self._shown = (_run_of_a_cell(self.shell), result)
         return result
 
     def mute_shown_results(self) -> None:
@@ -167,9 +168,10 @@ class LlamaMagics(_magic.Magics):
             formatter.pop(f"{module}.{name}", None)
 
     def _display(self, result: Any) -> None:
-        shown, self._shown = self._shown, None
-        if shown is None or shown[0] != self.host.execution_count or shown[1] is not result:
+        run, shown = self._shown or (None, None)
+        if not _hook_is_at_work(self.shell) or shown is not result or run is not _run_of_a_cell(self.shell):
             raise NotImplementedError  # IPython's word for "go on with the other formatters"
+        self._shown = None
         if not hasattr(self.shell, "kernel"):  # a terminal has written "Out[n]: " already
             print(_in_short(result))
 
@@ -186,9 +188,22 @@ class LlamaMagics(_magic.Magics):
             self.session.sampler.pop(change["name"], None)
 
 
+def _run_of_a_cell(shell: Any) -> Any:
+    """Return the `ExecutionResult` of the running cell: one object a run; None outside of a run."""
+    return getattr(shell.displayhook, "exec_result", None)
+
+
+def _hook_is_at_work(shell: Any) -> bool:
+    """Tell the display hook's own call from a `display(result)` of the user, who wants to see it again."""
+    hook = shell.displayhook
+    if sys.displayhook is not hook:
+        return True  # %%capture puts another one in its place
+    return bool(getattr(hook, "is_active", False) or getattr(hook, "msg", None))  # IPython's, ipykernel's
+
+
 def _cell_identity(shell: Any) -> str | None:
     """Return the front end's id of the running cell: JupyterLab, VS Code, Colab, or `run_cell(cell_id=…)`."""
-    info = getattr(getattr(shell.displayhook, "exec_result", None), "info", None)
+    info = getattr(_run_of_a_cell(shell), "info", None)
     if identity := getattr(info, "cell_id", None):
         return str(identity)
     if not hasattr(shell, "get_parent"):

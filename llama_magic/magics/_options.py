@@ -265,7 +265,7 @@ VERBS = {
             "[SOURCE or NAME]",
             "read a GGUF header without loading weights",
             "GGUFInfo",
-            (*_INSPECT, *FETCH),
+            (*_INSPECT, *FETCH[1:]),
             most=1,
         ),
         Verb(

@@ -63,6 +63,13 @@ def test_a_loop_in_one_cell_makes_many_turns(ip: Any, run: Any, session: Any, mo
     assert asked(session.chats["default"]) == ["a", "b", "c"]
 
 
+def test_runs_outside_the_input_history_are_runs(ip: Any, session: Any, model: FakeModel) -> None:
+    """A rerun replaces its turn even where IPython does not count it (`store_history` off)."""
+    for _ in range(2):
+        assert ip.run_cell("%%llama\nQ", cell_id="c1").success
+    assert asked(session.chats["default"]) == ["Q"]
+
+
 def test_new_starts_afresh_and_keeps_the_old(run: Any, session: Any, model: FakeModel) -> None:
     """--new sends only its own turn; what was there is a branch."""
     run("%%llama chat\nQ1", cell_id="c1")

@@ -59,6 +59,29 @@ def test_an_answer_is_printed_once(
     assert capsys.readouterr().out.count("uniquetext") >= 1
 
 
+def test_an_explicit_display_shows_again(
+    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the display hook passes over what was shown: `display(r)` and a later run show it."""
+    model.answers = ["uniquetext"]
+    run("r = get_ipython().run_cell_magic('llama', 'complete', 'x')")
+    assert capsys.readouterr().out.count("uniquetext") == 1
+    run("display(r)")
+    assert "uniquetext" in capsys.readouterr().out
+    ip.run_cell("r")
+    assert "uniquetext" in capsys.readouterr().out
+
+
+def test_capture_holds_one_output(ip: Any, run: Any, model: FakeModel) -> None:
+    """Under %%capture the answer is captured once, with its receipt."""
+    model.answers = ["uniquetext"]
+    run("%%capture c\nget_ipython().run_cell_magic('llama', 'complete', 'x')")
+    shown = [output.data for output in ip.user_ns["c"].outputs if output.data]
+    assert len(shown) == 1
+    assert "uniquetext" in shown[0]["text/plain"]
+    assert ip.user_ns["c"].stdout.count("uniquetext") == 0
+
+
 def test_a_semicolon_at_the_end_of_a_prompt_silences_nothing(ip: Any, run: Any, model: FakeModel) -> None:
     """A prompt that ends in `;` still has its result."""
     result = run("%%llama complete\nint main();").result
@@ -220,11 +243,17 @@ def test_structured_passes_the_schema_and_keeps_failures(
     assert result.parsed == {"answer": result.text}
     assert last_options(model)["schema"] is ip.user_ns["Person"]
     assert last_options(model)["retries"] == 2
-    model.error = None
-    completion = result
-    model.error = StructuredOutputError("not an instance", text="{", completion=completion)
-    run("%%llama structured --schema Person\nAgain.")
-    assert len(session.history) == 1  # raised before a stream: nothing was generated
+    broken = StructuredOutputError("not an instance", text="{", completion=result)
+
+    def fail(text: str) -> Any:
+        if text:
+            raise broken
+        return None
+
+    model.parse = fail
+    assert run("%%llama structured --schema Person -o p\nAgain.").error_in_exec is broken
+    assert len(session.history) == 2
+    assert "p" not in ip.user_ns
 
 
 @pytest.mark.parametrize(
