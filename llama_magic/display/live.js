@@ -325,7 +325,7 @@ function render({ model, el }) {
   const announce = announcer(region);
   const root = make(
     "div", "lm lm-live tex2jax_ignore mathjax_ignore",
-    make("div", "lm-row", title, stopControl(model)), text, meter.bar, make("div", "lm-row", foot, state), region,
+    make("div", "lm-row", title, stopControl(model)), text, meter.bar, make("div", "lm-row lm-wrap", foot, state), region,
   );
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${head.title}, ${head.model}`);

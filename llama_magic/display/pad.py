@@ -85,7 +85,7 @@ class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         buttons = ipywidgets.HBox((self.run_button, self.stop_button, self.insert_button))
         sampling = ipywidgets.VBox((*self.sliders.values(), ipywidgets.HBox((self.seed, self.max_tokens))))
         folded = ipywidgets.Accordion((sampling,), titles=("Sampling",))
-        return (self.system, self.prompt, self.gauge, folded, buttons, self.output)
+        return (self.system, self.prompt, self.gauge, buttons, folded, self.output)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Show the widget; without a kernel, and in a saved notebook, one line stands for it."""

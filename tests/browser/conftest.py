@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "display"))  # the fake stream and the hostile texts
 SHOTS = HERE.parent / "screenshots"
 TOKEN = "llama-magic-tests"
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-sync", "--no-first-run"]
@@ -66,15 +67,17 @@ class Server:
         }  # fmt: skip
         command = [sys.executable, "-m", app, "--no-browser", f"--port={self.port}", "--allow-root",
                    f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}",
-                   "--ServerApp.port_retries=0"]  # fmt: skip
-        settings = root / ".settings" / "@jupyterlab" / "apputils-extension"
-        settings.mkdir(parents=True)
-        (settings / "notification.jupyterlab-settings").write_text(
-            '{"fetchNews": "false", "checkForUpdates": false}'
-        )
+                   "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]  # fmt: skip
+        self._set("apputils", "notification", {"fetchNews": "false", "checkForUpdates": False})
+        self._set("notebook", "tracker", {"windowingMode": "none", "maxNumberOutputs": 500})
         self.log = open(root / "server.log", "w")  # noqa: SIM115
         self.process = subprocess.Popen(command, cwd=root, env=env, stdout=self.log, stderr=subprocess.STDOUT)
         self._wait()
+
+    def _set(self, extension: str, plugin: str, values: dict[str, Any]) -> None:
+        folder = self.root / ".settings" / "@jupyterlab" / f"{extension}-extension"
+        folder.mkdir(parents=True)
+        (folder / f"{plugin}.jupyterlab-settings").write_text(json.dumps(values))
 
     def _wait(self) -> None:
         deadline = time.monotonic() + 60
@@ -93,9 +96,16 @@ class Server:
         ) as answer:
             return json.load(answer)
 
-    def address(self, name: str, app: str = "lab/tree") -> str:
-        """Return the address of a notebook."""
-        return f"http://127.0.0.1:{self.port}/{app}/{name}?token={TOKEN}"
+    def address(self, name: str, app: str) -> str:
+        """Return the address of a notebook; in JupyterLab with a workspace of its own, so without old tabs."""
+        place = f"lab/workspaces/{name.partition('.')[0]}/tree" if app == "lab" else app
+        return f"http://127.0.0.1:{self.port}/{place}/{name}?token={TOKEN}&reset"
+
+    def end_kernels(self) -> None:
+        """End all sessions, so that idle kernels take no processor time from the next test."""
+        for session in self.get("sessions"):
+            address = f"http://127.0.0.1:{self.port}/api/sessions/{session['id']}?token={TOKEN}"
+            urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=20).close()
 
     def write(self, name: str, sources: list[str]) -> Path:
         """Write a notebook of code cells that names its kernel."""
@@ -141,11 +151,40 @@ def notebook_server(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> I
     server.close()
 
 
+_CONTRAST = """selector => {
+  const parse = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  let least = 21;
+  for (const root of document.querySelectorAll(selector)) {
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+      const node = walk.currentNode.parentElement;
+      if (!walk.currentNode.textContent.trim() || node.tagName === "STYLE") continue;
+      const behind = ground(node);
+      const colour = parse(getComputedStyle(node).color);
+      const alpha = colour[3] ?? 1;
+      const front = colour.slice(0, 3).map((v, i) => v * alpha + behind[i] * (1 - alpha));
+      const [high, low] = [light(front), light(behind)].sort((a, b) => b - a);
+      least = Math.min(least, (high + 0.05) / (low + 0.05));
+    }
+  }
+  return least;
+}"""
+
+
 class Page:
     """A notebook in a browser tab, driven as a person would, with every request to elsewhere noted."""
 
     def __init__(
-        self, browser: Any, server: Server, name: str, app: str = "lab/tree", scheme: str = "light"
+        self, browser: Any, server: Server, name: str, app: str = "lab", scheme: str = "light"
     ) -> None:
         self.server, self.name = server, name
         self.context = browser.new_context(viewport={"width": 1100, "height": 800}, color_scheme=scheme)
@@ -213,11 +252,62 @@ class Page:
         path = self.server.root / self.name
         before = path.stat().st_mtime_ns
         self.page.keyboard.press("Control+s")
-        deadline = time.monotonic() + 10
-        while path.stat().st_mtime_ns == before and time.monotonic() < deadline:
-            self.page.wait_for_timeout(50)
-        self.page.wait_for_timeout(200)
-        return json.loads(path.read_text())  # type: ignore[no-any-return]
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            self.page.wait_for_timeout(100)
+            text = path.read_text()
+            if path.stat().st_mtime_ns != before and text.endswith("}\n"):  # else it is being written
+                return json.loads(text)  # type: ignore[no-any-return]
+        raise AssertionError(f"{path} was not saved within 20 s")
+
+    def finished(self, index: int, timeout: float = 20_000) -> None:
+        """Wait until a cell has ended."""
+        self.page.wait_for_function(
+            "cell => /\\[\\d+\\]/.test(cell.querySelector('.jp-InputPrompt').textContent)",
+            arg=self.cell(index).element_handle(), timeout=timeout,
+        )  # fmt: skip
+
+    def command(self, name: str, **options: Any) -> None:
+        """Run one of JupyterLab's commands; a dialog that it opens is accepted."""
+        self.page.evaluate(
+            "([name, options]) => { window.jupyterapp.commands.execute(name, options); }", [name, options]
+        )
+
+    def accept(self) -> None:
+        """Press the dialog's own button."""
+        self.page.locator(".jp-Dialog button.jp-mod-accept").click()
+
+    def restart(self) -> None:
+        """Restart the kernel."""
+        self.command("kernelmenu:restart")
+        self.accept()
+        self.page.wait_for_timeout(500)
+        self.wait_idle()
+
+    def interrupt(self) -> None:
+        """Interrupt the kernel through the server, as another tab would."""
+        [kernel] = [s["kernel"]["id"] for s in self.server.get("sessions") if s["path"] == self.name]
+        address = f"http://127.0.0.1:{self.server.port}/api/kernels/{kernel}/interrupt?token={TOKEN}"
+        urllib.request.urlopen(urllib.request.Request(address, method="POST"), timeout=5).close()
+
+    def trust(self) -> None:
+        """Trust the notebook, as its author's tab does."""
+        self.command("notebook:trust")
+        dialog = self.page.locator(".jp-Dialog")
+        self.page.wait_for_timeout(300)
+        if dialog.count():
+            self.accept()
+
+    def theme(self, name: str) -> None:
+        """Choose one of JupyterLab's themes."""
+        self.command("apputils:change-theme", theme=name)
+        light = "true" if name.endswith("Light") else "false"
+        self.page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', state="attached")
+        self.page.wait_for_timeout(500)
+
+    def contrast(self, selector: str) -> float:
+        """Return the least contrast of any text under `selector` against the page behind it."""
+        return float(self.page.evaluate(_CONTRAST, selector))
 
     def shot(self, name: str) -> None:
         """Take a screenshot into the folder that git ignores."""
@@ -227,6 +317,7 @@ class Page:
     def close(self) -> None:
         """Close the tab."""
         self.context.close()
+        self.server.end_kernels()
 
 
 @pytest.fixture

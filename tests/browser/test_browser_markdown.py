@@ -1,0 +1,96 @@
+"""`live.js` and `lightmd.py` read the same Markdown; the live view's text nodes hold nothing alive."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import hostile
+import pytest
+
+import llama_magic.display
+from llama_magic.display.lightmd import parse
+from llama_magic.display.render_html import blocks_html
+
+SCRIPT = Path(llama_magic.display.__file__).with_name("live.js")
+READ = """async ([texts, script]) => {
+  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  const { blocks } = await import(url);
+  const plain = (node) => {
+    for (const one of node.querySelectorAll("*")) for (const name of [...one.getAttributeNames()])
+      if (!["href", "start"].includes(name)) one.removeAttribute(name);
+    node.querySelectorAll("span").forEach((one) => one.replaceWith(...one.childNodes));
+    node.normalize();
+    return node.innerHTML.replace(/>\\n+</g, "><");
+  };
+  return texts.map(([source, ours]) => {
+    const python = document.createElement("div");
+    python.innerHTML = ours;
+    return [plain(blocks(document.createElement("div"), source.split("\\n"))), plain(python)];
+  });
+}"""
+GROW = """async ([texts, script]) => {
+  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  const view = await import(url);
+  return texts.map(([source, cuts]) => {
+    let hear;
+    const head = { title: "t", model: "m", markdown: true, fields: [], window: 9, prompt: 1, cached: 0, max_tokens: 5, parts: [] };
+    const model = { get: () => head, on: (name, handler) => { hear = handler; }, off: () => {} };
+    const el = document.createElement("div");
+    view.default.render({ model, el });
+    let at = 0;
+    for (const cut of [...cuts, source.length]) {
+      hear({ text: [[0, at, source.slice(at, cut)]], figures: [1, 0, 0] });
+      at = cut;
+    }
+    const grown = el.querySelector(".lm-text");
+    grown?.querySelectorAll(".lm-tail").forEach((tail) => tail.replaceWith(...tail.childNodes));
+    const whole = view.blocks(document.createElement("div"), source.split("\\n"));
+    return [grown?.innerHTML ?? "", whole.innerHTML];
+  });
+}"""
+
+
+def texts() -> list[str]:
+    """Return hostile texts and seeded mixtures of marks."""
+    rng = random.Random(7)
+    units = ["a", "b ", "**", "*", "`", "```", "\n", "\n\n", "- ", "1. ", "  - ", "> ", "# ", "|", "|-|", "[a](https://b.c)",
+             "[a](x)", "![i](y)", "---", "<b>", "~~~", "_", "\t", "é", "$"]  # fmt: skip
+    mixed = ["".join(rng.choices(units, k=rng.randint(1, 30))) for _ in range(600)]
+    return [
+        text
+        for text in [*hostile.TEXTS, *mixed]
+        if "\r" not in text and "\ud800" not in text and "\x00" not in text
+    ]
+
+
+@pytest.fixture
+def blank(browser: Any) -> Any:
+    """An empty page."""
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+def test_script_and_python_read_the_same_markdown(blank: Any) -> None:
+    """For 700 texts the elements and the text that the script builds are those of the saved HTML."""
+    from llama_magic.display.escape import visible
+
+    sources = [visible(text) for text in texts()]
+    pairs = [[source, blocks_html(parse(source))] for source in sources]
+    for source, (script, python) in zip(
+        sources, blank.evaluate(READ, [pairs, SCRIPT.read_text()]), strict=True
+    ):
+        assert script == python, repr(source)
+
+
+def test_a_text_that_grows_ends_as_the_text_read_at_once(blank: Any) -> None:
+    """Cut into pieces anywhere, the view ends with the elements of the whole text."""
+    rng = random.Random(3)
+    sources = [[text, sorted(rng.sample(range(len(text)), min(len(text), 5)))] for text in texts()]
+    for (source, _), (grown, whole) in zip(
+        sources, blank.evaluate(GROW, [sources, SCRIPT.read_text()]), strict=True
+    ):
+        assert grown == whole, repr(source)
+    assert blank.evaluate("() => window.pwned") is None
