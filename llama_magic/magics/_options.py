@@ -225,7 +225,7 @@ MODES = {
             "xray",
             "a prompt; the next token's road through the sampler chain",
             "SamplerTrace",
-            (MODEL, SEED, *SAMPLING, OUT, QUIET, RAW),
+            (MODEL, *SAMPLING, OUT, QUIET, RAW),
         ),
     )
 }
