@@ -1,0 +1,60 @@
+"""README is true: its tables are the code's, what it shows runs, what it links to exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from llama_magic import magics
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->"
+
+
+def test_reference_tables_are_those_of_the_code() -> None:
+    """The tables of verbs, modes and options are generated; `python tests/test_readme.py` writes them."""
+    written = README.split(BEGIN)[1].split(END)[0].strip()
+    expected = magics.reference_markdown().strip()
+    assert written == expected, f"README should hold between its markers:\n\n{expected}"
+
+
+def test_the_python_block_runs(tmp_path: Path) -> None:
+    """The Python example runs as it stands, and its fixed seed gives an answer."""
+    block = re.search(r"<!-- a test runs this -->\n```python\n(.*?)```", README, re.DOTALL)
+    assert block is not None
+    script = tmp_path / "example.py"
+    script.write_text(block[1] + "print('\\nended with', colour, len(four))\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"ended with (red|green|blue) 4", done.stdout)
+
+
+def test_files_it_names_exist() -> None:
+    """Every notebook, link and make target that README names is there."""
+    for path in re.findall(r"\]\(([\w./]+)\)|`(notebooks/[\w.]+)`", README):
+        assert (ROOT / (path[0] or path[1])).exists()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for quoted, shown in re.findall(r"`make (\w+)`|^make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{quoted or shown}:", makefile, re.MULTILINE), quoted or shown
+
+
+def test_no_registry_host_is_named() -> None:
+    """No file of the project names a package registry's host (pip knows its own)."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    hosts = re.compile(r"(pypi|pythonhosted|npmjs|debian)\.(org|com)")
+    for name in listed.stdout.split():
+        path = ROOT / name
+        if path.is_file() and path.suffix in {".md", ".py", ".toml", ".yml", ""}:
+            assert not hosts.search(path.read_text(encoding="utf-8", errors="replace")), name
+
+
+if __name__ == "__main__":
+    head, rest = README.split(BEGIN)
+    tail = rest.split(END)[1]
+    text = f"{head}{BEGIN}{magics.reference_markdown().strip()}\n{END}{tail}"
+    (ROOT / "README.md").write_text(text, encoding="utf-8")
