@@ -47,6 +47,10 @@ def read(spec: Any) -> Source:
             f"A schema is a type, a JSON schema (dict) or a short form; got {spec!r:.80}.",
             remedy="For a list of values, name the type: list[int], or use choices=[…].",
         )
+    if isinstance(spec, types.FunctionType | types.BuiltinFunctionType):
+        raise InputTypeError(
+            f"{spec.__name__} is a function; expected a type, a JSON schema or a short form."
+        )
     return _from_type(spec)
 
 

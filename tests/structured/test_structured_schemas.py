@@ -20,55 +20,136 @@ def _with(a: Any, **more: Any) -> dict[str, Any]:
 
 # (schema, texts that must be possible, texts that must not)
 CASES: list[tuple[Any, list[str], list[str]]] = [
-    (_with({"type": "string"}), ['{"a":"\\n\\u00e9"}', '{\n  "a": "x"\n}'], ['{"a":"\\\'"}', '{"a":"x\ny"}', "{'a':1}"]),
+    (
+        _with({"type": "string"}),
+        ['{"a":"\\n\\u00e9"}', '{\n  "a": "x"\n}'],
+        ['{"a":"\\\'"}', '{"a":"x\ny"}', "{'a':1}"],
+    ),
     (_with({"enum": ["a", 1, None, True, 1.5]}), ['{"a":1.5}', '{"a":null}'], ['{"a":2}', '{"a":false}']),
-    ({"properties": {"naïve": {"type": "integer"}}, "required": ["naïve"], "type": "object"},
-     ['{"na\\u00efve":1}', '{"naïve":1}'], ['{"naive":1}', '{"naïve":"x"}']),
+    (
+        {"properties": {"naïve": {"type": "integer"}}, "required": ["naïve"], "type": "object"},
+        ['{"na\\u00efve":1}', '{"naïve":1}'],
+        ['{"naive":1}', '{"naïve":"x"}'],
+    ),
     (_with({"type": "array", "minItems": 1}), ['{"a":[1]}'], ['{"a":[]}']),
     (_with({"type": "string", "maxLength": 65536}), ['{"a":"x"}'], ['{"a":1}']),
     (_with({"type": "string", "maxLength": 2}), ['{"a":"😀😀"}'], ['{"a":"😀😀😀"}']),
     (_with({"pattern": "[0-9]", "type": "string"}), ['{"a":"x1y"}'], ['{"a":"xy"}']),
     (_with({"pattern": "^a.c$", "type": "string"}), ['{"a":"a\\"c"}'], ['{"a":"a"c"}', '{"a":"abcd"}']),
     (_with({"pattern": "^(?!x).+$", "type": "string"}), ['{"a":"y"}'], ['{"a":"x1"}']),
-    (_with({"format": "date", "type": "string"}), ['{"a":"2024-02-29"}'], ['{"a":"2023-02-29"}', '{"a":"2024-02"}']),
+    (
+        _with({"format": "date", "type": "string"}),
+        ['{"a":"2024-02-29"}'],
+        ['{"a":"2023-02-29"}', '{"a":"2024-02"}'],
+    ),
     (_with({"format": "iri", "type": "string"}), ['{"a":"http://ü.de/x"}'], ['{"a":"no iri"}']),
     (_with({"format": "slug", "type": "string"}), ['{"a":"anything"}'], ['{"a":1}']),
-    ({"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
-     ['{"a":1,"b":"x"}'], ['{"a":1,"a":"x"}', '{"a":1,"a":2}', '{"b":1}']),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}},
+            "additionalProperties": {"type": "string"},
+        },
+        ['{"a":1,"b":"x"}'],
+        ['{"a":1,"a":"x"}', '{"a":1,"a":2}', '{"b":1}'],
+    ),
     ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "boolean"}}}, ["true"], ["1"]),
     ({"$ref": "#/$defs/My%20Type", "$defs": {"My Type": {"type": "boolean"}}}, ["true"], ["1"]),
-    ({"$ref": "#/$defs/Café", "$defs": {"Café": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Café"}},
-                                                            {"type": "null"}]}}}, ["[[null]]"], ["[1]"]),
-    ({"type": "object", "properties": {"c": {"type": "array", "items": {"$ref": "#"}}}, "required": ["c"]},
-     ['{"c":[{"c":[]}]}'], ['{"c":[{}]}']),
-    ({"$id": "https://x.test/s", "$defs": {"n": {"$anchor": "num", "type": "number"}}, "$ref": "#num"}, ["1.5"], ['"x"']),
-    ({"$id": "https://x.test/a/s.json", "items": {"$ref": "s.json#/$defs/n"}, "$defs": {"n": {"type": "null"}}},
-     ["[null]"], ["[1]"]),
-    (_with({"$ref": "#/$defs/S", "maxLength": 1}, **{"$defs": {"S": {"type": "string"}}}), ['{"a":"x"}'], ['{"a":"xy"}']),
-    ({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 3, "exclusiveMinimum": True},
-     ["4"], ["3"]),
-    ({"items": [{"type": "null"}, {"type": "integer"}], "additionalItems": False, "type": "array"},
-     ["[null,1]", "[null]", "[]"], ["[1]", "[null,1,2]"]),
+    (
+        {
+            "$ref": "#/$defs/Café",
+            "$defs": {
+                "Café": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Café"}}, {"type": "null"}]}
+            },
+        },
+        ["[[null]]"],
+        ["[1]"],
+    ),
+    (
+        {"type": "object", "properties": {"c": {"type": "array", "items": {"$ref": "#"}}}, "required": ["c"]},
+        ['{"c":[{"c":[]}]}'],
+        ['{"c":[{}]}'],
+    ),
+    (
+        {"$id": "https://x.test/s", "$defs": {"n": {"$anchor": "num", "type": "number"}}, "$ref": "#num"},
+        ["1.5"],
+        ['"x"'],
+    ),
+    (
+        {
+            "$id": "https://x.test/a/s.json",
+            "items": {"$ref": "s.json#/$defs/n"},
+            "$defs": {"n": {"type": "null"}},
+        },
+        ["[null]"],
+        ["[1]"],
+    ),
+    (
+        _with({"$ref": "#/$defs/S", "maxLength": 1}, **{"$defs": {"S": {"type": "string"}}}),
+        ['{"a":"x"}'],
+        ['{"a":"xy"}'],
+    ),
+    (
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "type": "integer",
+            "minimum": 3,
+            "exclusiveMinimum": True,
+        },
+        ["4"],
+        ["3"],
+    ),
+    (
+        {"items": [{"type": "null"}, {"type": "integer"}], "additionalItems": False, "type": "array"},
+        ["[null,1]", "[null]", "[]"],
+        ["[1]", "[null,1,2]"],
+    ),
     (_with({"not": {"type": "null"}}), ['{"a":1}'], ['{"a":null}']),
-    (_with({"type": "string", "not": {"enum": ["x", "xy", 'q"']}}), ['{"a":""}', '{"a":"xz"}', '{"a":"xyz"}'],
-     ['{"a":"x"}', '{"a":"xy"}', '{"a":"q\\""}']),
-    ({"type": "object", "properties": {"a": {"const": "x"}, "b": {"type": "integer"}},
-      "if": {"properties": {"a": {"const": "x"}}, "required": ["a"]}, "then": {"required": ["b"]}},
-     ["{}", '{"b":1}', '{"a":"x","b":1}'], ['{"a":"x"}']),
-    ({"type": "object", "properties": {"a": {}, "b": {}}, "dependencies": {"a": ["b"]}},
-     ["{}", '{"b":1}', '{"a":1,"b":2}'], ['{"a":1}']),
-    ({"type": "object", "properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
-     ['{"a":1}', '{"b":1}'], ["{}", '{"a":1,"b":1}']),
-    ({"type": "object", "propertyNames": {"pattern": "^k"}, "additionalProperties": {"type": "integer"}},
-     ['{"k1":1}', "{}"], ['{"x":1}', '{"k1":"x"}']),
-    ({"patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 3}}, "type": "object"},
-     ['{"ab":4}', '{"a":1}'], ['{"ab":1}', '{"a":"x"}']),
+    (
+        _with({"type": "string", "not": {"enum": ["x", "xy", 'q"']}}),
+        ['{"a":""}', '{"a":"xz"}', '{"a":"xyz"}'],
+        ['{"a":"x"}', '{"a":"xy"}', '{"a":"q\\""}'],
+    ),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {"const": "x"}, "b": {"type": "integer"}},
+            "if": {"properties": {"a": {"const": "x"}}, "required": ["a"]},
+            "then": {"required": ["b"]},
+        },
+        ["{}", '{"b":1}', '{"a":"x","b":1}'],
+        ['{"a":"x"}'],
+    ),
+    (
+        {"type": "object", "properties": {"a": {}, "b": {}}, "dependencies": {"a": ["b"]}},
+        ["{}", '{"b":1}', '{"a":1,"b":2}'],
+        ['{"a":1}'],
+    ),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {}, "b": {}},
+            "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+        },
+        ['{"a":1}', '{"b":1}'],
+        ["{}", '{"a":1,"b":1}'],
+    ),
+    (
+        {"type": "object", "propertyNames": {"pattern": "^k"}, "additionalProperties": {"type": "integer"}},
+        ['{"k1":1}', "{}"],
+        ['{"x":1}', '{"k1":"x"}'],
+    ),
+    (
+        {"patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 3}}, "type": "object"},
+        ['{"ab":4}', '{"a":1}'],
+        ['{"ab":1}', '{"a":"x"}'],
+    ),
     ({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True}, ["[1,2]"], ["[1,1]"]),
     ({"type": "array", "contains": {"const": 5}, "items": {"type": "integer"}}, ["[1,5]"], ["[1]"]),
     ({"anyOf": [{"type": "null"}, {"type": "boolean"}]}, ["null", "true"], ["nulltrue", ""]),
     ({"type": "number"}, ["1.5e10", "-0.5", "1E+2"], ["1.", ".5", "NaN", "01", "Infinity", "1e999"]),
     (True, ["1", '"x"', "[]"], ["", "x"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("schema", "possible", "impossible"), CASES, ids=lambda value: str(value)[:60])
@@ -158,8 +239,12 @@ def test_declared_order_is_kept() -> None:
 def test_a_sorted_schema_declares_no_order() -> None:
     """Where a tool sorted all keys, any order is possible; required keys come, and none twice."""
     names = ["alpha", "beta", "delta", "gamma", "omega"]
-    schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names},
-              "required": ["omega", "alpha"], "additionalProperties": False}  # fmt: skip
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "integer"} for name in names},
+        "required": ["omega", "alpha"],
+        "additionalProperties": False,
+    }
     constraint = structured.compile(schema)
     assert constraint.mask_accepts('{"omega":1,"beta":2,"alpha":3}')
     assert not constraint.mask_accepts('{"omega":1,"beta":2}')
@@ -210,6 +295,9 @@ def test_compiled_once() -> None:
     assert structured.compile({"const": 1}) is not structured.compile({"const": True})
 
 
+_REFUSED = {"ref_missing", "ref_remote", "enum_empty"}
+
+
 def _lines(name: str) -> list[Any]:
     path = DATA / name
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -218,10 +306,10 @@ def _lines(name: str) -> list[Any]:
 @pytest.mark.parametrize("case", _lines("schemas.jsonl"), ids=lambda case: str(case["name"]))
 def test_shared_schemas(case: Any) -> None:
     """Each shared schema allows its valid texts and no invalid one, or is refused where none is valid."""
-    try:
-        constraint = structured.compile(case["schema"])
-    except SchemaError as error:
-        assert not case["valid"], error
+    if not case["valid"] and case["name"] in _REFUSED:
+        with pytest.raises(SchemaError):
+            structured.compile(case["schema"])
         return
+    constraint = structured.compile(case["schema"])
     assert [text for text in case["valid"] if not constraint.accepts(text)] == []
     assert [text for text in case["invalid"] if constraint.accepts(text)] == []
