@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.errors import TemplateError
@@ -34,12 +34,14 @@ def test_code_is_literal(body: str) -> None:
     assert fill(body) == body
 
 
+@settings(deadline=None)  # the machine is shared, and the first call imports
 @given(st.text(alphabet="{}[]%#$ab\"'\n ").filter(lambda text: "{{" not in text))
 def test_a_body_without_two_opening_braces_is_untouched(body: str) -> None:
     """Only `{{` starts anything."""
     assert interpolate(body, {}) == (body, ())
 
 
+@settings(deadline=None)  # the machine is shared, and the first call imports
 @given(st.text())
 def test_values_are_never_read_again(value: str) -> None:
     """A value that itself holds `{{ }}` stays as it is, and its span is exactly its place."""

@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.errors import LlamaMagicError, OptionError
@@ -24,6 +24,7 @@ def split(line: str) -> list[str]:
     return found
 
 
+@settings(deadline=None)  # the machine is shared, and the first call imports
 @given(st.text(alphabet="ab \t\"'=-{}", max_size=30))
 def test_words_agree_with_shlex_where_no_backslash_is(line: str) -> None:
     """Without backslashes words are cut exactly as POSIX shlex cuts them, unclosed quotes refused by both."""
@@ -234,6 +235,7 @@ _ALPHABET = st.sampled_from(
 )
 
 
+@settings(deadline=None)  # the machine is shared, and the first call imports
 @given(st.lists(_ALPHABET, max_size=6).map(" ".join))
 def test_any_line_is_a_command_or_one_of_our_errors(line: str) -> None:
     """No line makes the parser fail in another way (or leave the process, as argparse would)."""

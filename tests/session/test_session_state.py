@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.chat import Chat, Turn, check_message, split_blocks
@@ -115,6 +115,7 @@ def turn(text: str, cell: str | None = None, system: str | None = None) -> Turn:
     )
 
 
+@settings(deadline=None)  # the machine is shared, and the first call imports
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=12))
 def test_no_turn_is_ever_lost_but_by_its_own_rerun(runs: list[tuple[str, bool]]) -> None:
     """Whatever runs in whatever order: a turn is in the chat, in a branch, or was replaced by its cell."""
@@ -157,6 +158,7 @@ _TURNS = st.lists(
 )
 
 
+@settings(deadline=None)  # the machine is shared, and the first call imports
 @given(_TURNS, _TURNS)
 def test_a_saved_chat_loads_equal(
     tmp_path_factory: pytest.TempPathFactory, turns: list[Turn], more: list[Turn]
@@ -224,6 +226,7 @@ def test_a_chat_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         Chat().save(tmp_path / "no" / "c.json")
 
 
+@settings(deadline=None)  # the machine is shared, and the first call imports
 @given(st.text(alphabet="user:asytem \n\tassistant"))
 def test_blocks_lose_no_text_but_blank_lines_and_headings(body: str) -> None:
     """Every body cuts into blocks of known roles; one that opens none is returned untouched."""
