@@ -135,7 +135,7 @@ class Constraint:
     @functools.cached_property
     def _fewest(self) -> int:
         assert self._trie is not None  # min_tokens asks only then
-        return fewest_tokens(self._shortest, self._trie.texts, self._trie.longest)
+        return fewest_tokens(self._shortest, self._trie.texts)
 
     def describe(self) -> str:
         """Return one line: what it is, what is enforced, what is checked after."""

@@ -86,8 +86,8 @@ class Trie:
         self.holes = Holes(count)
         self.constraints: OrderedDict[Any, Any] = OrderedDict()
         self.ends = tuple(ends)
-        self.texts = frozenset(text for text in plain if text)
-        self.longest = max(map(len, self.texts), default=1)
+        self._plain = plain
+        self.longest = max(map(len, plain), default=1)
         pointer = getattr(vocabulary, "vocab_ptr", None)
         function = getattr(vocabulary, "tokenize_fptr", None)
         slices = LLTokenizer.json_slices()
@@ -98,6 +98,11 @@ class Trie:
         else:
             wrapper = TokenizerWrapper(_Source(vocabulary, tokens, control))
             self.tokenizer = LLTokenizer(wrapper, n_vocab=count, eos_token=ends, slices=slices)
+
+    @functools.cached_property
+    def texts(self) -> list[bytes]:
+        """The bytes of all tokens with text, sorted."""
+        return sorted({text for text in self._plain if text})
 
 
 class _Source:
