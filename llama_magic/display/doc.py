@@ -93,10 +93,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Fold:
-    """Nodes behind a summary: closed in HTML, indented in text."""
+    """Nodes behind a summary: closed in HTML, indented in text, where a `brief` one shows its first lines."""
 
     summary: str
     nodes: tuple[Node, ...]
+    brief: bool = False
 
 
 Node = Head | Answer | Line | Bar | Strip | Grid | Code | Fold

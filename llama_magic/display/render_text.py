@@ -13,6 +13,7 @@ from llama_magic.display.table import cell_text, is_number
 
 _CELL = 60  # columns; a wider cell is cut with an ellipsis
 _WIDTH = 100
+_BRIEF = 12  # lines of a brief fold
 
 
 def page(nodes: Sequence[doc.Node]) -> str:
@@ -86,7 +87,10 @@ def _code(node: doc.Code) -> str:
 
 
 def _fold(node: doc.Fold) -> str:
-    return visible(node.summary) + "\n" + textwrap.indent(page(node.nodes), "  ")
+    lines = page(node.nodes).splitlines()
+    if node.brief and len(lines) > _BRIEF:
+        lines = [*lines[:_BRIEF], f"… {len(lines) - _BRIEF:,} more lines"]
+    return visible(node.summary) + "\n" + textwrap.indent("\n".join(lines), "  ")
 
 
 _WRITERS: dict[type, Callable[[Any], str]] = {

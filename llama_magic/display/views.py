@@ -210,6 +210,6 @@ _VIEWS: dict[str, Callable[[Any], Sequence[Node]]] = {
     "GGUFInfo": views_model.gguf_info,
     "ModelCard": views_model.model_card,
     "Model": views_model.model_card,
-    "FitEstimate": views_model.fit,
+    "Estimate": views_model.fit,
     "DoctorReport": views_model.doctor,
 }

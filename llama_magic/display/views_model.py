@@ -38,6 +38,7 @@ def model_card(card: Any) -> list[Node]:
         _get(card, "window", "n_ctx", "context"),
         _get(card, "trained_context", "context_length", "n_ctx_train"),
     )
+    template, memory = _get(card, "template", "formatter"), _get(card, "memory") or {}
     context = None if window is None and trained is None else _context_words(window, trained)
     rows = _said(
         (
@@ -46,9 +47,9 @@ def model_card(card: Any) -> list[Node]:
             ("quantisation", _get(card, "quantisation", "quantization")),
             ("file size", _size_of(_get(card, "file_size"))),
             ("context", context),
-            ("chat template", _get(card, "template", "formatter", "template_name")),
-            ("memory, foretold", _size_of(_get(card, "predicted_bytes"))),
-            ("memory, used", _size_of(_get(card, "actual_bytes"))),
+            ("chat template", getattr(template, "name", template)),
+            ("memory, foretold", _size_of(_get(card, "predicted_bytes") or memory.get("predicted_total"))),
+            ("memory, used", _size_of(_get(card, "actual_bytes") or memory.get("actual_total"))),
             ("device", _get(card, "device")),
         )
     )
@@ -83,11 +84,11 @@ def gguf_info(info: Any) -> list[Node]:
     out: list[Node] = [Head("GGUF", str(_get(info, "name") or "")), Grid(Table(("", ""), rows))]
     out.extend(Line(_finding(finding), tone="warn") for finding in (_get(info, "findings") or ()))
     if metadata:
-        out.append(Fold(f"metadata ({len(metadata):,} keys)", (Grid(_metadata_table(metadata)),)))
+        out.append(Fold(f"metadata ({len(metadata):,} keys)", (Grid(_metadata_table(metadata)),), brief=True))
     if tensors:
-        out.append(Fold(f"tensors ({len(tensors):,})", (Grid(_tensor_table(tensors)),)))
+        out.append(Fold(f"tensors ({len(tensors):,})", (Grid(_tensor_table(tensors)),), brief=True))
     if template := _get(info, "chat_template"):
-        out.append(Fold("chat template", (Code(str(template)),)))
+        out.append(Fold("chat template", (Code(str(template)),), brief=True))
     return out
 
 
@@ -137,20 +138,10 @@ def _cut(length: int) -> str:
 
 
 def fit(estimate: Any) -> list[Node]:
-    """Show a fit estimate: each part in bytes, the sum, what is free."""
-    from llama_magic.display.views import plain
-
-    rows = tuple(
-        (str(key).replace("_", " "), size(float(value)) if _is_size(key, value) else value)
-        for key, value in plain(estimate).items()
-        if isinstance(value, (int, float, str))
-    )
-    return [Head("fit"), Grid(Table(("", ""), rows))]
-
-
-def _is_size(key: object, value: object) -> bool:
-    words = ("bytes", "memory", "weights", "kv", "compute", "total", "free")
-    return isinstance(value, int) and not isinstance(value, bool) and any(word in str(key) for word in words)
+    """Show a fit estimate: what takes how many bytes and why, and the sum."""
+    rows = tuple((what, size(amount), why) for what, amount, why in estimate.parts())
+    total = ("total", size(estimate.total), "")
+    return [Head("fit"), Grid(Table(("for", "size", "because"), (*rows, total)))]
 
 
 def doctor(report: Any) -> list[Node]:

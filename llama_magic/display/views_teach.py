@@ -27,7 +27,7 @@ def token_strip(strip: TokenStrip) -> list[Node]:
     if strip.count > len(shown):
         out.append(Line(f"The first {len(shown):,} are shown.", dim=True))
     rows = tuple((str(token.id), _named(token.text, token.special)) for token in shown)
-    out.append(Fold("ids", (Grid(Table(("id", "text"), rows)),)))
+    out.append(Fold("ids", (Grid(Table(("id", "text"), rows)),), brief=True))
     return out
 
 

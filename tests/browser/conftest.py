@@ -97,7 +97,7 @@ class Server:
             return json.load(answer)
 
     def address(self, name: str, app: str) -> str:
-        """Return the address of a notebook; in JupyterLab with a workspace of its own, so without old tabs."""
+        """Return the address of a notebook; in JupyterLab in a workspace of its own, without old tabs."""
         place = f"lab/workspaces/{name.partition('.')[0]}/tree" if app == "lab" else app
         return f"http://127.0.0.1:{self.port}/{place}/{name}?token={TOKEN}&reset"
 
@@ -153,7 +153,8 @@ def notebook_server(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> I
 
 _CONTRAST = """selector => {
   const parse = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => [r, g, b].map((v) => linear(v / 255))
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const ground = (node) => {
     for (; node; node = node.parentElement) {

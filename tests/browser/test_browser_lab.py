@@ -139,7 +139,7 @@ def test_a_cell_run_fifty_times_saves_as_one_small_output(lab: Any, opened: Any)
 
 
 def test_dark_theme_has_readable_contrast(lab: Any, opened: Any) -> None:
-    """In both themes every text of live and static view has a contrast of 4.5 or more, measured in the page."""
+    """In both themes every text of both views has a contrast of 4.5 or more, measured in the page."""
     tab = opened(lab, "dark.ipynb", [IMPORTS, cell("['word ', 'word '] * 60", "rate=30"), cell("['word ']")])
     tab.theme("JupyterLab Dark")
     tab.run(0)
@@ -190,7 +190,8 @@ def test_five_hundred_tokens_a_second_are_kept_up_with(lab: Any, opened: Any) ->
     tab.run(0)
     tab.page.evaluate(
         "() => { window.worst = 0; let last = performance.now(); setInterval(() => {"
-        " const now = performance.now(); window.worst = Math.max(window.worst, now - last); last = now; }, 20); }"
+        " const now = performance.now(); window.worst = Math.max(window.worst, now - last);"
+        " last = now; }, 20); }"
     )
     tab.run(1)
     live = tab.live(1)
@@ -208,11 +209,12 @@ def test_hostile_answers_in_the_live_view_and_reopened(lab: Any, opened: Any) ->
     fetched, the text is there."""
     import hostile
 
-    show = "import hostile\nfor t in hostile.TEXTS:\n    d.show_stream(FakeStream([t]), title='chat', model_name='m')"
+    show = "import hostile\nfor t in hostile.TEXTS:\n    "
+    show += "d.show_stream(FakeStream([t]), title='chat', model_name='m')"
     markdown = show.replace("model_name='m'", "model_name='m', format='markdown'")
     live = (
-        "import hostile, time\nfrom llama_magic.display.live import LiveView\nd.show_stream(FakeStream("
-        "[p for t in hostile.TEXTS for p in (t + '\\n\\n', 'next\\n\\n')], rate=60), title='chat', model_name='m')"
+        "pieces = [p for t in hostile.TEXTS for p in (t + '\\n\\n', 'next\\n\\n')]\n"
+        "d.show_stream(FakeStream(pieces, rate=60), title='chat', model_name='m')"
     )
     whole = "d.show_stream(FakeStream([hostile.LONG[:500000]] * 2), title='chat', model_name='m');"
     tab = opened(lab, "hostile.ipynb", [IMPORTS, show + ";", live + ";", markdown + ";", whole])
@@ -286,7 +288,8 @@ def test_a_reload_in_the_middle_leaves_a_usable_notebook(lab: Any, opened: Any) 
 def test_the_prompt_pad(lab: Any, opened: Any) -> None:
     """Typing moves the gauge, Run writes, Stop stops, and the prompt becomes a cell."""
     model = (
-        "class Model:\n    name, window = 'fake', 4096\n    def count_tokens(self, m): return sum(len(x['content'].split()) for x in m)\n"
+        "class Model:\n    name, window = 'fake', 4096\n"
+        "    def count_tokens(self, m): return sum(len(x['content'].split()) for x in m)\n"
         "    def chat(self, m, **o): return Ending(['word '] * 400, rate=40)\n"
         "class Ending(FakeStream):\n    def cancel(self):\n        super().cancel(); self._queue.put(None)\n"
         "p = d.pad(Model()); p"

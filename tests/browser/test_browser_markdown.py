@@ -35,7 +35,8 @@ GROW = """async ([texts, script]) => {
   const view = await import(url);
   return texts.map(([source, cuts]) => {
     let hear;
-    const head = { title: "t", model: "m", markdown: true, fields: [], window: 9, prompt: 1, cached: 0, max_tokens: 5, parts: [] };
+    const numbers = { window: 9, prompt: 1, cached: 0, max_tokens: 5 };
+    const head = { title: "t", model: "m", markdown: true, fields: [], parts: [], ...numbers };
     const model = { get: () => head, on: (name, handler) => { hear = handler; }, off: () => {} };
     const el = document.createElement("div");
     view.default.render({ model, el });

@@ -147,6 +147,22 @@ def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
         assert words in text
 
 
+def test_long_lists_of_a_header_are_brief_in_text_and_whole_in_html() -> None:
+    """A terminal is not flooded by 300 tensors; the saved HTML folds them away, all of them."""
+    tensors = tuple(
+        SimpleNamespace(name=f"blk.{i}", shape=(576, 192), type="Q4_1", n_bytes=69120) for i in range(300)
+    )
+    info = named(
+        "GGUFInfo", architecture="llama", name="x", n_params=10**6, metadata={"a.b": 1}, tensors=tensors
+    )
+    text = to_text(info)
+    assert "tensors (300)" in text
+    assert "blk.5 " in text
+    assert "blk.299" not in text
+    assert "… 289 more lines" in text
+    assert "<td>blk.299</td><td>576 × 192</td><td>Q4_1</td><td>69.1 kB</td>" in to_html(info)
+
+
 def test_the_sampler_chain_is_shown_in_its_order() -> None:
     """Stages are numbered in the order in which they run, with their parameters."""
     text = to_text(Sampling(samplers=("temperature", "top_k")))

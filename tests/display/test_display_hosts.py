@@ -1,0 +1,135 @@
+"""Real clients without a front end: what nbclient, nbval, papermill and nbconvert store and show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hostile
+import nbclient
+import nbformat
+import pytest
+from nbconvert import HTMLExporter, MarkdownExporter
+
+HERE = Path(__file__).parent
+IMPORTS = (
+    f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+    "from fake_stream import FakeStream\nimport llama_magic.display as d"
+)
+SHOW = "r = d.show_stream(FakeStream({pieces}), title='chat', model_name='m'{more})"
+CAPTURED = "%%capture cap\n" + SHOW.format(pieces="['kept ', 'aside']", more="")
+STOPPED = SHOW.format(pieces="['so far'], error=KeyboardInterrupt()", more="")
+
+
+def notebook(*sources: str) -> Any:
+    """Return a notebook of code cells."""
+    cells = [nbformat.v4.new_code_cell(source) for source in (IMPORTS, *sources)]
+    spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=cells, metadata=spec)
+
+
+@pytest.fixture(scope="module")
+def executed() -> Any:
+    """A notebook that nbclient ran: two answers, one captured, one stopped."""
+    sources = (
+        SHOW.format(pieces="['The **ans', 'wer** <b>x</b>']", more=""),
+        SHOW.format(pieces="['second']", more=", format='markdown'"),
+        CAPTURED,
+        "[sorted(out.data) for out in cap.outputs], cap.stdout",
+        STOPPED,
+    )
+    book = notebook(*sources)
+    return nbclient.NotebookClient(book, timeout=60, allow_errors=True).execute()
+
+
+def test_nbclient_stores_one_static_output(executed: Any) -> None:
+    """HTML or Markdown, text and receipt; no widget, no stream, no state."""
+    [output] = executed.cells[1].outputs
+    assert set(output.data) == {"text/html", "text/plain", "application/vnd.llama-magic.v1+json"}
+    assert "<strong>answer</strong> &lt;b&gt;x&lt;/b&gt;" in output.data["text/html"]
+    [output] = executed.cells[2].outputs
+    assert "text/markdown" in output.data
+    assert "widgets" not in executed.metadata
+
+
+def test_capture_takes_the_output(executed: Any) -> None:
+    """`%%capture` leaves nothing in the cell and holds the static output."""
+    assert executed.cells[3].outputs == []
+    assert executed.cells[4].outputs[0].data["text/plain"] == (
+        "([['application/vnd.llama-magic.v1+json', 'text/html', 'text/plain']], '')"
+    )
+
+
+def test_an_interrupted_cell_fails_with_its_text_kept(executed: Any) -> None:
+    """The cell holds the text so far and an error of one line, without a traceback."""
+    shown, error = executed.cells[5].outputs
+    assert "so far" in shown.data["text/plain"]
+    assert error.ename == "GenerationInterrupted"
+    assert error.traceback == ["Interrupted: what was written is kept."]
+
+
+def test_nbconvert_shows_every_answer(executed: Any) -> None:
+    """HTML and Markdown of the saved notebook hold the answers and figures, and no widget."""
+    for exporter in (HTMLExporter(), MarkdownExporter()):
+        text, _ = exporter.from_notebook_node(executed)
+        for words in ("answer</strong>", "second", "100 prompt + 2 written of 4,096 tokens", "so far"):
+            assert words in text
+        assert "widget-view" not in text
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_nbconvert_of_hostile_answers_is_dead(form: str) -> None:
+    """All hundred texts through nbconvert's HTML: no element, handler or address of theirs is in the page."""
+    from fake_stream import completion
+    from test_display_render import Reader
+
+    from llama_magic.display import mimebundle
+
+    book = notebook()
+    book.cells[0].outputs = [
+        nbformat.v4.new_output("display_data", data=mimebundle(completion(text, mode="chat"), form))  # type: ignore[arg-type]
+        for text in hostile.TEXTS
+    ]
+    empty, _ = HTMLExporter().from_notebook_node(notebook())
+    html, _ = HTMLExporter().from_notebook_node(book)
+    before, after = Reader(empty), Reader(html)
+    live = {
+        "script",
+        "iframe",
+        "object",
+        "embed",
+        "img",
+        "svg",
+        "video",
+        "audio",
+        "form",
+        "base",
+        "input",
+        "link",
+        "meta",
+    }
+    counts = [sum(tag in live for tag, _ in page.tags) for page in (before, after)]
+    assert counts[0] == counts[1]
+    for tag, attributes in (element for element in after.tags if element not in before.tags):
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert "evil" not in str(attributes.get("src")) + str(attributes.get("style"))
+        assert not str(attributes.get("href") or "").lower().startswith(("javascript", "data", "vbscript"))
+    for word in (word for text in hostile.TEXTS for word in hostile.words(text)):
+        assert word in after.text
+
+
+def test_nbval_and_papermill_pass(tmp_path: Path, executed: Any) -> None:
+    """nbval compares strictly and finds the same outputs again; papermill stores what nbclient stores."""
+    path = tmp_path / "lesson.ipynb"
+    executed.cells = executed.cells[:4]
+    nbformat.write(executed, path)
+    run = [sys.executable, "-m", "pytest", "-q", "--nbval", "-p", "no:cacheprovider", str(path)]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "4 passed" in done.stdout, done.stdout
+    out = tmp_path / "out.ipynb"
+    run = [sys.executable, "-m", "papermill", "--no-progress-bar", str(path), str(out)]
+    subprocess.run(run, cwd=tmp_path, capture_output=True, check=True)
+    again = nbformat.read(out, as_version=4)
+    assert [c.outputs for c in again.cells] == [c.outputs for c in executed.cells]
