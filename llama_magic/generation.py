@@ -10,6 +10,7 @@ import asyncio
 import queue
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from llama_magic.structured import Constraint
 
 _WAIT_S = 0.1  # a bounded wait keeps Ctrl-C working on Windows
+# The last generations of this process, for the session's history.
+recent: deque[Completion] = deque(maxlen=1000)
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ class Stream:
         self._request = assembler.request
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._result: Any = None
+        self._recorded = False
         assembler.deliver = self._chunks.put
         engine.submit(self._request)
         self._finalizer = weakref.finalize(self, engine.cancel, self._request)
@@ -274,11 +278,28 @@ class Stream:
         """The completion, or a list of them for n > 1; what was written so far while it runs."""
         if self._result is not None:
             return self._result
-        made = [finished(c, self._assembler.plan) for c in self._assembler.completions()]
+        ended = self._assembler.ended.is_set()
+        raw = self._traceable()
+        try:
+            made = [finished(c, self._assembler.plan) for c in raw]
+        except StructuredOutputError:
+            if ended and not self._recorded:
+                recent.extend(raw)
+                self._recorded = True
+            raise
         result = made if self._request.n > 1 else made[0]
-        if self._assembler.ended.is_set():
+        if ended:
             self._result = result
+            recent.extend(made)
         return result
+
+    def _traceable(self) -> list[Completion]:
+        """Return the completions so far, each with what its `xray` needs."""
+        from llama_magic.microscope.tracing import Tracer
+
+        made = self._assembler.completions()
+        parts = (self._engine, self._assembler.vocabulary, self._request)
+        return [replace(c, _tracer=Tracer(*parts, i, c.token_ids)) for i, c in enumerate(made)]
 
     def __enter__(self) -> Stream:
         return self

@@ -197,9 +197,20 @@ def _load(
         shared.release()
         raise
     assert shared.vocabulary is not None
-    model = Model(name or found.name, file, engine, shared.vocabulary)
+    model = Model(name or _free_name(found.name), file, engine, shared.vocabulary)
     _models[key] = model
     return model
+
+
+def _free_name(name: str) -> str:
+    """Return `name`, with a number if another loaded model has it."""
+    taken = {model.name for model in _models.values() if not model.closed}
+    number = 2
+    free = name
+    while free in taken:
+        free = f"{name}-{number}"
+        number += 1
+    return free
 
 
 def _gpu_available(wanted: LoadOptions) -> bool:

@@ -32,7 +32,10 @@ class History(Sequence[HistoryEntry]):
         self._entries: deque[HistoryEntry] = deque(maxlen=limit)
 
     def add(self, completion: Completion) -> HistoryEntry:
-        """Append a generation; the oldest one falls out when the list is full."""
+        """Append a generation, once; the oldest one falls out when the list is full."""
+        for known in reversed(self._entries):
+            if known.completion is completion:
+                return known
         entry = HistoryEntry(completion)
         self._entries.append(entry)
         return entry
@@ -91,7 +94,7 @@ class Session:
         self.models: dict[str, Any] = {}
         self.current_name: str | None = None
         self.chats: dict[str, Chat] = {}
-        self.history = History()
+        self._history = History()
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
     # --- models ---
@@ -219,9 +222,17 @@ class Session:
             self.chats[name] = Chat(name)
         return self.chats[name]
 
+    @property
+    def history(self) -> History:
+        """Every generation of this kernel, made by a cell or in Python."""
+        generation = sys.modules.get("llama_magic.generation")
+        for completion in list(generation.recent) if generation is not None else ():
+            self.record(completion)
+        return self._history
+
     def record(self, completion: Completion) -> None:
-        """Add a generation to the history."""
-        self.history.add(completion)
+        """Add a generation to the history, unless it is there."""
+        self._history.add(completion)
 
 
 def _default_loader(source: str | None, **options: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class FakeStream:
     def completion(self) -> Any:
         reason = "stop" if self._stop_after is None else "interrupted"
         one = self._make(self._text, reason)
-        return one if self._n == 1 else [one] * self._n
+        return one if self._n == 1 else [one, *(replace(one) for _ in range(self._n - 1))]
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -243,7 +244,7 @@ def test_structured_passes_the_schema_and_keeps_failures(
     assert result.parsed == {"answer": result.text}
     assert last_options(model)["schema"] is ip.user_ns["Person"]
     assert last_options(model)["retries"] == 2
-    broken = StructuredOutputError("not an instance", text="{", completion=result)
+    broken = StructuredOutputError("not an instance", text="{", completion=replace(result))
 
     def fail(text: str) -> Any:
         if text:
