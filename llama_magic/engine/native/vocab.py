@@ -30,7 +30,20 @@ class Vocab:
         attributes = [int(llama_cpp.llama_vocab_get_attr(pointer, i)) for i in range(self.n_tokens)]
         self.control_ids = frozenset(i for i, a in enumerate(attributes) if a & _CONTROL)
         self.user_defined_ids = frozenset(i for i, a in enumerate(attributes) if a & _USER_DEFINED)
-        self.eog_ids = tuple(i for i in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(pointer, i))
+        # Ends of generation are control tokens or named in the file, so only those few need be asked.
+        named = (
+            llama_cpp.llama_vocab_eos,
+            llama_cpp.llama_vocab_eot,
+            llama_cpp.llama_vocab_fim_pad,
+            llama_cpp.llama_vocab_fim_rep,
+            llama_cpp.llama_vocab_fim_sep,
+        )
+        found = {self._special(getter) for getter in named} | self.control_ids | self.user_defined_ids
+        self.eog_ids = tuple(
+            i
+            for i in sorted(found - {None})
+            if llama_cpp.llama_vocab_is_eog(pointer, i)  # type: ignore[type-var]
+        )
 
     def _special(self, getter: object) -> int | None:
         token = int(getter(self._pointer))  # type: ignore[operator]
