@@ -103,6 +103,7 @@ class Bundle:
         self.root: Any = copy.deepcopy(schema)
         self.draft = _draft(schema)
         self.ignored: list[tuple[str, str]] = []
+        self._effort = 20_000
         self._places: dict[str, tuple[Path, Any]] = {}  # absolute URI or URI#anchor -> where it stands
         self._bases: dict[int, str] = {}  # id of a schema dict -> its base URI
         self._walked: set[int] = set()
@@ -110,6 +111,11 @@ class Bundle:
         self._index((), self.root, "")
         self._rewrite((), self.root)
         self._check_cycles()
+
+    def spend(self) -> bool:
+        """Say whether proofs about this schema may take one more step; they stop at 20,000."""
+        self._effort -= 1
+        return self._effort > 0
 
     def target(self, ref: str) -> Any:
         """Return the schema that a rewritten reference (`#/…`) points to."""
@@ -307,6 +313,9 @@ def _draft(schema: Any) -> int:
     return next((draft for mark, draft in DRAFTS.items() if mark in name), 0)
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+
+
 def _check_size(schema: Any) -> None:
     count = 0
     stack: list[tuple[Any, int]] = [(schema, 0)]
@@ -327,6 +336,10 @@ def _check_size(schema: Any) -> None:
                     raise SchemaError(f"The schema holds the key {key!r}; JSON keys are texts.")
         elif isinstance(value, (list, tuple)):
             stack += [(item, depth + 1) for item in value]
+        elif isinstance(value, float) and value - value != 0:
+            raise SchemaError(f"The schema holds the number {value}, which JSON does not have.")
+        elif isinstance(value, str) and _HALF.search(value):
+            raise SchemaError(f"The schema holds half of a surrogate pair: {value!r:.60}.")
         elif value is not None and not isinstance(value, (str, bool, int, float)):
             raise SchemaError(f"The schema holds a {type(value).__name__}, which is not JSON: {value!r:.60}.")
 

@@ -112,6 +112,7 @@ def _from_schema(spec: Any) -> Constraint:
         "json",
         grammar,
         machine=machine,
+        any_order=lowered.any_order,
         name=source.name,
         schema=source.schema,
         enforced=tuple(dict.fromkeys(lowered.enforced)),

@@ -24,6 +24,7 @@ class Constraint:
     `kind` is json, regex, choices, gbnf or lark; `schema` the JSON schema (None for the other
     kinds); `enforced` the keywords that no token can break, `checked` those that are looked at
     after the answer. `ignored` lists keywords that the schema's own draft does not have.
+    `any_order`: the schema was sorted by a tool, so its keys may come in any order.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Constraint:
         make: Callable[[str], Any] | None = None,
         trie: Trie | None = None,
         machine: Any = None,
+        any_order: bool = False,
     ) -> None:
         self.kind = kind
         self.schema = schema
         self.enforced = enforced
         self.checked = checked
         self.ignored = ignored
+        self.any_order = any_order
         self.grammar = grammar
         self._name = name
         self._shortest: Pieces = shortest or []
@@ -140,6 +143,8 @@ class Constraint:
     def describe(self) -> str:
         """Return one line: what it is, what is enforced, what is checked after."""
         parts = [f"{self._name} ({self.kind})", f"{len(self.enforced)} keywords enforced by the mask"]
+        if self.any_order:
+            parts.append("keys in any order, as the schema's are only sorted")
         if self.checked:
             names = list(dict.fromkeys(str(keyword) for keyword in self.checked))
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""

@@ -43,7 +43,7 @@ def _parts(node: Any, bundle: Bundle, depth: int) -> Iterator[Any]:
 def _apart(left: list[Any], right: list[Any], bundle: Bundle, depth: int) -> bool:
     if False in left or False in right:
         return True
-    if depth > _MAX_DEPTH:
+    if depth > _MAX_DEPTH or not bundle.spend():
         return False
     for one, other in ((left, right), (right, left)):
         for part in one:  # a union is apart from B when each of its branches is

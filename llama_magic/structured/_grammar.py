@@ -73,7 +73,8 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
         if any_order or escaped_names(schema):
             writer = LarkWriter(schema, any_order, _OPTIONS, WHITESPACE)
             grammar = str(LLMatcher.grammar_from_lark(writer.text))
-            if not (machine := machine_of(grammar)).is_error():
+            if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():
+                lowered.any_order = any_order
                 return grammar, machine, lowered
         grammar = str(LLMatcher.grammar_from_json_schema(text, overrides=_OPTIONS))
         machine = machine_of(grammar)
@@ -86,13 +87,15 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
 
 _MAX_LOWERED = 300_000  # characters
 _CURES = (
+    ("too large", "negation"),
+    ("too large", "unions"),
     ("not disjoint", "overlap"),
     ("min/maxProperties", "counts"),
     ("float range", "numbers"),
     ("integer range", "numbers"),
     ("multipleOf", "numbers"),
 )
-_LADDER = ("formats", "negation", "overlap", "patternProperties", "counts", "numbers", "lengths")
+_LADDER = ("formats", "negation", "overlap", "patternProperties", "counts", "numbers", "lengths", "unions")
 
 
 def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:

@@ -36,7 +36,7 @@ class Loosening:
     """What the mask's compiler turned out not to take: leave it to the check after the answer."""
 
     patterns: set[str] = field(default_factory=set)
-    kinds: set[str] = field(default_factory=set)  # "negation", "counts", "numbers", "formats", "lengths"
+    kinds: set[str] = field(default_factory=set)  # the names in _grammar._LADDER
 
 
 class TooWideError(Exception):
@@ -55,6 +55,7 @@ class Lowered:
         self.enforced: list[Keyword] = []
         self.checked: list[Keyword] = []
         self.patterns: set[str] = set()
+        self.any_order = False  # set where the grammar takes keys in any order
         self.names: dict[str, str] = {}
         self._defs: dict[str, Any] = {}
         self._depth = 0
@@ -101,7 +102,22 @@ class Lowered:
             and _ways(out, 0) > _MAX_WAYS
         ):
             raise TooWideError
+        if "unions" in self.loosening.kinds:
+            self._fewer_ways(path, out)
         return _simplified(out)
+
+    def _fewer_ways(self, path: Path, out: Any) -> None:
+        """Leave unions to the check after the answer where they multiply to more than can be compiled."""
+        kept: list[Any] = []
+        for part in out.get("allOf", ()):
+            if _ways({"allOf": [*kept, part]}, 0) <= _MAX_WAYS:
+                kept.append(part)
+            else:
+                self._later(path, "allOf", "too many combinations")
+        if kept:
+            out["allOf"] = kept
+        else:
+            out.pop("allOf", None)
 
     def _mask(self, path: Path, keyword: str, note: str = "") -> None:
         self.enforced.append(Keyword(pointer(path), keyword, note))
@@ -170,7 +186,8 @@ class Lowered:
                 out[keyword] = node[plain]
             self._mask(path, keyword)
             return
-        if "numbers" in self.loosening.kinds and keyword not in out:
+        large = keyword == "multipleOf" and not 1e-6 <= value <= 10_000  # its automaton has that many states
+        if (large or "numbers" in self.loosening.kinds) and keyword not in out:
             self._later(path, keyword, "out of the mask's range")
             return
         if keyword not in out:
@@ -455,6 +472,7 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(item, (dict, bool)) for item in value.values())
 
 
+_MAX_PROPERTIES = 2_000  # llguidance takes 0.4 s for so many, growing with the square
 _COUNT = (_is_count, "a whole number from 0")
 _NUMBER = (_is_number, "a number")
 _BOUND = (lambda value: isinstance(value, bool) or _is_number(value), "a number")
@@ -504,6 +522,10 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
         ("allOf", "anyOf", "oneOf", "prefixItems"), (_is_schemas, "a list of schemas, not empty")
     ),
     **dict.fromkeys(NAMED, (_is_named, "an object whose values are schemas")),
+    "properties": (
+        lambda v: _is_named(v) and len(v) <= _MAX_PROPERTIES,
+        "an object whose values are schemas, 2,000 at most",
+    ),
     **dict.fromkeys(
         (
             "not",

@@ -36,7 +36,7 @@ def negate(node: Any, bundle: Bundle, depth: int = 0) -> Any:
     """Return a schema for exactly the values that `node` refuses; raises `InexactError`."""
     if isinstance(node, bool):
         return not node
-    if depth > 12:
+    if depth > 12 or not bundle.spend():
         raise InexactError
     branches: list[Any] = []
     for keyword, value in node.items():

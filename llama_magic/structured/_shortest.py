@@ -16,7 +16,7 @@ from llama_magic.structured._bundle import Bundle
 from llama_magic.structured._disjoint import _refused, _types
 
 GAP, DIGIT, FREE = "\x00", "\x01", "\x02"  # control characters are never part of JSON
-_BUDGET = 30_000
+_BUDGET = 5_000
 
 
 class Shortest:
@@ -49,6 +49,7 @@ class Shortest:
 
     def _flatten(self, nodes: list[Any], active: frozenset[int]) -> tuple[list[Any], frozenset[int]] | None:
         parts: list[Any] = []
+        around = active
         stack = list(reversed(nodes))
         while stack:
             node = stack.pop()
@@ -60,10 +61,11 @@ class Shortest:
             parts.append(plain)
             if "$ref" in node:
                 target = self._bundle.target(node["$ref"])
-                if id(target) in active:
+                if id(target) in around:
                     return None  # a shortest value never holds a value of its own definition
-                active |= {id(target)}
-                stack.append(target)
+                if id(target) not in active:
+                    active |= {id(target)}
+                    stack.append(target)
             stack += node.get("allOf", ())
         return parts, active
 
