@@ -297,17 +297,18 @@ function form(fields) {
     return rows.get(path);
   };
   fields.forEach(row);
-  const set = ([path, how, text]) => {
+  const set = ([path, offset, piece]) => {
     const top = path.split(/[.[]/)[0]; // a field's first row makes room for its inner ones
     if (top !== path && rows.get(top)?.empty) {
       rows.get(top).value.parentNode.remove();
       rows.delete(top);
     }
     const entry = row(path);
-    if (entry.empty || how === "=") entry.value.textContent = "";
+    const known = entry.empty ? "" : entry.value.textContent;
+    if (offset > known.length) return; // a gap: wait for the whole
+    entry.value.textContent = known.slice(0, offset) + piece;
     entry.value.className = "";
     entry.empty = false;
-    entry.value.append(text);
   };
   const header = make("thead", "", make("tr", "", make("th", "", "field"), make("th", "", "value")));
   return { node: make("table", "lm-table", header, body), set };

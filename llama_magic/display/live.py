@@ -26,7 +26,7 @@ from llama_magic.display.escape import visible
 from llama_magic.results import Budget, Chunk, Completion, Progress
 
 _PERIOD = 1 / 15  # seconds between messages
-_EARLY = 1.5  # seconds in which a view may still be loading ...
+_EARLY = 3.0  # seconds in which a view may still be loading ...
 _SMALL = 2_000  # ... and characters that are cheap to send again
 _FALLBACK = "The answer is being written; it will stand here when it is done."
 _HERE = Path(__file__).parent
@@ -122,7 +122,7 @@ class Feed:
     """What is new since the last message, in as few bytes as it takes.
 
     A message holds `text`: `[channel, offset, piece]` for each channel with news (a sample's
-    number, or `"thinking"`); `rows`: `[path, "=" or "+", text]` for a structured answer's fields
+    number, or `"thinking"`); `rows`: `[path, offset, piece]` for a structured answer's fields
     that changed; `figures`: tokens, seconds to the first, tokens a second.
     """
 
@@ -136,6 +136,7 @@ class Feed:
         self._channels: dict[int | str, _Channel] = {}
         self._partial: Any = None
         self._rows: dict[str, str] = {}
+        self._whole = _Whole()
 
     def add(self, chunk: Chunk) -> None:
         """Take a chunk in; cheap, for it runs between two tokens."""
@@ -161,7 +162,7 @@ class Feed:
                 [name, *piece] for name, channel in self._channels.items() if (piece := channel.take(early))
             ]
             partial, tokens = self._partial, self._tokens
-        rows = self._changed(partial) if partial is not None else []
+        rows = self._changed(partial, early) if partial is not None else []
         if not text and not rows:
             return {}
         spent = now - self._first
@@ -169,25 +170,47 @@ class Feed:
         figures = [tokens, round(self._first - self._begun, 3), round(rate, 1)]
         return {"figures": figures} | ({"text": text} if text else {}) | ({"rows": rows} if rows else {})
 
-    def _changed(self, partial: Any) -> list[list[str]]:
-        out = []
-        for path, value in views.leaves(views.plain(partial)):
-            text, before = visible(str(value)), self._rows.get(path)
-            if text != before:
-                grows = before is not None and text.startswith(before)
-                out.append([path, "+", text[len(before or "") :]] if grows else [path, "=", text])
-                self._rows[path] = text
-        return out
+    def _changed(self, partial: Any, early: bool) -> list[list[Any]]:
+        rows = {path: visible(str(value)) for path, value in views.leaves(views.plain(partial))}
+        before, self._rows = self._rows, rows
+        if rows == before and not early:
+            return []
+        if self._whole.due(sum(map(len, rows.values())), early):
+            return [[path, 0, text] for path, text in rows.items()]
+        changed = [
+            (path, text, before.get(path, "")) for path, text in rows.items() if text != before.get(path)
+        ]
+        return [
+            [path, len(old), text[len(old) :]] if text.startswith(old) else [path, 0, text]
+            for path, text, old in changed
+        ]
+
+
+class _Whole:
+    """When to send all of something again: early while small, once after that, when it has doubled."""
+
+    def __init__(self) -> None:
+        self._length = 0
+        self._late = False
+
+    def due(self, length: int, early: bool) -> bool:
+        """Return whether `length` characters are due whole; then they count as sent."""
+        first_late = not early and not self._late
+        self._late = self._late or not early
+        if not ((early or first_late) and length < _SMALL) and length < 2 * self._length:
+            return False
+        self._length = length
+        return True
 
 
 class _Channel:
-    """One growing text: what was sent of it, what waits, and when it was last sent whole."""
+    """One growing text: what was sent of it and what waits."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self._sent: list[str] = []
         self._length = 0
-        self._whole = 0  # length when the whole text was last sent
+        self._whole = _Whole()
 
     def take(self, early: bool) -> tuple[int, str] | None:
         """Return (offset, piece): what is new, or all of it where that is due."""
@@ -198,7 +221,4 @@ class _Channel:
         offset = self._length
         self._sent.append(piece)
         self._length += len(piece)
-        if self._length < 2 * self._whole and not (early and self._length < _SMALL):
-            return offset, piece
-        self._whole = self._length
-        return 0, "".join(self._sent)
+        return (0, "".join(self._sent)) if self._whole.due(self._length, early) else (offset, piece)

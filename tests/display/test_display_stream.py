@@ -202,6 +202,7 @@ def test_bytes_are_in_proportion_to_the_text_and_late_views_catch_up() -> None:
 def test_structured_rows_travel_as_changes() -> None:
     """A growing string sends its new end, a new field its value, an unchanged one nothing."""
     feed = Feed()
+    feed._begun -= 60
     sent = []
     for partial in (
         {"name": "A"},
@@ -211,7 +212,17 @@ def test_structured_rows_travel_as_changes() -> None:
     ):
         feed.add(Chunk("", "", (1,), partial=partial))
         sent.append(feed.take().get("rows"))
-    assert sent == [[["name", "=", "A"]], [["name", "+", "da"]], [["tags[0]", "=", "x"]], None]
+    assert sent == [[["name", 0, "A"]], [["name", 0, "Ada"]], [["tags[0]", 0, "x"]], None]
+
+
+def test_early_rows_are_sent_again_for_a_view_that_loads_late() -> None:
+    """In the first seconds each message holds all rows, also those that no longer change."""
+    feed = Feed()
+    sent = []
+    for partial in ({"name": "Ada"}, {"name": "Ada", "born": 18}, {"name": "Ada", "born": 1815}):
+        feed.add(Chunk("", "", (1,), partial=partial))
+        sent.append(feed.take()["rows"])
+    assert sent[-1] == [["name", 0, "Ada"], ["born", 0, "1815"]]
 
 
 def test_the_live_view_sends_at_most_fifteen_messages_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
