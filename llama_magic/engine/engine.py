@@ -40,7 +40,7 @@ class Engine:
         self._pid = os.getpid()
         self._thread.start()
         # Static, and only a safety net: it must not hold the engine itself.
-        self._finalizer = weakref.finalize(self, _shut_down, self._core, self._thread)
+        self._finalizer = weakref.finalize(self, _shut_down, self._core, self._thread, self._pid)
         try:
             self.call(lambda core: core.lane(exact=False))
         except BaseException:
@@ -54,7 +54,8 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Queue a request; its events go to `request.sink`."""
         self._check()
-        self._core.post(lambda core: core.accept(request))
+        refusal = ModelClosedError("The model was closed meanwhile.")
+        self._core.post(lambda core: core.accept(request), on_drop=lambda: request.finish(refusal))
 
     def cancel(self, request: Request) -> None:
         """Stop a request now. Its last events say "interrupted". Any thread, any time."""
@@ -162,9 +163,7 @@ class Core:
             lane.fail(error)
 
     def accept(self, request: Request) -> None:
-        if request.cancelled and not request.n:
-            request.finish()
-            return
+
         try:
             self.lane(exact=request.exact).submit(request)
         except BaseException as error:
@@ -199,7 +198,9 @@ class Core:
         self.extras.clear()
 
 
-def _shut_down(core: Core, thread: threading.Thread) -> None:
+def _shut_down(core: Core, thread: threading.Thread, pid: int) -> None:
+    if os.getpid() != pid:
+        return  # a forked child has neither the thread nor a say over its locks
     core.stop()
     if thread is not threading.current_thread():
         thread.join()
