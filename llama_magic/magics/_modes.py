@@ -111,11 +111,13 @@ def _complete(call: Call) -> Any:
 
 def _chat(call: Call) -> Any:
     name, fresh = call.options.get("session", "default"), bool(call.options.get("new"))
-    messages, system = _messages(call)
+    messages, system, system_spans = _messages(call)
     chat = call.magics.session.chats.get(name) or Chat(name)
     cell = call.magics.cell_key()
     call.model = call.magics.get_model(call.options.get("model"))
     everything = chat.messages_for(messages, cell=cell, system=system, fresh=fresh)
+    if system_spans and everything[0]["role"] == "system":
+        everything[0] = everything[0] | {"_spans": system_spans}
     stream = call.model.chat(everything, stream=True, **call.keywords())
     plain = tuple({key: value for key, value in m.items() if key != "_spans"} for m in messages)
 
@@ -142,8 +144,8 @@ def _structured(call: Call) -> Any:
     schema = find_schema(call.options["schema"], call.namespace)
     blocks = split_blocks(call.body)
     if len(blocks) > 1 or blocks[0][0] != "user" or "system" in call.options:
-        messages, system = _messages(call)
-        head = [{"role": "system", "content": system}] if system else []
+        messages, system, system_spans = _messages(call)
+        head = [{"role": "system", "content": system, "_spans": system_spans}] if system else []
         prompt: Any = head + messages
         spans: tuple[tuple[str, int, int], ...] = ()
     else:
@@ -154,9 +156,10 @@ def _structured(call: Call) -> Any:
     return _finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
 
 
-def _messages(call: Call) -> tuple[list[Message], str | None]:
-    """Return the body's turns and system prompt, filled block by block, so that no value opens one."""
+def _messages(call: Call) -> tuple[list[Message], str | None, tuple[tuple[str, int, int], ...]]:
+    """Return the body's turns, the system prompt and its spans, filled block by block: no value opens one."""
     messages: list[Message] = []
+    system_spans: tuple[tuple[str, int, int], ...] = ()
     system = call.options.get("system")
     for role, text in split_blocks(call.body):
         filled, spans = call.fill(text)
@@ -166,7 +169,7 @@ def _messages(call: Call) -> tuple[list[Message], str | None]:
                     "The system prompt is given twice, or after the first turn.",
                     remedy="Write one system: block at the top, or --system, not both.",
                 )
-            system = filled
+            system, system_spans = filled, spans
         else:
             messages.append({"role": role, "content": filled} | ({"_spans": spans} if spans else {}))
     if not messages or messages[-1]["role"] != "user":
@@ -174,7 +177,7 @@ def _messages(call: Call) -> tuple[list[Message], str | None]:
             f"The body ends with {messages[-1]['role'] if messages else 'system'}:, so nothing is asked.",
             remedy="End it with a user: block.",
         )
-    return messages, system
+    return messages, system, system_spans
 
 
 def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], None] | None = None) -> Any:
