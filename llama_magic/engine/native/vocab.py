@@ -38,12 +38,9 @@ class Vocab:
             llama_cpp.llama_vocab_fim_rep,
             llama_cpp.llama_vocab_fim_sep,
         )
-        found = {self._special(getter) for getter in named} | self.control_ids | self.user_defined_ids
-        self.eog_ids = tuple(
-            i
-            for i in sorted(found - {None})
-            if llama_cpp.llama_vocab_is_eog(pointer, i)  # type: ignore[type-var]
-        )
+        found = self.control_ids | self.user_defined_ids
+        found |= {token for getter in named if (token := self._special(getter)) is not None}
+        self.eog_ids = tuple(i for i in sorted(found) if llama_cpp.llama_vocab_is_eog(pointer, i))
 
     def _special(self, getter: object) -> int | None:
         token = int(getter(self._pointer))  # type: ignore[operator]
