@@ -96,7 +96,12 @@ class StructuredCall:
             if stream:
                 raise OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
             streams = [StructuredStream(self, self._messages(p, system, ())) for p in prompt]
-            return [one.run() for one in streams]
+            try:
+                return [one.run() for one in streams]
+            except BaseException:
+                for one in streams:
+                    one.cancel()
+                raise
         made = StructuredStream(self, self._messages(prompt, system, spans))
         return made if stream else made.run()
 
