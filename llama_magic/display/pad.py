@@ -18,7 +18,7 @@ import ipywidgets
 
 from llama_magic.display import gauge, render_html, views
 from llama_magic.display._protocols import PadModel
-from llama_magic.display.doc import Answer, Head, Line, Node
+from llama_magic.display.doc import Answer, Code, Head, Line, Node
 from llama_magic.results import Budget
 
 _PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
@@ -61,7 +61,7 @@ class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
             watched.observe(self._typed, "value")
         self.run_button.on_click(lambda _: self.run())
         self.stop_button.on_click(lambda _: self.stop())
-        self.insert_button.on_click(lambda _: self._insert(self.source()))
+        self.insert_button.on_click(lambda _: self.insert())
         self.count()
 
     def _build(self, prompt: str, system: str) -> None:
@@ -124,6 +124,17 @@ class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
             words.append(f"--system {json.dumps(self.system.value, ensure_ascii=False)}")
         raw = ["--raw"] if "{{" in self.prompt.value else []  # the pad fills no templates
         return f"{' '.join(words + raw)}\n{self.prompt.value}"
+
+    def insert(self) -> None:
+        """Hand the pad on as a cell, and show its source.
+
+        Jupyter's protocol lets a kernel add cells only in its reply to a cell, never in a widget's
+        callback: so by default the cell appears below the next one that is run.
+        """
+        source = self.source()
+        self._insert(source)
+        where = Line("This cell will stand below the next cell that you run; or copy it:", dim=True)
+        self.output.value = render_html.page((where, Code(source)))
 
     def _typed(self, change: Any) -> None:
         """Count once typing rests; each key restarts the clock."""
