@@ -14,7 +14,7 @@ from llama_magic.engine.sampling import Sampling
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InputTypeError, ModelClosedError
 from llama_magic.generation import Assembler, AsyncStream, Stream
-from llama_magic.tokens import TokenStrip, token_strip
+from llama_magic.tokens import TokenStrip, conversation_strip, token_strip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading import LoadedFile
+    from llama_magic.microscope.reading import ReadThrough
+    from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.sources import Resolved
     from llama_magic.structured import Constraint
 
@@ -126,9 +128,19 @@ class Model:
         self._open()
         return len(self._calls.render(text).ids)
 
-    def token_strip(self, text: str, *, parse_special: bool = True) -> TokenStrip:
-        """Return the tokens of a text for looking at."""
-        return token_strip(self._vocabulary, text, self.tokenize(text, parse_special=parse_special))
+    def token_strip(self, text: str | Sequence[Any], *, parse_special: bool = True) -> TokenStrip:
+        """Return the tokens of a text, or of a whole conversation in the model's template, for looking at.
+
+        In a conversation each token carries the role whose words it belongs to.
+        """
+        if isinstance(text, str):
+            return token_strip(self._vocabulary, text, self.tokenize(text, parse_special=parse_special))
+        self._open()
+        from llama_magic import formatters
+
+        plain = formatters.normalise_messages(text)
+        rendered = self.formatter.render(plain, add_generation_prompt=True, guarded=self._file.guarded)
+        return conversation_strip(self._vocabulary, rendered)
 
     def prompt_for(self, messages: Sequence[Any], **template_variables: Any) -> str:
         """Return the prompt that `chat` would send for these messages."""
@@ -282,6 +294,29 @@ class Model:
 
         self._open()
         return embed(self._engine, self._vocabulary, self._file, texts, normalize=normalize)
+
+    # --- the microscope -------------------------------------------------------------------
+
+    def read(self, text: str) -> ReadThrough:
+        """Read a text through and say of each token how likely it was and what was expected.
+
+        Costs one read of the text. Raises `ContextOverflowError` for a text over the window.
+        """
+        from llama_magic.microscope.reading import read
+
+        self._open()
+        return read(self._engine, self._vocabulary, self.window, self.name, text)
+
+    def xray(
+        self, prompt: str, sampling: Sampling | None = None, *, seed: int | None = None, **changes: Any
+    ) -> SamplerTrace:
+        """Return the next token's whole road through the sampler chain, after a raw prompt.
+
+        `changes` are fields of `Sampling`. Without a `seed` one is drawn; it stands in the trace.
+        """
+        recipe = (sampling or self.sampling).replace(**changes)
+        completion = self.complete(prompt, sampling=recipe, seed=seed, max_tokens=1)
+        return completion.xray(0)  # type: ignore[no-any-return]
 
     def _constraint_of(
         self, grammar: str | None, regex: str | None, choices: Sequence[Any] | None

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from llama_magic.errors import OptionError
+
 if TYPE_CHECKING:
     from llama_magic.engine.sampling import Sampling
+    from llama_magic.microscope.tracing import SamplerTrace
 
 FinishReason = Literal["stop", "length", "interrupted"]
 RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
@@ -124,9 +127,22 @@ class Completion:
     seeded: bool = False
     mode: str = "complete"
     extra: dict[str, Any] = field(default_factory=dict)
+    _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
+
+    def xray(self, step: int) -> SamplerTrace:
+        """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.
+
+        Where the answer ended at a token of its own, that draw is the step after the last
+        token. The logits of the latest steps of a model are kept (64 MB); older steps are read
+        again, and the trace says so. Raises `OptionError` for a step that is none, and for an
+        answer that was not made in this process.
+        """
+        if self._tracer is None:
+            raise OptionError("This answer was not generated in this process, so no step of it is known.")
+        return self._tracer(step)
 
     @property
     def receipt(self) -> dict[str, Any]:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from llama_magic.engine.vocabulary import attribute_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.formatters import Rendered
 
 
 @dataclass(frozen=True)
 class TokenPiece:
-    """One token: `bytes` are exact; `text` shows bytes that are no whole character as `<0xE2>`."""
+    """One token: `bytes` are exact; `text` shows bytes that are no whole character as `<0xE2>`.
+
+    `role` says whose words it belongs to in a conversation: system, user, assistant, tool, or
+    template for what the chat template writes around them.
+    """
 
     id: int
     text: str
     bytes: bytes
     special: bool
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class TokenStrip:
         return "|".join(piece.text for piece in self.tokens)
 
     def to_pandas(self) -> Any:
-        """Return one row a token: id, text, bytes, special."""
+        """Return one row a token: id, text, bytes, special, role."""
         import pandas
 
         return pandas.DataFrame([asdict(piece) for piece in self.tokens])
@@ -49,12 +57,29 @@ class TokenStrip:
 def token_strip(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> TokenStrip:
     """Return the strip of `ids`, the tokens of `text`."""
     special = vocabulary.native.control_ids
-    pieces = []
-    for token in ids:
-        data = vocabulary.piece(token)
-        try:
-            shown = data.decode("utf-8")
-        except UnicodeDecodeError:
-            shown = "".join(f"<0x{byte:02X}>" for byte in data)
-        pieces.append(TokenPiece(token, shown, data, token in special))
-    return TokenStrip(text, tuple(pieces))
+    pieces = tuple(
+        TokenPiece(token, piece_text(vocabulary, token), vocabulary.piece(token), token in special)
+        for token in ids
+    )
+    return TokenStrip(text, pieces)
+
+
+def conversation_strip(vocabulary: Vocabulary, rendered: Rendered) -> TokenStrip:
+    """Return the strip of a rendered conversation, each token with the role whose words it belongs to."""
+    ids = vocabulary.encode_parts((part.text, part.literal) for part in rendered.parts)
+    counts = attribute_tokens(vocabulary, ids, [part.text for part in rendered.parts])
+    strip = token_strip(vocabulary, rendered.text, ids)
+    roles = [part.kind for part, count in zip(rendered.parts, counts, strict=True) for _ in range(count)]
+    return replace(
+        strip,
+        tokens=tuple(replace(piece, role=role) for piece, role in zip(strip.tokens, roles, strict=True)),
+    )
+
+
+def piece_text(vocabulary: Vocabulary, token: int) -> str:
+    """Return the text of a token; bytes that are no whole character as `<0xE2>`."""
+    data = vocabulary.piece(token)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in data)

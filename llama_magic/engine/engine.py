@@ -15,6 +15,7 @@ from llama_magic.engine.lane import HELPER_SEQUENCES, Lane
 from llama_magic.engine.native import Context, ContextOptions, Weights
 from llama_magic.engine.request import Request
 from llama_magic.engine.shared_lane import SharedLane
+from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.errors import BackendError, ModelClosedError
 
 T = TypeVar("T")
@@ -24,10 +25,14 @@ EXACT_SEQUENCES = 8  # samples of one request decoded together
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """`context` describes a context of the full window; `store_budget` is bytes for parked sequences."""
+    """`context` describes a context of the full window; budgets are bytes of host memory.
+
+    `store_budget` is for parked sequences, `steps_budget` for the logits of the latest steps.
+    """
 
     context: ContextOptions
     store_budget: int = 512 * 2**20
+    steps_budget: int = 64 * 2**20
     shared_sequences: int = SHARED_SEQUENCES
 
 
@@ -50,6 +55,10 @@ class Engine:
     @property
     def closed(self) -> bool:
         return not self._finalizer.alive
+
+    @property
+    def weights(self) -> Weights:
+        return self._core.weights
 
     def submit(self, request: Request) -> None:
         """Queue a request; its events go to `request.sink`."""
@@ -107,6 +116,7 @@ class Core:
         self.options = options
         self.lanes: dict[bool, Lane] = {}
         self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
+        self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
         self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
@@ -164,6 +174,7 @@ class Core:
 
     def accept(self, request: Request) -> None:
 
+        request.tapes = tuple(StepTape(self.steps) for _ in range(request.n))
         try:
             self.lane(exact=request.exact).submit(request)
         except BaseException as error:
@@ -196,6 +207,7 @@ class Core:
             context.close()
         self.lanes.clear()
         self.extras.clear()
+        self.steps.close()
 
 
 def _shut_down(core: Core, thread: threading.Thread, pid: int) -> None:

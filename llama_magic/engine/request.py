@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llama_magic.engine.sampling import Sampling
+    from llama_magic.engine.steps import StepTape
 
 FinishReason = Literal["stop", "length", "interrupted"]
 
@@ -96,7 +97,8 @@ class Request:
 
     `exact` asks for the same tokens every time (design.md §2): the request then has a stream
     and batches of its own. `sink` is called from the engine thread and must not block.
-    `raw_stop` strings end the answer; `stop_ids` are tokens that do.
+    `stops` are texts that end the answer, `stop_texts` tokens that do, with how they are written;
+    `visible_ids` are control tokens whose text is kept.
     """
 
     prompt: Sequence[int]
@@ -107,7 +109,7 @@ class Request:
     exact: bool = False
     n: int = 1
     stops: tuple[str, ...] = ()
-    stop_ids: frozenset[int] = frozenset()
+    stop_texts: Mapping[int, str] = field(default_factory=dict)
     visible_ids: frozenset[int] = frozenset()
     logprobs: int | None = None
     reuse: bool = True
@@ -116,6 +118,7 @@ class Request:
     measure_outside: bool = False
     stats: Stats = field(default_factory=Stats)
     id: int = field(default_factory=lambda: next(_ids))
+    tapes: tuple[StepTape, ...] = ()  # one a sample, or none to keep nothing
     cancelled: bool = False
     closed: bool = False
 

@@ -39,11 +39,13 @@ class Running:
         self.n_prompt = len(request.prompt)
         self.slot: Slot | None = None
         self.chain = SamplerChain(weights, request.sampling, request.sample_seed(index))
-        self.chain.accept(request.prompt)
+        if self.chain.looks_back:
+            self.chain.accept(request.prompt)
         self.matcher = request.matcher() if request.matcher else None
         self.text = TextStream(request.stops)
+        self.tape = request.tapes[index] if request.tapes else None
         self.done = False
-        self._stop_ids = request.stop_ids | (
+        self._stop_ids = request.stop_texts.keys() | (
             frozenset() if request.ignore_eos else frozenset(weights.vocab.eog_ids)
         )
 
@@ -71,12 +73,16 @@ class Running:
     def advance(self, context: Context, index: int) -> None:
         """Draw the next token from the logits at batch index `index` and send what follows from it."""
         logits = context.logits(index)
+        if self.tape is not None:
+            self.tape.draw(logits)
         logprobs = self.request.logprobs
         normaliser = _log_sum_exp(logits) if logprobs is not None or self.request.measure_outside else 0.0
         top = _top(logits, normaliser, logprobs) if logprobs else ()
         if self.matcher is not None:
             before = logits.copy() if logprobs is not None or self.request.measure_outside else None
             self.matcher.apply(logits)
+            if self.tape is not None:
+                self.tape.mask(logits)
         else:
             before = None
         peak = float(logits.max())
@@ -111,7 +117,7 @@ class Running:
         stats.first_token = stats.first_token or now
         stats.last_token = now
         if token in self._stop_ids:
-            self.finish("stop")
+            self.finish("stop", stop=self.request.stop_texts.get(token))
             return
         if self.matcher is not None:
             self.matcher.accept(token)
@@ -134,6 +140,8 @@ class Running:
                 return
             for token in forced:
                 self.chain.accept((token,))
+                if self.tape is not None:
+                    self.tape.force()
                 self._take(token, forced=True)
                 if self.done:
                     return
@@ -146,7 +154,7 @@ class Running:
             done = min(self.n_past, self.n_prompt)
             self.request.sink(PromptEvent(done, self.n_prompt, self.request.stats.cached_tokens))
 
-    def finish(self, reason: FinishReason) -> None:
+    def finish(self, reason: FinishReason, stop: str | None = None) -> None:
         """Send the last text and the reason, and free the sampler chain."""
         if self.done:
             return
@@ -154,7 +162,7 @@ class Running:
         rest = self.text.flush()
         if self.text.stop is not None and reason == "length":
             reason = "stop"
-        self.request.sink(FinishEvent(self.index, reason, rest, self.text.stop))
+        self.request.sink(FinishEvent(self.index, reason, rest, stop or self.text.stop))
         self.chain.close()
 
     def drop(self) -> None:

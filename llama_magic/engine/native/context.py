@@ -177,6 +177,13 @@ class Context:
             raise BackendError(f"llama.cpp holds no logits for batch index {index}.", log=backend.log_tail())
         return np.ctypeslib.as_array(pointer, shape=(self.n_vocab,))
 
+    def all_logits(self, rows: int) -> NDArray[np.float32]:
+        """Return the logits of the last batch, all of whose tokens were outputs: (rows, n_vocab) float32."""
+        pointer = llama_cpp.llama_get_logits(self.pointer)
+        if not pointer:
+            raise BackendError("llama.cpp holds no logits.", log=backend.log_tail())
+        return np.ctypeslib.as_array(pointer, shape=(rows, self.n_vocab))
+
     def embedding(self, sequence: int) -> NDArray[np.float32]:
         """Return the pooled embedding of a sequence: (n_embd,) float32, copied."""
         pointer = llama_cpp.llama_get_embeddings_seq(self.pointer, sequence)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import llama_cpp
+import numpy as np
 
 from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from llama_magic.engine.native.context import Context
     from llama_magic.engine.native.weights import Weights
     from llama_magic.engine.sampling import Sampling
+
+# llama_token_data as NumPy sees it
+CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 class SamplerChain:
@@ -42,10 +48,46 @@ class SamplerChain:
         """Draw a token from the logits at batch index `index`. llama.cpp accepts it into the chain itself."""
         return int(llama_cpp.llama_sampler_sample(self.pointer, context.pointer, index))
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether a stage depends on earlier tokens, so that it must be shown the prompt."""
+        return not {"penalties", "dry"}.isdisjoint(self.stages)
+
     def accept(self, tokens: Iterable[int]) -> None:
         """Show the chain tokens that it did not draw (prompt, forced tokens), for penalties and DRY."""
         for token in tokens:
             llama_cpp.llama_sampler_accept(self.pointer, token)
+
+    def walk(self, logits: NDArray[np.float32]) -> Iterator[tuple[str, NDArray[np.void], int]]:
+        """Apply the samplers to a copy of `logits` (n_vocab,), one after the other.
+
+        Yields after each: its name, a view of the candidates that are left (`CANDIDATE`, valid
+        until the next one is asked for), and the index of the drawn one, -1 before the draw.
+        This is what `sample` does, seen from within; the token drawn is not accepted.
+        """
+        rows = np.empty(len(logits), CANDIDATE)
+        rows["id"], rows["logit"], rows["p"] = np.arange(len(logits), dtype=np.int32), logits, 0.0
+        data = ctypes.cast(rows.ctypes.data, ctypes.POINTER(llama_cpp.llama_token_data))
+        array = llama_cpp.llama_token_data_array(data, len(rows), -1, False)
+        base = rows.ctypes.data
+        for index, name in enumerate(self.stages):
+            sampler = llama_cpp.llama_sampler_chain_get(self.pointer, index)
+            llama_cpp.llama_sampler_apply(sampler, ctypes.byref(array))
+            # XTC drops candidates from the front by moving the pointer.
+            place = ctypes.cast(array.data, ctypes.c_void_p).value or base
+            start = (place - base) // CANDIDATE.itemsize
+            yield name, rows[start : start + array.size], int(array.selected)
+
+    def skip_draws(self, count: int) -> None:
+        """Bring the random numbers of the last stage where they are after `count` draws.
+
+        Only for chains that end in `dist`, which takes one number a draw whatever is left.
+        """
+        sampler = llama_cpp.llama_sampler_chain_get(self.pointer, len(self.stages) - 1)
+        one = llama_cpp.llama_token_data(0, 0.0, 1.0)
+        for _ in range(count):
+            array = llama_cpp.llama_token_data_array(ctypes.pointer(one), 1, -1, False)
+            llama_cpp.llama_sampler_apply(sampler, ctypes.byref(array))
 
     def close(self) -> None:
         pointer, self._pointer = self._pointer, None

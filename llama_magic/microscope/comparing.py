@@ -1,0 +1,88 @@
+"""The same text in the eyes of several tokenizers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import InputTypeError, OptionError
+
+if TYPE_CHECKING:
+    from llama_magic.model import Model
+    from llama_magic.tokens import TokenStrip
+
+
+@dataclass(frozen=True)
+class TokenComparison:
+    """One text, one strip for each model. BOS and other tokens without text are left out of `rows`."""
+
+    text: str
+    names: tuple[str, ...]
+    strips: tuple[TokenStrip, ...]
+
+    @property
+    def rows(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """The text cut where all tokenizers cut: for each stretch, each model's tokens in it."""
+        return _align(self.text, self.strips)
+
+    def to_pandas(self) -> Any:
+        """Return one row a stretch: the tokens of each model in it, joined by `|`."""
+        import pandas
+
+        data = [["|".join(pieces) for pieces in row] for row in self.rows]
+        return pandas.DataFrame(data, columns=list(self.names))
+
+    def __str__(self) -> str:
+        from llama_magic.display import to_text
+
+        return to_text(self._table())
+
+    def _table(self) -> Any:
+        from llama_magic.display import Table, blanks_shown
+
+        counts = ", ".join(f"{n}: {s.count:,} tokens" for n, s in zip(self.names, self.strips, strict=True))
+        rows = tuple(
+            tuple("|".join(blanks_shown(piece) for piece in pieces) for pieces in row) for row in self.rows
+        )
+        return Table(self.names, rows, caption=counts)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        from llama_magic.display import mimebundle
+
+        return mimebundle(self._table())
+
+
+def compare_tokens(text: str, *models: Model) -> TokenComparison:
+    """Split `text` with the tokenizer of each model. Special tokens in the text stay ordinary text."""
+    if not isinstance(text, str):
+        raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
+    if not models:
+        raise OptionError("No model was given to compare.", remedy="compare_tokens(text, model_a, model_b).")
+    strips = tuple(model.token_strip(text, parse_special=False) for model in models)
+    return TokenComparison(text, tuple(model.name for model in models), strips)
+
+
+def _align(text: str, strips: tuple[TokenStrip, ...]) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    data = text.encode("utf-8", "replace")
+    ends = [_ends(data, strip) for strip in strips]
+    common = sorted(set.intersection(*(set(end for end, _ in marks) for marks in ends)) | {len(data)})
+    rows = []
+    for low, high in zip([0, *common], common, strict=False):
+        row = tuple(tuple(piece for end, piece in marks if low < end <= high) for marks in ends)
+        if any(row):
+            rows.append(row)
+    return tuple(rows)
+
+
+def _ends(data: bytes, strip: TokenStrip) -> list[tuple[int, str]]:
+    """Return where each token ends in the text (bytes), and its text."""
+    marks: list[tuple[int, str]] = []
+    position = 0
+    for piece in strip.tokens:
+        raw = piece.bytes
+        if not data.startswith(raw, position) and raw[:1] == b" ":
+            raw = raw[1:]  # the space that SPM vocabularies put in front
+        if raw and data.startswith(raw, position):
+            position += len(raw)
+            marks.append((position, piece.text))
+    return marks
