@@ -1,0 +1,280 @@
+"""Streams that are dropped, models that are closed in the middle, threads, tasks, forks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_gguf import Scripted, chain
+
+import llama_magic as lm
+
+
+def _endless(scripted_model: Any, **options: Any) -> Any:
+    """A model that says a, b, a, b, ... until it is stopped."""
+    return scripted_model(chain("a", "b", "a"), default="a", options={"ctx": 8192, **options})
+
+
+def _idle(model: Any) -> bool:
+    return not model._engine.call(lambda core: any(lane.busy for lane in core.lanes.values()))
+
+
+def _until_idle(model: Any) -> None:
+    for _ in range(500):  # each look is one turn of the engine, far fewer than tokens asked for
+        if _idle(model):
+            return
+    raise AssertionError("the engine still decodes")
+
+
+def test_threads_and_samples_get_their_own_answers(scripted: Any, answers: dict[str, str]) -> None:
+    """8 threads with 25 calls each, plain, streamed, seeded, n=3: every answer is that of its own
+    question.
+    """
+    questions = list(answers)
+
+    def ask(number: int) -> list[tuple[str, str]]:
+        wrong = []
+        for i in range(25):
+            question = questions[(7 * number + 3 * i) % len(questions)]
+            how = (number + i) % 4
+            if how == 0:
+                texts = [scripted.complete(question, max_tokens=12).text]
+            elif how == 1:
+                chunks = list(scripted.complete(question, max_tokens=12, stream=True))
+                texts = ["".join(c.delta for c in chunks), chunks[-1].text]
+            elif how == 2:
+                texts = [scripted.complete(question, max_tokens=12, seed=i, temperature=0).text]
+            else:
+                texts = [r.text for r in scripted.complete(question, max_tokens=12, n=3, temperature=0)]
+            wrong += [(question, text) for text in texts if text != answers[question]]
+        return wrong
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [w for result in pool.map(ask, range(8)) for w in result] == []
+    assert _idle(scripted)
+
+
+def test_tasks_get_their_own_answers(scripted: Any, answers: dict[str, str]) -> None:
+    """40 tasks at once, half of them streaming: every answer is that of its own question, and no chunk
+    is lost.
+    """
+
+    async def ask(i: int, question: str) -> str:
+        if i % 2:
+            return str(await scripted.acomplete(question, max_tokens=12, temperature=0))
+        stream = await scripted.acomplete(question, max_tokens=12, temperature=0, stream=True)
+        return "".join([chunk.delta async for chunk in stream])
+
+    async def main() -> list[str]:
+        return await asyncio.gather(*(ask(i, q) for i, q in enumerate(answers)))
+
+    assert asyncio.run(main()) == list(answers.values())
+
+
+def test_dropped_stream_stops(scripted_model: Any) -> None:
+    """A stream that nobody holds any more is cancelled; so is one that leaves its `with` block."""
+    model = _endless(scripted_model)
+    stream = model.complete("a", stream=True, max_tokens=8000)
+    next(iter(stream))
+    del stream
+    gc.collect()
+    _until_idle(model)
+    with model.complete("a", stream=True, max_tokens=8000) as stream:
+        next(stream)
+    assert stream.completion.finish_reason == "interrupted"
+    assert 1 <= len(stream.completion.token_ids) < 8000
+    _until_idle(model)
+
+
+def test_async_stream_left_or_cancelled_stops(scripted_model: Any) -> None:
+    """Leaving an `async for`, or cancelling the task that awaits an answer, stops the decoding."""
+    model = _endless(scripted_model)
+
+    async def leave() -> None:
+        async for _ in await model.acomplete("a", stream=True, max_tokens=8000):
+            break
+        gc.collect()
+        await asyncio.to_thread(_until_idle, model)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(model.acomplete("a", max_tokens=8000))
+        while _idle(model):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    asyncio.run(cancel())
+    _until_idle(model)
+
+
+def test_cancel_keeps_what_was_written(scripted_model: Any) -> None:
+    """`cancel()` ends a stream with the text so far, from the same thread or another one."""
+    model = _endless(scripted_model)
+    stream = model.complete("a", stream=True, max_tokens=8000)
+    seen = [next(stream) for _ in range(20)]
+    threading.Thread(target=stream.cancel).start()
+    seen += list(stream)
+    done = stream.completion
+    assert (seen[-1].finish_reason, done.finish_reason) == ("interrupted", "interrupted")
+    assert done.text == "".join(c.delta for c in seen) == ("ba" * 4000)[: len(done.text)]
+    assert done.usage.completion_tokens == len(done.token_ids) == len(done.text)
+
+
+def test_close_while_threads_generate(scripted_model: Any) -> None:
+    """Closing a model ends every running and waiting call: an interrupted answer or ModelClosedError,
+    no hang.
+    """
+    for seeds in ([None] * 24, [1] * 24):
+        model = _endless(scripted_model)
+        started = threading.Barrier(25)
+
+        def ask(seed: int | None, model: Any = model, started: Any = started) -> str:
+            started.wait()
+            try:
+                return str(model.complete("a", max_tokens=8000, seed=seed).finish_reason)
+            except lm.ModelClosedError:
+                return "closed"
+
+        with ThreadPoolExecutor(24) as pool:
+            futures = [pool.submit(ask, seed) for seed in seeds]
+            started.wait()
+            model.close()
+            assert {f.result(timeout=60) for f in futures} <= {"interrupted", "closed"}
+
+
+def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None:
+    """A request that the engine has not looked at when it closes is ended with the same error."""
+    model = _endless(scripted_model)
+    hold, entered = threading.Event(), threading.Event()
+    blocker = threading.Thread(target=lambda: model._engine.call(lambda core: (entered.set(), hold.wait(30))))
+    blocker.start()
+    entered.wait()
+    stream = model.complete("a", stream=True)  # lies in the inbox
+    closer = threading.Thread(target=model.close)
+    closer.start()
+    while not model._engine._core._stopping:
+        pass
+    hold.set()
+    with pytest.raises(lm.ModelClosedError):
+        list(stream)
+    closer.join(30)
+    assert not closer.is_alive()
+    blocker.join(30)
+
+
+def test_every_use_of_a_closed_model_is_one_error(scripted: Any) -> None:
+    """After `close()`, which may be called twice, every method raises ModelClosedError."""
+    scripted.close()
+    scripted.close()
+    uses = [
+        lambda: scripted.complete("a"),
+        lambda: scripted.complete("a", stream=True),
+        lambda: scripted.chat([{"role": "user", "content": "a"}]),
+        lambda: scripted.tokenize("a"),
+        lambda: scripted.detokenize([1]),
+        lambda: scripted.count_tokens("a"),
+        lambda: scripted.count_tokens([{"role": "user", "content": "a"}]),
+        lambda: scripted.embed("a"),
+        lambda: scripted.structured("a", {"enum": ["a"]}),
+        lambda: scripted.constraint({"enum": ["a"]}),
+        lambda: scripted.prompt_for([{"role": "user", "content": "a"}]),
+        lambda: asyncio.run(scripted.acomplete("a")),
+    ]
+    for use in uses:
+        with pytest.raises(lm.ModelClosedError, match="unloaded"):
+            use()
+    assert "closed" in repr(scripted)
+
+
+def test_completion_and_stream_outlive_the_model(scripted: Any, answers: dict[str, str]) -> None:
+    """Answers are plain data: they can be read, also from their stream, after the model is closed."""
+    question, answer = next(iter(answers.items()))
+    stream = scripted.complete(question, stream=True, max_tokens=12, logprobs=2)
+    done = scripted.complete(question, max_tokens=12)
+    while not stream._assembler.ended.is_set():
+        stream._assembler.ended.wait(1)
+    scripted.close()
+    assert "".join(c.delta for c in stream) == done.text == answer
+    assert stream.completion.logprobs[0].text == answer[:3]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_forked_child_is_told_and_ends(scripted: Any, answers: dict[str, str]) -> None:
+    """In a forked child a call is a BackendError that names the cure, and the child can end; the
+    parent goes on.
+    """
+    question, answer = next(iter(answers.items()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            scripted.complete(question)
+        except lm.LlamaMagicError as error:
+            scripted.close()
+            code = 42 if "spawn" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert scripted.complete(question, max_tokens=12).text == answer
+
+
+_EXIT = """
+import sys, os
+import llama_magic as lm
+model = lm.load(sys.argv[1], ctx=512, threads=1)
+stream = model.complete("a", stream=True, max_tokens=400)
+next(stream)
+child = os.fork() if len(sys.argv) > 2 else 0
+if child:
+    os.waitpid(child, 0)
+    print("parent", model.complete("a", max_tokens=3).text)
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("fork", [[], ["fork"]] if hasattr(os, "fork") else [[]])
+def test_process_ends_quietly_with_a_model_in_use(scripted_file: Scripted, fork: list[str]) -> None:
+    """A process that ends while a model generates, also in a forked child, says nothing and returns 0."""
+    command = [sys.executable, "-W", "ignore", "-c", _EXIT, str(scripted_file.path), *fork]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("end") == 1 + len(fork)
+
+
+def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path: Path) -> None:
+    """A second load is the same object; another window shares the weights; after the last close they
+    are freed.
+    """
+    from llama_magic import loading
+
+    one = lm.load(scripted_file.path, ctx=1024, threads=1)
+    same = lm.load(str(scripted_file.path), ctx=1000, threads=1)
+    other = lm.load(scripted_file.path, ctx=512, threads=1)
+    assert same is one or same.window == one.window
+    assert lm.load(scripted_file.path, ctx=1024, threads=1) is one
+    assert other is not one
+    assert other._file.shared is one._file.shared
+    weights = one._file.shared.weights
+    one.close()
+    assert other.complete("a", max_tokens=2).finish_reason == "stop"
+    other.close()
+    same.close()
+    with pytest.raises(lm.ModelClosedError):
+        _ = weights.pointer
+    assert all(shared.weights is not weights for shared in loading._weights.values())
+    fresh = lm.load(scripted_file.path, ctx=1024, threads=1)
+    assert fresh is not one
+    fresh.close()
