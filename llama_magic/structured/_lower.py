@@ -157,7 +157,10 @@ class Lowered:
         self._mask(path, keyword)
 
     def _properties(self, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-        out[keyword] = {name: self._lower((*path, keyword, name), sub) for name, sub in node[keyword].items()}
+        lowered = {name: self._lower((*path, keyword, name), sub) for name, sub in node[keyword].items()}
+        for name, sub in out.get(keyword, {}).items():  # from a pattern that is one name
+            lowered[name] = _simplified({"allOf": [lowered[name], sub]}) if name in lowered else sub
+        out[keyword] = lowered
         self._mask(path, keyword)
 
     def _additional(self, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:

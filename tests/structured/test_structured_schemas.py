@@ -144,6 +144,16 @@ CASES: list[tuple[Any, list[str], list[str]]] = [
         ['{"ab":4}', '{"a":1}'],
         ['{"ab":1}', '{"a":"x"}'],
     ),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}},
+            "patternProperties": {"^a$": {"minimum": 3}, "^b$": {"type": "null"}},
+            "additionalProperties": False,
+        },
+        ['{"a":3}', '{"b":null}', "{}"],
+        ['{"a":1}', '{"b":1}', '{"c":1}'],
+    ),
     ({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True}, ["[1,2]"], ["[1,1]"]),
     ({"type": "array", "contains": {"const": 5}, "items": {"type": "integer"}}, ["[1,5]"], ["[1]"]),
     ({"anyOf": [{"type": "null"}, {"type": "boolean"}]}, ["null", "true"], ["nulltrue", ""]),
