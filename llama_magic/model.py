@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import prompting
 from llama_magic.calls import Calls, as_messages
+from llama_magic.engine import cache
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.sampling import Sampling
 from llama_magic.engine.vocabulary import Vocabulary
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading import LoadedFile
+    from llama_magic.microscope.cells import KVState
     from llama_magic.microscope.reading import ReadThrough
+    from llama_magic.microscope.savefile import Fingerprint
     from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.sources import Resolved
     from llama_magic.structured import Constraint
@@ -317,6 +321,53 @@ class Model:
         recipe = (sampling or self.sampling).replace(**changes)
         completion = self.complete(prompt, sampling=recipe, seed=seed, max_tokens=1)
         return completion.xray(0)  # type: ignore[no-any-return]
+
+    @property
+    def kv(self) -> KVState:
+        """What the KV caches hold now: sequences, cells, bytes, what the last call reused."""
+        from llama_magic.microscope.cells import kv_state
+
+        self._open()
+        return kv_state(self._engine, self._vocabulary, self._file)
+
+    def kv_save(self, path: str | os.PathLike[str], sequence: str | None = None) -> Path:
+        """Write a sequence of the cache to a file: the one called `sequence`, or the one used last.
+
+        Costs a copy of its cells (some KB a token). Raises `SourceError` and `OptionError`.
+        """
+        from llama_magic.microscope import savefile
+
+        self._open()
+        saved = self._engine.call(lambda core: cache.save(core, sequence))
+        return savefile.write(path, saved, self._fingerprint())
+
+    def kv_restore(self, path: str | os.PathLike[str]) -> None:
+        """Take a saved sequence back; the next prompt that begins with its text goes on from it.
+
+        Raises `SourceError` for a damaged file and for one of another model or other context
+        options, before llama.cpp sees it.
+        """
+        from llama_magic.microscope import savefile
+
+        self._open()
+        saved = savefile.read(path, self._fingerprint())
+        self._engine.call(lambda core: cache.restore(core, saved))
+
+    def kv_clear(self) -> None:
+        """Forget every sequence that no call is using, in cells and in host memory."""
+        self._open()
+        self._engine.call(cache.clear)
+
+    def kv_fork(self, source: str, name: str) -> None:
+        """Name a copy of a sequence of `kv`, to go on from later; its cells are shared, not copied."""
+        self._open()
+        self._engine.call(lambda core: cache.fork(core, source, name))
+
+    def _fingerprint(self) -> Fingerprint:
+        from llama_magic.microscope import savefile
+
+        parts, options = self._file.source.parts, self._engine.options.context
+        return savefile.fingerprint(self.info.digest, parts, self._vocabulary, options)
 
     def _constraint_of(
         self, grammar: str | None, regex: str | None, choices: Sequence[Any] | None

@@ -60,6 +60,10 @@ class Engine:
     def weights(self) -> Weights:
         return self._core.weights
 
+    @property
+    def options(self) -> EngineOptions:
+        return self._core.options
+
     def submit(self, request: Request) -> None:
         """Queue a request; its events go to `request.sink`."""
         self._check()
@@ -116,6 +120,7 @@ class Core:
         self.options = options
         self.lanes: dict[bool, Lane] = {}
         self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
+        self.forks: dict[str, tuple[int, ...]] = {}  # names given to sequences: the tokens they stand for
         self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
         self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
         self._wake = threading.Condition()

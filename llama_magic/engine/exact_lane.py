@@ -53,7 +53,7 @@ class ExactLane(Lane):
             keep = 0
         else:
             self.context.copy(lead.sequence, slot.sequence, 0, keep)
-            slot.tokens = list(running.tokens[:keep])
+            slot.share(lead, keep)
         self._start(running, slot, keep)
 
     def _retire(self) -> None:
@@ -100,3 +100,14 @@ class ExactLane(Lane):
 
     def _worth_keeping(self, slot: Slot) -> int:
         return self._cut(slot.n_read)
+
+    def exact_length(self, slot: Slot) -> int:
+        return self._cut(slot.n_read)
+
+    def fork(self, slot: Slot) -> Slot | None:
+        """Keep a copy in host memory: while a seeded request runs, no other cells may be in use."""
+        length = self._cut(slot.n_read)
+        if length:
+            kept = [stretch for stretch in self.states(slot, length) if stretch.end <= length]
+            self.store.put(list(slot.tokens[:length]), kept)
+        return None

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
-from llama_magic.engine.prefix_store import PrefixStore, StoredPrefix
+from llama_magic.engine.prefix_store import PrefixStore, StoredPrefix, Stretch
 from llama_magic.engine.request import Request
 from llama_magic.engine.running import Running, Slot
 from llama_magic.errors import BackendError
@@ -39,7 +39,8 @@ class Lane:
         self.store = PrefixStore(store_budget)
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
-        self._clock = 0
+        self.last: Request | None = None  # the last request that ended
+        self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took
         self._in_flight: set[Request] = set()
         self._flight_lock = threading.Lock()
 
@@ -92,7 +93,8 @@ class Lane:
         if not self.running:
             self.context.clear()
             for slot in self.slots:
-                slot.tokens, slot.n_read, slot.owner = [], 0, None
+                slot.cut(0)
+                slot.owner = None
         self.store.clear()
 
     def close(self) -> None:
@@ -176,7 +178,10 @@ class Lane:
 
     def _prompt_done(self, running: Running) -> None:
         if running.index == 0:
-            running.request.stats.prompt_done = time.perf_counter()
+            stats = running.request.stats
+            stats.prompt_done = time.perf_counter()
+            self.read_tokens += running.n_prompt - stats.cached_tokens
+            self.read_s += stats.prompt_done - stats.started
 
     def _roll_back(self, running: Running) -> None:
         slot = running.slot
@@ -210,12 +215,12 @@ class Lane:
             slot = running.slot
             assert slot is not None
             slot.owner = None
-            self._clock += 1
-            slot.last_used = self._clock
+            slot.last_used = time.monotonic()
             self._close_if_last(running.request)
 
     def _close_if_last(self, request: Request) -> None:
         if not any(r.request is request for r in (*self.running, *self.waiting)):
+            self.last = request
             request.finish()
 
     # --- cells ----------------------------------------------------------------------------
@@ -250,6 +255,7 @@ class Lane:
 
     def _start(self, running: Running, slot: Slot, cached: int) -> None:
         slot.owner = running
+        slot.name = ""
         running.slot = slot
         self.running.append(running)
         stats = running.request.stats
@@ -262,8 +268,7 @@ class Lane:
         if length < len(slot.tokens) and not self.context.remove(slot.sequence, length):
             self._empty(slot)
             return False
-        del slot.tokens[length:]
-        slot.n_read = min(slot.n_read, length)
+        slot.cut(length)
         lowest, _ = self.context.span(slot.sequence)
         # A sliding-window cache may have given old cells away; what is left must cover the window.
         if self._reach and length and lowest > max(0, length - self._reach):
@@ -273,7 +278,7 @@ class Lane:
 
     def _empty(self, slot: Slot) -> None:
         self.context.remove(slot.sequence, -1)
-        slot.tokens, slot.n_read = [], 0
+        slot.cut(0)
 
     def _park(self, slot: Slot) -> None:
         """Move an idle slot's sequence to host memory and free its cells."""
@@ -287,21 +292,63 @@ class Lane:
         return len(slot.tokens)
 
     def _keep_copy(self, slot: Slot) -> None:
-        """Copy a slot's sequence to host memory.
+        """Copy a slot's sequence to host memory."""
+        if slot.tokens:
+            self.store.put(list(slot.tokens), self.states(slot))
+
+    def states(self, slot: Slot, cut: int = 0) -> list[Stretch]:
+        """Copy the cells of a slot to host memory, in order.
 
         llama.cpp leaves out what a sliding window no longer reaches from the last position.
         So the sequence is saved in stretches no longer than the window, each of them whole.
+        One stretch ends at `cut`, so that the tokens before it can be restored alone.
         """
         length = len(slot.tokens)
-        if not length:
-            return
-        stretch = self._reach or length
-        states = []
-        for start in range(0, length, stretch):
-            self.context.copy(slot.sequence, self._scratch, start, min(start + stretch, length))
-            states.append(self.context.save_sequence(self._scratch))
+        starts = sorted({*range(0, length, self._reach or length or 1), cut} - {length})
+        out = []
+        for start, end in zip(starts, [*starts[1:], length], strict=True):
+            self.context.copy(slot.sequence, self._scratch, start, end)
+            out.append(Stretch(start, end, self.context.save_sequence(self._scratch)))
             self.context.remove(self._scratch, -1)
-        self.store.put(list(slot.tokens), states)
+        return out
+
+    def takes(self, stretch: Stretch) -> bool:
+        """Whether llama.cpp takes a saved stretch as what it says it is; leaves no trace of it."""
+        taken = self.context.restore_sequence(self._scratch, stretch.state)
+        fits = taken and self.context.span(self._scratch)[1] == stretch.end - 1
+        self.context.remove(self._scratch, -1)
+        return fits
+
+    def park_idle(self) -> None:
+        """Move every idle sequence to host memory."""
+        for slot in self.slots:
+            if slot.owner is None and slot.tokens:
+                self._park(slot)
+
+    def drop_idle(self) -> None:
+        """Forget every sequence that no request is using, in cells and in host memory."""
+        if not self.running:
+            self.forget()
+            return
+        for slot in self.slots:
+            if slot.owner is None and slot.tokens:
+                self._empty(slot)
+        self.store.clear()
+
+    def exact_length(self, slot: Slot) -> int:
+        """Return how many leading tokens of a slot a seeded request may reuse."""
+        return 0
+
+    def fork(self, slot: Slot) -> Slot | None:
+        """Give a second, idle slot the cells of `slot`; None where no slot is free, and a copy is kept."""
+        target = next((s for s in self.slots if s.owner is None and not s.tokens), None)
+        if target is None:
+            self._keep_copy(slot)
+            return None
+        self.context.copy(slot.sequence, target.sequence, 0, len(slot.tokens))
+        target.share(slot, len(slot.tokens))
+        target.last_used = time.monotonic()
+        return target
 
     def _restore(self, slot: Slot, stored: StoredPrefix) -> bool:
         """Bring a parked sequence back into an empty slot, cells in order; False without room for it.
@@ -312,8 +359,8 @@ class Lane:
         read would go on behind them. With pinned cells the order of cells, and with it every
         bit of the sums over them, is that of a cold read.
         """
-        for state in stored.states:
-            if not self.context.restore_sequence(self._scratch, state):
+        for stretch in stored.stretches:
+            if not self.context.restore_sequence(self._scratch, stretch.state):
                 self._unpin()
                 self._empty(slot)
                 return False

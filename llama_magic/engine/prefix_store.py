@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,17 +19,26 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     return first if differs[first] else limit
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """The saved state of the cells at positions `start` to `end` (exclusive)."""
+
+    start: int
+    end: int
+    state: bytes
+
+
 @dataclass
 class StoredPrefix:
     """The saved state of the cells of `tokens`, in one or more stretches."""
 
     tokens: list[int]
-    states: list[bytes]
-    last_used: int = 0
+    stretches: list[Stretch]
+    last_used: float = 0.0
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.states))
+        return sum(len(stretch.state) for stretch in self.stretches)
 
 
 class PrefixStore:
@@ -38,22 +47,21 @@ class PrefixStore:
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.bytes_used = 0
-        self._clock = itertools.count(1)
         self.entries: list[StoredPrefix] = []
 
-    def put(self, tokens: list[int], states: list[bytes]) -> None:
+    def put(self, tokens: list[int], stretches: list[Stretch]) -> None:
         """Keep a sequence, in place of any that it extends; one larger than the budget is not kept."""
-        new = StoredPrefix(tokens, states)
+        new = StoredPrefix(tokens, stretches)
         if new.size > self.budget:
             return
         for entry in list(self.entries):
             shared = common_prefix(entry.tokens, tokens)
             if shared == len(tokens):
-                entry.last_used = next(self._clock)
+                entry.last_used = time.monotonic()
                 return
             if shared == len(entry.tokens):
                 self._drop(entry)
-        new.last_used = next(self._clock)
+        new.last_used = time.monotonic()
         self.entries.append(new)
         self.bytes_used += new.size
         while self.bytes_used > self.budget:
@@ -67,7 +75,7 @@ class PrefixStore:
             if shared > length:
                 best, length = entry, shared
         if best is not None:
-            best.last_used = next(self._clock)
+            best.last_used = time.monotonic()
         return best, length
 
     def clear(self) -> None:

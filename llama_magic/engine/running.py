@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,15 +18,51 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_lineages = itertools.count(1)
+
+
 class Slot:
-    """One llama.cpp sequence: `tokens` have their cells in it, `n_read` of them were read as prompt."""
+    """One llama.cpp sequence: `tokens` have their cells in it, `n_read` of them were read as prompt.
+
+    Slots can share cells. `runs` says which: cells of the same lineage and position are one.
+    """
 
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
         self.tokens: list[int] = []
         self.n_read = 0
         self.owner: Running | None = None
-        self.last_used = 0
+        self.last_used = 0.0
+        self.name = ""  # of a fork
+        self._shared: list[tuple[int, int]] = []  # (lineage, end) of leading cells that others may hold
+        self._lineage = next(_lineages)
+
+    def cut(self, length: int) -> None:
+        """Forget all tokens from `length` on."""
+        self._shared = [run[:1] + run[2:] for run in self.runs() if run[1] < length]
+        if self._shared:
+            lineage, end = self._shared[-1]
+            self._shared[-1] = lineage, min(end, length)
+        self._lineage = next(_lineages)
+        del self.tokens[length:]
+        self.n_read = min(self.n_read, length)
+        if not length:
+            self.name = ""
+
+    def share(self, holder: Slot, length: int) -> None:
+        """Take over the first `length` cells of another slot."""
+        self.cut(0)
+        self.tokens = list(holder.tokens[:length])
+        runs = holder.runs()
+        self._shared = [(lineage, min(end, length)) for lineage, start, end in runs if start < length]
+
+    def runs(self) -> list[tuple[int, int, int]]:
+        """Return the cells as (lineage, start, end) stretches of positions."""
+        ends = [*self._shared, (self._lineage, len(self.tokens))]
+        starts = [0, *(end for _, end in self._shared)]
+        return [
+            (lineage, start, end) for (lineage, end), start in zip(ends, starts, strict=True) if start < end
+        ]
 
 
 class Running:

@@ -40,9 +40,7 @@ class SharedLane(Lane):
         if slot is None:
             return False
         self._start(running, slot, len(slot.tokens))
-        for idle in self.slots:
-            if idle.owner is None and idle.tokens:
-                self._park(idle)
+        self.park_idle()
         return True
 
     def _reuse(self, running: Running, limit: int) -> Slot | None:
@@ -66,6 +64,6 @@ class SharedLane(Lane):
         slot = self._free_slot()
         if slot is not None and not self.weights.recurrent:
             self.context.copy(holder.sequence, slot.sequence, 0, resident)
-            slot.tokens = list(holder.tokens[:resident])
+            slot.share(holder, resident)
             self._trim(slot, resident)
         return slot

@@ -7,12 +7,16 @@ shows it. Knows the engine, not IPython.
 from __future__ import annotations
 
 from llama_magic.microscope.advice import advise
+from llama_magic.microscope.cells import KVSequence, KVState, PrefixNode
 from llama_magic.microscope.comparing import TokenComparison, compare_tokens
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 
 __all__ = [
     "Drawn",
+    "KVSequence",
+    "KVState",
+    "PrefixNode",
     "ReadThrough",
     "ReadToken",
     "SamplerTrace",

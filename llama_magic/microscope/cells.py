@@ -1,0 +1,248 @@
+"""The KV cache as data: sequences and their tokens, what shares what, bytes, and the prefix tree."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.engine.cache import HeldSequence, LaneState, LastCall, Snapshot, snapshot
+from llama_magic.engine.prefix_store import common_prefix
+
+if TYPE_CHECKING:
+    from llama_magic.engine.engine import Engine
+    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.loading import LoadedFile
+
+_SHOWN = 40  # characters of a text in the tree
+
+
+@dataclass(frozen=True)
+class KVSequence:
+    """One sequence: its tokens stand at positions 0, 1, 2, …
+
+    `id` names it (`shared-0` lies in the cells of the shared context, `exact-0` in those of the
+    context for seeded calls, `shared-host-1` in host memory); `names` are those given by `fork`.
+    The first `n_read` tokens were read as a prompt, the others were written. `span` is
+    llama.cpp's own lowest and highest position, None in host memory.
+    """
+
+    id: str
+    place: str
+    token_ids: tuple[int, ...]
+    pieces: tuple[str, ...] = field(repr=False)
+    n_read: int
+    bytes: int
+    names: tuple[str, ...] = ()
+    running: bool = False
+    span: tuple[int, int] | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def owner(self) -> str:
+        """Who or what holds it, in words."""
+        state = "running" if self.running else "idle"
+        return ", ".join((*self.names, f"{state} in cells" if self.place == "cells" else "host memory"))
+
+
+@dataclass(frozen=True)
+class PrefixNode:
+    """Tokens that all of `sequences` (ids) hold from here on, and where they part."""
+
+    token_ids: tuple[int, ...]
+    text: str
+    sequences: tuple[str, ...]
+    children: tuple[PrefixNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class KVState:
+    """The KV caches of a model at one moment.
+
+    `used` and `total` count cells (a cell that sequences share is counted once); `bytes` is what
+    the used ones hold, `bytes_total` what is allocated for the full window of every context.
+    `sliding_window` is how far back the sliding-window layers look, 0 without any. `last` says
+    what the last call reused.
+    """
+
+    lanes: tuple[LaneState, ...]
+    sequences: tuple[KVSequence, ...]
+    bytes_per_token: int
+    type_k: str
+    type_v: str
+    sliding_window: int
+    last: LastCall | None = None
+    forks: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def used(self) -> int:
+        return sum(lane.used for lane in self.lanes)
+
+    @property
+    def total(self) -> int:
+        return sum(lane.cells for lane in self.lanes)
+
+    @property
+    def free(self) -> int:
+        return self.total - self.used
+
+    @property
+    def bytes(self) -> int:
+        return self.used * self.bytes_per_token
+
+    @property
+    def bytes_total(self) -> int:
+        return sum(lane.kv_bytes for lane in self.lanes)
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of host memory that sequences moved out of the cells take."""
+        return sum(lane.host_bytes for lane in self.lanes)
+
+    def __getitem__(self, name: str) -> KVSequence:
+        for sequence in self.sequences:
+            if name == sequence.id or name in sequence.names:
+                return sequence
+        raise KeyError(name)
+
+    @property
+    def tree(self) -> tuple[PrefixNode, ...]:
+        """Everything in the caches as a tree of common beginnings, a root for each first token."""
+        items = [(s.id, s.token_ids, s.pieces) for s in self.sequences if s.token_ids]
+        return tuple(_nodes(items, 0))
+
+    def tree_text(self) -> str:
+        """Return the prefix tree as indented lines."""
+        return "\n".join(f"{'  ' * depth}{_words(node)}" for depth, node in _flat(self.tree))
+
+    def svg(self) -> str:
+        """Return the prefix tree as static SVG: no script, no address; the words are in it as text."""
+        return _svg(list(_flat(self.tree)))
+
+    def to_pandas(self) -> Any:
+        """Return one row a token: sequence, place, position, id, text, read (else written)."""
+        import pandas
+
+        columns = ["sequence", "place", "position", "id", "text", "read"]
+        rows = [
+            (s.id, s.place, i, token, piece, i < s.n_read)
+            for s in self.sequences
+            for i, (token, piece) in enumerate(zip(s.token_ids, s.pieces, strict=True))
+        ]
+        return pandas.DataFrame(rows, columns=columns)
+
+    def __str__(self) -> str:
+        from llama_magic.display import to_text
+
+        return to_text(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        from llama_magic.display import mimebundle
+
+        return mimebundle(self)
+
+
+def kv_state(engine: Engine, vocabulary: Vocabulary, file: LoadedFile) -> KVState:
+    """Return what the caches of a model hold now; see `Model.kv`."""
+    taken: Snapshot = engine.call(snapshot)
+    options = engine.options.context
+    per_token = sum(file.info.kv_bytes_per_token(options.type_k, options.type_v, options.swa_full))
+    return KVState(
+        lanes=taken.lanes,
+        sequences=tuple(_sequence(vocabulary, held, per_token) for held in taken.sequences),
+        bytes_per_token=per_token,
+        type_k=options.type_k,
+        type_v=options.type_v,
+        sliding_window=engine.weights.n_swa,
+        last=taken.last,
+        forks=tuple((name, len(tokens)) for name, tokens in taken.forks),
+    )
+
+
+def _sequence(vocabulary: Vocabulary, held: HeldSequence, per_token: int) -> KVSequence:
+    pieces = tuple(vocabulary.piece(token).decode("utf-8", "replace") for token in held.tokens)
+    return KVSequence(
+        id=held.id,
+        place="cells" if held.in_cells else "host memory",
+        token_ids=held.tokens,
+        pieces=pieces,
+        n_read=held.n_read,
+        bytes=len(held.tokens) * per_token if held.in_cells else held.host_bytes,
+        names=held.names,
+        running=held.running,
+        span=held.span,
+    )
+
+
+# --- the prefix tree ----------------------------------------------------------------------------
+
+_Item = tuple[str, tuple[int, ...], tuple[str, ...]]  # id, tokens, their texts
+
+
+def _nodes(items: Sequence[_Item], depth: int) -> Iterator[PrefixNode]:
+    """Yield a node for each group of sequences that go on with the same token at position `depth`."""
+    groups: dict[int, list[_Item]] = {}
+    for item in items:
+        if len(item[1]) > depth:
+            groups.setdefault(item[1][depth], []).append(item)
+    for group in groups.values():
+        first = group[0]
+        end = min(common_prefix(first[1], other[1]) for other in group)
+        yield PrefixNode(
+            first[1][depth:end],
+            "".join(first[2][depth:end]),
+            tuple(item[0] for item in group),
+            tuple(_nodes(group, end)),
+        )
+
+
+def _flat(nodes: Sequence[PrefixNode], depth: int = 0) -> Iterator[tuple[int, PrefixNode]]:
+    for node in nodes:
+        yield depth, node
+        yield from _flat(node.children, depth + 1)
+
+
+def _words(node: PrefixNode) -> str:
+    from llama_magic.display import one_line
+
+    text = node.text
+    if len(text) > _SHOWN:
+        text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+    return f"{len(node.token_ids):,} tokens “{one_line(text)}” {', '.join(node.sequences)}"
+
+
+def _svg(rows: list[tuple[int, PrefixNode]]) -> str:
+    """Draw a row a node: indented by depth, a bar as long as its tokens, the words beside it."""
+    line, indent, width = 22, 18, 160
+    longest = max((len(node.token_ids) for _, node in rows), default=1)
+    parts: list[str] = []
+    last_at: dict[int, int] = {}
+    for row, (depth, node) in enumerate(rows):
+        x, y = 4 + depth * indent, 6 + row * line
+        if depth:
+            parent = 12 + last_at[depth - 1] * line
+            way = f"M{x - indent + 4} {parent}V{y + 6}H{x}"
+            parts.append(f'<path d="{way}" fill="none" stroke="currentColor" opacity=".4"/>')
+        last_at[depth] = row
+        length = max(4, round(width * len(node.token_ids) / longest))
+        shade = 0.75 if len(node.sequences) > 1 else 0.35
+        words = html.escape(_words(node))
+        parts.append(
+            f'<rect x="{x}" y="{y}" width="{length}" height="12" rx="2" fill="#4a86c8" opacity="{shade}"/>'
+            f'<text x="{x + length + 6}" y="{y + 10}">{words}</text>'
+        )
+    height = 10 + line * max(1, len(rows))
+    label = f"prefix tree of the KV cache, {len(rows)} nodes"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="760" '
+        f'height="{height}" viewBox="0 0 760 {height}" font-family="system-ui, sans-serif" font-size="12" '
+        f'fill="currentColor" style="max-width:100%">{"".join(parts)}</svg>'
+    )

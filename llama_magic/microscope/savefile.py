@@ -1,0 +1,200 @@
+"""A saved sequence in a file of its own format.
+
+    magic      8 bytes  "LMKVSEQ\\n"
+    version    uint32   1
+    length     uint32   of the header in bytes
+    header     JSON     model, n_vocab, context, n_tokens, exact_length, stretches [[start, end, bytes], …]
+    tokens     int32    n_tokens of them
+    states     bytes    of each stretch, as llama.cpp wrote them
+    checksum   32 bytes SHA-256 of everything before
+
+All numbers are little-endian. Nothing in it is executed: no pickle. The checksum is verified
+before llama.cpp sees a byte, and a file for another model or context is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from llama_magic.engine import system_report
+from llama_magic.engine.cache import SavedSequence
+from llama_magic.engine.prefix_store import Stretch
+from llama_magic.errors import SourceError
+
+if TYPE_CHECKING:
+    from llama_magic.engine.native import ContextOptions
+    from llama_magic.engine.vocabulary import Vocabulary
+
+MAGIC = b"LMKVSEQ\n"
+VERSION = 1
+_HEAD = struct.Struct("<8sII")
+_MAX_HEADER = 1 << 20
+_CHECKSUM = 32
+
+
+_SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
+# What of a context decides what its cells hold.
+_OPTIONS = (
+    "type_k", "type_v", "flash_attn", "swa_full", "rope_scaling", "rope_freq_base", "rope_freq_scale",
+    "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_orig_ctx",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a saved sequence belongs to: the model file, its vocabulary, the context's options."""
+
+    model: str
+    n_vocab: int
+    context: dict[str, Any]
+
+
+def fingerprint(
+    digest: str, parts: Sequence[Path], vocabulary: Vocabulary, options: ContextOptions
+) -> Fingerprint:
+    """Return the fingerprint of a loaded model: the header's `digest`, 1 MB of its weights, its options."""
+    total = hashlib.sha256(digest.encode())
+    for path in parts:
+        size = path.stat().st_size
+        total.update(size.to_bytes(8, "little"))
+        with path.open("rb") as file:
+            # A fine-tune can have the very header of its base; its weights differ everywhere.
+            for i in range(_SAMPLES):
+                file.seek(max(0, size - _SAMPLE_BYTES) * i // (_SAMPLES - 1))
+                total.update(file.read(_SAMPLE_BYTES))
+    context = {name: getattr(options, name) for name in _OPTIONS}
+    context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
+    context["llama_cpp_python"] = system_report()["bindings"]
+    return Fingerprint(total.hexdigest(), vocabulary.n_tokens, context)
+
+
+def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint) -> Path:
+    """Write a sequence; the file appears whole or not at all. Raises `SourceError` where it cannot."""
+    target = Path(os.path.expandvars(path)).expanduser()
+    header = json.dumps(
+        {
+            "model": owner.model,
+            "n_vocab": owner.n_vocab,
+            "context": owner.context,
+            "n_tokens": len(saved.tokens),
+            "exact_length": saved.exact_length,
+            "stretches": [[s.start, s.end, len(s.state)] for s in saved.stretches],
+        }
+    ).encode()
+    parts = [
+        _HEAD.pack(MAGIC, VERSION, len(header)),
+        header,
+        np.asarray(saved.tokens, "<i4").tobytes(),
+        *(s.state for s in saved.stretches),
+    ]
+    total = hashlib.sha256()
+    partial = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
+            partial = Path(file.name)
+            for part in parts:
+                total.update(part)
+                file.write(part)
+            file.write(total.digest())
+        partial.replace(target)
+    except OSError as error:
+        raise SourceError(
+            f"The sequence could not be written to {target}: {error.strerror}.",
+            remedy="Choose a file in a folder that exists and can be written to.",
+        ) from None
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+    return target
+
+
+def read(path: str | os.PathLike[str], owner: Fingerprint) -> SavedSequence:
+    """Read a sequence back. Raises `SourceError` for a damaged file and for another model's."""
+    source = Path(os.path.expandvars(path)).expanduser()
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{source} cannot be read: {error.strerror}.") from None
+    header, body = _open(source, data)
+    _check_owner(source, header, owner)
+    try:
+        return _sequence(header, body, owner.n_vocab)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(source, f"its header contradicts its content ({error})") from None
+
+
+def _open(source: Path, data: bytes) -> tuple[dict[str, Any], memoryview]:
+    """Return the header and what follows it, after the checksum."""
+    if len(data) < _HEAD.size or data[:8] != MAGIC:
+        raise SourceError(
+            f"{source} is not a saved sequence: it begins with {data[:8]!r}, expected {MAGIC!r}.",
+            remedy="Give a file that %llama kv save wrote.",
+        )
+    _, version, length = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise SourceError(f"{source} has format version {version}; this version reads {VERSION}.")
+    if hashlib.sha256(memoryview(data)[:-_CHECKSUM]).digest() != data[-_CHECKSUM:]:
+        raise _damaged(source, "its checksum does not match")
+    start = _HEAD.size + length
+    if length > _MAX_HEADER or start > len(data) - _CHECKSUM:
+        raise _damaged(source, f"its header claims {length:,} bytes")
+    try:
+        header = json.loads(data[_HEAD.size : start])
+    except ValueError:
+        raise _damaged(source, "its header is not JSON") from None
+    if not isinstance(header, dict):
+        raise _damaged(source, "its header is not a JSON object")
+    return header, memoryview(data)[start:-_CHECKSUM]
+
+
+def _check_owner(source: Path, header: dict[str, Any], owner: Fingerprint) -> None:
+    if header.get("model") != owner.model or header.get("n_vocab") != owner.n_vocab:
+        raise SourceError(
+            f"{source} was saved with another model file (digest {str(header.get('model'))[:12]}…, "
+            f"{header.get('n_vocab')} tokens; this one has {owner.model[:12]}…, {owner.n_vocab}).",
+            remedy="Load the model that it was saved with.",
+        )
+    theirs = header.get("context")
+    theirs = theirs if isinstance(theirs, dict) else {}
+    differs = [name for name, value in owner.context.items() if theirs.get(name) != value]
+    if differs:
+        pairs = ", ".join(f"{n} {theirs.get(n)} there, {owner.context[n]} here" for n in differs)
+        raise SourceError(
+            f"{source} was saved with other context options: {pairs}.",
+            remedy="Load the model with the options that it was saved with.",
+        )
+
+
+def _sequence(header: dict[str, Any], body: memoryview, n_vocab: int) -> SavedSequence:
+    count, exact = int(header["n_tokens"]), int(header["exact_length"])
+    sizes = [(int(start), int(end), int(size)) for start, end, size in header["stretches"]]
+    if not count > 0 or not 0 <= exact <= count:
+        raise ValueError(f"{count} tokens, {exact} exact")
+    if 4 * count + sum(size for _, _, size in sizes) != len(body) or min(size for *_, size in sizes) <= 0:
+        raise ValueError("the sizes do not add up")
+    ends = [0, *(end for _, end, _ in sizes)]
+    if [start for start, _, _ in sizes] != ends[:-1] or ends[-1] != count or sorted(set(ends)) != ends:
+        raise ValueError("the stretches do not join")
+    tokens = np.frombuffer(body[: 4 * count], "<i4")
+    if tokens.min() < 0 or tokens.max() >= n_vocab:
+        raise ValueError("a token is outside the vocabulary")
+    stretches = []
+    place = 4 * count
+    for start, end, size in sizes:
+        stretches.append(Stretch(start, end, bytes(body[place : place + size])))
+        place += size
+    return SavedSequence(tuple(int(t) for t in tokens), exact, tuple(stretches))
+
+
+def _damaged(source: Path, what: str) -> SourceError:
+    return SourceError(f"{source} is damaged: {what}.", remedy="Save the sequence again.")
