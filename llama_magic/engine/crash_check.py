@@ -9,6 +9,7 @@ the load goes on without them, and says so.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner
     key = _key(trial, fingerprint)
     known = _read(store).get(key)
     if known is not None:
-        return Verdict(**known)
+        return known
     run = run or run_child
     verdict = run(trial, size)
     if not verdict.survived and trial.use_extra_bufts and verdict.stage == "decode":
@@ -167,23 +168,35 @@ def _cpu() -> str:
 
 def verdicts(store: Path) -> list[Verdict]:
     """Return every remembered verdict, oldest first."""
-    return [Verdict(**entry) for entry in _read(store).values()]
+    return list(_read(store).values())
 
 
-def _read(store: Path) -> dict[str, dict[str, Any]]:
+def _read(store: Path) -> dict[str, Verdict]:
     try:
         data = json.loads(store.read_text())
     except (OSError, ValueError):
         return {}
-    return data if isinstance(data, dict) else {}
+    entries = data.items() if isinstance(data, dict) else ()
+    shape = {field.name: field.type for field in fields(Verdict)}
+    # Another version may have written other fields: such a verdict is asked for again.
+    return {
+        key: Verdict(**entry)
+        for key, entry in entries
+        if isinstance(entry, dict) and {n: type(v).__name__ for n, v in entry.items()} == shape
+    }
 
 
 def _remember(store: Path, key: str, verdict: Verdict) -> None:
-    known = {**_read(store), key: asdict(verdict)}
-    store.parent.mkdir(parents=True, exist_ok=True)
+    known = {k: asdict(v) for k, v in {**_read(store), key: verdict}.items()}
     fresh = store.with_suffix(f".{os.getpid()}.tmp")
-    fresh.write_text(json.dumps(known, indent=1))
-    os.replace(fresh, store)  # another process may write at the same time: the last one wins, whole
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(json.dumps(known, indent=1))
+        os.replace(fresh, store)  # another process may write at the same time: the last one wins, whole
+    except OSError:
+        # A full or read-only disk costs the child again at the next load, nothing more.
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
 
 
 # --- the child ----------------------------------------------------------------------------------
