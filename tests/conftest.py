@@ -59,7 +59,8 @@ def loaded() -> Iterator[Callable[..., Any]]:
     kept: list[Any] = []
 
     def load(name: str, **options: Any) -> Any:
-        model = lm.load(real_path(name), **{"ctx": 2048, **options})
+        # One thread: two on busy cores wait for each other at every graph node.
+        model = lm.load(real_path(name), **{"ctx": 2048, "threads": 1, **options})
         kept.append(model)
         return model
 

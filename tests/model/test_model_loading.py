@@ -1,0 +1,352 @@
+"""What `load` proves, refuses, remembers and gives back."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_gguf import Scripted
+
+import llama_magic as lm
+from llama_magic.engine import crash_check
+from llama_magic.sources import cache_dir
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
+from gguf_build import tiny_llama
+
+HERE = Path(__file__).parent
+BAD = HERE.parents[2] / "shared" / "data" / "bad_gguf.tar.xz"
+
+# --- the crash check ----------------------------------------------------------------------------
+
+_CHILD = """
+import json, os, signal, sys
+trial = json.load(sys.stdin)
+print("stage load", flush=True)
+open({log!r}, "a").write("run\\n")
+if {mode!r} == "always" or ({mode!r} == "repacked" and trial["use_extra_bufts"]):
+    print("stage decode", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+if {mode!r} == "refuse":
+    print("refused the tensor has an odd shape", flush=True)
+    sys.exit(3)
+print("survived", flush=True)
+"""
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Callable[[], int]]:
+    """Put a script of a given fate in place of the child process; returns a count of its runs."""
+    monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / "cache"))
+
+    def use(mode: str) -> Callable[[], int]:
+        log = tmp_path / "runs"
+        script = _CHILD.format(log=str(log), mode=mode)
+        monkeypatch.setattr(crash_check, "command", lambda: [sys.executable, "-c", script])
+        return lambda: len(log.read_text().splitlines()) if log.exists() else 0
+
+    return use
+
+
+def test_crash_with_repacked_weights_is_avoided(child: Any, scripted_file: Scripted) -> None:
+    """A child killed with repacked weights: the load goes on without them, says so, and remembers it."""
+    runs = child("repacked")
+    for _ in range(2):
+        with lm.load(scripted_file.path, ctx=512, threads=1) as model:
+            assert any("repacked" in note and "GGML_NATIVE=OFF" in note for note in model.notes)
+            assert model._file.shared.weights.options.use_extra_bufts is False
+            assert model.complete("a", max_tokens=2).finish_reason == "stop"
+        assert runs() == 2  # with and without; the second load asked no child
+    assert [v.fell_back for v in crash_check.verdicts(cache_dir() / "crash_checks.json")] == [True]
+
+
+def test_file_that_always_kills_is_refused(child: Any, scripted_file: Scripted) -> None:
+    """A child that dies both ways is an InvalidGGUFError that names stage and signal; nothing is
+    loaded here.
+    """
+    child("always")
+    with pytest.raises(lm.InvalidGGUFError, match=r"decode.*SIGSEGV") as caught:
+        lm.load(scripted_file.path, ctx=512, threads=1)
+    assert caught.value.field == "decode"
+
+
+def test_refusal_of_llama_cpp_is_passed_on(child: Any, scripted_file: Scripted) -> None:
+    """A child that refuses the file gives a BackendError with its words."""
+    child("refuse")
+    with pytest.raises(lm.BackendError, match="odd shape"):
+        lm.load(scripted_file.path, ctx=512, threads=1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[1]", b"\xff\xfe", b'{"K": 5}', b'{"K": {"survived": true, "new": 1}}', b'{"K": {}}'],
+)
+def test_damaged_store_of_verdicts_is_written_anew(
+    child: Any, scripted_file: Scripted, content: bytes
+) -> None:
+    """A store that cannot be read, or holds an unknown form of this very verdict, costs one more child."""
+    runs = child("never")
+    store = cache_dir() / "crash_checks.json"
+    lm.load(scripted_file.path, ctx=512, threads=1).close()
+    key = next(iter(json.loads(store.read_text())))
+    store.write_bytes(content.replace(b"K", key.encode()))
+    crash_check.verdicts(store)
+    lm.load(scripted_file.path, ctx=512, threads=1).close()
+    assert runs() == 2
+    assert len(crash_check.verdicts(store)) == 1
+
+
+def test_store_that_cannot_be_written_is_no_error(child: Any, scripted_file: Scripted) -> None:
+    """Where the verdict cannot be remembered the load works all the same."""
+    child("never")
+    (cache_dir() / "crash_checks.json").mkdir()
+    lm.load(scripted_file.path, ctx=512, threads=1).close()
+
+
+def test_child_gets_the_whole_trial(scripted_file: Scripted, tmp_path: Path) -> None:
+    """The verdict is asked for again when KV type or flash attention differ, and only then."""
+    seen = []
+
+    def run(trial: crash_check.Trial, size: int) -> crash_check.Verdict:
+        seen.append((trial.type_k, trial.flash_attn))
+        return crash_check.Verdict(True, trial.use_extra_bufts)
+
+    for kv, flash in [("f16", "auto"), ("q8_0", "auto"), ("f16", "auto"), ("f16", "off")]:
+        trial = crash_check.Trial((str(scripted_file.path),), 0, True, True, kv, kv, flash)
+        crash_check.check(trial, size=1, fingerprint="f", store=tmp_path / "s.json", run=run)
+    assert seen == [("f16", "auto"), ("q8_0", "auto"), ("f16", "off")]
+
+
+# --- files that must not harm -------------------------------------------------------------------
+
+_TRY_ALL = """
+import json, sys
+from pathlib import Path
+import llama_magic as lm
+found = {}
+for path in sorted(Path(sys.argv[1]).glob("*.gguf")):
+    try:
+        with lm.load(path, ctx=512, threads=1) as model:
+            answer = model.complete("ab", max_tokens=2, ignore_eos=True)
+            found[path.name] = ["ran", len(answer.token_ids), ""]
+    except lm.LlamaMagicError as error:
+        found[path.name] = [type(error).__name__, getattr(error, "field", None), str(error)]
+print(json.dumps(found))
+"""
+
+
+def _try_all(folder: Path) -> dict[str, list[Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", _TRY_ALL, str(folder)], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def test_own_bad_files(tmp_path: Path) -> None:
+    """Damaged copies of a working file are refused by field in one process, which lives on; the whole
+    one runs.
+    """
+    good = tiny_llama()
+    files = {
+        "good": good,
+        "cut": good.with_kv("general.name", "str", "cut"),
+        "no_norm": good.without_tensor("output_norm.weight"),
+        "wide": good.with_tensor("output.weight", shape=(63, 260)),
+        "heads": good.with_kv("llama.attention.head_count", "u32", 0),
+        "layers": good.with_kv("llama.block_count", "u32", 1 << 20),
+        "arch": good.with_kv("general.architecture", "str", "no-such-thing"),
+        "scores": good.with_kv("tokenizer.ggml.scores", "arr[f32]", [0.0] * 7),
+        "bos": good.with_kv("tokenizer.ggml.bos_token_id", "u32", 70_000),
+    }
+    for name, file in files.items():
+        file.write(tmp_path / f"{name}.gguf")
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "good.gguf").read_bytes()[:-50_000])
+    (tmp_path / "page.gguf").write_bytes(b"<!DOCTYPE html><html></html>")
+    (tmp_path / "nothing.gguf").write_bytes(b"")
+    found = _try_all(tmp_path)
+    assert found.pop("good.gguf")[0] == "ran"
+    for name, (kind, field, text) in found.items():
+        if name == "bos.gguf" and kind == "ran":
+            continue  # llama.cpp itself ignores it
+        assert kind in ("InvalidGGUFError", "SourceError"), (name, kind, text)
+        assert field or kind == "SourceError", (name, text)
+
+
+@pytest.mark.parametrize("archive", [BAD] if BAD.exists() else [])
+def test_shared_bad_files(archive: Path, tmp_path: Path) -> None:
+    """Every file of the collection is refused by an error that names a field, or is harmless and runs."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    folder = next(path.parent for path in tmp_path.rglob("*.gguf"))
+    found = _try_all(folder)
+    assert len(found) >= 76
+    for name, (kind, field, text) in found.items():
+        if kind == "ran":
+            assert name[0] in "vwp", name
+            assert field >= 1
+        else:
+            assert kind in ("InvalidGGUFError", "SourceError", "BackendError", "FitError"), (name, kind)
+            assert field or len(text) > 40, (name, text)
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def test_window_is_one_number_everywhere(scripted_file: Scripted) -> None:
+    """ctx=1000 becomes 1,024 in the window, the cache, the budget and the error, and a note says so."""
+    with lm.load(scripted_file.path, ctx=1000, threads=1) as model:
+        assert model.window == 1024
+        assert model._engine.call(lambda core: core.lane(exact=False).context.n_ctx) == 1024
+        assert model.complete("a", max_tokens=3).budget.window == 1024
+        assert any("1,000" in note and "1,024" in note for note in model.notes)
+        with pytest.raises(lm.ContextOverflowError) as caught:
+            model.complete("a" * 1020, max_tokens=10)
+        assert caught.value.window == 1024
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"lora": "no/such/adapter.gguf"}, lm.SourceError, "adapter"),
+        ({"ctxx": 5}, lm.OptionError, "Did you mean ctx"),
+        ({"ctx": "5"}, lm.InputTypeError, "whole number"),
+        ({"ctx": -1}, lm.OptionError, "ctx"),
+        ({"kv_type": "q3"}, lm.OptionError, "q8_0"),
+        ({"profile": "slow"}, lm.OptionError, "fast"),
+        ({"kv_type": "q8_0", "flash_attn": "off"}, lm.OptionError, "flash"),
+        ({"gpu_layers": "some"}, lm.OptionError, "all"),
+        ({"formatter": "llama99"}, lm.LlamaMagicError, "llama"),
+    ],
+)
+def test_options_that_cannot_be_meant(
+    scripted_file: Scripted, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    """A wrong option is refused by name before anything is loaded."""
+    with pytest.raises(error, match=words):
+        lm.load(scripted_file.path, **options)
+
+
+def test_gpu_layers_on_a_cpu_build_are_refused(
+    scripted_file: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the build has no GPU support, `gpu_layers` says how to rebuild; 0 is taken."""
+    from llama_magic import loading
+
+    monkeypatch.setattr(loading, "supports_gpu", lambda: False)
+    with pytest.raises(lm.OptionError, match="GGML_CUDA"):
+        lm.load(scripted_file.path, gpu_layers=4)
+    lm.load(scripted_file.path, ctx=512, gpu_layers=0, threads=1).close()
+
+
+def test_model_is_no_lora_adapter(scripted_file: Scripted) -> None:
+    """A GGUF that is not an adapter is refused as one, by field."""
+    with pytest.raises(lm.InvalidGGUFError, match="adapter"):
+        lm.load(scripted_file.path, lora=str(scripted_file.path), ctx=512)
+
+
+def test_dry_run_loads_nothing(scripted_file: Scripted) -> None:
+    """`dry_run` names size, window and memory, and no model is in memory after it."""
+    from llama_magic import loading
+
+    before = loading.loaded()
+    report = lm.load(scripted_file.path, ctx=1000, dry_run=True)
+    assert (report.window, report.size) == (1024, scripted_file.path.stat().st_size)
+    assert "nothing was loaded" in str(report)
+    assert loading.loaded() == before
+
+
+def test_every_kv_type_and_window_answers(scripted_file: Scripted, answers: dict[str, str]) -> None:
+    """Each KV type, flash attention mode and profile gives the scripted answer."""
+    question, answer = next(iter(answers.items()))
+    cases: list[dict[str, Any]] = [{"kv_type": k} for k in ("f16", "q8_0", "q4_0")]
+    cases += [{"flash_attn": f} for f in ("on", "off")]
+    cases += [{"profile": p} for p in ("fast", "balanced", "quality", "memory", "batch")]
+    cases += [{"mmap": False}, {"batch": 1}, {"ctx": 0}]
+    for case in cases:
+        with lm.load(scripted_file.path, **{"ctx": 512, "threads": 1, **case}) as model:
+            assert model.complete(question, max_tokens=12).text == answer, case
+            assert model.complete(question, max_tokens=12, seed=1).text == answer, case
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def resident() -> int:
+    """Return this process's resident bytes."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cycles(paths: list[Path], n: int) -> Iterator[int]:
+    """Load, use and close each file in turn; yield the resident memory after each round."""
+    for _ in range(n):
+        for path in paths:
+            with lm.load(path, ctx=1024, threads=1) as model:
+                model.complete("Hello", max_tokens=4, seed=1)
+                model.complete("Hello there", max_tokens=4, n=2)
+        yield resident()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+@pytest.mark.parametrize(("which", "n"), [("scripted", 12), ("smollm2", 4)])
+def test_memory_is_given_back(
+    which: str, n: int, scripted_file: Scripted, path_of: Callable[[str], Path]
+) -> None:
+    """Load and close in turn: after the first rounds resident memory stays within 4 MB."""
+    path = scripted_file.path if which == "scripted" else path_of(which)
+    sizes = list(cycles([path], n))
+    assert sizes[-1] - max(sizes[1 : n // 2]) < 4e6, [round(s / 1e6) for s in sizes]
+
+
+# --- interrupts while loading -------------------------------------------------------------------
+
+_INTERRUPTED_LOAD = """
+import json, os, signal, sys, threading, time
+import llama_magic as lm
+from llama_magic import loading
+path, stage = sys.argv[1:]
+sent = []
+def progress(p):
+    if p.stage == stage and not sent:
+        sent.append(p)
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    model = lm.load(path, ctx=1024, threads=1, progress=progress)
+    time.sleep(0.1)
+    print("loaded")
+except KeyboardInterrupt:
+    print("interrupted")
+for _ in range(3):
+    try:
+        time.sleep(0.05)
+    except KeyboardInterrupt:
+        pass
+with lm.load(path, ctx=1024, threads=1) as model:
+    print(model.complete("Hello", max_tokens=3, seed=1).finish_reason)
+print(len(loading._models), len(loading._weights))
+"""
+
+
+@pytest.mark.parametrize("stage", ["check", "load"])
+def test_interrupt_while_loading(stage: str, path_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """Ctrl-C in the crash check or the mapping ends the load; nothing stays in memory, and a second
+    load works.
+    """
+    env = {**os.environ, "LLAMA_MAGIC_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", _INTERRUPTED_LOAD, str(path_of("smollm2")), stage]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:] == ["length", "0 0"]
+    if stage == "check":
+        assert done.stdout.startswith("interrupted")
+    assert signal.SIGINT
