@@ -61,13 +61,17 @@ class Bar:
 
 @dataclass(frozen=True)
 class Piece:
-    """A token: its text, its id, whether it is a control token, a word on hover, a shade from 0 to 1."""
+    """A token: its text, its id, whether it is a control token, a word on hover, a shade from 0 to 1.
+
+    `kind` tints it, with the colours of a bar's segments.
+    """
 
     text: str
     token_id: int | None = None
     special: bool = False
     hint: str = ""
     shade: float = 0.0
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,13 @@ class Grid:
     """A table."""
 
     table: Table
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A static SVG of ours, its texts escaped. What it says stands in words beside it: only HTML shows it."""
+
+    svg: str
 
 
 @dataclass(frozen=True)
@@ -100,5 +111,5 @@ class Fold:
     brief: bool = False
 
 
-Node = Head | Answer | Line | Bar | Strip | Grid | Code | Fold
+Node = Head | Answer | Line | Bar | Strip | Grid | Picture | Code | Fold
 Renderer = Callable[[Node], str]

@@ -107,9 +107,10 @@ def _piece(piece: doc.Piece) -> str:
     if piece.special:
         return f'<span class="lm-c"{title}>⟦{shown}⟧</span> '
     shade = f' style="--lm-s:{piece.shade:.2f}"' if piece.shade else ""
+    tint = f" lm-r-{escaped(piece.kind)}" if piece.kind else ""
     ends = "<br>" if piece.text.endswith("\n") else "<wbr>"
     shown = re.sub("([·↵→]+)", r'<span class="lm-ws">\1</span>', shown)
-    return f'<span class="lm-t"{title}{shade}>{shown}</span>{ends}'
+    return f'<span class="lm-t{tint}"{title}{shade}>{shown}</span>{ends}'
 
 
 def _grid(node: doc.Grid) -> str:
@@ -155,6 +156,10 @@ def _fold(node: doc.Fold) -> str:
     return f'<details class="lm-fold"><summary>{escaped(node.summary)}</summary>\n{inner}\n</details>'
 
 
+def _picture(node: doc.Picture) -> str:
+    return f'<div class="lm-picture">{node.svg}</div>'
+
+
 _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Head: _head,
     doc.Answer: _answer,
@@ -162,6 +167,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Bar: _bar,
     doc.Strip: _strip,
     doc.Grid: _grid,
+    doc.Picture: _picture,
     doc.Code: _code,
     doc.Fold: _fold,
 }

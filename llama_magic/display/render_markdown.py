@@ -132,6 +132,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Bar: _bar,
     doc.Strip: _strip,
     doc.Grid: _grid,
+    doc.Picture: lambda _node: "",
     doc.Code: _code,
     doc.Fold: _fold,
 }

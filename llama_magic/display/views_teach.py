@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_magic.display._protocols import ReadToken, SamplerTrace, TokenStrip, TraceStage
-from llama_magic.display.doc import Answer, Bar, Fold, Grid, Head, Line, Node, Piece, Segment, Strip
-from llama_magic.display.escape import blanks_shown
+from llama_magic.display._protocols import ReadToken, SamplerTrace, TokenPiece, TokenStrip, TraceStage
+from llama_magic.display.doc import (
+    Answer,
+    Bar,
+    Code,
+    Fold,
+    Grid,
+    Head,
+    Line,
+    Node,
+    Picture,
+    Piece,
+    Segment,
+    Strip,
+)
+from llama_magic.display.escape import blanks_shown, one_line
 from llama_magic.display.table import Share, Table
 from llama_magic.display.units import size
 
@@ -22,13 +36,22 @@ def token_strip(strip: TokenStrip) -> list[Node]:
     shown = list(strip.tokens)[:_MAX_PIECES]
     special = sum(token.special for token in strip.tokens)
     details = f"{strip.count:,} tokens" + (f", {special:,} of them control tokens ⟦…⟧" if special else "")
-    out: list[Node] = [Head("tokens", details)]
-    out.append(Strip(tuple(Piece(token.text, token.id, token.special) for token in shown)))
+    out: list[Node] = [Head("tokens", details), *_strips(shown)]
     if strip.count > len(shown):
         out.append(Line(f"The first {len(shown):,} are shown.", dim=True))
     rows = tuple((str(token.id), _named(token.text, token.special)) for token in shown)
     out.append(Fold("ids", (Grid(Table(("id", "text"), rows)),), brief=True))
     return out
+
+
+def _strips(tokens: Sequence[TokenPiece]) -> list[Node]:
+    """Show tokens in one strip, or a conversation's in one for each stretch, after the name of its role."""
+    out: list[Node] = []
+    for role, group in itertools.groupby(tokens, key=lambda token: getattr(token, "role", "")):
+        if role:
+            out.append(Line(role, dim=True))
+        out.append(Strip(tuple(Piece(t.text, t.id, t.special, kind=role) for t in group)))
+    return out or [Strip(())]
 
 
 def _named(text: str, special: bool) -> str:
@@ -99,8 +122,13 @@ def sampler_trace(trace: SamplerTrace) -> list[Node]:
         before = stage.leaders
     headers = ("stage", "survivors", "entropy, bits", "mass kept", "leading candidates")
     drawn = trace.drawn
-    text = getattr(drawn, "text", drawn)
-    return [Head("x-ray", f"drawn: {blanks_shown(str(text))}"), Grid(Table(headers, tuple(rows)))]
+    words = [f"drawn: {blanks_shown(str(getattr(drawn, 'text', drawn)))}"]
+    step, context = getattr(trace, "step", None), getattr(trace, "context", "")
+    if step is not None:
+        words.append(f"step {step:,} after “{one_line(context)}”" if context else f"step {step:,}")
+    table = Grid(Table(headers, tuple(rows)))
+    notes = [Line(note, dim=True) for note in getattr(trace, "notes", ())]
+    return [Head("x-ray", " · ".join(words)), table, *notes]
 
 
 def _stage(stage: TraceStage) -> str:
@@ -128,10 +156,16 @@ def _leaders(stage: TraceStage, before: Sequence[tuple[str, float]]) -> tuple[Sh
 
 def sampling(chain: Any) -> list[Node]:
     """Show a sampler chain in the order in which it runs, with the stages that are switched off."""
+    from llama_magic.microscope.advice import advise, is_off
+
     rows = tuple(
-        (number, name, _stage_parameters(chain, name)) for number, name in enumerate(chain.samplers, 1)
+        (number, name, "off" if is_off(chain, name) else "", _stage_parameters(chain, name))
+        for number, name in enumerate(chain.samplers, 1)
     )
-    return [Head("sampler", "in the order it runs"), Grid(Table(("#", "stage", "parameters"), rows))]
+    order = Line(f'--samplers "{";".join(chain.samplers)}"', dim=True)
+    notes = [Line(note, tone="warn") for note in advise(chain)]
+    table = Grid(Table(("#", "stage", "", "parameters"), rows))
+    return [Head("sampler", "in the order it runs"), table, order, *notes]
 
 
 def _stage_parameters(chain: Any, name: str) -> str:
@@ -146,45 +180,47 @@ def _stage_parameters(chain: Any, name: str) -> str:
 
 
 def kv_state(state: Any) -> list[Node]:
-    """Show the KV cache: cells used and free, bytes, and what each sequence holds."""
-    used, total = (
-        _first(state, "used", "used_cells", "cells_used"),
-        _first(state, "total", "n_cells", "cells", "cells_total"),
-    )
-    free = _first(state, "free", "free_cells", "cells_free")
-    if total is None and used is not None and free is not None:
-        total = used + free
-    n_bytes = _first(state, "bytes", "n_bytes", "size_bytes")
-    out: list[Node] = []
-    words = [
-        f"{used:,} of {total:,} cells used" if used is not None and total else "",
-        size(n_bytes) if n_bytes else "",
+    """Show the KV cache: cells and bytes, what the last call reused, every sequence, the prefix tree."""
+    words = f"{state.used:,} of {state.total:,} cells used · {size(state.bytes)} of {size(state.bytes_total)}"
+    out: list[Node] = [
+        Head("KV cache", words),
+        Bar((Segment("used", "prompt", state.used),), state.total),
+        Line(_cell_words(state), dim=True),
     ]
-    out.append(Head("KV cache", " · ".join(word for word in words if word)))
-    if used is not None and total:
-        out.append(Bar((Segment("used", "prompt", used),), total))
-        out.append(Line(f"{total - used:,} cells free", dim=True))
-    sequences = list(_first(state, "sequences", "seqs") or ())
-    if sequences:
-        out.append(Grid(_sequence_table(sequences)))
-        texts = [(str(_first(s, "id", "seq_id", "name")), str(_first(s, "text") or "")) for s in sequences]
-        out.extend(Fold(f"sequence {name}", (Answer(text),)) for name, text in texts if text)
+    if state.last is not None:
+        out.append(Line(_last_call(state.last)))
+    if state.sequences:
+        out += [Grid(_sequence_table(state)), Picture(state.svg())]
+        out.append(Fold("prefix tree in words", (Code(state.tree_text()),)))
+        out += [Fold(f"text of {s.id}", (Answer(s.text),), brief=True) for s in state.sequences]
+    else:
+        out.append(Line("It holds no sequence.", dim=True))
     return out
 
 
-def _sequence_table(sequences: Sequence[Any]) -> Table:
+def _cell_words(state: Any) -> str:
+    lanes = ", ".join(f"{lane.name} {lane.used:,} of {lane.cells:,}" for lane in state.lanes)
+    kinds = state.type_k if state.type_k == state.type_v else f"{state.type_k} and {state.type_v}"
+    words = [f"{state.free:,} cells free ({lanes})", f"{size(state.bytes_per_token)} a token in {kinds}"]
+    if state.sliding_window:
+        words.append(f"sliding-window layers look back {state.sliding_window:,} tokens")
+    budget = sum(lane.host_budget for lane in state.lanes)
+    words.append(f"host memory {size(state.host_bytes)} of {size(budget)}")
+    words += [f"fork {name}: {count:,} tokens" for name, count in state.forks]
+    return " · ".join(words)
+
+
+def _last_call(last: Any) -> str:
+    words = f"Last call: {last.reused:,} of {last.prompt_tokens:,} prompt tokens reused, {last.read:,} read"
+    if last.reused and last.saved_s is not None:
+        words += f"; about {last.saved_s:.2f} s saved"
+    return f"{words}."
+
+
+def _sequence_table(state: Any) -> Table:
     rows = tuple(
-        (str(_first(s, "id", "seq_id")), str(_first(s, "owner", "name", "label") or ""),
-         _first(s, "n_tokens", "tokens", "length"), _first(s, "reused", "reused_tokens"))
-        for s in sequences
+        (s.id, s.owner, s.n_tokens, min(s.n_read, s.n_tokens), size(s.bytes),
+         "–" if s.span is None else f"{s.span[0]:,} to {s.span[1]:,}")
+        for s in state.sequences
     )  # fmt: skip
-    counted = tuple((a, b, len(n) if isinstance(n, (list, tuple)) else n, r) for a, b, n, r in rows)
-    return Table(("sequence", "of", "tokens", "reused"), counted)
-
-
-def _first(obj: Any, *names: str) -> Any:
-    for name in names:
-        value = obj.get(name) if isinstance(obj, Mapping) else getattr(obj, name, None)
-        if value is not None and not callable(value):
-            return value
-    return None
+    return Table(("sequence", "held by", "tokens", "of them read", "bytes", "positions"), rows)

@@ -160,18 +160,19 @@ def _orders(s: Sampling) -> list[str]:
                 f"{name} stands after {_list(early, verb=False)}: a token that it pushes down is not "
                 "replaced by one that was cut already."
             )
+    # These put tokens at -inf and leave them in the list; top_p and min_p take such tokens out.
     hides = [name for name in ("top_n_sigma",) if name in place]
     if any(bias == -math.inf for _, bias in s.logit_bias):
         hides.append("logit_bias")
-    early = [h for h in hides if "typical_p" in place and place.get(h, -1) < place["typical_p"]]
-    # Tokens at -inf stay in the list, and 0 * log 0 makes llama.cpp's entropy NaN.
-    between = place["typical_p"] if early else 0
-    last = max((place.get(h, -1) for h in early), default=-1)
-    if early and not any(last < place.get(c, -2) < between for c in ("top_k", "top_p", "min_p")):
-        notes.append(
-            f"typical_p after {_list(early, verb=False)}: tokens at -inf make its entropy undefined, and it "
-            f"acts as top_p {s.typical_p:g}."
-        )
+    if "typical_p" in place:
+        last = place["typical_p"]
+        cleaned = max((place[c] for c in ("top_p", "min_p") if place.get(c, last) < last), default=-2)
+        early = [h for h in hides if cleaned < place.get(h, -1) < last]
+        if early:
+            notes.append(
+                f"typical_p after {_list(early, verb=False)}: tokens at -inf make llama.cpp's entropy NaN, "
+                "and which tokens are kept is arbitrary. Put min_p between them."
+            )
     if "temperature" in place and s.temperature != 1:
         # top_k goes by rank and top_n_sigma by spread; a temperature changes neither choice.
         late = [c for c in cut if c not in ("top_k", "top_n_sigma") and place[c] > place["temperature"]]
