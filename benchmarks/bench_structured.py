@@ -1,4 +1,4 @@
-"""Structured answers: tokens per second against llama-cpp-python's grammar mode, guidance and our free decode.
+"""Structured answers: tokens per second against llama-cpp-python, guidance and our own free decode.
 
     python benchmarks/bench_structured.py [PYTHON_WITH_GUIDANCE]
 
