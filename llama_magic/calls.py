@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import prompting
@@ -39,7 +40,10 @@ class Call:
     def read(cls, defaults: Sampling, options: Mapping[str, Any]) -> Call:
         """Check `options`; what is not an option of a call is a sampling parameter, or an error."""
         given = dict(options)
+        _check_names(given)
         stop = given.pop("stop", None) or ()
+        if not isinstance(stop, (str, list, tuple)):
+            raise InputTypeError(f"stop is {stop!r}; expected a text or a list of texts.")
         stop = (stop,) if isinstance(stop, str) else tuple(stop)
         for text in stop:
             if not isinstance(text, str) or not text:
@@ -59,6 +63,16 @@ class Call:
             ignore_eos=bool(given.pop("ignore_eos", False)),
             sampling=sampling.replace(**given),
         )
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Refuse what is neither an option of a call nor a sampling parameter."""
+    known = {f.name for f in (*fields(Call), *fields(Sampling))}
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}."
+            raise OptionError(f"There is no option {name!r}. {hint}")
 
 
 def _count(name: str, value: object, *, least: int) -> int | None:
@@ -177,8 +191,8 @@ class Calls:
                 sink=sink,
                 exact=call.seed is not None,
                 n=call.n,
-                stops=tuple(text for text in stops if ids[text] is None),
-                stop_ids=frozenset(i for i in ids.values() if i is not None),
+                stops=stops,
+                stop_texts={token: text for text, token in ids.items() if token is not None},
                 visible_ids=self._file.visible_ids(formatter),
                 logprobs=call.logprobs,
                 reuse=call.reuse,

@@ -203,14 +203,19 @@ class Stream:
     Leaving a `with` block, or dropping the stream, cancels what still runs.
     """
 
-    def __init__(self, engine: Engine, assembler: Assembler) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        assembler: Assembler,
+        deliver: Callable[[Chunk | None], None] | None = None,
+    ) -> None:
         self._engine = engine
         self._assembler = assembler
         self._request = assembler.request
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._result: Any = None
         self._recorded = False
-        assembler.deliver = self._chunks.put
+        assembler.deliver = deliver or self._chunks.put
         engine.submit(self._request)
         self._finalizer = weakref.finalize(self, engine.cancel, self._request)
         self._finalizer.atexit = False
@@ -332,24 +337,28 @@ def finished(completion: Completion, plan: Plan) -> Completion:
         raise
 
 
+def _courier(
+    loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[Chunk | None], request: Request
+) -> Callable[[Chunk | None], None]:
+    """Return what carries chunks from the engine thread into a loop. It does not hold the stream."""
+
+    def deliver(chunk: Chunk | None) -> None:
+        try:
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+        except RuntimeError:  # the loop was closed while the answer was written
+            request.cancelled = True
+
+    return deliver
+
+
 class AsyncStream:
     """An answer as it is written, for `async for`. Leaving the loop, or cancelling its task, stops it."""
 
     def __init__(self, engine: Engine, assembler: Assembler) -> None:
-        self._loop = asyncio.get_running_loop()
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
         self._done = False
-        self._inner = Stream(engine, assembler)
-        # Chunks made before this line are few, and wait in the inner stream's queue.
-        assembler.deliver = self._hand_over
-        while not self._inner._chunks.empty():
-            self._chunks.put_nowait(self._inner._chunks.get())
-
-    def _hand_over(self, chunk: Chunk | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
-        except RuntimeError:  # the loop was closed while the answer was written
-            self._inner._request.cancelled = True
+        courier = _courier(asyncio.get_running_loop(), self._chunks, assembler.request)
+        self._inner = Stream(engine, assembler, courier)
 
     @property
     def budget(self) -> Budget:
