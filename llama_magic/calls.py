@@ -34,6 +34,7 @@ class Call:
     overflow: prompting.Overflow = "error"
     reuse: bool = True
     ignore_eos: bool = False
+    pressure: bool = False
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
@@ -61,6 +62,7 @@ class Call:
             overflow=prompting.check_overflow(given.pop("overflow", "error")),
             reuse=bool(given.pop("reuse", True)),
             ignore_eos=bool(given.pop("ignore_eos", False)),
+            pressure=bool(given.pop("pressure", False)),
             sampling=sampling.replace(**given),
         )
 
@@ -197,6 +199,7 @@ class Calls:
                 logprobs=call.logprobs,
                 reuse=call.reuse,
                 ignore_eos=call.ignore_eos,
+                measure_outside=call.pressure and constraint is not None,
                 matcher=matcher_factory(constraint, formatter, prompt.text, self._vocabulary),
             )
 

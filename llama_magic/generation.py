@@ -7,6 +7,7 @@ whatever was decoded is in the completion, wherever the caller stood.
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 import weakref
@@ -56,7 +57,7 @@ class _Sample:
     raw: str = ""
     ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
-    outside: list[tuple[int, float]] = field(default_factory=list)
+    scores: list[tuple[int, int, float, float]] = field(default_factory=list)
     reason: Any = None
     stop: str | None = None
 
@@ -94,12 +95,15 @@ class Assembler:
         sample = self.samples[event.sample]
         sample.ids.append(event.token)
         logprobs: tuple[TokenLogprob, ...] = ()
-        if event.logprob is not None:
+        if event.logprob is not None and self.request.logprobs is not None:
             logprobs = (self._logprob(event),)
             sample.logprobs += logprobs
-        if event.outside_mass is not None:
-            sample.outside.append((len(sample.ids) - 1, event.outside_mass))
+        begin = len(sample.raw)
         delta, thinking = self._read(sample, event.text)
+        if self.request.measure_outside:
+            outside = math.nan if event.outside_mass is None else event.outside_mass
+            logprob = math.nan if event.logprob is None else event.logprob
+            sample.scores.append((begin, len(sample.raw), outside, logprob))
         self._send(event.sample, delta, thinking, (event.token,), logprobs)
 
     def _finish(self, event: FinishEvent) -> None:
@@ -169,7 +173,7 @@ class Assembler:
             total_s=max(0.0, (stats.ended or stats.last_token) - stats.submitted),
             tokens_per_second=(len(sample.ids) - 1) / writing if writing > 0 and len(sample.ids) > 1 else 0.0,
         )
-        extra = {"outside_mass": tuple(sample.outside)} if sample.outside else {}
+        extra = {"fields": _fields(sample)} if sample.scores else {}
         return Completion(
             text=sample.text,
             prompt=plan.prompt.text,
@@ -193,6 +197,16 @@ class Assembler:
             mode=plan.mode,
             extra=extra,
         )
+
+
+def _fields(sample: _Sample) -> dict[str, Any]:
+    """Return the report of each field of a structured answer, by JSON pointer."""
+    from llama_magic.structured import field_report
+
+    shift = max(0, sample.raw.find(sample.text))  # a thinking part stands before the answer
+    begins, ends, outside, logprobs = zip(*sample.scores, strict=True)
+    offsets = [(begin - shift, end - shift) for begin, end in zip(begins, ends, strict=True)]
+    return dict(field_report(sample.text, offsets, outside, logprobs))
 
 
 class Stream:

@@ -220,6 +220,7 @@ class Model:
         together and a list comes back. `schema` is a pydantic model, any type that pydantic
         knows, or a JSON schema dict. Tokens that cannot lead to an instance are never drawn;
         what the mask cannot say is checked at the end, and asked again up to `retries` times.
+        With `pressure=True` the completion's `fields` say where the model wanted something else.
 
         Raises `SchemaError` before the first token, `StructuredOutputError` with what was
         written if the answer is not an instance.

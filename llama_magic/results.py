@@ -145,6 +145,16 @@ class Completion:
         return self._tracer(step)
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """Per field of a structured answer (JSON pointer): how hard the mask held the model there.
+
+        Each report has `pressure` (mean probability mass outside the grammar, 0 to 1), `peak`, and
+        `confidence` (product of the probabilities of the value's tokens). Empty unless the call
+        asked with `pressure=True`.
+        """
+        return dict(self.extra.get("fields", {}))
+
+    @property
     def receipt(self) -> dict[str, Any]:
         """The facts of this answer as JSON, without anything that differs from run to run.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from llama_magic.display import gauge, views_model, views_teach
 from llama_magic.display.doc import Answer, Code, Fold, Grid, Head, Line, Node
-from llama_magic.display.table import Table
+from llama_magic.display.table import Share, Table
 from llama_magic.results import Budget, Completion, HistoryEntry
 
 ENDINGS = {
@@ -60,11 +60,23 @@ def ending(r: Completion) -> str:
 
 def _body(r: Completion) -> list[Node]:
     if r.mode == "structured" and r.parsed is not None:
-        rows = leaves(plain(r.parsed))
-        return [Grid(Table(("field", "value"), tuple(rows))), Fold("JSON", (Code(r.text),))]
+        return [Grid(_form(r)), Fold("JSON", (Code(r.text),))]
     out: list[Node] = [Answer(r.text, markdown=r.mode == "chat")]
     out.extend(Code(f"{call.get('name', 'tool')}({call.get('arguments', '')})") for call in r.tool_calls)
     return out
+
+
+def _form(r: Completion) -> Table:
+    """Lay a structured answer out by field; with what the call measured, how hard each was held."""
+    rows = leaves(plain(r.parsed))
+    reports = list(r.fields.values())
+    if len(reports) != len(rows):
+        return Table(("field", "value"), tuple(rows))
+    held = tuple(
+        (path, value, (Share("", report.pressure),), f"{report.confidence:.0%}")
+        for (path, value), report in zip(rows, reports, strict=True)
+    )
+    return Table(("field", "value", "mass outside", "confidence"), held)
 
 
 def samples(answers: Sequence[Completion]) -> list[Node]:

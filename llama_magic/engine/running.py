@@ -134,7 +134,7 @@ class Running:
             outside = max(0.0, 1.0 - float(np.exp(_log_sum_exp(logits) - normaliser)))
         token = self.chain.sample(context, index)
         logprob = None
-        if logprobs is not None:
+        if logprobs is not None or self.request.measure_outside:
             logprob = float((before if before is not None else logits)[token]) - normaliser
         self._take(token, logprob=logprob, top=top, outside=outside)
         if not self.done and self.matcher is not None:

@@ -29,6 +29,7 @@ _CALL_KEYS = (
     "regex",
     "choices",
     "retries",
+    "pressure",
 )
 
 

@@ -213,6 +213,7 @@ MODES = {
                 *_GENERATE,
                 SCHEMA,
                 _o("--retries", "count", "times to ask again when a check after the mask fails", "N"),
+                _o("--pressure", "flag", "show per field how hard the mask held the model"),
                 SYSTEM,
                 *_SHOW,
             ),
