@@ -70,6 +70,10 @@ def from_messages(vocabulary: Vocabulary, template: Template, messages: Sequence
     """Render and tokenise a conversation. A message may carry `_spans` like those of `from_text`."""
     from llama_magic import formatters
 
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        raise InputTypeError(
+            f"The messages are a {type(messages).__name__}; expected a list of dicts with role and content."
+        )
     spans = [m.get("_spans", ()) if isinstance(m, Mapping) else () for m in messages]
     plain = formatters.normalise_messages(
         [{k: v for k, v in m.items() if k != "_spans"} if isinstance(m, Mapping) else m for m in messages]
