@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import llama_cpp
 import numpy as np
@@ -95,7 +95,7 @@ class SamplerChain:
             llama_cpp.llama_sampler_free(pointer)
 
 
-def _build(weights: Weights, s: Sampling, seed: int) -> Iterable[tuple[str, int]]:
+def _build(weights: Weights, s: Sampling, seed: int) -> Iterable[tuple[str, Any]]:
     """Yield (name, sampler), as llama.cpp's `common_sampler_init` orders them: bias first, the draw last."""
     c = llama_cpp
     if s.logit_bias:
@@ -128,25 +128,23 @@ def _build(weights: Weights, s: Sampling, seed: int) -> Iterable[tuple[str, int]
         yield "dist", c.llama_sampler_init_dist(seed)
 
 
-def _penalties(weights: Weights, s: Sampling) -> Iterable[tuple[str, int]]:
+def _penalties(weights: Weights, s: Sampling) -> Iterable[tuple[str, Any]]:
     for name in s.samplers:
         if name in ("penalties", "dry") and _STAGES[name][0](s):
             yield name, _STAGES[name][1](weights, s, 0)
 
 
-def _dry(weights: Weights, s: Sampling, _seed: int) -> int:
+def _dry(weights: Weights, s: Sampling, _seed: int) -> Any:
     breakers = [text.encode() for text in s.dry_sequence_breakers]
     array = (ctypes.c_char_p * len(breakers))(*breakers)
-    return int(
-        llama_cpp.llama_sampler_init_dry(
-            weights.vocab.pointer,
-            s.dry_multiplier,
-            s.dry_base,
-            s.dry_allowed_length,
-            _window(weights, s.dry_penalty_last_n),
-            array,
-            len(breakers),
-        )
+    return llama_cpp.llama_sampler_init_dry(
+        weights.vocab.pointer,
+        s.dry_multiplier,
+        s.dry_base,
+        s.dry_allowed_length,
+        _window(weights, s.dry_penalty_last_n),
+        array,
+        len(breakers),
     )
 
 
@@ -161,7 +159,7 @@ def _penalised(s: Sampling) -> bool:
     return active and s.repeat_last_n != 0
 
 
-_Maker = Callable[["Weights", "Sampling", int], int]
+_Maker = Callable[["Weights", "Sampling", int], Any]
 
 # Stage name -> (does it change anything?, constructor). Stages that would do nothing are left out,
 # as llama.cpp does inside each sampler; the draw is the same and a trace stays readable.

@@ -1,0 +1,266 @@
+"""`xray` against NumPy: each stage of 200 random chains; steps of real answers against what was drawn."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy_samplers import Chain
+
+from llama_magic.engine.sampling import DEFAULT_ORDER, Sampling
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.microscope import SamplerTrace
+
+PROMPTS = (
+    "Once upon a time",
+    "The three primary colours are red, green and",
+    'she said: "no" and she said: "no" and she said: "',
+    "one two three four one two three four one two three",
+    "import numpy as np\nimport",
+)
+
+
+class Words:
+    """What the NumPy chain asks of a vocabulary."""
+
+    def __init__(self, model: Any) -> None:
+        native = model._vocabulary.native
+        self.native = native
+        self.n_tokens = native.n_tokens
+        self.eog = set(native.eog_ids)
+        self.eot = native.eot_id if native.eot_id is not None else native.eos_id
+        self._texts: list[bytes] = []
+        self._breakers: dict[Any, dict[int, list[tuple[int, ...]]]] = {}
+
+    def piece(self, token: int) -> bytes:
+        return self.native.piece(token, special=False)
+
+    def dry_breakers(self, texts: tuple[str, ...]) -> dict[int, list[tuple[int, ...]]]:
+        """Return for each token the tails that complete a breaker which begins in it."""
+        if not self._texts:
+            self._texts = [
+                self.native.detokenize([i], remove_special=False, unparse_special=True)
+                for i in range(self.n_tokens)
+            ]
+        if texts not in self._breakers:
+            heads: dict[int, list[tuple[int, ...]]] = {}
+            for text in map(str.encode, texts):
+                for token, word in enumerate(self._texts):
+                    if text in word:
+                        heads.setdefault(token, []).append(())
+                        continue
+                    for size in range(1, len(text)):  # the token ends with a beginning of the breaker
+                        if word.endswith(text[:size]):
+                            tail = self.native.tokenize(text[size:], add_special=False, parse_special=False)
+                            heads.setdefault(token, []).append(tuple(tail[:20]))
+            self._breakers[texts] = heads
+        return self._breakers[texts]
+
+
+@pytest.fixture(scope="module")
+def words(smollm2: Any) -> Words:
+    return Words(smollm2)
+
+
+@pytest.fixture(scope="module")
+def traces(smollm2: Any) -> list[SamplerTrace]:
+    """One trace a prompt; every random chain runs on the logits of one of them."""
+    return [smollm2.xray(prompt, seed=1) for prompt in PROMPTS]
+
+
+def recipe(seed: int) -> Sampling:
+    """Return a random recipe: any subset of stages, in the default or a random order."""
+    r = random.Random(seed)
+    order = list(DEFAULT_ORDER)
+    if r.random() < 0.5:
+        r.shuffle(order)
+        order = order[: r.randint(2, len(order))]
+    if r.random() < 0.15:
+        order.append("infill")
+
+    def maybe(value: Any, off: Any, share: float = 0.4) -> Any:
+        return value if r.random() < share else off
+
+    given = {
+        "temperature": maybe(r.choice([0.0, -1.0]), r.uniform(0.1, 2.0), 0.1),
+        "top_k": maybe(r.choice([1, 2, 5, 40, 200, 1000]), 0, 0.6),
+        "top_p": maybe(r.choice([0.0, r.uniform(0.05, 0.99)]), 1.0, 0.6),
+        "min_p": maybe(r.uniform(0.001, 1.0), 0.0),
+        "typical_p": maybe(r.uniform(0.05, 0.99), 1.0),
+        "top_n_sigma": maybe(r.uniform(0.2, 3.0), -1.0, 0.25),
+        "repeat_penalty": maybe(r.uniform(0.7, 2.0), 1.0),
+        "repeat_last_n": r.choice([-1, 0, 3, 64]),
+        "presence_penalty": maybe(r.uniform(-1, 1), 0.0, 0.25),
+        "frequency_penalty": maybe(r.uniform(-1, 1), 0.0, 0.25),
+        "dry_multiplier": maybe(r.uniform(0.1, 2.0), 0.0, 0.3),
+        "dry_base": r.choice([1.0, 1.2, 1.75, 3.0]),
+        "dry_allowed_length": r.choice([0, 1, 2, 3]),
+        "dry_penalty_last_n": r.choice([-1, 4, 64]),
+        "dry_sequence_breakers": r.choice([("\n", ":", '"', "*"), (": ", " and she"), ()]),
+        "xtc_probability": maybe(r.uniform(0.1, 1.0), 0.0),
+        "xtc_threshold": r.uniform(0.01, 0.6),
+        "dynatemp_range": maybe(r.uniform(0.1, 1.5), 0.0, 0.25),
+        "dynatemp_exponent": r.uniform(0.5, 2.0),
+        "min_keep": r.choice([0, 0, 1, 3]),
+        "logit_bias": maybe(((10, 5.0), (260, -2.0), (284, float("-inf"))), (), 0.2),
+    }
+    kind = r.random()
+    if kind < 0.1:
+        given |= {
+            "mirostat": r.choice([1, 2]),
+            "mirostat_tau": r.uniform(1, 6),
+            "temperature": r.uniform(0.5, 1.5),
+        }
+    elif kind < 0.2:
+        order.append("adaptive_p")
+        given["adaptive_target"] = r.uniform(0.0, 1.0)
+    if "infill" in order and not 0 < given["top_k"] <= 40:
+        given["top_k"] = 40  # it compares every token with every other one
+        order = ["top_k", *(name for name in order if name != "top_k")]
+    return Sampling(samplers=tuple(order), **given)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_stage_is_the_numpy_statement_of_it(
+    smollm2: Any, words: Words, traces: list[SamplerTrace], seed: int
+) -> None:
+    """Names, survivors, logits and the drawn token equal the definition of each sampler, stage by stage."""
+    trace = traces[seed % len(traces)]
+    sampling = recipe(seed)
+    again = trace.rerun(sampling)
+    history = smollm2.tokenize(PROMPTS[seed % len(PROMPTS)])
+    logits = np.empty(words.n_tokens, np.float32)
+    logits[trace.stages[0].ids] = trace.stages[0].logits
+    expected = Chain(sampling, again.seed, words, history).run(logits)
+    assert [stage.name for stage in again.stages[1:]] == [name for name, _, _ in expected]
+    before = logits
+    for stage, (name, left, drawn) in zip(again.stages[1:], expected, strict=True):
+        if name == "typical_p" and (np.exp(before - before.max()) == 0).any():
+            return  # 0 * log 0: llama.cpp's entropy is NaN there, and what it keeps is arbitrary
+        alive = left.logits > -np.inf
+        ours, theirs = np.argsort(stage.ids), np.argsort(left.ids[alive])
+        np.testing.assert_array_equal(stage.ids[ours], left.ids[alive][theirs], err_msg=f"{name} {sampling}")
+        np.testing.assert_allclose(
+            stage.logits[ours], left.logits[alive][theirs], rtol=1e-4, atol=1e-4, err_msg=name
+        )
+        p = left.p[alive].astype(np.float64)
+        entropy = -(p[p > 0] * np.log2(p[p > 0])).sum()
+        assert stage.entropy_bits == pytest.approx(entropy, abs=2e-3), name
+        assert stage.survivors == alive.sum()
+        if drawn is not None:
+            assert again.drawn.id == left.ids[drawn], sampling
+        before = left.logits
+
+
+def test_mass_kept_is_measured_in_the_models_own_distribution(smollm2: Any) -> None:
+    """After top_k 3 the mass kept is the sum of the three largest softmax values, temperature or not."""
+    trace = smollm2.xray("The sky is", seed=1, samplers=("temperature", "top_k"), temperature=0.5, top_k=3)
+    whole = np.sort(trace.stages[0].probabilities)[::-1]
+    assert trace.stages[-1].mass_kept == pytest.approx(float(whole[:3].sum()), abs=1e-6)
+    assert trace.stages[0].mass_kept == trace.stages[1].mass_kept == 1.0
+    assert [text for text, _ in trace.stages[2].leaders] == [text for text, _ in trace.stages[0].leaders[:3]]
+
+
+RECIPES: tuple[dict[str, Any], ...] = (
+    {"seed": 3},
+    {"temperature": 1.5},
+    {"seed": 3, "temperature": 0.0},
+    {"seed": 3, "xtc_probability": 0.5, "xtc_threshold": 0.05},
+    {"seed": 3, "mirostat": 1},
+    {"seed": 3, "mirostat": 2, "mirostat_tau": 3.0},
+    {"seed": 4, "adaptive_target": 0.3, "samplers": "top_k;temperature;adaptive_p"},
+    {"seed": 5, "repeat_penalty": 1.3, "dry_multiplier": 0.8},
+    {"seed": 1, "regex": "[a-z ]{5,20}"},
+    {"seed": 5, "n": 3},
+)
+
+
+@pytest.mark.parametrize("options", RECIPES, ids=str)
+def test_every_step_of_an_answer_draws_what_the_answer_has(model: Any, options: dict[str, Any]) -> None:
+    """The rebuilt chain, memory and random numbers included, draws each token again."""
+    made = model.complete("Once upon a time there was", max_tokens=8, **options)
+    for answer in made if isinstance(made, list) else [made]:
+        drawn = [answer.xray(step).drawn.id for step in range(len(answer.token_ids))]
+        assert drawn == list(answer.token_ids)
+        assert not any("draws" in note for step in range(len(drawn)) for note in answer.xray(step).notes)
+
+
+def test_the_draw_that_ended_an_answer_can_be_seen(smollm2: Any) -> None:
+    """After the last token comes the step at which the model chose to stop."""
+    answer = smollm2.chat([{"role": "user", "content": "Say hi."}], max_tokens=60, seed=1, temperature=0.0)
+    assert answer.finish_reason == "stop"
+    end = answer.xray(len(answer.token_ids))
+    assert end.drawn.text == "<|im_end|>"
+    with pytest.raises(OptionError, match="There is no step"):
+        answer.xray(len(answer.token_ids) + 1)
+    with pytest.raises(InputTypeError):
+        answer.xray(True)
+
+
+def test_a_constraint_is_a_stage_of_its_own(smollm2: Any) -> None:
+    """What a constraint forbids is gone before the first sampler; forced tokens are said to be forced."""
+    answer = smollm2.complete("Colour:", choices=["crimson", "crimson red"], seed=1, max_tokens=8)
+    stages = [answer.xray(step) for step in range(len(answer.token_ids))]
+    assert all(
+        trace.stages[0].name == "constraint" or trace.stages[1].name == "constraint" for trace in stages
+    )
+    forced = [trace for trace in stages if len(trace.stages) == 1]
+    assert forced
+    assert all("without a draw" in trace.notes[0] and trace.drawn.probability == 1.0 for trace in forced)
+    with pytest.raises(OptionError, match="no logits"):
+        forced[0].rerun(top_k=1)
+
+
+def test_steps_that_are_no_longer_kept_are_read_again(smollm2: Any) -> None:
+    """When newer answers took the memory, the text is read again and the trace says so."""
+    answer = smollm2.complete("Once upon a time there was", max_tokens=6, seed=3)
+    kept = answer.xray(4)
+    store = smollm2._engine._core.steps
+    count, store._count = store._count, store._count + store.capacity
+    try:
+        again = answer.xray(4)
+    finally:
+        store._count = max(count, store._count)
+    assert "no longer kept" in again.notes[0]
+    assert abs(again.stages[0].entropy_bits - kept.stages[0].entropy_bits) < 0.2
+    assert again.context == kept.context
+
+
+def test_kept_logits_stay_within_their_budget(smollm2: Any) -> None:
+    """The ring of a model takes 64 MB at most, whatever was generated."""
+    store = smollm2._engine._core.steps
+    assert store.capacity * 4 * smollm2._vocabulary.n_tokens <= 64 * 2**20
+    assert store._rows is None or store._rows.nbytes <= 64 * 2**20
+
+
+def test_a_rerun_decodes_nothing_and_is_quick(smollm2: Any) -> None:
+    """A slider's move runs the chain on stored logits only: no token is fed, and it takes milliseconds."""
+    trace = smollm2.xray("The sky is", seed=1)
+    before = smollm2.kv
+    times = []
+    for i in range(30):
+        start = time.perf_counter()
+        trace.rerun(temperature=0.2 + i / 30, top_k=i)
+        times.append(time.perf_counter() - start)
+    after = smollm2.kv
+    assert [s.token_ids for s in before.sequences] == [s.token_ids for s in after.sequences]
+    assert before.last == after.last
+    assert min(times) < 0.016
+
+
+def test_a_trace_is_a_table_and_leaves_completions_copyable(smollm2: Any) -> None:
+    """One row a stage in pandas; a pickled answer is equal, and has no engine in it."""
+    answer = smollm2.complete("The sky is", max_tokens=2, seed=1)
+    frame = answer.xray(0).to_pandas()
+    assert next(iter(frame["stage"])) == "logits"
+    assert list(frame["survivors"]) == sorted(frame["survivors"], reverse=True)
+    for other in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
+        assert other == answer
+        with pytest.raises(OptionError, match="not generated in this process"):
+            other.xray(0)
+    assert "_tracer" not in repr(answer)
