@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,8 @@ class Model:
         """Return the text of tokens, the inverse of `tokenize`; without control tokens unless `special`."""
         self._open()
         return self._vocabulary.decode(
-            [int(i) if not isinstance(i, bool) else i for i in ids], special=special
+            [index(i) if hasattr(i, "__index__") and not isinstance(i, bool) else i for i in ids],
+            special=special,
         )
 
     def count_tokens(self, text: str | Sequence[Any]) -> int:
