@@ -41,7 +41,7 @@ def main(source: str, target: str) -> int:
     """Execute `source`, write it with its outputs to `target`; 1 if a cell failed."""
     notebook = nbformat.read(source, as_version=4)
     place = {"metadata": {"path": str(Path(source).parent)}}
-    client = Shown(notebook, timeout=600, kernel_name="python3", resources=place)
+    client = Shown(notebook, timeout=600, kernel_name="python3", record_timing=False, resources=place)
     status = 0
     try:
         client.execute()
