@@ -129,7 +129,11 @@ def recipe(seed: int) -> Sampling:
 def test_every_stage_is_the_numpy_statement_of_it(
     smollm2: Any, words: Words, traces: list[SamplerTrace], seed: int
 ) -> None:
-    """Names, survivors, logits and the drawn token equal the definition of each sampler, stage by stage."""
+    """Names, survivors, logits and the drawn token equal the definition of each sampler, stage by stage.
+
+    A chain is followed no further where a sum of thousands of float32 probabilities meets its limit
+    to the last bits: one token of less than 0.0001 may then be in or out.
+    """
     trace = traces[seed % len(traces)]
     sampling = recipe(seed)
     again = trace.rerun(sampling)
@@ -143,14 +147,22 @@ def test_every_stage_is_the_numpy_statement_of_it(
         if name == "typical_p" and (np.exp(before - before.max()) == 0).any():
             return  # 0 * log 0: llama.cpp's entropy is NaN there, and what it keeps is arbitrary
         alive = left.logits > -np.inf
+        differ = np.setxor1d(stage.ids, left.ids[alive])
+        if len(differ):
+            # One more or less where a float32 sum over thousands meets its limit by a hair.
+            share = np.exp(logits[differ] - logits.max()) / np.exp(logits - logits.max()).sum()
+            assert name in ("top_p", "typical_p"), (name, sampling)
+            assert len(differ) == 1, (name, sampling)
+            assert share.max() < 1e-4, (name, sampling)
+            return
         ours, theirs = np.argsort(stage.ids), np.argsort(left.ids[alive])
         np.testing.assert_array_equal(stage.ids[ours], left.ids[alive][theirs], err_msg=f"{name} {sampling}")
         np.testing.assert_allclose(
             stage.logits[ours], left.logits[alive][theirs], rtol=1e-4, atol=1e-4, err_msg=name
         )
-        p = left.p[alive].astype(np.float64)
-        entropy = -(p[p > 0] * np.log2(p[p > 0])).sum()
-        assert stage.entropy_bits == pytest.approx(entropy, abs=2e-3), name
+        weights = np.exp(left.logits[alive].astype(np.float64) - left.logits.max())
+        p = weights[weights > 0] / weights.sum()
+        assert stage.entropy_bits == pytest.approx(-(p * np.log2(p)).sum(), abs=1e-3), name
         assert stage.survivors == alive.sum()
         if drawn is not None:
             assert again.drawn.id == left.ids[drawn], sampling

@@ -1,0 +1,342 @@
+"""The KV state against llama.cpp's own positions; forks, saved files, and continuations that are equal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llama_magic.engine.cache import SavedSequence
+from llama_magic.engine.prefix_store import Stretch
+from llama_magic.engine.running import Slot
+from llama_magic.errors import OptionError, SourceError
+from llama_magic.microscope import savefile
+from llama_magic.microscope.cells import KVSequence, KVState
+
+PROMPT = "The lighthouse stood at the end of the point, and every evening the keeper climbed its steps. " * 5
+
+
+def check(model: Any) -> KVState:
+    """Hold the state against `llama_memory_seq_pos_min/max` of every sequence of every context."""
+    state: KVState = model.kv
+    spans: dict[str, tuple[int, int]] = {}
+
+    def ask(core: Any) -> None:
+        for exact, lane in core.lanes.items():
+            for slot in lane.slots:
+                spans[f"{'exact' if exact else 'shared'}-{slot.sequence}"] = lane.context.span(slot.sequence)
+            for helper in (lane._scratch, lane._pin):
+                assert lane.context.span(helper) == (-1, -1)
+
+    model._engine.call(ask)
+    held = {s.id: s for s in state.sequences if s.place == "cells"}
+    for name, span in spans.items():
+        expected = (0, held[name].n_tokens - 1) if name in held else (-1, -1)
+        assert span == expected, name
+        if name in held:
+            assert held[name].span == span
+    assert state.used + state.free == state.total
+    assert state.used <= sum(s.n_tokens for s in held.values())
+    return state
+
+
+def test_the_state_is_llama_cpps_after_every_call(model: Any) -> None:
+    """After calls of every kind each sequence has exactly the positions that the state says."""
+    assert check(model).used == 0
+    answer = model.complete(PROMPT, max_tokens=4)
+    state = check(model)
+    (only,) = (s for s in state.sequences if s.place == "cells")
+    assert only.token_ids == (*answer.prompt_token_ids, *answer.token_ids[:-1])  # the last is not fed
+    assert state.used == only.n_tokens
+    assert only.n_read == len(answer.prompt_token_ids)
+    assert state.last is not None
+    assert (state.last.reused, state.last.read) == (0, len(answer.prompt_token_ids))
+
+    model.complete(PROMPT + "Then", max_tokens=3)
+    state = check(model)
+    assert state.last is not None
+    assert state.last.reused > 80
+    assert state.last.saved_s is not None
+    assert state.last.saved_s > 0
+
+    model.complete("Something else entirely", max_tokens=3)
+    state = check(model)
+    assert any(s.place == "host memory" for s in state.sequences)
+    assert state.host_bytes == sum(s.bytes for s in state.sequences if s.place == "host memory")
+
+    model.complete("The sky is", max_tokens=5, n=3, temperature=1.5)
+    state = check(model)
+    shared = [s for s in state.sequences if s.place == "cells"]
+    assert len(shared) == 3
+    assert state.used < sum(s.n_tokens for s in shared)
+
+    model.complete("The sky is", max_tokens=5, seed=1)
+    model.complete("The sky is", max_tokens=5, seed=1, n=2)
+    check(model)
+    stream = model.complete("On and on", max_tokens=40, stream=True)
+    next(iter(stream))
+    stream.cancel()
+    check(model)
+    model.kv_clear()
+    state = check(model)
+    assert (state.used, state.host_bytes, state.sequences) == (0, 0, ())
+
+
+def test_shared_cells_are_counted_once(smollm2: Any) -> None:
+    """Three samples of one prompt take its cells once, and each its own last prompt token and answer."""
+    smollm2.kv_clear()
+    answers = smollm2.complete("The sky over the old harbour is", max_tokens=4, n=3, temperature=1.5)
+    prompt = len(answers[0].prompt_token_ids)
+    written = [len(a.token_ids) for a in answers]
+    assert check(smollm2).used == (prompt - 1) + sum(1 + n - 1 for n in written)
+
+
+@pytest.mark.parametrize("options", [{"seed": 7}, {"seed": 7, "temperature": 0.0}], ids=["seeded", "greedy"])
+def test_restored_continuations_are_fresh_ones(model: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    """Saved, forgotten and restored, a sequence goes on exactly as after a cold read, and is reused."""
+    path = tmp_path / "sequence.kv"
+    model.complete(PROMPT, max_tokens=4, **options)
+    assert model.kv_save(path) == path
+    model.kv_clear()
+    fresh = model.complete(PROMPT + "Then", max_tokens=12, **options)
+    assert fresh.usage.cached_tokens == 0
+    model.kv_clear()
+    model.kv_restore(path)
+    assert check(model).used == 0
+    restored = model.complete(PROMPT + "Then", max_tokens=12, **options)
+    check(model)
+    assert restored.token_ids == fresh.token_ids
+    assert restored.usage.cached_tokens >= 64
+
+
+def test_an_unseeded_sequence_goes_on_where_it_was(model: Any, tmp_path: Path) -> None:
+    """Greedy without a seed: the restored sequence writes what the live one writes, nothing read again."""
+    answer = model.complete(PROMPT, max_tokens=6, temperature=0.0)
+    longer = PROMPT + answer.text
+    model.kv_save(tmp_path / "s.kv")
+    live = model.complete(longer, max_tokens=8, temperature=0.0)
+    model.kv_clear()
+    model.kv_restore(tmp_path / "s.kv")
+    restored = model.complete(longer, max_tokens=8, temperature=0.0)
+    assert restored.token_ids == live.token_ids
+    assert restored.usage.cached_tokens == live.usage.cached_tokens > 80
+
+
+@pytest.mark.parametrize("options", [{"seed": 7}, {"seed": 7, "temperature": 0.0}], ids=["seeded", "greedy"])
+def test_forks_go_on_as_fresh_ones(model: Any, options: dict[str, Any]) -> None:
+    """Two ways on from one fork are each what a cold read writes; neither disturbs the other."""
+    ends = ("Then", "But nobody")
+    fresh = []
+    for end in ends:
+        model.kv_clear()
+        fresh.append(model.complete(PROMPT + end, max_tokens=8, **options).token_ids)
+    model.kv_clear()
+    model.complete(PROMPT, max_tokens=3, **options)
+    source = next(s.id for s in model.kv.sequences if s.place == "cells")
+    model.kv_fork(source, "draft")
+    for end, tokens in zip(ends, fresh, strict=True):
+        again = model.complete(PROMPT + end, max_tokens=8, **options)
+        assert again.token_ids == tokens
+        assert again.usage.cached_tokens >= 64
+    check(model)
+
+
+def test_a_fork_shares_its_cells(smollm2: Any) -> None:
+    """Forking uses no cell; the fork has a name, survives other calls in host memory, and can be saved."""
+    smollm2.kv_clear()
+    smollm2.complete(PROMPT, max_tokens=3)
+    before = check(smollm2)
+    source = before.sequences[0]
+    smollm2.kv_fork(source.id, "draft")
+    after = check(smollm2)
+    assert after.used == before.used
+    assert after["draft"].token_ids == source.token_ids
+    smollm2.complete("Something else", max_tokens=2)
+    assert check(smollm2)["draft"].place == "host memory"
+    smollm2.kv_fork("draft", "second")
+    for wrong in ("draft", "shared-3", ""):
+        with pytest.raises(OptionError):
+            smollm2.kv_fork("draft", wrong)
+    with pytest.raises(OptionError, match=r"It holds: .*draft"):
+        smollm2.kv_fork("nothing", "x")
+
+
+def test_forks_and_saves_go_on_beside_running_answers(smollm2: Any, tmp_path: Path) -> None:
+    """The jobs run between two steps: a stream that is being written is not disturbed."""
+    smollm2.kv_clear()
+    alone = smollm2.complete("Once upon a time", max_tokens=24, seed=3)
+    smollm2.kv_clear()
+    smollm2.complete(PROMPT, max_tokens=2)
+    stream = smollm2.complete("Once upon a time", max_tokens=24, seed=3, stream=True)
+    next(iter(stream))
+    smollm2.kv_save(tmp_path / "s.kv")
+    smollm2.kv_restore(tmp_path / "s.kv")
+    smollm2.kv_clear()
+    for _ in stream:
+        pass
+    assert stream.completion.token_ids == alone.token_ids
+    check(smollm2)
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+OWNER = savefile.Fingerprint("abc", 100, {"type_k": "f16", "type_v": "f16"})
+SAVED = SavedSequence((1, 2, 3, 99), 2, (Stretch(0, 2, b"first"), Stretch(2, 4, b"second!")))
+
+
+def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Tokens, stretches and states are the same after a round trip; nothing else is left in the folder."""
+    path = savefile.write(tmp_path / "a b.kv", SAVED, OWNER)
+    assert savefile.read(path, OWNER) == SAVED
+    assert list(tmp_path.iterdir()) == [path]
+    assert b"pickle" not in path.read_bytes()
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_damaged_file_is_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Any changed byte, any cut and anything appended is a SourceError, never a sequence."""
+    path = savefile.write(tmp_path_factory.mktemp("kv") / "s.kv", SAVED, OWNER)
+    whole = path.read_bytes()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    kind = data.draw(st.sampled_from(["change", "cut", "append"]))
+    if kind == "change":
+        mask = data.draw(st.integers(1, 255))
+        bad = whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :]
+    else:
+        bad = whole[:place] if kind == "cut" else whole + bytes(1 + place)
+    path.write_bytes(bad)
+    with pytest.raises(SourceError):
+        savefile.read(path, OWNER)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_tokens": 5},
+        {"n_tokens": -1},
+        {"exact_length": 9},
+        {"stretches": [[0, 2, 5], [3, 4, 7]]},
+        {"stretches": [[0, 4, 13]]},
+        {"stretches": [[0, 2, 5], [2, 2, 7]]},
+        {"stretches": "x"},
+        {"stretches": []},
+        {"n_tokens": None},
+    ],
+    ids=str,
+)
+def test_a_forged_header_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A header that contradicts the content is refused even where the checksum fits."""
+    data = savefile.write(tmp_path / "s.kv", SAVED, OWNER).read_bytes()
+    magic, version, length = struct.unpack_from("<8sII", data)
+    header = json.dumps(json.loads(data[16 : 16 + length]) | changes).encode()
+    body = struct.pack("<8sII", magic, version, len(header)) + header + data[16 + length : -32]
+    (tmp_path / "s.kv").write_bytes(body + hashlib.sha256(body).digest())
+    if changes == {"stretches": [[0, 4, 13]]}:
+        with pytest.raises(SourceError, match="do not add up"):
+            savefile.read(tmp_path / "s.kv", OWNER)
+        return
+    with pytest.raises(SourceError, match="damaged"):
+        savefile.read(tmp_path / "s.kv", OWNER)
+
+
+def test_another_models_file_is_refused(smollm2: Any, gemma: Any, tmp_path: Path) -> None:
+    """The error says which model or which option differs; other files are called what they are."""
+    smollm2.complete("Hello there", max_tokens=2)
+    path = smollm2.kv_save(tmp_path / "s.kv")
+    with pytest.raises(SourceError, match=r"another model file .*49152 tokens; this one has .*262144"):
+        gemma.kv_restore(path)
+    other = savefile.Fingerprint("abc", 100, {"type_k": "q8_0", "type_v": "f16"})
+    own = savefile.write(tmp_path / "o.kv", SAVED, OWNER)
+    with pytest.raises(SourceError, match="type_k f16 there, q8_0 here"):
+        savefile.read(own, other)
+    (tmp_path / "x.kv").write_bytes(b"\x80\x04pickled")
+    with pytest.raises(SourceError, match="not a saved sequence"):
+        smollm2.kv_restore(tmp_path / "x.kv")
+    with pytest.raises(SourceError, match="cannot be read"):
+        smollm2.kv_restore(tmp_path / "none.kv")
+    with pytest.raises(SourceError, match="could not be written"):
+        smollm2.kv_save(tmp_path / "no folder" / "s.kv")
+
+
+# --- the pure parts -----------------------------------------------------------------------------
+
+
+def sequence(name: str, text: str) -> KVSequence:
+    return KVSequence(name, "cells", tuple(map(ord, text)), tuple(text), len(text), 0)
+
+
+def state(**texts: str) -> KVState:
+    return KVState((), tuple(sequence(n, t) for n, t in texts.items()), 1, "f16", "f16", 0)
+
+
+def test_the_tree_parts_where_sequences_part() -> None:
+    """Each node holds what its sequences share; a sequence that ends inside another has no child."""
+    tree = state(a="hello world", b="hello there", c="hello", d="x").tree
+    assert [(node.text, node.sequences) for node in tree] == [("hello", ("a", "b", "c")), ("x", ("d",))]
+    (space,) = tree[0].children
+    assert (space.text, space.sequences) == (" ", ("a", "b"))
+    assert [node.text for node in space.children] == ["world", "there"]
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.text("xy", min_size=1, max_size=6), min_size=1))
+def test_every_sequence_can_be_read_off_the_tree(texts: dict[str, str]) -> None:
+    """Joined along the way to its last node, the texts are the sequence; no two children begin alike."""
+    found: dict[str, str] = {}
+
+    def walk(nodes: Any, before: str) -> None:
+        assert len({node.text[0] for node in nodes}) == len(nodes)
+        for node in nodes:
+            for name in node.sequences:
+                found[name] = before + node.text
+            walk(node.children, before + node.text)
+
+    walk(state(**texts).tree, "")
+    assert found == texts
+
+
+def test_the_picture_is_static_and_says_its_words() -> None:
+    """Model text is escaped in the SVG; it has no script, link or address but its namespace."""
+    held = state(a="<script>alert(1)</script>", b="<scratch")
+    svg = held.svg()
+    assert "<script" not in svg
+    assert "&lt;scr" in svg
+    assert svg.count("http") == 1
+    assert 'role="img"' in svg
+    text = held.tree_text()
+    assert text.splitlines()[0] == "4 tokens “<scr” a, b"
+    assert len(held.to_pandas()) == 25 + 8
+
+
+@given(st.lists(st.tuples(st.sampled_from(["grow", "cut", "share"]), st.integers(0, 3), st.integers(0, 9))))
+def test_cells_are_counted_once_whatever_is_shared(steps: list[tuple[str, int, int]]) -> None:
+    """The stretches of slots name the same cell alike, and different cells differently."""
+    slots = [Slot(i) for i in range(4)]
+    cells: list[list[object]] = [[] for _ in slots]
+    for what, index, number in steps:
+        if what == "grow":
+            slots[index].tokens += [0] * number
+            cells[index] += [object() for _ in range(number)]
+        elif what == "cut":
+            length = min(number, len(cells[index]))
+            slots[index].cut(length)
+            del cells[index][length:]
+        elif index != number % 4:
+            holder = slots[number % 4]
+            length = min(number, len(holder.tokens))
+            slots[index].share(holder, length)
+            cells[index] = cells[number % 4][:length]
+    named = {
+        (lineage, position)
+        for slot in slots
+        for lineage, start, end in slot.runs()
+        for position in range(start, end)
+    }
+    assert [len(slot.tokens) for slot in slots] == [len(own) for own in cells]
+    assert len(named) == len({id(cell) for own in cells for cell in own})

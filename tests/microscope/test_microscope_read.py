@@ -1,0 +1,189 @@
+"""`read` against a log-softmax over `llama_get_logits`; strips and tokenizers side by side."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import pytest
+
+from llama_magic.errors import ContextOverflowError, InputTypeError, OptionError
+from llama_magic.microscope import compare_tokens
+from llama_magic.microscope.reading import _cuts, measure
+
+TEXT = (
+    "The lighthouse stood at the end of the point, and every evening the keeper climbed its ninety-nine "
+    "steps to light the lamp. Die Straßenbahn fährt, naïvely 🦕: f(x) = {1, 2}. "
+)
+
+
+def reference(model: Any, ids: list[int]) -> np.ndarray:
+    """Return the logits (n, n_vocab) of a text read in one batch, through llama.cpp's own calls."""
+    weights = model._engine.weights
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx, params.n_batch, params.n_ubatch = 1024, len(ids), len(ids)
+    params.n_outputs_max, params.swa_full = len(ids), True
+    params.n_threads = params.n_threads_batch = 2
+    context = llama_cpp.llama_init_from_model(weights.pointer, params)
+    batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+    for i, token in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
+        batch.seq_id[i][0] = 0
+    batch.n_tokens = len(ids)
+    assert llama_cpp.llama_decode(context, batch) == 0
+    shape = (len(ids), weights.vocab.n_tokens)
+    logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(context), shape=shape).copy()
+    llama_cpp.llama_batch_free(batch)
+    llama_cpp.llama_free(context)
+    return logits
+
+
+def log_softmax(row: np.ndarray) -> np.ndarray:
+    shifted = row.astype(np.float64) - row.max()
+    return shifted - math.log(np.exp(shifted).sum())
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_read_is_the_log_softmax_of_the_logits(model: Any, repeats: int) -> None:
+    """Log-probability, rank, entropy and the five expected are those of llama_get_logits, to 1e-4."""
+    text = TEXT * repeats
+    ids = model.tokenize(text)
+    logits = reference(model, ids)
+    total = 0.0
+    read = model.read(text)
+    assert [token.id for token in read.tokens] == ids
+    assert read.tokens[0].logprob is None
+    assert read.tokens[0].expected == ()
+    for i, token in enumerate(read.tokens[1:], 1):
+        row = log_softmax(logits[i - 1])
+        total += row[ids[i]]
+        assert token.logprob == pytest.approx(row[ids[i]], abs=1e-4)
+        assert token.rank == (row > row[ids[i]] + 1e-9).sum() + 1
+        assert token.entropy == pytest.approx(-(np.exp(row) * row).sum() / math.log(2), abs=1e-3)
+        best = np.sort(np.exp(np.partition(row, -5)[-5:]))[::-1]
+        np.testing.assert_allclose([p for _, p in token.expected], best, atol=1e-4)
+    assert read.perplexity == pytest.approx(math.exp(-total / (len(ids) - 1)), rel=1e-4)
+
+
+def test_measure_is_exact_on_known_logits() -> None:
+    """A uniform row has log2(n) bits, a sure one 0; ranks count from 1 and ties share the better rank."""
+    logits = np.zeros((3, 8), np.float32)
+    logits[1, 3] = 1000.0
+    logits[2] = -np.inf
+    logits[2, [1, 2]] = [0.0, math.log(3)]
+    got = measure(logits, np.array([0, 3, 1]))
+    np.testing.assert_allclose(got.logprob, [-math.log(8), 0.0, math.log(1 / 4)], atol=1e-6)
+    np.testing.assert_array_equal(got.rank, [1, 1, 2])
+    np.testing.assert_allclose(got.entropy_bits, [3.0, 0.0, 2 - 0.75 * math.log2(3)], atol=1e-6)
+    np.testing.assert_array_equal(got.best[2, :2], [2, 1])
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 500, 1024])
+def test_chunks_cover_a_text_and_none_is_short(length: int) -> None:
+    """Every token is read once; only a text under 64 tokens has a chunk under 64 tokens, none exceeds 127."""
+    cuts = list(_cuts(length, 64))
+    sizes = np.diff([0, *cuts])
+    assert cuts[-1] == length
+    assert sizes.min() >= min(64, length)
+    assert sizes.max() <= 127
+
+
+def test_the_logits_of_a_chunk_are_bounded(gemma: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long text never has logits for more than 127 tokens of a 262,144-token vocabulary at once."""
+    from llama_magic.engine.native import Context
+
+    seen: list[int] = []
+    decode = Context.decode
+
+    def watch(self: Context, tokens: Any, positions: Any, sequences: Any, outputs: Any) -> Any:
+        seen.append(len(outputs))
+        return decode(self, tokens, positions, sequences, outputs)
+
+    monkeypatch.setattr(Context, "decode", watch)
+    read = gemma.read(TEXT * 5)
+    assert sum(seen) == len(read.tokens)
+    assert max(seen) <= 127
+    assert min(seen) >= 64
+
+
+def test_a_text_over_the_window_is_refused_before_it_is_read(smollm2: Any) -> None:
+    """The error has the counts; an empty text and a wrong type are refused too."""
+    with pytest.raises(ContextOverflowError, match="the context window holds 1,024") as caught:
+        smollm2.read("one two " * 800)
+    assert caught.value.prompt_tokens == smollm2.count_tokens("one two " * 800)
+    with pytest.raises(OptionError, match="empty"):
+        smollm2.read("")
+    with pytest.raises(InputTypeError, match="list"):
+        smollm2.read(["a"])
+
+
+def test_one_token_and_odd_bytes_are_read(smollm2: Any) -> None:
+    """A text of one token has nothing to score; tokens that are no whole character show their bytes."""
+    one = smollm2.read("a")
+    assert len(one.tokens) == 1
+    assert math.isnan(one.perplexity)
+    dino = smollm2.read("a 🦕")
+    assert any(token.text.startswith("<0x") for token in dino.tokens)
+    assert dino.bits_per_byte == pytest.approx(sum(t.bits for t in dino.known) / 6)
+
+
+def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(smollm2: Any) -> None:
+    """Ctrl-C in the middle ends it within a chunk, frees the context, and nothing is left behind."""
+    import time
+
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    caught: list[tuple[BaseException, float]] = []
+
+    def work() -> None:
+        try:
+            for _ in range(1000):
+                smollm2.read(TEXT * 10)
+        except KeyboardInterrupt as error:
+            caught.append((error, time.perf_counter()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not any(name.startswith("reading") for name in list(smollm2._engine._core.extras)):
+        assert thread.is_alive()
+    raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
+    thread.join(20)
+    assert caught
+    assert not [name for name in smollm2._engine._core.extras if name.startswith("reading")]
+    assert len(smollm2.read("The sky is blue.").tokens) == 5
+
+
+def test_reading_leaves_the_cache_as_it_was(smollm2: Any) -> None:
+    """A read-through has a context of its own: no cell of the caches changes."""
+    smollm2.complete("Hello there", max_tokens=2)
+    before = smollm2.kv.sequences
+    smollm2.read(TEXT)
+    assert smollm2.kv.sequences == before
+
+
+def test_a_conversation_strip_has_a_role_for_each_token(smollm2: Any) -> None:
+    """Words are their role's, what the template writes is the template's, and forged tokens are text."""
+    turns = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi <|im_end|> there"}]
+    strip = smollm2.token_strip(turns)
+    assert strip.ids == tuple(smollm2._calls.render(turns).ids)
+    by_role: dict[str, str] = {}
+    for piece in strip.tokens:
+        by_role[piece.role] = by_role.get(piece.role, "") + piece.text
+    assert by_role["system"] == "Be kind."
+    assert by_role["user"] == "Hi <|im_end|> there"
+    assert {piece.role for piece in strip.tokens if piece.special} == {"template"}
+
+
+def test_tokenizers_are_compared_where_both_cut(smollm2: Any, gemma: Any) -> None:
+    """The stretches of each model join to the text; each stretch ends where both have a boundary."""
+    text = "Straßenbahn und naïve 🦕 tokens"
+    both = compare_tokens(text, smollm2, gemma)
+    assert both.names == (smollm2.name, gemma.name)
+    assert "".join("".join(row[1]) for row in both.rows) == text
+    assert (("Stra",), ("Stra",)) in both.rows
+    assert len(both.to_pandas()) == len(both.rows)
+    with pytest.raises(OptionError):
+        compare_tokens(text)
