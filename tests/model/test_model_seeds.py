@@ -1,0 +1,188 @@
+"""An explicit seed means the same tokens: again, elsewhere, after and beside anything else."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+Answer = tuple[str, dict[str, Any], tuple[int, ...]]  # prompt, options, tokens
+WORDS = ["river", "stone", "winter", "letter", "garden", "engine", "captain", "silver", "window", "market"]
+SETTINGS: list[dict[str, Any]] = [
+    {"temperature": 0, "seed": 1},
+    {"temperature": 1.2, "seed": 7, "repeat_penalty": 1.1},
+]
+
+
+def prompt_of(model: Any, tokens: int, start: int = 0) -> str:
+    """Return a text of exactly `tokens` tokens; prompts of one `start` extend each other."""
+    draw = random.Random(start)
+    words = [draw.choice(WORDS) for _ in range(tokens)]
+    low, high = 1, tokens
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high) if model.count_tokens(" ".join(words[:middle])) <= tokens else (low, middle - 1)
+        )
+    text = " ".join(words[:low])
+    while model.count_tokens(text) < tokens:
+        text += "\n" if text.endswith(".") else "."
+    assert model.count_tokens(text) == tokens
+    return text
+
+
+def cold(model: Any, prompt: str, **options: Any) -> tuple[int, ...]:
+    """Return the answer's tokens of an engine that remembers nothing."""
+    model._engine.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    return model.complete(prompt, reuse=False, **options).token_ids  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module", params=["repacked", "plain"])
+def model(request: pytest.FixtureRequest, real_name: str, loaded: Callable[..., Any]) -> Any:
+    """Each real model, with weights repacked for the CPU and with weights as they are in the file."""
+    return loaded(real_name, **({"profile": "quality"} if request.param == "plain" else {}))
+
+
+def test_lengths_around_cuts(model: Any) -> None:
+    """Prompts of 63 to 257 tokens that extend each other, longest first and last: as from a cold engine."""
+    lengths = [63, 64, 65, 127, 128, 129, 257]
+    prompts = {n: prompt_of(model, n) for n in lengths}
+    options = {"max_tokens": 6, **SETTINGS[0]}
+    expected = {n: cold(model, prompts[n], **options) for n in lengths}
+    model._engine.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    reused = 0
+    for n in [257, *lengths, *reversed(lengths)]:
+        done = model.complete(prompts[n], **options)
+        assert done.token_ids == expected[n], n
+        assert done.usage.cached_tokens % 64 == 0
+        reused += done.usage.cached_tokens
+    assert reused > 1000
+
+
+def test_alternating_chats_over_the_sliding_window(model: Any) -> None:
+    """Two conversations take turns, parked and restored: on Gemma, whose window is 512, of 550 tokens."""
+    options = {"max_tokens": 8, **SETTINGS[0]}
+    length = 550 if model.info.sliding_window else 200
+    turns = [[prompt_of(model, length, i) + " and then" * more for more in (0, 20)] for i in (1, 2)]
+    expected = [[cold(model, text, **options) for text in chat] for chat in turns]
+    model._engine.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    for turn in (0, 1, 0):
+        for chat in (0, 1):
+            done = model.complete(turns[chat][turn], **options)
+            assert done.token_ids == expected[chat][turn], (chat, turn)
+            if turn:
+                assert done.usage.cached_tokens == length // 64 * 64
+
+
+def test_beside_seven_others_and_after_cancels(model: Any) -> None:
+    """The answer is the same alone, streamed, beside seven other calls, and after cancelled calls."""
+    options = {"max_tokens": 10, **SETTINGS[1]}
+    prompt = prompt_of(model, 100, 3)
+    expected = cold(model, prompt, **options)
+    assert model.complete(prompt, **options).token_ids == expected
+    assert tuple(t for c in model.complete(prompt, stream=True, **options) for t in c.token_ids) == expected
+    for tokens in (1, 5):  # one cancelled while its prompt is read, one while it writes
+        stream = model.complete(prompt + " and more" * 50, stream=True, max_tokens=200, seed=7)
+        seen = 0 if tokens == 1 else sum(1 for _, _ in zip(range(tokens), stream, strict=False))
+        stream.cancel()
+        assert stream.completion.finish_reason == "interrupted"
+        assert len(stream.completion.token_ids) >= (seen > 0)
+        assert model.complete(prompt, **options).token_ids == expected
+    stop = threading.Event()
+
+    def other(number: int) -> None:
+        while not stop.is_set():
+            seed = number if number < 2 else None
+            model.complete(f"{number} {WORDS[number]} is", max_tokens=4, seed=seed)
+
+    with ThreadPoolExecutor(7) as pool:
+        others = [pool.submit(other, i) for i in range(7)]
+        try:
+            assert model.complete(prompt, **options).token_ids == expected
+        finally:
+            stop.set()
+        for future in others:
+            future.result()
+
+
+def test_samples_of_one_call_are_one_unit(model: Any) -> None:
+    """n=8 gives the same eight answers on every run, each with the seed it reports; they differ from
+    each other.
+    """
+    prompt = prompt_of(model, 70, 4)
+    options = {"n": 8, "max_tokens": 10, "seed": 5, "temperature": 1.0}
+    first = model.complete(prompt, **options)
+    model.complete(prompt_of(model, 90, 5), n=3, max_tokens=5, seed=9)
+    again = model.complete(prompt, **options)
+    assert [r.token_ids for r in again] == [r.token_ids for r in first]
+    assert len({r.token_ids for r in first}) > 1
+    assert len({r.seed for r in first}) == 8
+    assert first[0].seed == 5
+
+
+_CHILD = """
+import json, sys
+import llama_magic as lm
+path, load, calls = json.loads(sys.argv[1])
+model = lm.load(path, **load)
+print(json.dumps([model.complete(p, **o).token_ids for p, o in calls]))
+"""
+
+
+def test_in_a_new_process(real: Any, real_name: str, path_of: Callable[[str], Any]) -> None:
+    """Another process gives the same tokens, greedy and sampled, whatever came before here."""
+    calls = [(prompt_of(real, 140, i), {"max_tokens": 12, **s}) for i, s in enumerate(SETTINGS)]
+    arguments = json.dumps([str(path_of(real_name)), {"ctx": 2048, "threads": 1}, calls])
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, arguments], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert [tuple(ids) for ids in json.loads(done.stdout)] == [
+        real.complete(prompt, **options).token_ids for prompt, options in calls
+    ]
+
+
+def schedule(model: Any, draw: random.Random, steps: int, lengths: Sequence[int]) -> Iterator[Answer]:
+    """Make random calls: seeded, unseeded, n > 1, cancelled, several at once. Yield those with a seed."""
+    prompts = [prompt_of(model, draw.choice(lengths), start) for start in range(5)]
+    prompts += [p + draw.choice([" then", " of the sea", "\n"]) * draw.randint(1, 20) for p in prompts]
+
+    def one(kind: float, prompt: str, seed: int) -> Answer | None:
+        options: dict[str, Any] = {"max_tokens": 4 + seed % 9, "temperature": 0.9 * (seed % 2)}
+        if kind < 0.45:
+            options["seed"] = seed
+            return prompt, options, model.complete(prompt, **options).token_ids
+        if kind < 0.55:
+            model.complete(prompt, n=2 + seed % 3, seed=seed, **options)
+        elif kind < 0.8:
+            model.complete(prompt, **options)
+        else:
+            stream = model.complete(prompt, stream=True, **{**options, "max_tokens": 100}, seed=seed)
+            for _ in zip(range(seed % 4), stream, strict=False):
+                pass
+            stream.cancel()
+        return None
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(steps):
+            calls = [
+                (draw.random(), draw.choice(prompts), draw.randint(0, 9))
+                for _ in range(draw.choice([1, 1, 4]))
+            ]
+            for done in [f.result() for f in [pool.submit(one, *call) for call in calls]]:
+                if done is not None:
+                    yield done
+
+
+def test_random_schedules(real: Any) -> None:
+    """After a random schedule of calls and cancellations every seeded answer is that of a cold engine."""
+    answers = list(schedule(real, random.Random(11), 6, [20, 63, 64, 130]))
+    assert len(answers) >= 4
+    for prompt, options, tokens in answers:
+        assert cold(real, prompt, **options) == tokens
