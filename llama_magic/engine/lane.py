@@ -268,6 +268,9 @@ class Lane:
         if length < len(slot.tokens) and not self.context.remove(slot.sequence, length):
             self._empty(slot)
             return False
+        if self._pinned:
+            # What is cut off must leave its cells, or the next ones would lie behind it.
+            self.context.remove(self._pin, length)
         slot.cut(length)
         lowest, _ = self.context.span(slot.sequence)
         # A sliding-window cache may have given old cells away; what is left must cover the window.
@@ -277,6 +280,7 @@ class Lane:
         return True
 
     def _empty(self, slot: Slot) -> None:
+        self._unpin()
         self.context.remove(slot.sequence, -1)
         slot.cut(0)
 
