@@ -1,0 +1,72 @@
+"""Interrupt one generation at a given moment with a real SIGINT, again and again, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import llama_magic as lm
+
+PROMPT = "The river runs through the valley. " * 60  # some 420 tokens
+OPTIONS: dict[str, Any] = {"max_tokens": 10, "seed": 3, "temperature": 0}
+
+
+def interrupt(model: Any, delay: float, seed: int | None, stream: bool) -> dict[str, Any]:
+    """Start a long call, send SIGINT after `delay` seconds, say what came of it and after how long."""
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(delay, send)
+    facts: dict[str, Any] = {"kind": "none"}
+    written = ""
+    try:
+        timer.start()
+        made = model.complete(PROMPT, max_tokens=1500, seed=seed, stream=stream, ignore_eos=True)
+        for chunk in made if stream else ():
+            written += chunk.delta
+        timer.join()
+        time.sleep(0.05)  # the call was over before: take the interrupt here
+    except lm.GenerationInterrupted as caught:
+        done = caught.completion
+        facts = {
+            "kind": "generation",
+            "reason": done.finish_reason,
+            "tokens": len(done.token_ids),
+            "whole": done.text.startswith(written),
+            "text": model.detokenize(done.token_ids).startswith(done.text[:20]) if done.token_ids else True,
+        }
+    except KeyboardInterrupt:
+        facts = {"kind": "plain"}
+    if sent:
+        facts["felt"] = time.perf_counter() - sent[0]
+    timer.join()
+    facts["busy"] = model._engine.call(lambda core: any(lane.busy for lane in core.lanes.values()))
+    return facts
+
+
+def main(path: str, moments: int, longest: float, threads: int) -> int:
+    """Print one JSON line: facts of each moment, and whether seeded answers stayed the same."""
+    with lm.load(path, ctx=2048, threads=threads) as model:
+        expected = model.complete(PROMPT, reuse=False, **OPTIONS).token_ids
+        facts, same = [], 0
+        for i in range(moments):
+            delay = 0.001 + longest * ((i * 0.618) % 1)
+            if i % 2:
+                model._engine.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+            facts.append(interrupt(model, delay, seed=9 if i % 3 else None, stream=i % 2 == 0))
+            if i % 4 == 3:
+                same += model.complete(PROMPT, **OPTIONS).token_ids == expected
+    print(json.dumps({"facts": facts, "same": same, "asked": moments // 4}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))
