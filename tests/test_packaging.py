@@ -1,0 +1,69 @@
+"""The list of packages in pyproject.toml is the tree's, and importing the package costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def _packages() -> list[str]:
+    """Return every folder with Python files as a dotted name; `formatters/` is imported from within."""
+    folders = {path.parent for path in (ROOT / "llama_magic").rglob("*.py")}
+    folders |= {ROOT / "llama_magic" / "formatters"}
+    names = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    return sorted(name for name in names if "__pycache__" not in name)
+
+
+def test_packages_are_those_of_the_tree() -> None:
+    """`[tool.setuptools] packages` names each package once, sorted."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    lines = "".join(f'  "{name}",\n' for name in _packages())
+    assert listed == _packages(), f"In pyproject.toml write:\npackages = [\n{lines}]"
+
+
+def test_formatters_are_a_link_into_the_package() -> None:
+    """`llama_magic/formatters` is a committed relative link to the top-level folder."""
+    link = ROOT / "llama_magic" / "formatters"
+    assert link.is_symlink()
+    assert str(link.readlink()) == "../formatters"
+
+
+def test_import_brings_in_nothing_heavy() -> None:
+    """`import llama_magic` and `load_ipython_extension` leave llama_cpp, numpy, pydantic and widgets
+    alone.
+    """
+    code = (
+        "import sys, llama_magic as lm; assert lm.__version__; dir(lm); "
+        "heavy = {'llama_cpp', 'numpy', 'pydantic', 'ipywidgets', 'anywidget', 'huggingface_hub', 'jinja2'}; "
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there() -> None:
+    """Every name in `__all__` can be imported, and `dir()` lists it."""
+    import llama_magic
+
+    for name in llama_magic.__all__:
+        assert getattr(llama_magic, name) is not None
+        assert name in dir(llama_magic)
+
+
+def test_only_the_native_package_imports_llama_cpp() -> None:
+    """No module outside `engine/native` imports `llama_cpp`."""
+    found = [
+        str(path.relative_to(ROOT))
+        for folder in ("llama_magic", "formatters")
+        for path in (ROOT / folder).rglob("*.py")
+        if "native" not in path.parts
+        and any(
+            line.strip().startswith(("import llama_cpp", "from llama_cpp"))
+            for line in path.read_text().splitlines()
+        )
+    ]
+    assert found == []
