@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from llama_magic.errors import InputTypeError, OptionError
 
 from ._types import Message
 
+_ROLE = re.compile(r"[A-Za-z][\w-]{0,39}")  # templates write roles as they are: none may hold a mark
 _FORM = 'Write messages as a list of dicts: [{"role": "user", "content": "Hello"}].'
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 
@@ -51,6 +53,11 @@ def _one(index: int, message: Any) -> Message:
             f"{where} has an empty role.", remedy='Use "system", "user", "assistant" or "tool".'
         )
     plain = {key: plain_data(value, f"{where}.{key}") for key, value in fields.items() if value is not None}
+    if not _ROLE.fullmatch(role):
+        raise OptionError(
+            f"{where} has the role {role[:40]!r}; a role is a short name of letters, digits, - and _.",
+            remedy='Use "system", "user", "assistant" or "tool".',
+        )
     plain["role"] = str(role)
     if plain.get("content") is None:
         if not plain.get("tool_calls"):

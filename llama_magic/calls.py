@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -80,11 +81,18 @@ def _check_names(given: Mapping[str, Any]) -> None:
 def _count(name: str, value: object, *, least: int) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
-    if value < least:
-        raise OptionError(f"{name} is {value}; expected {least} or more.")
-    return value
+    number = operator.index(value)
+    most = _MOST.get(name)
+    if number < least or (most is not None and number > most):
+        limit = f"{least} or more" if most is None else f"{least} to {most}"
+        raise OptionError(f"{name} is {number}; expected {limit}.")
+    return number
+
+
+# More samples than this are asked for in several calls; more alternatives a token cost more than decoding.
+_MOST = {"n": 1000, "logprobs": 1000}
 
 
 def as_messages(prompt: object, system: str | None, spans: Sequence[prompting.Span]) -> list[dict[str, Any]]:
@@ -92,7 +100,10 @@ def as_messages(prompt: object, system: str | None, spans: Sequence[prompting.Sp
     if not isinstance(prompt, str):
         raise InputTypeError(f"The prompt is a {type(prompt).__name__}; expected a str.")
     head = [] if system is None else [{"role": "system", "content": system}]
-    return [*head, {"role": "user", "content": prompt, "_spans": tuple(spans)}]
+    return [*head, {"role": "user", "content": prompt, "_spans": tuple(spans or ())}]
+
+
+_RESERVED = {"messages", "tools", "guarded", "add_generation_prompt", "continue_final_message"}
 
 
 class Settings(Protocol):
@@ -118,7 +129,17 @@ class Calls:
         template_variables: Mapping[str, Any] | None = None,
     ) -> prompting.Prompt:
         """Return the prompt of a conversation."""
+        if not isinstance(template_variables, (Mapping, type(None))):
+            raise InputTypeError(
+                f"template_variables is a {type(template_variables).__name__}; expected a dict of names."
+            )
         variables = dict(template_variables or {})
+        for name in variables:
+            if not isinstance(name, str) or name in _RESERVED:
+                raise OptionError(
+                    f"template_variables cannot set {name!r}.",
+                    remedy="Use the parameter of that name instead.",
+                )
         template = prompting.Template(
             self._settings.formatter,
             self._file.guarded,
@@ -137,7 +158,7 @@ class Calls:
     ) -> Assembler:
         """Prepare the continuation of a raw text."""
         call = Call.read(self._settings.sampling, options)
-        prompt = prompting.from_text(self._vocabulary, text, spans)
+        prompt = prompting.from_text(self._vocabulary, text, spans or ())
         guard = self._guard(call.overflow)
         prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._vocabulary)
         return self._assemble("complete", prompt, limit, call, constraint, None)
@@ -178,6 +199,10 @@ class Calls:
     ) -> Assembler:
         if constraint is not None:
             check_budget(constraint, limit)
+        for token, _ in call.sampling.logit_bias:
+            if not 0 <= token < self._vocabulary.n_tokens:
+                last = self._vocabulary.n_tokens - 1
+                raise OptionError(f"logit_bias names token {token}; this vocabulary has ids 0 to {last}.")
         stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
         ids = {text: self._vocabulary.special_id(text) for text in stops}
         plan = Plan(

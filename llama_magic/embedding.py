@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_magic.errors import ContextOverflowError, InputTypeError, OptionError
+from llama_magic.engine.native import DecodeStatus
+from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from llama_magic.loading import LoadedFile
 
 _PIECE = 256  # tokens read at once
+_PURPOSE = "embedding"
 
 
 def embed(
@@ -27,11 +30,14 @@ def embed(
     """Return (len(texts), n_embd) float32; see `Model.embed`."""
     import numpy as np
 
-    texts = [texts] if isinstance(texts, str) else list(texts)
+    texts = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts, (list, tuple)):
+        raise InputTypeError(f"The texts are a {type(texts).__name__}; expected a str or a list of str.")
     # The file names a pooling only where the model was made for embeddings.
     pooled = f"{file.info.architecture}.pooling_type" in file.info.metadata
     batches = [_tokens(vocabulary, file, i, text) for i, text in enumerate(texts)]
-    rows = [engine.call(partial(_one, tokens=tokens, pooled=pooled)) for tokens in batches]
+    with file.embedding_lock:
+        rows = [_one(engine, tokens, pooled) for tokens in batches]
     matrix = np.stack(rows) if rows else np.zeros((0, file.info.embedding_length), np.float32)
     if normalize:
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -56,32 +62,44 @@ def _tokens(vocabulary: Vocabulary, file: LoadedFile, index: int, text: object) 
     return tokens
 
 
-def _one(core: Core, tokens: list[int], pooled: bool) -> NDArray[np.float32]:
-    """Embed one text on the engine thread.
+def _one(engine: Engine, tokens: list[int], pooled: bool) -> NDArray[np.float32]:
+    """Embed one text, piece by piece between the steps of running answers.
 
     A model without a pooling of its own is read in pieces whose means are averaged by their
     length: attention is causal, so that is the mean over the whole text. (llama.cpp pools
     each micro-batch for itself, and holds logits for all of its tokens.)
     """
-    context = _context(core, pooled)
-    context.clear()
-    size = context.n_batch
-    total = None
-    for start in range(0, len(tokens), size):
+    stopped = threading.Event()
+
+    def piece(core: Core, start: int, size: int) -> NDArray[np.float32]:
+        context = _context(core, pooled)
+        context.clear_abort()
+        if start == 0:
+            context.clear()
         part = tokens[start : start + size]
         n = len(part)
-        context.decode(part, range(start, start + n), [0] * n, range(n))
-        vector = context.embedding(0) * (n / len(tokens))
-        total = vector if total is None else total + vector
-    assert total is not None
-    return total
+        if (
+            stopped.is_set()
+            or context.decode(part, range(start, start + n), [0] * n, range(n)) is not DecodeStatus.DONE
+        ):
+            raise BackendError("The embedding was interrupted.")
+        return context.embedding(0) * (n / len(tokens))
+
+    try:
+        size = engine.call(lambda core: _context(core, pooled).n_batch)
+        starts = range(0, len(tokens), size)
+        return sum(engine.call(partial(piece, start=start, size=size)) for start in starts)  # type: ignore[return-value]
+    except BaseException:
+        stopped.set()
+        engine.abort(_PURPOSE)
+        raise
 
 
 def _context(core: Core, pooled: bool) -> Context:
     """Return the context for embeddings, made at its first use."""
     from llama_magic.engine.native import Context
 
-    context = core.extras.get("embedding")
+    context = core.extras.get(_PURPOSE)
     if context is None:
         options = core.options.context
         size = options.cells if pooled else min(_PIECE, options.cells)
@@ -92,5 +110,5 @@ def _context(core: Core, pooled: bool) -> Context:
                 options, sequences=1, batch=size, ubatch=size, outputs=size, embeddings=True, pooling=pooling
             ),
         )
-        core.extras["embedding"] = context
+        core.extras[_PURPOSE] = context
     return context

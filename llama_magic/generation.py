@@ -250,8 +250,7 @@ class Stream:
         try:
             chunk = self._next()
         except KeyboardInterrupt:
-            self.cancel()
-            raise GenerationInterrupted(self.completion) from None
+            raise self._interrupted() from None
         if chunk is None:
             self._end()
             raise StopIteration
@@ -261,13 +260,12 @@ class Stream:
         return chunk
 
     def _next(self) -> Chunk | None:
-        if self._assembler.ended.is_set() and self._chunks.empty():
-            return None
         while True:
             try:
-                return self._chunks.get(timeout=_WAIT_S)
+                return self._chunks.get(timeout=0 if self._assembler.ended.is_set() else _WAIT_S)
             except queue.Empty:
-                continue
+                if self._assembler.ended.is_set() and self._chunks.empty():
+                    return None  # its end was read before, perhaps by another thread
 
     def _end(self) -> None:
         self._finalizer.detach()
@@ -280,8 +278,7 @@ class Stream:
             while self._next() is not None:
                 pass
         except KeyboardInterrupt:
-            self.cancel()
-            raise GenerationInterrupted(self.completion) from None
+            raise self._interrupted() from None
         self._end()
         return self.completion
 
@@ -291,6 +288,16 @@ class Stream:
         self._assembler.ended.wait(10)
 
     close = cancel
+
+    def _interrupted(self) -> GenerationInterrupted:
+        """Stop, whatever an impatient second Ctrl-C says, and return what to raise."""
+        for _ in range(5):
+            try:
+                self.cancel()
+                return GenerationInterrupted(self.completion)
+            except KeyboardInterrupt:
+                continue
+        return GenerationInterrupted(self.completion)
 
     @property
     def completion(self) -> Any:

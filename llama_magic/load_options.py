@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -31,6 +32,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "profile": tuple(fit.PROFILES),
 }
 _WHOLE = {"ctx": 0, "threads": 1, "batch": 1, "yarn_orig_ctx": 0}
+_MOST_THREADS = 512  # GGML_MAX_N_THREADS
 _FLAGS = ("mmap", "mlock")
 _ROPE = (
     "rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor",
@@ -149,6 +151,8 @@ class LoadOptions:
         if "lora" in given:
             entries = given["lora"]
             entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
+            if not isinstance(entries, (list, tuple)):
+                raise InputTypeError(f"lora is {entries!r}; expected a path or a list of paths.")
             given["lora"] = tuple(_adapter(entry) for entry in entries)
         return cls(**given)
 
@@ -220,13 +224,20 @@ def _check(name: str, value: Any) -> None:
     elif name in _WHOLE:
         if isinstance(value, bool) or not isinstance(value, int):
             raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
-        if not _WHOLE[name] <= value < 2**31:
-            raise OptionError(f"{name} is {value}; expected {_WHOLE[name]} or more.")
+        most = _MOST_THREADS if name == "threads" else 2**31 - 1
+        if not _WHOLE[name] <= value <= most:
+            raise OptionError(f"{name} is {value}; expected {_WHOLE[name]} to {most:,}.")
     elif name in _FLAGS:
         if not isinstance(value, bool):
             raise InputTypeError(f"{name} is {value!r}; expected True or False.")
-    elif name in _ROPE and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise InputTypeError(f"{name} is {value!r}; expected a number.")
+    elif name in _ROPE:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InputTypeError(f"{name} is {value!r}; expected a number.")
+        least = 0 if name.startswith("rope") else -1  # 0, or -1 for YaRN, means: as the file says
+        if not least <= value <= 1e12 or 0 < abs(value) < 1e-6:
+            raise OptionError(f"{name} is {value!r}; expected a finite number, {least} or more.")
+    elif name == "formatter" and not isinstance(value, str) and not hasattr(value, "render"):
+        raise InputTypeError(f"formatter is a {type(value).__name__}; expected a name or a Formatter.")
 
 
 def _layers(value: Any) -> int:
@@ -242,6 +253,9 @@ def _adapter(entry: Any) -> tuple[Path, float]:
     scale = 1.0
     if isinstance(entry, (tuple, list)) and len(entry) == 2:
         entry, scale = entry
+    numeric = isinstance(scale, (int, float)) and not isinstance(scale, bool) and math.isfinite(scale)
+    if not isinstance(entry, (str, os.PathLike)) or not numeric:
+        raise InputTypeError(f"lora holds {entry!r}; expected a path, PATH:SCALE, or a pair (path, scale).")
     text = os.fspath(entry)
     head, colon, tail = text.rpartition(":")
     if colon and not Path(text).exists():

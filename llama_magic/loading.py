@@ -71,6 +71,7 @@ class LoadedFile:
     guarded: frozenset[str]
     shared: SharedWeights
     key: Any
+    embedding_lock: threading.Lock = field(default_factory=threading.Lock)
     _visible: dict[str, frozenset[int]] = field(default_factory=dict)
     _released: bool = False
 
@@ -143,6 +144,9 @@ def load(
 
     Raises `SourceError`, `InvalidGGUFError`, `FitError`, `BackendError`, `OptionError`.
     """
+    for what, value in (("name", name), ("sha256", sha256), ("revision", revision)):
+        if value is not None and (not isinstance(value, str) or not value.strip() or len(value) > 200):
+            raise OptionError(f"{what} is {str(value)[:40]!r}; expected a text.")
     wanted = LoadOptions.read(options)
     report = progress or (lambda _progress: None)
     began = time.perf_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from operator import index
@@ -241,10 +240,24 @@ class Model:
     ) -> Stream:
         """Start one constrained answer to a conversation (used by `structured`)."""
         self._open()
-        assembler = self._calls.chat(
-            "structured", messages, constraint, options, template_variables=template_variables
+        return Stream(
+            self._engine,
+            self._calls.chat("structured", messages, constraint, options, None, template_variables),
         )
-        return Stream(self._engine, assembler)
+
+    def astart_structured(
+        self,
+        messages: Sequence[Any],
+        constraint: Constraint,
+        template_variables: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> AsyncStream:
+        """Like `start_structured`, in a running loop."""
+        self._open()
+        return AsyncStream(
+            self._engine,
+            self._calls.chat("structured", messages, constraint, options, None, template_variables),
+        )
 
     async def acomplete(self, prompt: str, *, stream: bool = False, **options: Any) -> Any:
         """Like `complete`, for `await`; with `stream` the result is for `async for`."""
@@ -268,7 +281,12 @@ class Model:
 
     async def astructured(self, prompt: str | Sequence[Any], schema: Any, **options: Any) -> Any:
         """Like `structured` without `stream`, for `await`."""
-        return await asyncio.to_thread(self.structured, prompt, schema, **options)
+        from llama_magic.structuring import StructuredCall
+
+        retries, variables = options.pop("retries", 0), options.pop("template_variables", None)
+        system, spans = options.pop("system", None), options.pop("spans", ())
+        call = StructuredCall(self, schema, retries, variables or {}, options)
+        return await call.arun(prompt, system=system, spans=spans)
 
     def constraint(
         self,
@@ -377,6 +395,8 @@ class Model:
     ) -> Constraint | None:
         if grammar is None and regex is None and choices is None:
             return None
+        if choices is not None and not isinstance(choices, (list, tuple, set, frozenset)):
+            raise InputTypeError(f"choices is {choices!r}; expected a list of texts.")
         return self.constraint(grammar=grammar, regex=regex, choices=choices)
 
     def _open(self) -> None:

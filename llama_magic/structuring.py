@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -117,13 +118,49 @@ class StructuredCall:
         head = [] if system is None else [{"role": "system", "content": system}]
         return [*head, *prompt]
 
+    async def arun(self, prompt: Any, *, system: str | None, spans: Sequence[tuple[str, int, int]]) -> Any:
+        """Run it in an event loop; a cancelled task cancels what is decoded for it."""
+        if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
+            return list(await asyncio.gather(*(self.arun(p, system=system, spans=()) for p in prompt)))
+        attempts = _Attempts(self._messages(prompt, system, spans), self.retries)
+        while True:
+            made = self.model.astart_structured(
+                attempts.messages, self.constraint, self._variables(), self.options
+            )
+            try:
+                return await made.run()
+            except StructuredOutputError as error:
+                if not attempts.again(error):
+                    raise
+
     def stream(self, messages: Sequence[Any]) -> Stream:
         """Start one attempt."""
-        variables = dict(self.template_variables)
-        off = self.model.formatter.thinking_off_variables
-        if off and not variables.keys() & off.keys():
-            variables.update(off)
-        return self.model.start_structured(messages, self.constraint, variables, self.options)
+        return self.model.start_structured(messages, self.constraint, self._variables(), self.options)
+
+    def _variables(self) -> dict[str, Any]:
+        """Return the template variables; thinking is switched off unless the caller said otherwise."""
+        off = self.model.formatter.thinking_off_variables or {}
+        given = dict(self.template_variables)
+        return given if given.keys() & off.keys() else {**off, **given}
+
+
+@dataclass
+class _Attempts:
+    """What is asked now, and how often it may be asked again."""
+
+    messages: list[Any]
+    left: int
+
+    def again(self, error: StructuredOutputError) -> bool:
+        """Prepare the next attempt, which is told what was wrong; False where none is left."""
+        cut = error.completion is None or error.completion.finish_reason != "stop"
+        if cut or self.left < 1:
+            return False
+        self.left -= 1
+        again = f"That answer is not valid: {error.message} Answer again, with a valid value."
+        answer = {"role": "assistant", "content": error.text}
+        self.messages = [*self.messages, answer, {"role": "user", "content": again}]
+        return True
 
 
 class StructuredStream:
@@ -135,8 +172,7 @@ class StructuredStream:
 
     def __init__(self, call: StructuredCall, messages: list[Any]) -> None:
         self._call = call
-        self._messages = messages
-        self._left = call.retries
+        self._attempts = _Attempts(messages, call.retries)
         self._stream = call.stream(messages)
 
     @property
@@ -176,22 +212,13 @@ class StructuredStream:
         return False
 
     def _retry(self, error: StructuredOutputError) -> bool:
-        """Start the next attempt, which is told what was wrong; False where none is left."""
-        cut = error.completion is None or error.completion.finish_reason != "stop"
-        if cut or self._left < 1:
+        if not self._attempts.again(error):
             return False
-        self._left -= 1
-        again = f"That answer is not valid: {error.message} Answer again, with a valid value."
-        self._messages = [
-            *self._messages,
-            {"role": "assistant", "content": error.text},
-            {"role": "user", "content": again},
-        ]
-        self._stream = self._call.stream(self._messages)
+        self._stream = self._call.stream(self._attempts.messages)
         return True
 
     def cancel(self) -> None:
-        self._left = 0
+        self._attempts.left = 0
         self._stream.cancel()
 
     close = cancel

@@ -174,7 +174,7 @@ def verdicts(store: Path) -> list[Verdict]:
 def _read(store: Path) -> dict[str, Verdict]:
     try:
         data = json.loads(store.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     entries = data.items() if isinstance(data, dict) else ()
     shape = {field.name: field.type for field in fields(Verdict)}

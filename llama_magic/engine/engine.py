@@ -98,6 +98,12 @@ class Engine:
             raise value
         return value  # type: ignore[no-any-return]
 
+    def abort(self, purpose: str) -> None:
+        """Make the context for other work than generation stop what it computes. Any thread."""
+        context = self._core.extras.get(purpose)
+        if context is not None:
+            context.abort()
+
     def close(self) -> None:
         """Cancel running requests, stop the thread, free the contexts."""
         self._finalizer()

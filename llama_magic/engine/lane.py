@@ -261,6 +261,11 @@ class Lane:
         stats = running.request.stats
         if not stats.started:
             stats.started = time.perf_counter()
+        try:
+            running.open()
+        except Exception as error:
+            self._fail_request(running.request, error)
+            return
         running.report_prompt(cached)
 
     def _trim(self, slot: Slot, length: int) -> bool:

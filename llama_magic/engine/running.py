@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from llama_magic.engine.native import Context, SamplerChain, Weights
-from llama_magic.engine.request import FinishEvent, FinishReason, PromptEvent, Request, TokenEvent
+from llama_magic.engine.request import FinishEvent, FinishReason, Matcher, PromptEvent, Request, TokenEvent
 from llama_magic.engine.text import TextStream
-from llama_magic.errors import BackendError
+from llama_magic.errors import BackendError, OptionError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,16 +76,30 @@ class Running:
         self.tokens: list[int] = list(request.prompt)  # prompt, then what was generated
         self.n_prompt = len(request.prompt)
         self.slot: Slot | None = None
-        self.chain = SamplerChain(weights, request.sampling, request.sample_seed(index))
-        if self.chain.looks_back:
-            self.chain.accept(request.prompt)
-        self.matcher = request.matcher() if request.matcher else None
+        self._chain: SamplerChain | None = None
+        self.matcher: Matcher | None = None
         self.text = TextStream(request.stops)
         self.tape = request.tapes[index] if request.tapes else None
         self.done = False
         self._stop_ids = request.stop_texts.keys() | (
             frozenset() if request.ignore_eos else frozenset(weights.vocab.eog_ids)
         )
+        self._forbidden = frozenset(t for t, bias in request.sampling.logit_bias if bias == -math.inf)
+
+    def open(self) -> None:
+        """Make what costs memory: the sampler chain, shown what it must know, and the constraint."""
+        if self._chain is None:
+            self.matcher = self.request.matcher() if self.request.matcher else None
+            self._chain = SamplerChain(
+                self.weights, self.request.sampling, self.request.sample_seed(self.index)
+            )
+            if self._chain.looks_back:
+                self._chain.accept(self.tokens)
+
+    @property
+    def chain(self) -> SamplerChain:
+        assert self._chain is not None, "open() comes first"
+        return self._chain
 
     @property
     def n_generated(self) -> int:
@@ -133,6 +148,12 @@ class Running:
         if self.request.measure_outside and before is not None:
             outside = max(0.0, 1.0 - float(np.exp(_log_sum_exp(logits) - normaliser)))
         token = self.chain.sample(context, index)
+        if token in self._forbidden or logits[token] == -np.inf:
+            raise OptionError(
+                f"No token is left to draw at token {self.n_generated + 1}: logit_bias, or the constraint "
+                "together with it, forbids every one.",
+                remedy="Forbid fewer tokens with -inf.",
+            )
         logprob = None
         if logprobs is not None or self.request.measure_outside:
             logprob = float((before if before is not None else logits)[token]) - normaliser
@@ -200,12 +221,16 @@ class Running:
         if self.text.stop is not None and reason == "length":
             reason = "stop"
         self.request.sink(FinishEvent(self.index, reason, rest, stop or self.text.stop))
-        self.chain.close()
+        self._close()
 
     def drop(self) -> None:
         """Give up without an event (the request failed as a whole)."""
         self.done = True
-        self.chain.close()
+        self._close()
+
+    def _close(self) -> None:
+        if self._chain is not None:
+            self._chain.close()
 
 
 def _log_sum_exp(logits: NDArray[np.float32]) -> float:

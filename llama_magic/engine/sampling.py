@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -26,6 +28,9 @@ DEFAULT_ORDER = (
     "temperature",
 )
 STAGES = (*DEFAULT_ORDER, "logit_bias", "mirostat", "infill", "adaptive_p")
+COLDEST = 1e-4
+MAX_BREAKERS = 64
+MAX_BIAS = 1e5
 MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF is llama.cpp's LLAMA_DEFAULT_SEED: "draw one"
 
 
@@ -69,17 +74,28 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
-            _check_number(name, getattr(self, name), low, high)
+            object.__setattr__(self, name, _number(name, getattr(self, name), low, high))
         if self.mirostat not in (0, 1, 2):
             raise OptionError(f"mirostat is {self.mirostat!r}; expected 0 (off), 1 or 2.")
         object.__setattr__(self, "samplers", parse_order(self.samplers))
         object.__setattr__(self, "logit_bias", _parse_bias(self.logit_bias))
-        breakers = _texts("dry_sequence_breakers", self.dry_sequence_breakers)
-        object.__setattr__(self, "dry_sequence_breakers", breakers)
+        object.__setattr__(self, "dry_sequence_breakers", _breakers(self.dry_sequence_breakers))
+        before = self.samplers[: self.samplers.index("infill")] if "infill" in self.samplers else None
+        if before is not None and not ("top_k" in before and self.top_k > 0):
+            # llama.cpp compares every pair of candidates there: over a minute for a whole vocabulary.
+            raise OptionError(
+                "The sampler 'infill' needs 'top_k' before it, or it takes minutes for one token.",
+                remedy='Write --samplers "top_k;infill;…" with a top-k above 0.',
+            )
+
+    @property
+    def cold(self) -> bool:
+        """Whether the temperature is too low to tell from 0; below that, llama.cpp's numbers overflow."""
+        return self.temperature < COLDEST
 
     @property
     def greedy(self) -> bool:
-        return self.temperature <= 0 and self.mirostat == 0
+        return self.cold and self.mirostat == 0
 
     def replace(self, **changes: Any) -> Sampling:
         """Return a copy with some parameters changed; an unknown name is an error that names the nearest."""
@@ -129,12 +145,16 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
 _INTEGERS = {"top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep"}
 
 
-def _check_number(name: str, value: object, low: float, high: float) -> None:
-    wants = "a whole number" if name in _INTEGERS else "a number"
-    if isinstance(value, bool) or not isinstance(value, int if name in _INTEGERS else (int, float)):
-        raise InputTypeError(f"{name} is {value!r}; expected {wants}.")
-    if math.isnan(value) or not low <= value <= high:
-        raise OptionError(f"{name} is {value!r}; expected {wants} from {low:g} to {high:g}.")
+def _number(name: str, value: Any, low: float, high: float) -> Any:
+    """Return `value` as a plain number within its range."""
+    whole = name in _INTEGERS
+    wants = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
+        raise InputTypeError(f"{name} is {_short(value)}; expected {wants}.")
+    given: Any = value
+    if not low <= given <= high:  # NaN is neither
+        raise OptionError(f"{name} is {_short(value)}; expected {wants} from {low:g} to {high:g}.")
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
@@ -162,19 +182,42 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
     items = bias.items() if isinstance(bias, Mapping) else bias
     if not isinstance(items, Iterable):
-        raise InputTypeError(f"logit_bias is {bias!r}; expected token ids and numbers, as {{123: -2.0}}.")
+        raise InputTypeError(
+            f"logit_bias is {_short(bias)}; expected token ids and numbers, as {{123: -2.0}}."
+        )
     pairs: list[tuple[int, float]] = []
     for item in items:
         try:
             token, value = item
-            pairs.append((int(token), float(value)))
-        except (TypeError, ValueError):
+            pairs.append((operator.index(token), float(value)))
+        except (TypeError, ValueError, OverflowError):
             raise InputTypeError(
-                f"logit_bias holds {item!r}; expected pairs of token id and number, as {{123: -2.0}}."
+                f"logit_bias holds {_short(item)}; expected pairs of token id and number, as {{123: -2.0}}."
             ) from None
-    if any(math.isnan(value) or value == _INF for _, value in pairs):
-        raise OptionError("logit_bias holds NaN or +inf; expected finite numbers, or -inf to forbid a token.")
+    for token, value in pairs:
+        if not (value == -_INF or abs(value) <= MAX_BIAS):
+            raise OptionError(
+                f"The bias of token {token} is {value:g}; expected a number up to {MAX_BIAS:g} either way, "
+                "or -inf to forbid it."
+            )
     return tuple(pairs)
+
+
+def _breakers(value: object) -> tuple[str, ...]:
+    texts = tuple(dict.fromkeys(_texts("dry_sequence_breakers", value)))
+    for text in texts:
+        if text == "" or text != text.encode("utf-8", "ignore").decode():
+            raise OptionError(
+                f"A DRY sequence breaker is {_short(text)}; expected a text of at least one character."
+            )
+    if len(texts) > MAX_BREAKERS:
+        raise OptionError(f"There are {len(texts)} DRY sequence breakers; expected at most {MAX_BREAKERS}.")
+    return texts
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _json_float(value: float) -> float | str:
@@ -183,10 +226,11 @@ def _json_float(value: float) -> float | str:
 
 def check_seed(seed: object) -> int:
     """Return `seed` if it is one that llama.cpp takes as it is (0 to 2**32 - 2)."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         raise InputTypeError(
             f"seed is {seed!r}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
         )
+    seed = operator.index(seed)
     if not 0 <= seed <= MAX_SEED:
         raise OptionError(
             f"seed is {seed}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."

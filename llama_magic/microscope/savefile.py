@@ -29,7 +29,7 @@ import numpy as np
 from llama_magic.engine import system_report
 from llama_magic.engine.cache import SavedSequence
 from llama_magic.engine.prefix_store import Stretch
-from llama_magic.errors import SourceError
+from llama_magic.errors import InputTypeError, SourceError
 
 if TYPE_CHECKING:
     from llama_magic.engine.native import ContextOptions
@@ -80,7 +80,7 @@ def fingerprint(
 
 def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint) -> Path:
     """Write a sequence; the file appears whole or not at all. Raises `SourceError` where it cannot."""
-    target = Path(os.path.expandvars(path)).expanduser()
+    target = _path(path)
     header = json.dumps(
         {
             "model": owner.model,
@@ -118,9 +118,15 @@ def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint
     return target
 
 
+def _path(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
+        raise InputTypeError(f"The path is {path!r}; expected a path as text.")
+    return Path(os.path.expandvars(path)).expanduser()
+
+
 def read(path: str | os.PathLike[str], owner: Fingerprint) -> SavedSequence:
     """Read a sequence back. Raises `SourceError` for a damaged file and for another model's."""
-    source = Path(os.path.expandvars(path)).expanduser()
+    source = _path(path)
     try:
         data = source.read_bytes()
     except OSError as error:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from llama_magic.errors import InputTypeError, SchemaError
+from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
 from llama_magic.structured import _gbnf, _regex, _source, _strictjson
 from llama_magic.structured._bundle import Bundle
 from llama_magic.structured._constraint import Constraint, full_match, json_why
@@ -63,11 +63,24 @@ def compile(
         "lark": (_from_lark, lark),
     }[given[0]]
     key = (given[0], _key(value))
-    plain = _remember(_kept, key, value, lambda: maker(value))
+    plain = _remember(_kept, key, value, lambda: _made(maker, value, given[0]))
     if vocabulary is None:
         return plain
     trie = trie_for(vocabulary)
     return _remember(trie.constraints, key, value, lambda: plain.bound(trie))
+
+
+def _made(maker: Callable[[Any], Constraint], value: Any, kind: str) -> Constraint:
+    """Compile; what the libraries beneath cannot take comes out as a `SchemaError`."""
+    try:
+        return maker(value)
+    except (OverflowError, RecursionError, ValueError) as error:
+        if isinstance(error, LlamaMagicError):
+            raise
+        raise SchemaError(
+            f"The {kind} cannot be compiled: {error}.",
+            remedy="Use numbers, texts and depths that JSON tools can hold.",
+        ) from None
 
 
 def _key(value: Any) -> Any:

@@ -288,18 +288,24 @@ def _refuse_left_recursion(rules: dict[str, Node]) -> None:
             )
 
 
+_MAX_SHORTEST = 1_000_000
+
+
 def shortest(rules: dict[str, Node]) -> dict[str, str]:
     """Return a shortest text for every rule that has one."""
     found: dict[str, str] = {}
-    while True:
-        grown = dict(found)
-        for name, node in rules.items():
+    # Rules mostly use later ones, so the last comes first: a long chain is through in one round.
+    order = list(reversed(rules.items()))
+    changed = True
+    while changed:
+        changed = False
+        for name, node in order:
             text = _shortest(node, found)
-            if text is not None and (name not in grown or len(text) < len(grown[name])):
-                grown[name] = text
-        if grown == found:
-            return found
-        found = grown
+            if text is not None and (name not in found or len(text) < len(found[name])):
+                found[name] = text
+                changed = True
+        order.reverse()
+    return found
 
 
 def _shortest(node: Node, known: dict[str, str]) -> str | None:
@@ -311,7 +317,15 @@ def _shortest(node: Node, known: dict[str, str]) -> str | None:
     if node.kind == "alt":
         return min((part for part in parts if part is not None), key=len, default=None)
     if node.kind == "repeat":
-        return "" if node.low == 0 else None if parts[0] is None else parts[0] * node.low
+        if node.low == 0 or parts[0] is None:
+            return "" if node.low == 0 else None
+        if len(parts[0]) * node.low > _MAX_SHORTEST:
+            raise SchemaError(
+                f"The shortest text of this grammar has more than {_MAX_SHORTEST:,} characters.",
+                keyword="repeat",
+                remedy="Repeat less often.",
+            )
+        return parts[0] * node.low
     return None if None in parts else "".join(part for part in parts if part is not None)
 
 

@@ -104,7 +104,7 @@ def _build(weights: Weights, s: Sampling, seed: int) -> Iterable[tuple[str, Any]
         yield "logit_bias", c.llama_sampler_init_logit_bias(weights.vocab.n_tokens, len(known), array)
     if s.mirostat:
         yield from _penalties(weights, s)
-        yield "temperature", c.llama_sampler_init_temp(s.temperature)
+        yield "temperature", c.llama_sampler_init_temp(0.0 if s.cold else s.temperature)
         if s.mirostat == 1:
             yield (
                 "mirostat",
@@ -201,7 +201,7 @@ _STAGES: dict[str, tuple[Callable[[Sampling], bool], _Maker]] = {
     "temperature": (
         lambda s: True,
         lambda w, s, seed: llama_cpp.llama_sampler_init_temp_ext(
-            s.temperature, s.dynatemp_range, s.dynatemp_exponent
+            0.0 if s.cold else s.temperature, s.dynatemp_range, s.dynatemp_exponent
         ),
     ),
     "infill": (lambda s: True, lambda w, s, seed: llama_cpp.llama_sampler_init_infill(w.vocab.pointer)),
