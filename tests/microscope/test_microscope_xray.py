@@ -119,8 +119,8 @@ def recipe(seed: int) -> Sampling:
     elif kind < 0.2:
         order.append("adaptive_p")
         given["adaptive_target"] = r.uniform(0.0, 1.0)
-    if "infill" in order and not 0 < given["top_k"] <= 40:
-        given["top_k"] = 40  # it compares every token with every other one
+    if "infill" in order:
+        given["top_k"] = min(given["top_k"], 40) or 40  # it compares every token with every other one
         order = ["top_k", *(name for name in order if name != "top_k")]
     return Sampling(samplers=tuple(order), **given)
 
