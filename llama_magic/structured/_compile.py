@@ -13,6 +13,7 @@ from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
 from llama_magic.structured import _gbnf, _regex, _source, _strictjson
 from llama_magic.structured._bundle import Bundle
 from llama_magic.structured._constraint import Constraint, full_match, json_why
+from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._grammar import error_of, from_schema
 from llama_magic.structured._lower import Keyword
 from llama_magic.structured._postcheck import Checker
@@ -229,11 +230,9 @@ def _from_gbnf(text: Any) -> Constraint:
 
 
 def _from_lark(text: Any) -> Constraint:
-    from llguidance import LLMatcher
-
     if not isinstance(text, str) or not text.strip():
         raise SchemaError("The Lark grammar is empty.", keyword="lark", remedy="Write at least start: …")
-    grammar = str(LLMatcher.grammar_from_lark(text))
+    grammar = grammar_from_lark(text)
     _refuse(error_of(grammar), "lark")
     return Constraint("lark", grammar, name="the Lark grammar", enforced=(Keyword("", "lark"),))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._regex import literal
 
 MAX_GRAMMAR = 200_000  # characters
@@ -351,7 +352,7 @@ def to_llguidance(rules: dict[str, Node]) -> str:
     names = {name: f"r{i}" for i, name in enumerate(rules)}
     lines = [f"start: {names['root']}"]
     lines += [f"{names[name]}: {_as_lark(node, names)}" for name, node in rules.items()]
-    return str(LLMatcher.grammar_from_lark("\n".join(lines)))
+    return grammar_from_lark("\n".join(lines))
 
 
 def _as_regex(node: Node, rules: dict[str, Node], inside: tuple[str, ...]) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured._bundle import Bundle
+from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._lark import LarkWriter, escaped_names, sorted_by_a_tool
 from llama_magic.structured._lower import Loosening, Lowered, TooWideError
 from llama_magic.structured._vocab import byte_tokenizer
@@ -72,7 +73,7 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
             continue
         if any_order or escaped_names(schema):
             writer = LarkWriter(schema, any_order, _OPTIONS, WHITESPACE)
-            grammar = str(LLMatcher.grammar_from_lark(writer.text))
+            grammar = grammar_from_lark(writer.text)
             if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():
                 lowered.any_order = any_order
                 return grammar, machine, lowered

@@ -164,3 +164,17 @@ def test_shared_grammar_cases(case: Any) -> None:
     )
     assert [text for text in case["ok"] if not made.accepts(text)] == []
     assert [text for text in case["bad"] if made.accepts(text)] == []
+
+
+@pytest.mark.parametrize("kind", ["grammar", "lark"])
+def test_deep_chains_of_rules_are_refused(kind: str) -> None:
+    """A chain of 3,000 rules, on which llguidance ends the process, is a SchemaError; one of 200 compiles."""
+
+    def chain(length: int) -> str:
+        sign, first = ("::=", "root") if kind == "grammar" else (":", "start")
+        links = [f'r{i} {sign} "a" r{i + 1}' for i in range(length)]
+        return "\n".join([f"{first} {sign} r0", *links, f'r{length} {sign} "b"'])
+
+    assert structured.compile(**{kind: chain(200)}).mask_accepts("a" * 200 + "b")
+    with pytest.raises(SchemaError, match="400 deep"):
+        structured.compile(**{kind: chain(3000)})

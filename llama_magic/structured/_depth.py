@@ -1,0 +1,46 @@
+"""Lark grammars on their way to llguidance: chains of rules that it would not survive are refused."""
+
+from __future__ import annotations
+
+import re
+
+from llama_magic.errors import SchemaError
+
+# llguidance walks rules by recursion in native code: a chain of 2,000 ends the process (1.9.1).
+_DEEPEST = 400
+_QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*')
+_RULE = re.compile(r"^[?!]?([A-Za-z_][\w-]*)[^:\n]*:", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z_][\w-]*")
+
+
+def grammar_from_lark(text: str) -> str:
+    """Return llguidance's form of a Lark grammar; `SchemaError` for one nested too deeply."""
+    from llguidance import LLMatcher
+
+    check_depth(text)
+    return str(LLMatcher.grammar_from_lark(text))
+
+
+def check_depth(text: str) -> None:
+    """Refuse a grammar in which rules lead to one another more than 400 deep."""
+    bare = _QUOTED.sub(" ", text)
+    starts = list(_RULE.finditer(bare))
+    ends = [match.start() for match in starts[1:]] + [len(bare)]
+    uses = {m[1]: _NAME.findall(bare[m.end() : end]) for m, end in zip(starts, ends, strict=True)}
+    seen: set[str] = set()
+    for root in uses:
+        path = [(root, iter(uses[root]))] if root not in seen else []
+        seen.add(root)
+        while path:
+            name = next((n for n in path[-1][1] if n in uses and n not in seen), None)
+            if name is None:
+                path.pop()
+                continue
+            seen.add(name)
+            path.append((name, iter(uses[name])))
+            if len(path) > _DEEPEST:
+                raise SchemaError(
+                    f"Rules lead to one another more than {_DEEPEST} deep, from {root!r} to {name!r}.",
+                    keyword=root,
+                    remedy="Write long sequences in one rule.",
+                )
