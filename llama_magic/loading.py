@@ -201,6 +201,11 @@ def _load(
         shared.release()
         raise
     assert shared.vocabulary is not None
+    others = [m.name for k, m in _models.items() if k[0] == identity and not m.closed]
+    if others:
+        names = ", ".join(others)
+        note = f"{names}: of the same file, stays loaded, shares the weights. %llama unload {others[0]}"
+        file.notes = (*file.notes, note)
     model = Model(name or _free_name(found.name), file, engine, shared.vocabulary)
     _models[key] = model
     return model

@@ -132,6 +132,10 @@ class Completion:
     def __str__(self) -> str:
         return self.text
 
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"
+        return f"<Completion {text!r}: {self.usage.completion_tokens} tokens, {self.finish_reason}>"
+
     def xray(self, step: int) -> SamplerTrace:
         """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.
 

@@ -104,7 +104,9 @@ def figures(completion: Completion) -> str:
     """Return one line: how the window was filled, how fast, why it ended."""
     written = completion.usage.completion_tokens
     times = completion.timings
+    speed = f" · first token {times.first_token_s:.2f} s" if written else ""
+    speed += f" · {times.tokens_per_second:.1f} tok/s" if written > 1 else ""
     return (
-        f"[{gauge.words(completion.budget, written, reused=True)} · first token {times.first_token_s:.2f} s"
-        f" · {times.tokens_per_second:.1f} tok/s · seed {completion.seed} · {views.ending(completion)}]"
+        f"[{gauge.words(completion.budget, written, reused=True)}{speed}"
+        f" · seed {completion.seed} · {views.ending(completion)}]"
     )

@@ -156,10 +156,15 @@ def history_table(entries: Sequence[HistoryEntry]) -> Table:
     for entry in entries:
         r = entry.completion
         prompt = str(r.messages[-2].get("content", "")) if len(r.messages) > 1 else r.prompt
-        answer = (prompt, r.text, r.usage.completion_tokens, r.finish_reason, str(r.seed))
+        answer = (_brief(prompt), _brief(r.text), r.usage.completion_tokens, r.finish_reason, str(r.seed))
         times = (round(r.timings.total_s, 2), round(r.timings.tokens_per_second, 1))
         rows.append((entry.number, r.mode, r.model, *answer, *times))
     return Table(headers, tuple(rows), empty="No generation yet in this kernel.")
+
+
+def _brief(text: str) -> str:
+    """Return the first words of a text: a list is for finding, `to_pandas()` has all of it."""
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"
 
 
 def fields(obj: Any) -> list[Node]:
@@ -207,6 +212,7 @@ def table(t: Table) -> list[Node]:
     return [Grid(t)]
 
 
+_BRIEF = 120  # characters of a prompt or an answer in a list
 _VIEWS: dict[str, Callable[[Any], Sequence[Node]]] = {
     "Completion": completion,
     "Budget": budget,

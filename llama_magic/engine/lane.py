@@ -20,6 +20,8 @@ from llama_magic.errors import BackendError
 
 # Prompt tokens read in one step while other streams are being written, so that these go on.
 BUSY_CHUNK = 128
+# And otherwise. Larger chunks are hardly faster (256 against 512: 0 to 3 %), and progress shows between them.
+READ_CHUNK = 256
 # Sequence ids that no request uses: one to save and restore through, one to pin cells.
 HELPER_SEQUENCES = 2
 
@@ -122,7 +124,7 @@ class Lane:
 
     def _chunk(self, running: Running) -> int:
         """Return how many tokens of a prompt to read next."""
-        return self.context.n_batch
+        return min(self.context.n_batch, READ_CHUNK)
 
     def _decode(self, batch: list[tuple[Running, list[int]]]) -> DecodeStatus:
         tokens: list[int] = []
