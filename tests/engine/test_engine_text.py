@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_magic.engine.prefix_store import PrefixStore, common_prefix
+from llama_magic.engine.prefix_store import PrefixStore, Stretch, common_prefix
 from llama_magic.engine.sampling import DEFAULT_ORDER, MAX_SEED, Sampling, check_seed
 from llama_magic.engine.text import TextStream
 from llama_magic.errors import InputTypeError, OptionError
@@ -87,19 +87,23 @@ def test_common_prefix_counts_equal_leading_tokens(a: list[int], b: list[int]) -
     assert common_prefix(a, b) == n
 
 
+def _state(size: int) -> list[Stretch]:
+    return [Stretch(0, 1, b"x" * size)]
+
+
 def test_store_keeps_the_longest_and_the_latest() -> None:
     """A sequence replaces those that it extends; within the budget the least recently used goes first."""
     store = PrefixStore(100)
-    store.put([1, 2], [b"x" * 20])
-    store.put([1, 2, 3], [b"x" * 30])
+    store.put([1, 2], _state(20))
+    store.put([1, 2, 3], _state(30))
     assert [e.tokens for e in store.entries] == [[1, 2, 3]]
-    store.put([1], [b"x" * 10])  # already covered
+    store.put([1], _state(10))  # already covered
     assert store.bytes_used == 30
-    store.put([7], [b"x" * 40])
+    store.put([7], _state(40))
     assert store.best([1, 2, 9])[1] == 2  # and is used now
-    store.put([8], [b"x" * 40])
+    store.put([8], _state(40))
     assert sorted(e.tokens for e in store.entries) == [[1, 2, 3], [8]]
-    store.put([9], [b"x" * 101])  # larger than the budget
+    store.put([9], _state(101))  # larger than the budget
     assert sorted(e.tokens for e in store.entries) == [[1, 2, 3], [8]]
     assert store.best([5]) == (None, 0)
     store.clear()
@@ -113,7 +117,7 @@ def test_store_never_exceeds_its_budget(puts: list[tuple[list[int], int]]) -> No
     """`bytes_used` is the sum over the entries, and at most the budget."""
     store = PrefixStore(100)
     for tokens, size in puts:
-        store.put(tokens, [b"x" * size])
+        store.put(tokens, _state(size))
         assert store.bytes_used == sum(e.size for e in store.entries) <= 100
 
 
@@ -137,8 +141,8 @@ def test_defaults_are_llama_cpps() -> None:
         ({"mirostat": 3}, "mirostat"),
         ({"samplers": "top_k;top_q"}, "top_p"),
         ({"samplers": "top_k;top_k"}, "twice"),
-        ({"logit_bias": {5: math.nan}}, "NaN"),
-        ({"logit_bias": {5: math.inf}}, "inf"),
+        ({"logit_bias": {5: math.nan}}, "token 5 is nan"),
+        ({"logit_bias": {5: math.inf}}, "token 5 is inf"),
         ({"temprature": 1.0}, "Did you mean temperature"),
     ],
 )
