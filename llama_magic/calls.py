@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import prompting
+from llama_magic.assembling import Assembler, Plan
 from llama_magic.engine.request import Request
 from llama_magic.engine.sampling import Sampling, check_seed
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.generation import Assembler, Plan
 from llama_magic.structuring import check_budget, matcher_factory
 
 if TYPE_CHECKING:

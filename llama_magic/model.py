@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import prompting
+from llama_magic.assembling import Assembler
 from llama_magic.calls import Calls, as_messages
 from llama_magic.engine import cache
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.sampling import Sampling
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InputTypeError, ModelClosedError
-from llama_magic.generation import Assembler, AsyncStream, Stream
+from llama_magic.generation import AsyncStream, Stream
 from llama_magic.tokens import TokenStrip, conversation_strip, token_strip
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ def _overruled(s: Sampling) -> list[str]:
             notes.append(f"mirostat {s.mirostat} cuts by itself: {_list(active)} not used.")
         if s.dynatemp_range > 0:
             notes.append("mirostat uses the plain temperature: dynatemp_range is not used.")
-        if s.temperature <= 0:
+        if s.cold:
             notes.append("temperature 0 leaves one token, so mirostat has nothing to choose from.")
         return notes
     if s.greedy:

@@ -258,7 +258,7 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     """A second load is the same object; another window shares the weights; after the last close they
     are freed.
     """
-    from llama_magic import loading
+    from llama_magic import weights_in_memory
 
     one = lm.load(scripted_file.path, ctx=1024, threads=1)
     same = lm.load(str(scripted_file.path), ctx=1000, threads=1)
@@ -274,7 +274,7 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     same.close()
     with pytest.raises(lm.ModelClosedError):
         _ = weights.pointer
-    assert all(shared.weights is not weights for shared in loading._weights.values())
+    assert all(shared.weights is not weights for shared in weights_in_memory._weights.values())
     fresh = lm.load(scripted_file.path, ctx=1024, threads=1)
     assert fresh is not one
     fresh.close()

@@ -313,7 +313,7 @@ def test_memory_is_given_back(
 _INTERRUPTED_LOAD = """
 import json, os, signal, sys, threading, time
 import llama_magic as lm
-from llama_magic import loading
+from llama_magic import loading, weights_in_memory
 path, stage = sys.argv[1:]
 sent = []
 def progress(p):
@@ -333,7 +333,7 @@ for _ in range(3):
         pass
 with lm.load(path, ctx=1024, threads=1) as model:
     print(model.complete("Hello", max_tokens=3, seed=1).finish_reason)
-print(len(loading._models), len(loading._weights))
+print(len(loading._models), len(weights_in_memory._weights))
 """
 
 
