@@ -57,11 +57,10 @@ def test_options(scripted: Any, options: dict[str, Any], names: str) -> None:
         (lambda m: m.chat(USER, template_variables={"tools": []}), "tools"),
         (lambda m: m.chat(USER, template_variables=5), "template_variables"),
         (lambda m: m.embed(5), "texts"),
-        (lambda m: m.kv_save(None), "path"),
+        (lambda m: (m.complete("x", max_tokens=1), m.kv_save(None)), "path|KV"),
         (lambda m: m.kv_restore(5), "path"),
         (lambda m: m.constraint({"type": "integer", "minimum": HUGE}), "compiled"),
         (lambda m: m.constraint(regex="a\ud800"), "compiled"),
-        (lambda m: m.structured("x", {"type": "string", "minLength": 90}, max_tokens=5), "shortest"),
     ],
 )
 def test_calls(scripted: Any, call: Callable[[Any], Any], names: str) -> None:
