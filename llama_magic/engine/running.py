@@ -91,7 +91,10 @@ class Running:
         if self._chain is None:
             self.matcher = self.request.matcher() if self.request.matcher else None
             self._chain = SamplerChain(
-                self.weights, self.request.sampling, self.request.sample_seed(self.index)
+                self.weights,
+                self.request.sampling,
+                self.request.sample_seed(self.index),
+                masked=self.matcher is not None,
             )
             if self._chain.looks_back:
                 self._chain.accept(self.tokens)

@@ -24,14 +24,17 @@ CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)
 
 
 class SamplerChain:
-    """Own one chain built from `sampling` with `seed`. `accept` is only for tokens not drawn here."""
+    """Own one chain built from `sampling` with `seed`. `accept` is only for tokens not drawn here.
 
-    def __init__(self, weights: Weights, sampling: Sampling, seed: int) -> None:
+    `masked` says that logits come with -inf on forbidden tokens (a constraint).
+    """
+
+    def __init__(self, weights: Weights, sampling: Sampling, seed: int, *, masked: bool = False) -> None:
         params = llama_cpp.llama_sampler_chain_default_params()
         params.no_perf = True
         self._pointer: int | None = llama_cpp.llama_sampler_chain_init(params)
         self.stages: list[str] = []
-        for name, sampler in _build(weights, sampling, seed):
+        for name, sampler in _build(weights, sampling, seed, masked):
             if not sampler:
                 self.close()
                 raise BackendError(f"llama.cpp could not make the sampler {name!r}.", log=backend.log_tail())
@@ -95,7 +98,7 @@ class SamplerChain:
             llama_cpp.llama_sampler_free(pointer)
 
 
-def _build(weights: Weights, s: Sampling, seed: int) -> Iterable[tuple[str, Any]]:
+def _build(weights: Weights, s: Sampling, seed: int, masked: bool) -> Iterable[tuple[str, Any]]:
     """Yield (name, sampler), as llama.cpp's `common_sampler_init` orders them: bias first, the draw last."""
     c = llama_cpp
     if s.logit_bias:
@@ -121,6 +124,10 @@ def _build(weights: Weights, s: Sampling, seed: int) -> Iterable[tuple[str, Any]
         return
     for name in s.samplers:
         if name in _STAGES and _STAGES[name][0](s):
+            if name == "typical_p" and masked:
+                # Its entropy is NaN, and its sort undefined, while tokens at -inf are among the
+                # candidates; a min-p this small drops those alone.
+                yield "min_p", c.llama_sampler_init_min_p(1e-30, 1)
             yield name, _STAGES[name][1](weights, s, seed)
     if "adaptive_p" in s.samplers and s.adaptive_target >= 0:
         yield "adaptive_p", c.llama_sampler_init_adaptive_p(s.adaptive_target, s.adaptive_decay, seed)
