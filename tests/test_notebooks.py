@@ -1,0 +1,63 @@
+"""The saved lessons are readable without a kernel: as they are, as HTML and as Markdown."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbconvert import HTMLExporter, MarkdownExporter
+
+from llama_magic.results import RECEIPT_MIME
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]{3,}", text)
+
+
+def _visible(page: str) -> str:
+    body = re.sub(r"<(style|script)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]+>", " ", body))
+
+
+def _receipts(notebook: Any) -> list[dict[str, Any]]:
+    outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
+    return [o["data"][RECEIPT_MIME] for o in outputs if RECEIPT_MIME in o.get("data", {})]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_answer_is_in_both_conversions(path: Path) -> None:
+    """Each word of each answer stands in nbconvert's HTML and in its Markdown."""
+    notebook = nbformat.read(path, as_version=4)
+    page = set(_words(_visible(HTMLExporter().from_notebook_node(notebook)[0])))
+    text = set(_words(html.unescape(MarkdownExporter().from_notebook_node(notebook)[0])))
+    for receipt in _receipts(notebook):
+        words = set(_words(receipt["text"]))
+        assert words <= page, words - page
+        assert words <= text, words - text
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_saved_outputs_hold_nothing_live(path: Path) -> None:
+    """Every code cell was run; no widget state, no script, no remote image, no time of a run."""
+    notebook = nbformat.read(path, as_version=4)
+    assert "widgets" not in notebook.metadata
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        assert cell.execution_count is not None, cell.source
+        assert "execution" not in cell.metadata
+        saved = json.dumps(cell.outputs)
+        assert not re.search(r"<script|<iframe|widget-view|src=\\?\"http", saved), cell.source
+
+
+def test_the_quick_start_shows_every_mode() -> None:
+    """The quick start holds saved answers of complete, chat and structured."""
+    notebook = nbformat.read(NOTEBOOKS[0], as_version=4)
+    assert {receipt["mode"] for receipt in _receipts(notebook)} == {"complete", "chat", "structured"}
