@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,11 @@ def scripted_model(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     yield make
     for model in kept:
         model.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_history_of_other_tests() -> None:
+    """A session's history holds every generation of the process: those of other tests are forgotten."""
+    generation = sys.modules.get("llama_magic.generation")
+    if generation is not None:
+        generation.recent.clear()

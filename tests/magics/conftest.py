@@ -22,8 +22,6 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     # Another test of this process may have left a model open; a kernel of its own has none.
     monkeypatch.setattr(session, "_loaded_in_python", list)
-    if "llama_magic.generation" in sys.modules:
-        sys.modules["llama_magic.generation"].recent.clear()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / ".ipython"))
     monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / ".cache"))
