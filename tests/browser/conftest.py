@@ -37,7 +37,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(MISSING, yellow=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must not outlive these tests
 def browser() -> Iterator[Any]:
     """A headless Chromium."""
     path = chromium_path()
