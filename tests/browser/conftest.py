@@ -135,7 +135,7 @@ class Server:
         self.log.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Server]:
     """A JupyterLab server."""
     server = Server(tmp_path_factory.mktemp("lab"), "jupyterlab")
@@ -143,7 +143,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Serv
     server.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def notebook_server(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Server]:
     """A Notebook 7 server."""
     server = Server(tmp_path_factory.mktemp("notebook"), "notebook")
