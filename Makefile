@@ -33,7 +33,7 @@ lessons: $(VENV)/.test
 	$(BIN)/python -m pytest --nbval-lax notebooks
 
 soak: $(VENV)/.test
-	for script in tests/*/soak_*.py; do $(BIN)/python $$script || exit 1; done
+	for script in tests/*/soak_*.py; do PYTHONPATH=tests $(BIN)/python $$script || exit 1; done
 
 bench: $(VENV)/.test
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
