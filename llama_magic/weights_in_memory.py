@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic import sources
 from llama_magic.engine import crash_check
 from llama_magic.engine.native import Weights, WeightsOptions
+from llama_magic.engine.native.backend import give_back_memory
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, InvalidGGUFError
 from llama_magic.results import Progress, ProgressCallback
@@ -37,6 +38,7 @@ class SharedWeights:
         if self.users <= 0:
             _weights.pop(self.key, None)
             self.weights.close()
+            give_back_memory()
 
 
 def prove(
