@@ -102,7 +102,7 @@ def _tokens(info: GGUFInfo) -> Iterator[Finding]:
         broken = sum(1 for t in raw if not _is_utf8(t))
         yield Finding("note", f"{_T}tokens", f"{broken:,} tokens are not UTF-8 text; shown with �.")
     longest = int(lengths.max(initial=0))
-    if longest > 4096:
+    if longest > 1024:
         yield Finding("warning", f"{_T}tokens", f"The longest token is {longest:,} bytes.")
     size = info.hparams.whole("vocab_size")
     if size and size != len(tokens):

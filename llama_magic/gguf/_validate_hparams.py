@@ -6,6 +6,7 @@ Each is an assertion or a throw in `llama_model_base::load_hparams`, or in the g
 from __future__ import annotations
 
 import math
+import re
 
 from llama_magic.gguf import _archs
 from llama_magic.gguf._arrays import LazyArray
@@ -33,6 +34,9 @@ _PER_LAYER = ("feed_forward_length", "attention.head_count", "attention.head_cou
 _SCALINGS = ("none", "linear", "yarn", "longrope")
 _MAX_EXPERTS = 1024
 _MAX_WIDTH = 1 << 24  # 200 times the widest model there is
+_INT32 = (1 << 31) - 1
+# names of sizes and counts: llama.cpp and its tools keep them in C's int, sooner or later
+_SIZE = re.compile(r"(length|count|size|rank|window|layers|dim|kernel|cache|interval|step|top_k)(_\w+)?$")
 _MLA = ("attention.key_length_mla", "attention.value_length_mla")
 # rotary dimensions must be the whole head here (llama-model.cpp), and K and V heads alike (their graphs)
 _FULL_ROTARY = frozenset({"llama", "deci", "falcon", "llama-embed"})
@@ -55,6 +59,7 @@ def check_hparams(info: GGUFInfo) -> None:
     for name in entry.keys if entry else ():
         if info.hparams.get(name) is None:
             fail(info, f"{arch}.{name} is missing; a {arch!r} model must have it.", f"{arch}.{name}")
+    _check_range(info)
     _check_sizes(info)
     _check_layers(info)
     _check_experts(info)
@@ -67,6 +72,19 @@ def _bad(info: GGUFInfo, name: str, expected: str) -> None:
     value = info.hparams.get(name)
     shown = f"{value:,}" if isinstance(value, (int, float)) else repr(value)
     fail(info, f"{info.architecture}.{name} is {shown}; expected {expected}.", f"{info.architecture}.{name}")
+
+
+def _check_range(info: GGUFInfo) -> None:
+    """Check that sizes and counts are neither negative nor beyond an int, read by llama.cpp or not."""
+    prefix = f"{info.architecture}."
+    for key, value in info.metadata.items():
+        kind = info.value_types[key]
+        if not key.startswith(prefix) or kind[-4:].strip("[]") not in ("u32", "i32") or not _SIZE.search(key):
+            continue
+        numbers = value.to_numpy().tolist() if isinstance(value, LazyArray) else [value]
+        wrong = [n for n in numbers if not 0 <= n <= _INT32]
+        if wrong:
+            fail(info, f"{key} is {wrong[0]:,}; expected 0 to {_INT32:,}.", key)
 
 
 def _check_sizes(info: GGUFInfo) -> None:

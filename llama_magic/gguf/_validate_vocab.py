@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from typing import NoReturn
 
+import numpy as np
+
 from llama_magic.gguf import _archs
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._info import GGUFInfo
@@ -41,6 +43,9 @@ _DEFAULT_BOS = {"llama": 1, "bert": 101, "plamo2": 1, "gpt2": 11, "hybriddna": 1
 _DEFAULT_EOS = {"llama": 2, "t5": 1, "plamo2": 2, "gpt2": 11, "hybriddna": 11, "whitespace": 11}
 # bytes that occur in UTF-8 text; a SentencePiece vocabulary must have a token for each
 _UTF8_BYTES = [b for b in range(0xF5) if b not in (0xC0, 0xC1)]
+MAX_TOKEN = 4096  # bytes; the longest pieces in use are runs of spaces or dashes, below 1,100
+_NORMAL = 1  # llama.h, LLAMA_TOKEN_TYPE_NORMAL
+_UGM = ("t5", "t5encoder", "bert", "nomic-bert-moe", "jina-bert-v3")  # that use the 't5' tokenizer
 _T = "tokenizer.ggml."
 
 
@@ -64,6 +69,8 @@ def check_vocab(info: GGUFInfo, newer_backend: bool) -> None:
         if isinstance(array, LazyArray) and len(array) < len(tokens):
             message = f"{_T}{name} has {len(array):,} elements, and there are {len(tokens):,} tokens."
             fail(info, message, _T + name)
+        if isinstance(array, LazyArray) and array.type == "f32" and np.isnan(array.to_numpy()).any():
+            fail(info, f"{_T}{name} holds NaN; pieces cannot be ordered by it.", _T + name)
     if model in _BPE:
         _check_bpe(info, newer_backend)
     texts = _texts(tokens)
@@ -76,6 +83,8 @@ def check_vocab(info: GGUFInfo, newer_backend: bool) -> None:
         _check_rwkv(info, texts)
     _check_added(info, model, len(tokens))
     _check_charsmap(info)
+    _check_size(info, tokens)
+    _check_lengths(info, model, tokens)
 
 
 def _texts(tokens: LazyArray) -> list[bytes]:
@@ -197,9 +206,58 @@ def _check_added(info: GGUFInfo, model: str, n: int) -> None:
 def _check_charsmap(info: GGUFInfo) -> None:
     key = f"{_T}precompiled_charsmap"
     table = info.metadata.get(key)
-    if info.tokenizer_model != "t5" or not isinstance(table, LazyArray):
+    if info.tokenizer_model != "t5":
+        return
+    if table is None and info.architecture not in _UGM:
+        fail(
+            info,
+            f"{_T}model is 't5', the tokenizer of T5 and XLM-RoBERTa, in a {info.architecture!r} model and "
+            "without its precompiled_charsmap: texts would be split otherwise than in training.",
+            f"{_T}model",
+        )
+    if not isinstance(table, LazyArray):
         return
     raw = table.to_numpy().tobytes()
     size = int.from_bytes(raw[:4], "little")
     if len(raw) < 4 or size + 4 >= len(raw):
         fail(info, f"{key} is {len(raw):,} bytes long and claims a table of {size:,}.", key)
+
+
+def _check_size(info: GGUFInfo, tokens: LazyArray) -> None:
+    """Check that a size given in the metadata is that of vocabulary and embedding, where these two agree."""
+    key = f"{info.architecture}.vocab_size"
+    size = info.metadata.get(key)
+    table = info.tensors.get("token_embd.weight")
+    if size is None or size == len(tokens) or table is None or table.shape[1:] != (len(tokens),):
+        return
+    fail(
+        info,
+        f"{key} is {size:,}; expected {len(tokens):,}, the number of tokens in {_T}tokens and of rows in "
+        "token_embd.weight.",
+        key,
+    )
+
+
+def _check_lengths(info: GGUFInfo, model: str, tokens: LazyArray) -> None:
+    """Check that no text is absurdly long, nor empty where SentencePiece forbids it."""
+    key = f"{_T}tokens"
+    lengths = tokens.lengths()
+    for name, array, most in (("tokens", tokens, MAX_TOKEN), ("merges", info.merges, 2 * MAX_TOKEN + 1)):
+        sizes = lengths if array is tokens else array.lengths() if array is not None else lengths[:0]
+        if len(sizes) and sizes.max() > most:
+            at = int(sizes.argmax())
+            fail(
+                info,
+                f"{_T}{name}[{at}] is a text of {int(sizes[at]):,} bytes; expected at most {most:,}.",
+                f"{_T}{name}",
+            )
+    if model != "llama" or lengths.all():
+        return
+    types = info.token_types
+    for token in (lengths == 0).nonzero()[0].tolist():
+        if types is None or types.to_numpy()[token] == _NORMAL:
+            fail(
+                info,
+                f"{key}[{token}] is a normal token without a text, which no SentencePiece model has.",
+                key,
+            )

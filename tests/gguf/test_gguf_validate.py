@@ -17,11 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from gguf_build import BLOCK, File, Tensor, tiny_llama, tokens
 
 SHARED = Path(__file__).parents[3] / "shared/data/bad_gguf.tar.xz"
-# these llama.cpp loads and runs without harm (each was run): they are findings, or show in no header
-HARMLESS = {
-    "p_context_length_4294967295", "p_vocab_size_V+50", "v_eos_oob", "v_unk_oob",
-    "v_model_t5", "v_token_64k", "v_token_empty", "v_token_invalid_utf8", "w_out_nan",
-}  # fmt: skip
+# real files are like this, and llama.cpp runs them without harm (each was run): findings, or in no header
+HARMLESS = {"v_eos_oob", "v_unk_oob", "v_token_invalid_utf8", "w_out_nan"}
 NAN, INF = float("nan"), float("inf")
 L, T = "llama.", "tokenizer.ggml."
 EPSILON = L + "attention.layer_norm_rms_epsilon"
@@ -142,6 +139,18 @@ BAD: dict[str, tuple[Callable[[], File], str]] = {
     "heads as float": (kv(L + "attention.head_count", "f32", 2.0), L + "attention.head_count"),
     "context as u64": (kv(L + "context_length", "u64", 512), L + "context_length"),
     "epsilon as f64": (kv(EPSILON, "f64", 1e-5), EPSILON),
+    "context beyond int": (kv(L + "context_length", "u32", 2**31), L + "context_length"),
+    "context before scaling beyond int": (
+        kv(L + "rope.scaling.original_context_length", "u32", 2**32 - 1),
+        L + "rope.scaling.original_context_length",
+    ),
+    "feed-forward below 0": (
+        kv(L + "feed_forward_length", "arr[i32]", [-32]),
+        L + "feed_forward_length",
+    ),
+    "window below 0": (kv(L + "attention.sliding_window", "i32", -1), L + "attention.sliding_window"),
+    "size of another vocabulary": (kv(L + "vocab_size", "u32", 300), L + "vocab_size"),
+    "size 0 of a vocabulary": (kv(L + "vocab_size", "u32", 0), L + "vocab_size"),
     "experts without use": (kv(L + "expert_count", "u32", 8), L + "expert_used_count"),
     "use without experts": (kv(L + "expert_used_count", "u32", 2), L + "expert_used_count"),
     "1,025 experts": (kv(L + "expert_count", "u32", 1025), L + "expert_count"),
@@ -164,6 +173,15 @@ BAD: dict[str, tuple[Callable[[], File], str]] = {
     "twice before a NUL": (words(lambda w: [*w[:-2], b"a\0b", b"a\0c"]), T + "tokens"),
     "no byte tokens": (words(lambda w: w[:3] + [b"w%d" % i for i in range(257)]), T + "tokens"),
     "byte 0x80 missing": (words(lambda w: [x for x in w if x != b"<0x80>"] + [b"q"]), T + "tokens"),
+    "a token of 64 kB": (words(lambda w: [*w[:-1], b"x" * 65536]), T + "tokens"),
+    "a merge of 64 kB": (gpt2(merges=("arr[str]", [b"a " + b"b" * 65536])), T + "merges"),
+    "a normal token without text": (words(lambda w: [*w[:-1], b""]), T + "tokens"),
+    "no text, no types": (
+        lambda: tiny_llama([*tokens()[:-1], b""]).with_kv(T + "token_type"),
+        T + "tokens",
+    ),
+    "scores not a number": (kv(T + "scores", "arr[f32]", [NAN] * 260), T + "scores"),
+    "T5's tokenizer in a llama": (kv(T + "model", "str", "t5"), T + "model"),
     "no merges": (gpt2(merges=("u8", 0)), T + "merges"),
     "merges as numbers": (gpt2(merges=("arr[u32]", [1])), T + "merges"),
     "unknown pre-tokenizer": (gpt2(pre=("str", "gpt-9")), T + "pre"),
@@ -220,7 +238,16 @@ GOOD: dict[str, Callable[[], File]] = {
     "no kv heads": kv(L + "attention.head_count_kv"),
     "heads array": kv(L + "attention.head_count", "arr[u32]", [2]),
     "yarn": kv(L + "rope.scaling.type", "str", "yarn"),
-    "two empty tokens": words(lambda w: [*w[:-2], b"", b""]),
+    "two unused tokens without text": lambda: tiny_llama([*tokens()[:-2], b"", b""]).with_kv(
+        T + "token_type", "arr[i32]", [*[1] * 258, 5, 5]
+    ),
+    "a byte-pair token without text": gpt2(tokens=("arr[str]", [*tokens()[:-1], b""])),
+    "the longest token": words(lambda w: [*w[:-1], b"x" * 4096]),
+    "the longest context": kv(L + "context_length", "u32", 2**31 - 1),
+    "the vocabulary's own size": kv(L + "vocab_size", "u32", 260),
+    "T5's tokenizer with its table": lambda: (
+        tiny_llama().with_kv(T + "model", "str", "t5").with_kv(T + "precompiled_charsmap", "arr[u8]", [0] * 8)
+    ),
     "a NUL token": words(lambda w: [*w[:-1], b"\0"]),
     "no byte 0xC0": words(lambda w: [x for x in w if x != b"<0xC0>"] + [b"q"]),
     "a plain A for its byte": words(lambda w: [x for x in w if x != b"<0x41>"] + [b"A"]),
@@ -277,14 +304,13 @@ FINDINGS: dict[str, tuple[Callable[[], File], str]] = {
         kv("tokenizer.chat_template", "str", "{{ messages }}</s>"),
         "ends turns",
     ),
-    "context": (kv(L + "context_length", "u32", 2**32 - 1), "no model has"),
+    "context": (kv(L + "context_length", "u32", 2**31 - 1), "no model has"),
     "context before scaling": (kv(L + "rope.scaling.original_context_length", "u32", 1024), "before scaling"),
-    "no text": (words(lambda w: [*w[:-1], b""]), "1 tokens have no text"),
+    "no text": (gpt2(tokens=("arr[str]", [*tokens()[:-1], b""])), "1 tokens have no text"),
     "not UTF-8": (words(lambda w: [*w[:-1], b"\xff"]), "not UTF-8"),
-    "long token": (words(lambda w: [*w[:-1], b"x" * 70000]), "70,000 bytes"),
-    "sizes differ": (kv(L + "vocab_size", "u32", 300), "300 tokens, and 260 have a text"),
+    "long token": (words(lambda w: [*w[:-1], b"x" * 2000]), "2,000 bytes"),
     "EOS out of range": (kv(T + "eos_token_id", "u32", 260), "outside the 260 tokens"),
-    "tokenizer of another": (kv(T + "model", "str", "t5"), "unusual"),
+    "tokenizer of another": (GOOD["T5's tokenizer with its table"], "unusual"),
     "no pre-tokenizer": (gpt2(), "pre-tokenizer is not named"),
 }
 
