@@ -15,8 +15,8 @@ from llama_magic.structured._bundle import Bundle
 from llama_magic.structured._constraint import Constraint, full_match, json_why
 from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._grammar import error_of, from_schema
-from llama_magic.structured._lower import Keyword
 from llama_magic.structured._postcheck import Checker
+from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Choice, Shortest
 from llama_magic.structured._vocab import TokenVocabulary, trie_for
 

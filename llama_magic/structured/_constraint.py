@@ -10,8 +10,8 @@ from typing import Any
 from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
 from llama_magic.structured import _strictjson
 from llama_magic.structured._grammar import limits
-from llama_magic.structured._lower import Keyword
 from llama_magic.structured._matcher import Matcher
+from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Pieces, fewest_bytes, fewest_tokens
 from llama_magic.structured._vocab import Trie, byte_tokenizer
 

@@ -13,8 +13,8 @@ import math
 from typing import Any
 
 from llama_magic.structured._bundle import Bundle, walk
-from llama_magic.structured._lower import _same
 from llama_magic.structured._regex import literal
+from llama_magic.structured._schemas import same
 
 _MAX_KEYS = 60  # a rule's parameter has 64 bits
 _MAX_BRANCHES = 24
@@ -279,7 +279,7 @@ def _both(left: Any, right: Any) -> Any:
     if right in (True, {}):
         return left
     if "enum" in left and set(left) | set(right) <= {"enum", "type"} and "enum" in right:
-        values = [value for value in left["enum"] if any(_same(value, other) for other in right["enum"])]
+        values = [value for value in left["enum"] if any(same(value, other) for other in right["enum"])]
         return {**left, "enum": values} if values else False
     return {"allOf": [left, right]}
 

@@ -1,0 +1,41 @@
+"""Lower bounds: of numbers, and of the lengths of strings and arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.structured._bundle import Path
+
+if TYPE_CHECKING:
+    from llama_magic.structured._lower import Lowered
+
+
+def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    value = node[keyword]
+    if isinstance(value, bool):  # draft 4: a switch on minimum or maximum
+        plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(keyword)
+        if value and plain and plain in node:
+            out[keyword] = node[plain]
+        lowered.enforce(path, keyword)
+        return
+    large = keyword == "multipleOf" and not 1e-6 <= value <= 10_000  # its automaton has that many states
+    if (large or "numbers" in lowered.loosening.kinds) and keyword not in out:
+        lowered.leave(path, keyword, "out of the mask's range")
+        return
+    if keyword not in out:
+        out[keyword] = value
+    lowered.enforce(path, keyword)
+
+
+def _size(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    if "lengths" in lowered.loosening.kinds and node[keyword] > 64:
+        lowered.leave(path, keyword, "too long for the mask")
+        return
+    out[keyword] = int(node[keyword])
+    lowered.enforce(path, keyword)
+
+
+RULES = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _bound),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _size),
+}
