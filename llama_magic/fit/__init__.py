@@ -6,7 +6,8 @@ Knows no llama.cpp: the engine passes in what it knows of graphics devices.
 from llama_magic.fit._check import check, largest_context
 from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, round_context
 from llama_magic.fit._machine import Gpu, Machine, machine
-from llama_magic.fit._profiles import PROFILES, LoadProfile, profile, speed_estimate
+from llama_magic.fit._profiles import PROFILES, LoadProfile, profile
+from llama_magic.fit._speed import Speed, bytes_per_token, rates, speed
 
 __all__ = [
     "KV_TYPES",
@@ -16,11 +17,14 @@ __all__ = [
     "LoadProfile",
     "Machine",
     "Options",
+    "Speed",
+    "bytes_per_token",
     "check",
     "estimate",
     "largest_context",
     "machine",
     "profile",
+    "rates",
     "round_context",
-    "speed_estimate",
+    "speed",
 ]

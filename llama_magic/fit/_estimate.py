@@ -14,6 +14,7 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.gguf import GGUFInfo
 from llama_magic.gguf._types import TYPE_BY_NAME, row_bytes
+from llama_magic.sources import format_size
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _PAD = 256
@@ -89,8 +90,8 @@ class Estimate:
 
     def explained(self) -> str:
         """Return the estimate in lines of words and numbers."""
-        lines = [f"{what:<17} {size / 2**20:>9,.1f} MiB  {why}" for what, size, why in self.parts()]
-        return "\n".join([*lines, f"{'total':<17} {self.total / 2**20:>9,.1f} MiB"])
+        lines = [f"{what:<17} {format_size(size):>8}  {why}" for what, size, why in self.parts()]
+        return "\n".join([*lines, f"{'total':<17} {format_size(self.total):>8}"])
 
     def __str__(self) -> str:
         return self.explained()

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from llama_magic.sources import format_size
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -38,14 +40,10 @@ class Machine:
         return ", ".join(
             [
                 cores,
-                f"{_gib(self.ram_available)} of {_gib(self.ram_total)} GiB RAM free",
-                *(f"{g.name} ({_gib(g.free)} of {_gib(g.total)} GiB free)" for g in self.gpus),
+                f"{format_size(self.ram_available)} of {format_size(self.ram_total)} RAM free",
+                *(f"{g.name} ({format_size(g.free)} of {format_size(g.total)} free)" for g in self.gpus),
             ]
         )
-
-
-def _gib(n: int) -> str:
-    return f"{n / 2**30:.1f}"
 
 
 def machine(gpus: Iterable[Gpu] = ()) -> Machine:

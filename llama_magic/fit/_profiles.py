@@ -1,11 +1,8 @@
-"""Bundles of load options for one purpose each, computed from this machine; and how fast it will be."""
+"""Bundles of load options for one purpose each, computed from this machine."""
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any
 
 from llama_magic.errors import OptionError
@@ -89,37 +86,3 @@ def largest_context_cells(
     row = sum(info.kv_bytes_per_token(options["type_k"], options["type_v"])) or 1
     affordable = machine.ram_available // 2 // row // 256 * 256
     return max(ctx, min(ctx * n_seq, affordable))
-
-
-def speed_estimate(info: GGUFInfo, machine: Machine) -> float:
-    """Return about how many tokens a second one stream will decode (the first call takes 0.1 s).
-
-    Decoding reads every weight once a token, so memory bandwidth sets the limit; a mixture of experts
-    reads only those it uses. Bandwidth is measured by copying, with one thread a core, and only what is
-    read is counted: a decoder hides the rest no better than a copy hides its writes.
-    """
-    h = info.hparams
-    used = h.whole("expert_used_count") / h.experts if h.experts else 1.0
-    tied = "output.weight" not in info.tensors
-    size = 0.0
-    for t in info.tensors.values():
-        if t.name == "token_embd.weight" and not tied:
-            continue  # one row a token
-        size += t.n_bytes * (used if "_exps" in t.name else 1.0)
-    return bandwidth(machine.physical_cores) / size if size else 0.0
-
-
-@lru_cache(maxsize=4)
-def bandwidth(threads: int) -> float:
-    """Return the bytes a second that this machine reads while it copies, best of three."""
-    import numpy as np
-
-    n = 8 << 20  # float32 values: 32 MiB a thread, beyond the caches
-    pairs = [(np.ones(n, np.float32), np.empty(n, np.float32)) for _ in range(threads)]
-    best = 0.0
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(3):
-            start = time.perf_counter()
-            list(pool.map(lambda pair: np.copyto(pair[1], pair[0]), pairs))
-            best = max(best, threads * n * 4 / (time.perf_counter() - start))
-    return best

@@ -7,9 +7,10 @@ what is merely odd, `validate_adapter` does for LoRA files what `validate` does 
 from llama_magic.gguf._adapter import validate_adapter
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._findings import findings
-from llama_magic.gguf._info import Finding, GGUFInfo, TensorInfo
+from llama_magic.gguf._info import Finding, GGUFInfo
 from llama_magic.gguf._open import inspect
 from llama_magic.gguf._source import FileReader, RangeReader
+from llama_magic.gguf._tensors import TensorInfo, Tensors
 from llama_magic.gguf._validate import validate
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "LazyArray",
     "RangeReader",
     "TensorInfo",
+    "Tensors",
     "findings",
     "inspect",
     "validate",

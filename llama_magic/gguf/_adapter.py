@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from llama_magic.gguf._info import GGUFInfo, TensorInfo
+from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._judge import fail
+from llama_magic.gguf._tensors import TensorInfo
 from llama_magic.gguf._types import UNUSABLE_WEIGHTS
 from llama_magic.gguf._validate import check_files
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._hparams import HParams
 from llama_magic.gguf._parse import Header
-from llama_magic.gguf._types import FILE_TYPES, TENSOR_TYPES, row_bytes, type_name
+from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
+from llama_magic.gguf._types import FILE_TYPES, row_bytes
 
 _SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
     "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",
@@ -23,26 +23,6 @@ _SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
     "fim_pre": "fim_pre_token_id", "fim_suf": "fim_suf_token_id", "fim_mid": "fim_mid_token_id",
     "fim_pad": "fim_pad_token_id", "fim_rep": "fim_rep_token_id", "fim_sep": "fim_sep_token_id",
 }  # fmt: skip
-
-
-_PARTS = ("embedding", "attention", "feed-forward", "recurrent", "norms", "output", "other")
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One tensor. `shape` is in GGUF order, the fastest-running dimension first; `offset` is its place in the
-    file in bytes; `shard` counts the parts of a split file from 0."""
-
-    name: str
-    shape: tuple[int, ...]
-    type: str
-    n_bytes: int
-    offset: int
-    shard: int = 0
-
-    @property
-    def n_elements(self) -> int:
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -55,26 +35,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
-
-
-class Tensors(Mapping[str, TensorInfo]):
-    """The tensors by name, in the file's order; `tensors[3]` is the fourth."""
-
-    def __init__(self, items: list[TensorInfo]) -> None:
-        self._items = items
-        self._by_name = {t.name: t for t in items}
-
-    def __getitem__(self, key: str | int) -> TensorInfo:
-        return self._items[key] if isinstance(key, int) else self._by_name[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __repr__(self) -> str:
-        return f"<{len(self._items)} tensors>"
 
 
 class GGUFInfo:
@@ -97,7 +57,7 @@ class GGUFInfo:
         self.metadata: Mapping[str, Any] = MappingProxyType(first.values)
         self.value_types: Mapping[str, str] = MappingProxyType(first.types)
         self.hparams = HParams(self.metadata)
-        self.tensors = Tensors([t for i, h in enumerate(headers) for t in _tensors(h, i)])
+        self.tensors = Tensors([t for i, h in enumerate(headers) for t in tensors_of(h, i)])
 
     # --- what it is -----------------------------------------------------------------
 
@@ -199,9 +159,9 @@ class GGUFInfo:
 
     def parameters_by_part(self) -> dict[str, int]:
         """Return how many weights each part of the model holds, in the order of the data flow."""
-        parts = dict.fromkeys(_PARTS, 0)
+        parts = dict.fromkeys(PARTS, 0)
         for t in self.tensors.values():
-            parts[_part(t.name)] += t.n_elements
+            parts[part_of(t.name)] += t.n_elements
         return {name: n for name, n in parts.items() if n}
 
     # --- its tokenizer -----------------------------------------------------------------
@@ -328,7 +288,7 @@ class GGUFInfo:
         import pandas as pd
 
         return pd.DataFrame(
-            [asdict(t) | {"n_elements": t.n_elements, "part": _part(t.name)} for t in self.tensors.values()]
+            [asdict(t) | {"n_elements": t.n_elements, "part": part_of(t.name)} for t in self.tensors.values()]
         )
 
     def __repr__(self) -> str:
@@ -374,32 +334,6 @@ class GGUFInfo:
     def _strings(self, key: str) -> LazyArray | None:
         value = self.metadata.get(key)
         return value if isinstance(value, LazyArray) and value.type == "str" else None
-
-
-def _tensors(header: Header, shard: int) -> Iterator[TensorInfo]:
-    start = header.data_start
-    for raw in header.tensors:
-        kind = TENSOR_TYPES.get(raw.type_id)
-        n = math.prod(raw.shape)
-        n_bytes = -(-n // kind.block) * kind.size if kind else 0
-        yield TensorInfo(raw.name, raw.shape, type_name(raw.type_id), n_bytes, start + raw.relative, shard)
-
-
-def _part(name: str) -> str:
-    base = name.removesuffix(".weight").removesuffix(".bias").rsplit(".", 1)[-1]
-    if "norm" in base:
-        return "norms"
-    if base in ("token_embd", "position_embd", "token_types", "per_layer_token_embd"):
-        return "embedding"
-    if base in ("output", "cls", "cls_out"):
-        return "output"
-    if base.startswith(("attn", "cross_attn", "indexer")):
-        return "attention"
-    if base.startswith(("ffn", "exp_probs")):
-        return "feed-forward"
-    if base.startswith(("ssm", "time_mix", "channel_mix", "shortconv")) or ".shortconv." in name:
-        return "recurrent"
-    return "other"
 
 
 def _count(n: int) -> str:

@@ -127,8 +127,8 @@ class _Cursor:
                 field,
             )
         if end > MAX_HEADER:
-            limit = MAX_HEADER >> 20
-            self.fail(f"{field} would make the header longer than {limit} MiB; no model needs that.", field)
+            limit = MAX_HEADER // 10**6
+            self.fail(f"{field} would make the header longer than {limit} MB; no model needs that.", field)
         have = len(self.buffer)
         want = max(end, have + max(_FIRST_READ, have // 8))
         part = self.reader.read_at(have, min(want, self.size, MAX_HEADER) - have)

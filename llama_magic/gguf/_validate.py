@@ -10,8 +10,9 @@ import sys
 from typing import NoReturn
 
 from llama_magic.gguf import _archs
-from llama_magic.gguf._info import GGUFInfo, TensorInfo
+from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._judge import fail
+from llama_magic.gguf._tensors import TensorInfo
 from llama_magic.gguf._types import REMOVED_TYPES, TYPE_BY_NAME, UNUSABLE_WEIGHTS
 from llama_magic.gguf._validate_hparams import check_hparams
 from llama_magic.gguf._validate_vocab import NO_VOCAB, check_vocab
