@@ -87,12 +87,14 @@ class Stream:
             raise self._assembler.error
 
     def run(self) -> Any:
-        """Wait for the end and return the completion (a list for n > 1), without making chunks."""
+        """Wait for the end and return the completion (a list for n > 1), chunks unread."""
+        self._assembler.deliver = _ignore  # a thread that wakes for each chunk takes the GIL from the engine
         try:
-            while self._next() is not None:
+            while not self._assembler.ended.wait(_WAIT_S):
                 pass
         except KeyboardInterrupt:
             raise self._interrupted() from None
+        self._chunks = queue.SimpleQueue()  # what came before this call is in the completion
         self._end()
         return self.completion
 
@@ -173,6 +175,10 @@ def finished(completion: Completion, plan: Plan) -> Completion:
     except StructuredOutputError as error:
         error.completion = completion
         raise
+
+
+def _ignore(_chunk: Chunk | None) -> None:
+    pass
 
 
 def _courier(

@@ -44,9 +44,16 @@ class AfterThinking:
     def _waiting(self) -> bool:
         return bool(self._reader.state != "text")
 
+    def prepare(self) -> None:
+        if not self._waiting:
+            self._inner.prepare()
+
     def apply(self, logits: NDArray[np.float32]) -> None:
         if not self._waiting:
             self._inner.apply(logits)
+
+    def allowed_bits(self) -> NDArray[np.uint8] | None:
+        return None if self._waiting else self._inner.allowed_bits()
 
     def accept(self, token: int) -> None:
         if not self._waiting:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.exact_lane import CUT, ExactLane
 from llama_magic.engine.lane import HELPER_SEQUENCES, Lane
 from llama_magic.engine.native import Context, ContextOptions, Weights
@@ -128,6 +129,7 @@ class Core:
         self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
         self.forks: dict[str, tuple[int, ...]] = {}  # names given to sequences: the tokens they stand for
         self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
+        self._ahead = Ahead()
         self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
@@ -184,7 +186,7 @@ class Core:
             lane.fail(error)
 
     def accept(self, request: Request) -> None:
-
+        """Queue a request in its lane."""
         request.tapes = tuple(StepTape(self.steps) for _ in range(request.n))
         try:
             self.lane(exact=request.exact).submit(request)
@@ -199,10 +201,10 @@ class Core:
                 context = replace(
                     options, sequences=EXACT_SEQUENCES + HELPER_SEQUENCES, batch=CUT, ubatch=CUT
                 )
-                self.lanes[exact] = ExactLane(self.weights, context, self.options.store_budget)
+                self.lanes[exact] = ExactLane(self.weights, context, self.options.store_budget, self._ahead)
             else:
                 context = replace(options, sequences=self.options.shared_sequences + HELPER_SEQUENCES)
-                self.lanes[exact] = SharedLane(self.weights, context, self.options.store_budget)
+                self.lanes[exact] = SharedLane(self.weights, context, self.options.store_budget, self._ahead)
         return self.lanes[exact]
 
     def _close(self, jobs: list[tuple[Callable[[Core], None], Callable[[], None] | None]]) -> None:
@@ -216,6 +218,7 @@ class Core:
             lane.close()
         for context in self.extras.values():
             context.close()
+        self._ahead.close()
         self.lanes.clear()
         self.extras.clear()
         self.steps.close()

@@ -12,9 +12,10 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
+from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
 from llama_magic.engine.prefix_store import PrefixStore, StoredPrefix, Stretch
-from llama_magic.engine.request import Request
+from llama_magic.engine.request import Matcher, Request
 from llama_magic.engine.running import Running, Slot
 from llama_magic.errors import BackendError
 
@@ -29,7 +30,7 @@ HELPER_SEQUENCES = 2
 class Lane:
     """Decode requests in one context. Called by the engine thread only, but for `cancel()`."""
 
-    def __init__(self, weights: Weights, options: ContextOptions, store_budget: int) -> None:
+    def __init__(self, weights: Weights, options: ContextOptions, store_budget: int, ahead: Ahead) -> None:
         self.weights = weights
         self.context = Context(weights, options)
         self.cells = self.context.n_ctx
@@ -39,6 +40,7 @@ class Lane:
         # Cells further back than this may be given away by llama.cpp; 0: none are.
         self._reach = 0 if weights.recurrent else weights.n_swa
         self.store = PrefixStore(store_budget)
+        self._ahead = ahead
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
         self.last: Request | None = None  # the last request that ended
@@ -131,6 +133,7 @@ class Lane:
         positions: list[int] = []
         sequences: list[int] = []
         outputs: list[int] = []
+        matchers: list[Matcher] = []  # of the sequences that a token is drawn for after this batch
         for running, part in batch:
             assert running.slot is not None
             past = running.n_past
@@ -139,14 +142,18 @@ class Lane:
             sequences += [running.slot.sequence] * len(part)
             if past + len(part) == len(running.tokens):
                 outputs.append(len(tokens) - 1)
+                if running.matcher is not None:
+                    matchers.append(running.matcher)
         with self._flight_lock:
             self._in_flight = {running.request for running, _ in batch}
             self.context.clear_abort()
             if any(request.cancelled for request in self._in_flight):
                 self.context.abort()
+        self._ahead.start(matchers)
         try:
             status = self.context.decode(tokens, positions, sequences, outputs)
         finally:
+            self._ahead.wait()
             with self._flight_lock:
                 self._in_flight = set()
                 self.context.clear_abort()

@@ -19,10 +19,16 @@ FinishReason = Literal["stop", "length", "interrupted"]
 
 
 class Matcher(Protocol):
-    """The seam to constrained decoding: one object per running sequence."""
+    """The seam to constrained decoding: one object per running sequence, used by one thread at a time."""
+
+    def prepare(self) -> None:
+        """Compute what `apply` needs; called while the logits are still being computed, or not at all."""
 
     def apply(self, logits: NDArray[np.float32]) -> None:
         """Set the logits of tokens that may not come next to -inf, in place."""
+
+    def allowed_bits(self) -> NDArray[np.uint8] | None:
+        """Return which tokens may come next, one bit a token, the lowest first; None: any."""
 
     def accept(self, token: int) -> None: ...
 

@@ -136,8 +136,8 @@ class Running:
         if self.matcher is not None:
             before = logits.copy() if logprobs is not None or self.request.measure_outside else None
             self.matcher.apply(logits)
-            if self.tape is not None:
-                self.tape.mask(logits)
+            if self.tape is not None and (bits := self.matcher.allowed_bits()) is not None:
+                self.tape.mask(bits)
         else:
             before = None
         peak = float(logits.max())

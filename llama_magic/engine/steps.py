@@ -37,9 +37,9 @@ class StepStore:
         self._count += 1
         return self._count - 1
 
-    def put_mask(self, number: int, logits: NDArray[np.float32]) -> None:
-        """Keep which tokens a constraint left of row `number`, one bit a token."""
-        self._masks[number % self.capacity] = np.packbits(logits > -np.inf)
+    def put_mask(self, number: int, bits: NDArray[np.uint8]) -> None:
+        """Keep which tokens a constraint left of row `number`, one bit a token, the lowest first."""
+        self._masks[number % self.capacity] = bits
 
     def get(self, number: int) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None] | None:
         """Return a copy of a row and what a constraint left of it; None where it was overwritten."""
@@ -50,7 +50,9 @@ class StepStore:
         bits = self._masks.get(number % self.capacity)
         if not self.kept(number):  # the engine went on meanwhile
             return None
-        allowed = None if bits is None else np.unpackbits(bits, count=len(row)).astype(bool)
+        allowed = (
+            None if bits is None else np.unpackbits(bits, count=len(row), bitorder="little").astype(bool)
+        )
         return row, allowed
 
     def kept(self, number: int) -> bool:
@@ -88,11 +90,11 @@ class StepTape:
         """Note a step that begins with these logits."""
         self._numbers.append(self._store.put(logits))
 
-    def mask(self, logits: NDArray[np.float32]) -> None:
-        """Note what a constraint made of the logits of the last step."""
+    def mask(self, bits: NDArray[np.uint8]) -> None:
+        """Note which tokens a constraint allowed at the last step, one bit a token."""
         number = self._numbers[-1]
         assert number is not None
-        self._store.put_mask(number, logits)
+        self._store.put_mask(number, bits)
 
     def force(self) -> None:
         """Note a token that was not drawn."""

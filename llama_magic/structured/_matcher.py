@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,25 +15,17 @@ from llama_magic.structured._vocab import Trie
 _NEG_INF = np.float32(-np.inf)
 _FULL = np.uint32(0xFFFFFFFF)
 _BITS = np.arange(32, dtype=np.uint32)
-_CHUNK = 32_768  # tokens
 # (256, 8) float32: for a byte of the mask, +inf where its token is allowed, -inf where not.
 # A minimum with it costs the same for any mask; writing -inf by index costs up to 20 times more.
 _CEILINGS = np.where(np.arange(256)[:, None] >> np.arange(8) & 1, np.inf, -np.inf).astype(np.float32)
-_local = threading.local()
-
-
-def _scratch() -> npt.NDArray[np.float32]:
-    buffer: npt.NDArray[np.float32] | None = getattr(_local, "buffer", None)
-    if buffer is None:
-        buffer = _local.buffer = np.empty((_CHUNK // 8, 8), dtype=np.float32)
-    return buffer
 
 
 class Matcher:
     """The state of one answer. Not for two threads at once; `prepare` may run in a worker.
 
-    The order of one step is `prepare` (optional), `apply`, sample, `accept`. Costs, at 49k and
-    262k tokens: see benchmarks/bench_masks.py.
+    The order of one step is `prepare` (optional), `apply`, sample, `accept`. What depends on the
+    grammar alone is done by `prepare`, so that little is left between a decode and the draw. Costs,
+    at 49k and 262k tokens: see benchmarks/bench_masks.py.
     """
 
     def __init__(self, machine: Any, trie: Trie) -> None:
@@ -43,7 +36,8 @@ class Matcher:
         self._words = np.zeros((trie.n_tokens + 31) // 32, dtype=np.uint32)
         self._address = self._words.ctypes.data
         self._tail = np.uint32((1 << (trie.n_tokens % 32)) - 1) if trie.n_tokens % 32 else _FULL
-        self._ready = False
+        self._write: Callable[[npt.NDArray[np.float32]], None] | None = None  # None: not prepared
+        self._ceilings = np.empty((0, 8), dtype=np.float32)
         self._ended = False
 
     @property
@@ -58,7 +52,7 @@ class Matcher:
 
     def prepare(self) -> None:
         """Compute the mask of the current state; the GIL is released meanwhile."""
-        if self._ready:
+        if self._write is not None:
             return
         if self.finished:
             self._words.fill(0)
@@ -68,33 +62,32 @@ class Matcher:
             self._machine.unsafe_compute_mask_ptr(self._address, self._words.nbytes)
             self._raise_on_error()
         self._words[-1] &= self._tail
-        self._ready = True
+        self._write = self._writer()
+
+    def _writer(self) -> Callable[[npt.NDArray[np.float32]], None]:
+        """Return the cheapest way to write the mask into a row of logits."""
+        some = np.flatnonzero(self._words)
+        if some.size * 8 < self._words.size:
+            return functools.partial(_keep, _positions(some, self._words[some]))
+        holes = self._holes.find(self._words)
+        if holes is not None:
+            return functools.partial(_forbid, holes, self._n_tokens)
+        octets = self._words.view(np.uint8)
+        if not self._ceilings.size:
+            self._ceilings = np.empty((octets.size, 8), dtype=np.float32)
+        np.take(_CEILINGS, octets, axis=0, out=self._ceilings, mode="clip")
+        return functools.partial(_cap, self._ceilings.reshape(-1)[: self._n_tokens])
 
     def apply(self, logits: npt.NDArray[np.float32]) -> None:
         """Set the logits of forbidden tokens to -inf, in place. `logits`: (n_vocab,) float32."""
         self.prepare()
-        some = np.flatnonzero(self._words)
-        if some.size * 8 < self._words.size:  # few tokens allowed: keep theirs, forbid the rest
-            allowed = _positions(some, self._words[some])
-            kept = logits[allowed]
-            logits.fill(_NEG_INF)
-            logits[allowed] = kept
-            return
-        holes = self._holes.find(self._words)
-        if holes is not None:
-            logits[holes] = _NEG_INF
-            logits[self._n_tokens :] = _NEG_INF
-            return
-        count = self._n_tokens
-        octets = self._words.view(np.uint8)
-        scratch = _scratch()
-        for start in range(0, count, _CHUNK):  # in pieces that stay in the cache
-            row = logits[start : min(start + _CHUNK, count)]
-            part = octets[start // 8 : (start + row.size + 7) // 8]
-            ceilings = scratch[: part.size]
-            np.take(_CEILINGS, part, axis=0, out=ceilings, mode="clip")
-            np.minimum(row, ceilings.reshape(-1)[: row.size], out=row)
-        logits[count:] = _NEG_INF
+        assert self._write is not None
+        self._write(logits)
+
+    def allowed_bits(self) -> npt.NDArray[np.uint8]:
+        """Return a copy of the mask, one bit a token, the lowest bit first."""
+        self.prepare()
+        return self._words.view(np.uint8).copy()
 
     def allowed(self) -> npt.NDArray[np.intp]:
         """Return the ids of the tokens that may come next, ascending."""
@@ -119,7 +112,7 @@ class Matcher:
                 f"Token {token} was chosen though the grammar refuses it here.",
                 remedy="Apply the mask before sampling, and accept each token once.",
             )
-        self._ready = False
+        self._write = None
 
     def forced(self) -> list[int]:
         """Return the tokens that must follow (none where there is a choice); they are not accepted yet."""
@@ -135,6 +128,23 @@ class Matcher:
                 f"The grammar cannot go on: {self._machine.get_error().splitlines()[0]:.300}",
                 remedy="Simplify the schema or the grammar; its state grew over a stated limit.",
             )
+
+
+def _keep(allowed: npt.NDArray[np.intp], logits: npt.NDArray[np.float32]) -> None:
+    kept = logits[allowed]
+    logits.fill(_NEG_INF)
+    logits[allowed] = kept
+
+
+def _forbid(forbidden: npt.NDArray[np.intp], count: int, logits: npt.NDArray[np.float32]) -> None:
+    logits[forbidden] = _NEG_INF
+    logits[count:] = _NEG_INF
+
+
+def _cap(ceilings: npt.NDArray[np.float32], logits: npt.NDArray[np.float32]) -> None:
+    row = logits[: ceilings.size]
+    np.minimum(row, ceilings, out=row)
+    logits[ceilings.size :] = _NEG_INF
 
 
 def _positions(indices: npt.NDArray[np.intp], words: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:

@@ -89,6 +89,7 @@ class Context:
         self.n_batch = int(llama_cpp.llama_n_batch(pointer))
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
         self._views = _BatchViews(self._batch, self.n_batch)
+        self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address
         self._apply_adapters()
 
     def _params(self) -> object:
@@ -175,7 +176,14 @@ class Context:
         pointer = llama_cpp.llama_get_logits_ith(self.pointer, index)
         if not pointer:
             raise BackendError(f"llama.cpp holds no logits for batch index {index}.", log=backend.log_tail())
-        return np.ctypeslib.as_array(pointer, shape=(self.n_vocab,))
+        address = ctypes.addressof(pointer.contents)
+        row = self._rows.get(address)
+        if row is None:
+            # llama.cpp writes into the same few places; to make a view takes longer than a draw.
+            if len(self._rows) > 256:
+                self._rows.clear()
+            row = self._rows[address] = np.ctypeslib.as_array(pointer, shape=(self.n_vocab,))
+        return row
 
     def all_logits(self, rows: int) -> NDArray[np.float32]:
         """Return the logits of the last batch, all of whose tokens were outputs: (rows, n_vocab) float32."""

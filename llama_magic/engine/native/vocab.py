@@ -20,6 +20,7 @@ class Vocab:
 
     def __init__(self, pointer: int) -> None:
         self._pointer: int | None = pointer
+        self._pieces: dict[tuple[int, bool], bytes] = {}  # those asked for so far
         self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(pointer))
         self.type = int(llama_cpp.llama_vocab_type(pointer))  # 0 none, 1 SPM, 2 BPE, 3 WPM, 4 UGM, 5 RWKV
         self.bos_id = self._special(llama_cpp.llama_vocab_bos)
@@ -82,6 +83,12 @@ class Vocab:
     def piece(self, token: int, *, special: bool) -> bytes:
         """Return the bytes that a token stands for; control tokens are empty unless `special`."""
         self._check(token)
+        known = self._pieces.get((token, special))
+        if known is None:
+            known = self._pieces[token, special] = self._piece(token, special)
+        return known
+
+    def _piece(self, token: int, special: bool) -> bytes:
         size = 64
         buffer = ctypes.create_string_buffer(size)
         count = llama_cpp.llama_token_to_piece(self.pointer, token, buffer, size, 0, special)
@@ -123,6 +130,7 @@ class Vocab:
     def close(self) -> None:
         """Forget the pointer, so that later use is an error and not a crash."""
         self._pointer = None
+        self._pieces.clear()
 
 
 def _encode(text: str | bytes) -> bytes:

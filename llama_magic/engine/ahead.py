@@ -1,0 +1,57 @@
+"""Masks computed while the next batch is decoded."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llama_magic.engine.request import Matcher
+
+
+class Ahead:
+    """A thread that prepares matchers while llama.cpp decodes; both release the GIL.
+
+    `start()` comes right before a decode and `wait()` right after it, so the engine thread and
+    this one never hold the same matcher. Made at the first constrained request.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Sequence[Matcher] | None] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._thread: threading.Thread | None = None
+
+    def start(self, matchers: Sequence[Matcher]) -> None:
+        """Begin to compute the masks of `matchers`."""
+        if not matchers:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="llama_magic masks", daemon=True)
+            self._thread.start()
+        self._idle.clear()
+        self._jobs.put(matchers)
+
+    def wait(self) -> None:
+        """Return when the masks are there."""
+        self._idle.wait()
+
+    def close(self) -> None:
+        """End the thread; idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join()
+
+    def _run(self) -> None:
+        while (matchers := self._jobs.get()) is not None:
+            for matcher in matchers:
+                try:
+                    matcher.prepare()
+                except Exception:
+                    # Whatever it is, it comes again when the mask is applied, for the right request.
+                    continue
+            del matchers  # an idle thread keeps no grammar alive
+            self._idle.set()
