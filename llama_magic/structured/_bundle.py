@@ -13,8 +13,10 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from llama_magic.errors import InputTypeError, SchemaError
+from llama_magic.structured._effort import Effort
 
 MAX_NODES = 50_000  # values in the schema; the biggest of the JSONSchemaBench sample has 11,000
+MAX_CHARACTERS = 2_000_000
 MAX_DEPTH = 220  # values inside values: about 100 objects inside each other
 
 DRAFTS = {"draft-03": 3, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
@@ -110,7 +112,7 @@ class Bundle:
         self._targets: dict[str, Any] = {}
         self._index((), self.root, "")
         self._rewrite((), self.root)
-        self._check_cycles()
+        self.wide_multiple = self._measure()
 
     def spend(self) -> bool:
         """Say whether proofs about this schema may take one more step; they stop at 20,000."""
@@ -221,45 +223,25 @@ class Bundle:
             path = (*path, part)
         return (path, node) if isinstance(node, (dict, bool)) else None
 
-    def _check_cycles(self) -> None:
-        """Refuse a schema that is defined by nothing but itself, as A -> B -> A."""
-        state: dict[int, int] = {}
+    def _measure(self) -> bool:
+        """Refuse circles and too much work; say whether `multipleOf` must be left out of the mask."""
+        effort = Effort(self._in_place, pointer)
         for path, node in walk(self.root):
-            self._visit(path, node, state, 0)
+            effort.count(path, node)
+        return effort.wide_multiple
 
-    def _visit(self, path: Path, node: Any, state: dict[int, int], depth: int) -> None:
-        if not isinstance(node, dict) or state.get(id(node)) == 2:
-            return
-        if state.get(id(node)) == 1 or depth > 400:
-            raise SchemaError(
-                f"The schema at {_show(path)} is defined by itself: its references go round in a "
-                "circle with no object or array between.",
-                pointer=pointer(path),
-                keyword="$ref",
-                remedy="Let one definition of the circle say what the value looks like.",
-            )
-        state[id(node)] = 1
-        for relative, sub in _in_place(node):
-            self._visit(path + relative, sub, state, depth + 1)
+    def _in_place(self, path: Path, node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
+        """Yield the schemas that hold for the same value as this one, with their paths."""
+        for relative, sub in children(node):
+            if relative[0] in _IN_PLACE:
+                yield path + relative, sub
         if "$ref" in node:
-            self._visit(ref_path(node["$ref"]), self.target(node["$ref"]), state, depth + 1)
-        state[id(node)] = 2
+            yield ref_path(node["$ref"]), self.target(node["$ref"])
 
 
-def _in_place(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
-    for relative, sub in children(node):
-        if relative[0] in (
-            "allOf",
-            "anyOf",
-            "oneOf",
-            "not",
-            "if",
-            "then",
-            "else",
-            "dependentSchemas",
-            "dependencies",
-        ):
-            yield relative, sub
+_IN_PLACE = frozenset(
+    ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+)
 
 
 _ASSERTIONS = frozenset(
@@ -317,31 +299,49 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def _check_size(schema: Any) -> None:
-    count = 0
-    stack: list[tuple[Any, int]] = [(schema, 0)]
+    count = characters = 0
+    stack: list[tuple[Any, Place, int]] = [(schema, None, 0)]
     while stack:
-        value, depth = stack.pop()
+        value, place, depth = stack.pop()
         count += 1
-        if count > MAX_NODES or depth > MAX_DEPTH:
-            what = (
-                f"more than {MAX_NODES:,} values"
-                if count > MAX_NODES
-                else f"nested deeper than {MAX_DEPTH} levels"
-            )
-            raise SchemaError(f"The schema is too large: {what}.", remedy="Ask for a part of it at a time.")
         if isinstance(value, dict):
-            stack += [(item, depth + 1) for item in value.values()]
+            stack += [(item, (place, key), depth + 1) for key, item in value.items()]
             for key in value:
                 if not isinstance(key, str):
                     raise SchemaError(f"The schema holds the key {key!r}; JSON keys are texts.")
+                characters += len(key)
         elif isinstance(value, (list, tuple)):
-            stack += [(item, depth + 1) for item in value]
+            stack += [(item, (place, str(at)), depth + 1) for at, item in enumerate(value)]
         elif isinstance(value, float) and value - value != 0:
             raise SchemaError(f"The schema holds the number {value}, which JSON does not have.")
-        elif isinstance(value, str) and _HALF.search(value):
-            raise SchemaError(f"The schema holds half of a surrogate pair: {value!r:.60}.")
-        elif value is not None and not isinstance(value, (str, bool, int, float)):
+        elif isinstance(value, str):
+            characters += len(value)
+            if _HALF.search(value):
+                raise SchemaError(f"The schema holds half of a surrogate pair: {value!r:.60}.")
+        elif value is not None and not isinstance(value, (bool, int, float)):
             raise SchemaError(f"The schema holds a {type(value).__name__}, which is not JSON: {value!r:.60}.")
+        for found, most, what in (
+            (count + len(stack), MAX_NODES, "more than {:,} values"),
+            (characters, MAX_CHARACTERS, "more than {:,} characters of text"),
+            (depth, MAX_DEPTH, "nested deeper than {:,} levels"),
+        ):
+            if found > most:
+                raise SchemaError(
+                    f"The schema is too large: {what.format(most)}.",
+                    pointer=pointer(_path(place)),
+                    remedy="Ask for a part of it at a time.",
+                )
+
+
+Place = tuple[Any, str] | None  # where a value stands: (the place of what holds it, its key)
+
+
+def _path(place: Place) -> Path:
+    parts: list[str] = []
+    while place is not None:
+        place, key = place
+        parts.append(key)
+    return tuple(reversed(parts))
 
 
 def _show(path: Path) -> str:

@@ -11,16 +11,17 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
 from llama_magic.structured import _gbnf, _regex, _source, _strictjson
-from llama_magic.structured._bundle import Bundle
+from llama_magic.structured._bundle import MAX_CHARACTERS, Bundle
 from llama_magic.structured._constraint import Constraint, full_match, json_why
 from llama_magic.structured._depth import grammar_from_lark
-from llama_magic.structured._grammar import error_of, from_schema
+from llama_magic.structured._grammar import error_of, from_schema, in_one_layout, is_empty
 from llama_magic.structured._postcheck import Checker
 from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Choice, Shortest
 from llama_magic.structured._vocab import TokenVocabulary, trie_for
 
 _MAX_KEPT = 128
+_MAX_CHOICES = 50_000
 _Cache = OrderedDict[Any, tuple[Any, Constraint]]
 _kept: _Cache = OrderedDict()
 _lock = threading.Lock()
@@ -78,8 +79,9 @@ def _made(maker: Callable[[Any], Constraint], value: Any, kind: str) -> Constrai
     except (OverflowError, RecursionError, ValueError) as error:
         if isinstance(error, LlamaMagicError):
             raise
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise SchemaError(
-            f"The {kind} cannot be compiled: {error}.",
+            f"The {kind} cannot be compiled: {reason}.",
             remedy="Use numbers, texts and depths that JSON tools can hold.",
         ) from None
 
@@ -88,7 +90,7 @@ def _key(value: Any) -> Any:
     if isinstance(value, (dict, bool, list)):
         try:
             return json.dumps(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             return id(value)  # kept alive beside its constraint
     return value if isinstance(value, str) else id(value)
 
@@ -125,6 +127,7 @@ def _from_schema(spec: Any) -> Constraint:
     return Constraint(
         "json",
         grammar,
+        writing=in_one_layout(lowered),
         machine=machine,
         any_order=lowered.any_order,
         name=source.name,
@@ -149,6 +152,12 @@ def _from_regex(pattern: Any) -> Constraint:
             keyword="regex",
             remedy="Leave out backreferences; look-around is checked after the answer.",
         )
+    if _regex.asks_for(pattern) > _regex.MAX_LEAST:
+        raise SchemaError(
+            f"The regex asks for a text of more than {_regex.MAX_LEAST:,} characters.",
+            keyword="regex",
+            remedy="Repeat less often.",
+        )
     grammar = _regex_grammar(masked[0])
     later = () if masked[1] else (Keyword("", "regex", "look-around and word boundaries"),)
     return Constraint(
@@ -159,6 +168,7 @@ def _from_regex(pattern: Any) -> Constraint:
         enforced=(Keyword("", "regex"),),
         shortest=[_shortest_match(compiled)],
         why=full_match(compiled),
+        mask_first=True,
     )
 
 
@@ -189,6 +199,7 @@ def _regex_grammar(expression: str) -> str:
             keyword="regex",
             remedy="Use the common syntax: classes, groups, repetitions, alternatives.",
         )
+    _refuse_empty(grammar, "regex")
     return grammar
 
 
@@ -198,6 +209,13 @@ def _from_choices(choices: Any) -> Constraint:
         if not isinstance(choice, (str, int, float)):
             raise InputTypeError(f"A choice is a text or a number; got {choice!r:.80}.")
         texts.setdefault(str(choice), choice)
+    if len(texts) > _MAX_CHOICES or sum(map(len, texts)) > MAX_CHARACTERS:
+        raise SchemaError(
+            f"There are {len(texts):,} choices of {sum(map(len, texts)):,} characters; expected "
+            f"{_MAX_CHOICES:,} and {MAX_CHARACTERS:,} at most.",
+            keyword="choices",
+            remedy="Offer fewer at a time.",
+        )
     if not texts or "" in texts:
         raise SchemaError(
             "There is nothing to choose from." if not texts else "One of the choices is empty.",
@@ -220,6 +238,7 @@ def _from_gbnf(text: Any) -> Constraint:
     rules = _gbnf.parse(text)
     grammar = _gbnf.to_llguidance(rules)
     _refuse(error_of(grammar), "grammar")
+    _refuse_empty(grammar, "grammar")
     return Constraint(
         "gbnf",
         grammar,
@@ -234,7 +253,17 @@ def _from_lark(text: Any) -> Constraint:
         raise SchemaError("The Lark grammar is empty.", keyword="lark", remedy="Write at least start: …")
     grammar = grammar_from_lark(text)
     _refuse(error_of(grammar), "lark")
+    _refuse_empty(grammar, "lark")
     return Constraint("lark", grammar, name="the Lark grammar", enforced=(Keyword("", "lark"),))
+
+
+def _refuse_empty(grammar: str, keyword: str) -> None:
+    if is_empty(grammar):
+        raise SchemaError(
+            f"No text matches the {keyword}: it excludes every character it could begin with.",
+            keyword=keyword,
+            remedy="Look for a class without members, such as [^\\s\\S], or parts that exclude each other.",
+        )
 
 
 def _refuse(error: str | None, keyword: str) -> None:

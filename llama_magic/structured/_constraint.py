@@ -25,6 +25,9 @@ class Constraint:
     kinds); `enforced` the keywords that no token can break, `checked` those that are looked at
     after the answer. `ignored` lists keywords that the schema's own draft does not have.
     `any_order`: the schema was sorted by a tool, so its keys may come in any order.
+
+    `grammar` says what is taken as an answer, `writing` what a model is let write: for JSON one
+    layout of the same values, so that a model never has to choose its blanks.
     """
 
     def __init__(
@@ -37,12 +40,14 @@ class Constraint:
         enforced: tuple[Keyword, ...] = (),
         checked: tuple[Keyword, ...] = (),
         ignored: tuple[tuple[str, str], ...] = (),
+        writing: str | None = None,
         shortest: Pieces | None = None,
         why: Why | None = None,
         make: Callable[[str], Any] | None = None,
         trie: Trie | None = None,
         machine: Any = None,
         any_order: bool = False,
+        mask_first: bool = False,
     ) -> None:
         self.kind = kind
         self.schema = schema
@@ -51,9 +56,11 @@ class Constraint:
         self.ignored = ignored
         self.any_order = any_order
         self.grammar = grammar
+        self.writing = grammar if writing is None else writing
         self._name = name
         self._shortest: Pieces = shortest or []
         self._why = why
+        self._mask_first = mask_first  # the check itself may take endless time on a text that is none
         self._make = make
         self._trie = trie
         self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
@@ -77,7 +84,7 @@ class Constraint:
     # --- asking ------------------------------------------------------------------------
 
     def mask_accepts(self, text: str) -> bool:
-        """Say whether the masks let a model write exactly this text and stop."""
+        """Say whether this text, in whatever layout, is one that the masks allow, and is whole."""
         if not isinstance(text, str):
             raise InputTypeError(f"A text is expected, got {type(text).__name__}.")
         try:
@@ -96,10 +103,13 @@ class Constraint:
         return self.mask_accepts(text) and self.why_not(text) is None
 
     def why_not(self, text: str) -> str | None:
-        """Return in one line why a text is not an instance, None if it is (the masks are not asked)."""
-        if self._why is not None:
-            return self._why(text)
-        return None if self.mask_accepts(text) else f"the text does not follow the {self.kind}"
+        """Return in one line why a text is not an instance, None if it is.
+
+        For JSON and choices the masks are not asked: the check is complete without them.
+        """
+        if (self._why is None or self._mask_first) and not self.mask_accepts(text):
+            return f"the text does not {'match' if self.kind == 'regex' else 'follow'} {self._name:.200}"
+        return None if self._why is None else self._why(text)
 
     def parse(self, text: str) -> Any:
         """Return the instance that a text stands for: of the type, or the JSON value, or the text.
@@ -179,7 +189,7 @@ class Constraint:
     @functools.cached_property
     def _machine(self) -> Any:
         assert self._trie is not None  # start asks only then
-        return _machine(self._trie.tokenizer, self.grammar)
+        return _machine(self._trie.tokenizer, self.writing)
 
 
 def _machine(tokenizer: Any, grammar: str) -> Any:

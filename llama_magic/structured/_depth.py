@@ -8,6 +8,8 @@ from llama_magic.errors import SchemaError
 
 # llguidance walks rules by recursion in native code: a chain of 2,000 ends the process (1.9.1).
 _DEEPEST = 400
+_MOST = 100_000
+_COUNT = re.compile(r"\{\s*(\d{6,4000})\s*(?:,\s*)?\}|\{\s*(\d*)\s*,\s*(\d{6,4000})\s*\}")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*')
 _RULE = re.compile(r"^[?!]?([A-Za-z_][\w-]*)[^:\n]*:", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -18,7 +20,19 @@ def grammar_from_lark(text: str) -> str:
     from llguidance import LLMatcher
 
     check_depth(text)
+    check_counts(text)
     return str(LLMatcher.grammar_from_lark(text))
+
+
+def check_counts(text: str) -> None:
+    """Refuse a repetition of more than 100,000, in rules and in regular expressions."""
+    for match in _COUNT.finditer(text):
+        if max(map(int, filter(None, match.groups()))) > _MOST:
+            raise SchemaError(
+                f"The Lark grammar repeats something {match[0]} times; expected {_MOST:,} at most.",
+                keyword="lark",
+                remedy="Repeat less often.",
+            )
 
 
 def check_depth(text: str) -> None:

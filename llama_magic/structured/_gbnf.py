@@ -9,6 +9,7 @@ Notation: llama.cpp `grammars/README.md`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -127,7 +128,11 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Node("seq", parts=parts)
 
     def _repeated(self, item: Node, nested: bool) -> Node:
+        marks = 0
         while (char := self.text[self.at : self.at + 1]) and char in "*+?{":
+            marks += 1
+            if marks > 20:
+                self._fail("20 repetitions of one item at most")
             if char == "{":
                 match = re.compile(r"\{\s*(\d+)\s*(?:(,)\s*(\d*)\s*)?\}").match(self.text, self.at)
                 if not match:
@@ -182,10 +187,7 @@ class _Reader:
         body = "".join(_code(low) + ("" if low == high else "-" + _code(high)) for low, high in ranges)
         if not negated:
             return Node("chars", f"[{body}]", sample=ranges[0][0])
-        sample = next(
-            (c for c in "a0 _~\nzZé€" if not any(low <= c <= high for low, high in ranges)), "\U0001f600"
-        )
-        return Node("chars", f"[^{body}]" if body else "(?s:.)", sample=sample)
+        return Node("chars", f"[^{body}]" if body else "(?s:.)", sample=_outside(ranges))
 
     def _char(self) -> str:
         char = self.text[self.at]
@@ -232,6 +234,17 @@ class _Reader:
         )
 
 
+def _outside(ranges: list[tuple[str, str]]) -> str:
+    """Return a character in none of the ranges, "" where they leave none."""
+    ends = [chr(ord(high) + 1) for _, high in ranges if ord(high) < 0x10FFFF]
+    for char in ("a0 _~\nzZé€", "\x01", *ends):
+        for one in char:
+            if not any(low <= one <= high for low, high in ranges) and not 0xD800 <= ord(one) < 0xE000:
+                return one
+    free = (c for c in (0xE000,) if not any(ord(low) <= c <= ord(high) for low, high in ranges))
+    return next(map(chr, free), "")
+
+
 def _code(char: str) -> str:
     return f"\\x{{{ord(char):x}}}"
 
@@ -269,27 +282,42 @@ def _first(node: Node, empty: set[str]) -> set[str]:
 
 def _refuse_left_recursion(rules: dict[str, Node]) -> None:
     empty: set[str] = set()
+    order = list(reversed(rules.items()))  # rules mostly use later ones
     while True:
-        more = {name for name, node in rules.items() if _nullable(node, empty)}
-        if more == empty:
+        before = len(empty)
+        empty |= {name for name, node in order if name not in empty and _nullable(node, empty)}
+        if len(empty) == before:
             break
-        empty = more
-    reach = {name: _first(node, empty) for name, node in rules.items()}
-    for _ in rules:
-        grown = {name: found.union(*(reach[other] for other in found)) for name, found in reach.items()}
-        if grown == reach:
-            break
-        reach = grown
-    for name, found in reach.items():
-        if name in found:
-            raise SchemaError(
-                f"The rule {name} is left-recursive: it can begin with itself.",
-                keyword=name,
-                remedy='Write the repetition with * or +, as list ::= item ("," item)*.',
-            )
+    name = _circle({name: _first(node, empty) for name, node in rules.items()})
+    if name is not None:
+        raise SchemaError(
+            f"The rule {name} is left-recursive: it can begin with itself.",
+            keyword=name,
+            remedy='Write the repetition with * or +, as list ::= item ("," item)*.',
+        )
 
 
-_MAX_SHORTEST = 1_000_000
+def _circle(leads_to: dict[str, set[str]]) -> str | None:
+    """Return a node that lies on a circle of a graph, the first in order of that circle."""
+    done: set[str] = set()
+    for start in leads_to:
+        path: dict[str, Iterator[str]] = {}  # the way from `start`, in order
+        node: str | None = start if start not in done else None
+        while node is not None or path:
+            if node is not None:
+                path[node] = iter(leads_to[node])
+            here = next(reversed(path))
+            node = next((other for other in path[here] if other not in done), None)
+            if node in path:
+                way = list(path)
+                return min(way[way.index(node) :], key=list(leads_to).index)
+            if node is None:
+                done.add(here)
+                del path[here]
+    return None
+
+
+_MAX_SHORTEST = 100_000  # characters; forced text of this length takes the mask's engine 0.2 s a step
 
 
 def shortest(rules: dict[str, Node]) -> dict[str, str]:
@@ -311,23 +339,26 @@ def shortest(rules: dict[str, Node]) -> dict[str, str]:
 
 def _shortest(node: Node, known: dict[str, str]) -> str | None:
     if node.kind == "chars":
-        return node.sample
+        return node.sample or None
     if node.kind == "rule":
         return known.get(node.text)
     parts = [_shortest(part, known) for part in node.parts]
     if node.kind == "alt":
         return min((part for part in parts if part is not None), key=len, default=None)
     if node.kind == "repeat":
-        if node.low == 0 or parts[0] is None:
-            return "" if node.low == 0 else None
-        if len(parts[0]) * node.low > _MAX_SHORTEST:
-            raise SchemaError(
-                f"The shortest text of this grammar has more than {_MAX_SHORTEST:,} characters.",
-                keyword="repeat",
-                remedy="Repeat less often.",
-            )
-        return parts[0] * node.low
-    return None if None in parts else "".join(part for part in parts if part is not None)
+        if node.low == 0:
+            return ""
+        parts = parts * node.low if parts[0] else parts
+    texts = [part for part in parts if part is not None]
+    if len(texts) < len(parts):
+        return None
+    if sum(map(len, texts)) > _MAX_SHORTEST:
+        raise SchemaError(
+            f"The grammar asks for a text of more than {_MAX_SHORTEST:,} characters.",
+            keyword="repeat",
+            remedy="Repeat less often.",
+        )
+    return "".join(texts)
 
 
 def _refuse_endless(rules: dict[str, Node]) -> None:
@@ -346,7 +377,7 @@ def to_llguidance(rules: dict[str, Node]) -> str:
     """Return an llguidance grammar for exactly the texts of `root`."""
     from llguidance import LLMatcher
 
-    expression = _as_regex(rules["root"], rules, ())
+    expression = _as_regex(rules["root"], rules, (), {})
     if expression is not None and len(expression) <= _MAX_REGEX:
         return str(LLMatcher.grammar_from_regex(expression))
     names = {name: f"r{i}" for i, name in enumerate(rules)}
@@ -355,18 +386,29 @@ def to_llguidance(rules: dict[str, Node]) -> str:
     return grammar_from_lark("\n".join(lines))
 
 
-def _as_regex(node: Node, rules: dict[str, Node], inside: tuple[str, ...]) -> str | None:
-    """Write a rule out as one expression, None where it is recursive or grows too long."""
+def _as_regex(
+    node: Node, rules: dict[str, Node], inside: tuple[str, ...], known: dict[str, str | None]
+) -> str | None:
+    """Write a rule out as one expression, None where it is recursive or grows too long.
+
+    `known` keeps what was found for each rule, so that each is written once.
+    """
     if node.kind == "chars":
         return node.text
     if node.kind == "rule":
-        return None if node.text in inside else _as_regex(rules[node.text], rules, (*inside, node.text))
-    if len(inside) > 50:
-        return None
-    parts = [_as_regex(part, rules, inside) for part in node.parts]
-    texts = [part for part in parts if part is not None]
-    if len(texts) < len(parts) or sum(map(len, texts)) > _MAX_REGEX:
-        return None
+        if node.text in inside or len(inside) > 50:
+            return None
+        if node.text not in known:
+            known[node.text] = _as_regex(rules[node.text], rules, (*inside, node.text), known)
+        return known[node.text]
+    texts: list[str] = []
+    left = _MAX_REGEX
+    for part in node.parts:
+        text = _as_regex(part, rules, inside, known)
+        left -= len(text or "")
+        if text is None or left < 0:
+            return None
+        texts.append(text)
     if node.kind == "repeat":
         return f"(?:{texts[0]}){{{node.low},{'' if node.high is None else node.high}}}"
     return "(?:" + ("|" if node.kind == "alt" else "").join(texts) + ")"

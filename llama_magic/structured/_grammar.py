@@ -14,10 +14,19 @@ from llama_magic.structured._lark import LarkWriter, escaped_names, sorted_by_a_
 from llama_magic.structured._lower import Loosening, Lowered, TooWideError
 from llama_magic.structured._vocab import byte_tokenizer
 
-# One blank, or a line break with an indent: pretty JSON is possible, endless blanks are not.
+# What is taken as an answer: one blank, or a line break with an indent: pretty JSON is possible, endless blanks are not.
 WHITESPACE = r"[ ]|\r?\n(?:[ ]{0,40}|\t{0,20})"
 _OPTIONS: Any = {
     "whitespace_pattern": WHITESPACE,
+    "json_allow_general_unicode_escapes": True,
+    "coerce_one_of": True,
+}
+# What is written: blanks where `json.dumps` puts them. A model has no choice about them then, so
+# most of an object's frame is forced, and decoded together instead of drawn token by token.
+_ONE_LAYOUT: Any = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
     "json_allow_general_unicode_escapes": True,
     "coerce_one_of": True,
 }
@@ -49,6 +58,13 @@ def error_of(grammar: str) -> str | None:
     return str(machine.get_error()) if machine.is_error() else None
 
 
+def is_empty(grammar: str) -> bool:
+    """Say whether no text can even begin under a grammar that llguidance takes."""
+    machine = machine_of(grammar)
+    machine.compute_bitmask()
+    return bool(machine.is_error() and "NoExtension" in machine.get_error())
+
+
 def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, Lowered]:
     """Return (grammar, its state over bytes, what it enforces).
 
@@ -58,7 +74,7 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
     from llguidance import LLMatcher
 
     any_order = not declared_order and sorted_by_a_tool(bundle)
-    loosening = Loosening()
+    loosening = Loosening(kinds={"multiples"} if bundle.wide_multiple else set())
     while True:
         try:
             lowered = Lowered(bundle, loosening)
@@ -66,7 +82,12 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
             loosening.kinds.add("negation")
             continue
         schema = lowered.schema
-        schema = {} if schema is True else {"type": []} if schema is False else schema
+        if schema is False:  # a rewrite never allows less: nothing is valid
+            raise SchemaError(
+                "No value can be valid under this schema: what it asks for excludes itself.",
+                remedy="Look for false, not: {}, or parts of allOf that cannot hold together.",
+            )
+        schema = {} if schema is True else schema
         text = json.dumps(schema)
         if len(text) > _MAX_LOWERED and "negation" not in loosening.kinds:
             loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
@@ -84,6 +105,14 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
         error = str(machine.get_error())
         if not _loosen(loosening, error, lowered):
             raise _refusal(error, lowered)
+
+
+def in_one_layout(lowered: Lowered) -> str:
+    """Return the grammar of the same values, keys in the order given, blanks as `json.dumps` puts them."""
+    from llguidance import LLMatcher
+
+    schema = {} if lowered.schema is True else lowered.schema
+    return str(LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=_ONE_LAYOUT))
 
 
 _MAX_LOWERED = 300_000  # characters

@@ -35,6 +35,8 @@ class TooWideError(Exception):
 
 
 _MAX_WAYS = 24
+_MAX_STEPS = 60_000  # schemas lowered, rewrites among them: about a second
+_MAX_LEVEL = 150  # each takes about five calls of Python's stack
 
 
 class Lowered:
@@ -51,6 +53,7 @@ class Lowered:
         self.defs: dict[str, Any] = {}
         self.depth = 0
         self._level = 0
+        self._steps = 0
         self.schema = self.lower((), bundle.root)
         if self.defs:
             root = self.schema if isinstance(self.schema, dict) else {}
@@ -59,7 +62,10 @@ class Lowered:
     def lower(self, path: Path, node: Any) -> Any:
         """Lower one schema; every 20th level becomes a definition, as llguidance reads 128 levels."""
         self._level += 1
+        self._steps += 1
         try:
+            if self._steps > _MAX_STEPS or self._level > _MAX_LEVEL:
+                raise self._too_much(path)
             lowered = self._lower_one(path, node)
             if self._level % 20 or not isinstance(lowered, dict):
                 return lowered
@@ -96,6 +102,20 @@ class Lowered:
         if "unions" in self.loosening.kinds:
             self._fewer_ways(path, out)
         return simplified(out)
+
+    def _too_much(self, path: Path) -> Exception:
+        if self._steps > _MAX_STEPS and "negation" not in self.loosening.kinds:
+            return TooWideError()  # the schema itself has fewer: it is the rewrites
+        limit = (
+            f"has more than {_MAX_STEPS:,} parts"
+            if self._steps > _MAX_STEPS
+            else f"is nested deeper than {_MAX_LEVEL} schemas, references followed"
+        )
+        return SchemaError(
+            f"The schema {limit}, at {pointer(path) or 'the root'}.",
+            pointer=pointer(path),
+            remedy="Ask for a part of it at a time.",
+        )
 
     def _fewer_ways(self, path: Path, out: Any) -> None:
         """Leave unions to the check after the answer where they multiply to more than can be compiled."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.structured._bundle import Path
+from llama_magic.structured._effort import takes_step
 
 if TYPE_CHECKING:
     from llama_magic.structured._lower import Lowered
@@ -18,7 +19,7 @@ def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extr
             out[keyword] = node[plain]
         lowered.enforce(path, keyword)
         return
-    large = keyword == "multipleOf" and not 1e-6 <= value <= 10_000  # its automaton has that many states
+    large = keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
     if (large or "numbers" in lowered.loosening.kinds) and keyword not in out:
         lowered.leave(path, keyword, "out of the mask's range")
         return

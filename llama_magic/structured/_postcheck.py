@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,14 +26,36 @@ class Checker:
 
         if self._validator is None:
             self._validator = _validator_class()(self._bundle.root, format_checker=_format_checker())
+        token = _seen.set({})
         try:
             error = best_match(self._validator.iter_errors(value))
         except RecursionError:
             return "the value is nested too deep to be checked"
+        finally:
+            _seen.reset(token)
         if error is None:
             return None
         place = "".join(f"/{part}" for part in error.absolute_path)
         return f"{error.message:.300} (at {place or 'the root'}, keyword {error.validator})"
+
+
+# What was found for each (value, reference) of the check that is under way: ten levels of ten
+# references to each other are 10^10 checks otherwise.
+_seen: contextvars.ContextVar[dict[tuple[int, str], list[Any]]] = contextvars.ContextVar("seen")
+
+
+def _ref(validator: Any, ref: str, instance: Any, schema: Any) -> Iterator[Any]:
+    """Check a reference once for each value (equal values that are one object are equally right)."""
+    from jsonschema import ValidationError
+
+    found = _seen.get()
+    key = (id(instance), ref)
+    if key not in found:
+        errors = list(validator._validate_reference(ref=ref, instance=instance))
+        found[key] = [ValidationError.create_from(error) for error in errors]
+        yield from errors
+    else:
+        yield from map(ValidationError.create_from, found[key])
 
 
 @functools.lru_cache(maxsize=1)
@@ -40,6 +63,7 @@ def _validator_class() -> Any:
     from jsonschema import Draft202012Validator, validators
 
     rules = {
+        "$ref": _ref,
         "items": _items,
         "additionalItems": _nothing,
         "dependencies": _dependencies,

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 MAX_PATTERN = 20_000  # characters
+# Characters that a pattern may ask for: forced text of this length takes the mask's engine 0.2 s a step.
+MAX_LEAST = 100_000
 
 
 @functools.lru_cache(maxsize=1024)
@@ -180,12 +182,37 @@ def _in_class(char: str) -> str:
     return f"\\x{ord(char):02x}" if ord(char) < 0x20 else char
 
 
+def asks_for(pattern: str) -> int:
+    """Return how many characters the longest of the ways through a pattern asks for at least."""
+    from re import _parser  # type: ignore[attr-defined]
+
+    compiled = to_python(pattern)
+    return 0 if compiled is None else _asks_for(_parser.parse(compiled.pattern))
+
+
+def _asks_for(parsed: Iterable[tuple[object, Any]]) -> int:
+    total = 0
+    for op, argument in parsed:
+        match str(op), argument:
+            case "BRANCH", (_, branches):
+                total += max(map(_asks_for, branches))
+            case "SUBPATTERN", (_, _, _, body):
+                total += _asks_for(body)
+            case "ATOMIC_GROUP", body:
+                total += _asks_for(body)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (low, _, body):
+                total += _asks_for(body) * int(low)
+            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN", _:
+                total += 1
+    return total
+
+
 def shortest(pattern: str) -> str | None:
     """Return a shortest text that the pattern finds a match in, or None where that is not clear."""
     from re import _parser  # type: ignore[attr-defined]
 
     compiled = to_python(pattern)
-    if compiled is None:
+    if compiled is None or asks_for(pattern) > MAX_LEAST:
         return None
     try:
         text = _shortest(_parser.parse(compiled.pattern))

@@ -17,6 +17,7 @@ from llama_magic.structured._disjoint import _refused, _types
 
 GAP, DIGIT, FREE = "\x00", "\x01", "\x02"  # control characters are never part of JSON
 _BUDGET = 5_000
+_MAX_PIECES = 20_000
 
 
 class Shortest:
@@ -120,6 +121,8 @@ class Shortest:
             if item is None:
                 return None
             pieces += [f",{GAP}", *item] if index else item
+            if len(pieces) > _MAX_PIECES:  # the rest counts as nothing
+                break
         return [*pieces, "]"]
 
     def _object(self, parts: list[Any], active: frozenset[int]) -> Pieces | None:
@@ -130,6 +133,8 @@ class Shortest:
             if value is None:
                 return None
             pieces += [(f",{GAP}" if index else "") + f"{_dump(name)}:{GAP}", *value]
+            if len(pieces) > _MAX_PIECES:
+                break
         return [*pieces, "}"]
 
 
@@ -177,12 +182,15 @@ def _choice(options: Iterable[Pieces | None]) -> Pieces | None:
     return found[0] if len(found) == 1 else [Choice(found)]
 
 
-def fewest_bytes(pieces: Pieces) -> int:
-    """Return the length in UTF-8 of the shortest text of some pieces."""
+def fewest_bytes(pieces: Pieces, known: dict[int, int] | None = None) -> int:
+    """Return the length in UTF-8 of the shortest text of some pieces; `known` is of choices by id."""
     total = 0
+    known = {} if known is None else known
     for piece in pieces:
         if isinstance(piece, Choice):
-            total += min(fewest_bytes(option) for option in piece.options)
+            if id(piece) not in known:
+                known[id(piece)] = min(fewest_bytes(option, known) for option in piece.options)
+            total += known[id(piece)]
         else:
             total += len(piece.encode()) - piece.count(GAP) - piece.count(FREE)
     return total
@@ -225,6 +233,8 @@ def fewest_tokens(pieces: Pieces, texts: Sequence[bytes]) -> int:
 def _build(pieces: Pieces, after: int, steps: list[list[tuple[int | None, int]]]) -> int:
     """Add the states of some pieces before the state `after`; return the first of them."""
     for piece in reversed(pieces):
+        if len(steps) > _MAX_STATES:
+            return after
         if isinstance(piece, Choice):
             firsts = [_build(option, after, steps) for option in piece.options]
             steps.append([(None, first) for first in firsts])
