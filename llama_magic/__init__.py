@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llama_magic.choosing import compare as compare
     from llama_magic.engine.sampling import Sampling as Sampling
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading import load as load
@@ -31,6 +32,7 @@ _PLACES = {
     "Model": "llama_magic.model",
     "Sampling": "llama_magic.engine.sampling",
     "add_alias": "llama_magic.sources",
+    "compare": "llama_magic.choosing",
     "load": "llama_magic.loading",
 }
 _ERRORS = (
@@ -74,7 +76,9 @@ def inspect(source: Any = None, **options: Any) -> GGUFInfo:
     located = sources.locate(source, **options)
     if located.path is not None:
         return gguf.inspect(located.path, parts=located.parts)
-    return gguf.inspect(sources.open_remote(source, **options))
+    options.pop("offline", None)  # what is not here was looked up just now
+    readers = sources.open_parts(source, **options)
+    return gguf.inspect(readers[0], parts=readers[1:])
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PROFILE = "balanced"
 ALL_LAYERS = -1
-_SEQUENCES = SHARED_SEQUENCES + HELPER_SEQUENCES
+SEQUENCES = SHARED_SEQUENCES + HELPER_SEQUENCES  # whose logits a step may ask for
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kv_type": ("f16", "q8_0", "q4_0"),
     "flash_attn": ("auto", "on", "off"),
@@ -84,7 +84,7 @@ class Settings:
             info,
             ctx=self.window,
             cells=self.cells,
-            n_seq=_SEQUENCES,
+            n_seq=SEQUENCES,
             type_k=self.type_k,
             type_v=self.type_v,
             batch=self.batch,
@@ -92,7 +92,7 @@ class Settings:
             gpu_layers=info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers,
             flash_attn=self.flash_attn,
             swa_full=self.swa_full,
-            outputs=_SEQUENCES,
+            outputs=SEQUENCES,
             extra_bufts=self.extra_bufts,
             mmap=self.mmap,
         )
@@ -199,7 +199,7 @@ class LoadOptions:
         trained = info.context_length
         if self.ctx == 0:
             window = fit.largest_context(
-                info, machine, type_k=kv, type_v=kv, batch=base.batch, ubatch=base.ubatch
+                info, machine, type_k=kv, type_v=kv, batch=base.batch, ubatch=base.ubatch, outputs=SEQUENCES
             )
             if trained and window < trained:
                 notes.append(

@@ -309,7 +309,8 @@ def _dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bo
     if located.path is not None:
         info = gguf.inspect(located.path, parts=located.parts)
     else:
-        info = gguf.inspect(sources.open_remote(source, revision=revision))
+        readers = sources.open_parts(source, revision=revision)
+        info = gguf.inspect(readers[0], parts=readers[1:])
     gguf.validate(info)
     settings = wanted.settle(info, machine, gpu=_gpu_available(wanted))
     estimate = settings.estimate(info)

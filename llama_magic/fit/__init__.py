@@ -7,7 +7,7 @@ from llama_magic.fit._check import check, largest_context
 from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, round_context
 from llama_magic.fit._machine import Gpu, Machine, machine
 from llama_magic.fit._profiles import PROFILES, LoadProfile, profile
-from llama_magic.fit._speed import Speed, bytes_per_token, rates, speed
+from llama_magic.fit._speed import Speed, bytes_per_token, rates, rounded, speed
 
 __all__ = [
     "KV_TYPES",
@@ -26,5 +26,6 @@ __all__ = [
     "profile",
     "rates",
     "round_context",
+    "rounded",
     "speed",
 ]

@@ -9,6 +9,7 @@ from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._findings import findings
 from llama_magic.gguf._info import Finding, GGUFInfo
 from llama_magic.gguf._open import inspect
+from llama_magic.gguf._requantise import requantised
 from llama_magic.gguf._source import FileReader, RangeReader
 from llama_magic.gguf._tensors import TensorInfo, Tensors
 from llama_magic.gguf._validate import validate
@@ -23,6 +24,7 @@ __all__ = [
     "Tensors",
     "findings",
     "inspect",
+    "requantised",
     "validate",
     "validate_adapter",
 ]

@@ -17,21 +17,27 @@ _SHARD = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$
 
 
 def inspect(
-    path_or_reader: str | os.PathLike[str] | RangeReader, *, parts: Sequence[str | os.PathLike[str]] = ()
+    path_or_reader: str | os.PathLike[str] | RangeReader,
+    *,
+    parts: Sequence[str | os.PathLike[str] | RangeReader] = (),
 ) -> GGUFInfo:
     """Read a GGUF header: about 10 ms for 50,000 tokens, 20 ms for 262,144; no weights are read.
 
     A path, or an object with `read_at(offset, n) -> bytes` and `size` (then only the header travels).
-    Of a split file give the first shard, its siblings are found by name, or all shards as `parts`.
+    Of a split file give the first shard, its siblings are found by name, or the other shards as `parts`
+    (paths, or readers beside a reader).
     Raises `InvalidGGUFError` (with `field` and `offset`) for what cannot be read as GGUF, and
     `SourceError` for what is not a readable file. Call `validate` before loading.
     """
     if isinstance(path_or_reader, (str, os.PathLike)):
-        paths = _shard_paths(Path(os.path.expanduser(path_or_reader)), [Path(p) for p in parts])
+        given = [Path(part) for part in parts if isinstance(part, (str, os.PathLike))]
+        paths = _shard_paths(Path(os.path.expanduser(path_or_reader)), given)
         headers = [_read_file(path) for path in paths]
         return GGUFInfo(_checked(headers, paths), paths)
-    headers = [parse(path_or_reader), *(_read_file(Path(p)) for p in parts)]
-    return GGUFInfo(headers, [])
+    rest = [_read_file(Path(p)) if isinstance(p, (str, os.PathLike)) else parse(p) for p in parts]
+    headers = [parse(path_or_reader), *rest]
+    names = [Path(str(getattr(reader, "name", "part"))) for reader in (path_or_reader, *parts)]
+    return GGUFInfo(_checked(headers, names), [])
 
 
 def _read_file(path: Path) -> Header:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.sources._cache import cache_dir, cached_repos, hub_cache, on_disk
-from llama_magic.sources._locate import locate, open_remote
+from llama_magic.sources._list import HubModel, HubModels, hub_models
+from llama_magic.sources._locate import locate, open_parts, open_remote
 from llama_magic.sources._parse import add_alias, aliases, parse
 from llama_magic.sources._redact import redact
 from llama_magic.sources._resolve import resolve
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from llama_magic.sources._range import RangeReader
 
 __all__ = [
+    "HubModel",
+    "HubModels",
     "Kind",
     "Located",
     "OnDisk",
@@ -33,8 +36,10 @@ __all__ = [
     "cached_repos",
     "format_size",
     "hub_cache",
+    "hub_models",
     "locate",
     "on_disk",
+    "open_parts",
     "open_remote",
     "parse",
     "redact",

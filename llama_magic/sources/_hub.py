@@ -64,6 +64,7 @@ class Hub:
         self.revision = revision or parsed.revision or constants.DEFAULT_REVISION
         self.endpoint = hub_endpoint()
         self.notes: list[str] = []
+        self.commit: str | None = None  # of the file list, once it was asked for
         self._token = get_token() or None
         self._rejected = False
         self._api = HfApi(endpoint=self.endpoint)
@@ -126,7 +127,12 @@ class Hub:
                 self.repo, revision=self.revision, files_metadata=True, token=token, timeout=CONNECT_TIMEOUT_S
             )
         )
+        self.commit = info.sha
         return {check_repo_file(str(file.rfilename)): file for file in info.siblings or ()}
+
+    def sizes(self) -> dict[str, int | None]:
+        """Return the repository's files with their sizes in bytes, None where its server does not say."""
+        return self._sizes(self._listing())
 
     def _sizes(self, listed: dict[str, Any]) -> dict[str, int | None]:
         sizes: dict[str, int | None] = {}

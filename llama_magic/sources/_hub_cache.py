@@ -28,19 +28,25 @@ def cached_hub(parsed: ParsedSource, revision: str | None) -> tuple[Path, ...]:
 
     Raises `SourceError` where several cached models fit the name.
     """
-    snapshot = _snapshot(parsed, revision)
-    if snapshot is None:
-        return ()
-    present = {p.relative_to(snapshot).as_posix(): p.stat().st_size for p in _ggufs(snapshot)}
+    here = cached_files(parsed, revision)
     if parsed.file is not None:
         names = shard_names(parsed.file)
-    elif present:
-        names = choose(f"{parsed.repo} (cached)", present, parsed.quant)
+    elif here:
+        sizes = {name: path.stat().st_size for name, path in here.items()}
+        names = choose(f"{parsed.repo} (cached)", sizes, parsed.quant)
     else:
         return ()
-    if not all(name in present for name in names):
+    if not all(name in here for name in names):
         return ()
-    return tuple(snapshot / name for name in names)
+    return tuple(here[name] for name in names)
+
+
+def cached_files(parsed: ParsedSource, revision: str | None) -> dict[str, Path]:
+    """Return the GGUF files of a repository's snapshot by their names in it; empty where there is none."""
+    snapshot = _snapshot(parsed, revision)
+    if snapshot is None:
+        return {}
+    return {path.relative_to(snapshot).as_posix(): path for path in _ggufs(snapshot)}
 
 
 def verify_cached(path: Path, progress: ProgressCallback | None) -> None:

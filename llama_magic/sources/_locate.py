@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,16 +107,25 @@ def _total(files: Iterable[RemoteFile]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-@plain_errors()
 def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> RangeReader:
-    """Return a `RangeReader` over the first shard of a URL or hub source.
+    """Return a `RangeReader` over the first shard of a URL or hub source; see `open_parts`."""
+    return _open(source, revision, fits, 1)[0]
+
+
+def open_parts(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> list[RangeReader]:
+    """Return a `RangeReader` over each shard of a URL or hub source, in order.
 
     Raises `SourceError` where the source is no remote one, offline mode is on, or the server
     serves no byte ranges. A hub source is looked up first (its list, one request without a body).
     """
+    return _open(source, revision, fits, None)
+
+
+@plain_errors()
+def _open(source: Any, revision: str | None, fits: Fits | None, most: int | None) -> list[RangeReader]:
     from llama_magic.sources import _hub
     from llama_magic.sources._http import UnreachableError
-    from llama_magic.sources._range import RangeReader
+    from llama_magic.sources._range import BLOCK, FAR_BLOCK, RangeReader
     from llama_magic.sources._url import shard_urls
 
     parsed = parsed_source(source, None, None, revision)
@@ -128,10 +137,21 @@ def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None =
         )
     if parsed.kind == "url":
         assert parsed.url is not None
-        return RangeReader(shard_urls(parsed.url)[0])
+        first, *others = shard_urls(parsed.url)[:most]
+        return [RangeReader(first), *(RangeReader(url, block=FAR_BLOCK) for url in others)]
     hub = _hub.Hub(parsed, revision)
     try:
-        file = hub.plan(fits)[0]
+        files = hub.plan(fits)[:most]
     except UnreachableError as err:
         raise SourceError(f"{parsed.text} cannot be read: {err}.", remedy="Check the network.") from None
-    return hub.at_commit(file, lambda url: RangeReader(url, hub.headers(), name=file.name))
+    readers: list[RangeReader] = []
+    for file in files:  # the first shard holds the vocabulary, the others little more than names
+        block = FAR_BLOCK if readers else BLOCK
+        readers.append(hub.at_commit(file, _reader(hub.headers(), file.name, block)))
+    return readers
+
+
+def _reader(headers: dict[str, str], name: str, block: int) -> Callable[[str], RangeReader]:
+    from llama_magic.sources._range import RangeReader
+
+    return lambda url: RangeReader(url, headers, name=name, block=block)

@@ -23,12 +23,9 @@ def choose(
     Raises `SourceError` that lists the models with their sizes, and with what `fits`
     says of each, where none or several are meant.
     """
-    groups = group_shards(name for name in sizes if _is_model(PurePosixPath(name).name.lower()))
+    groups = group_shards(name for name in sizes if is_model(PurePosixPath(name).name))
     if not groups:
-        raise SourceError(
-            f"{repo} holds no GGUF model{_other_formats(sizes)}.",
-            remedy="Look for a repository of the same model with GGUF in its name.",
-        )
+        raise no_models(repo, sizes)
     matching = groups if quant is None else _matching(groups, quant)
     if len(matching) == 1:
         return _complete(repo, matching[0], sizes)
@@ -44,7 +41,17 @@ def choose(
     )
 
 
-def _is_model(name: str) -> bool:
+def no_models(repo: str, sizes: Sizes) -> SourceError:
+    """Return the error for a repository without a GGUF model: it says what else is there."""
+    return SourceError(
+        f"{repo} holds no GGUF model{_other_formats(sizes)}.",
+        remedy="Look for a repository of the same model with GGUF in its name.",
+    )
+
+
+def is_model(name: str) -> bool:
+    """Return whether a file of this name is a language model, or a part of one."""
+    name = name.lower()
     return name.endswith(".gguf") and not any(word in name for word in _NOT_MODELS)
 
 
@@ -97,7 +104,10 @@ def _advice(repo: str, groups: list[list[str]], sizes: Sizes, fits: Callable[[in
     preferred = [group for group in groups if quant_of(group[0]) == "Q4_K_M"]
     if fits is None and preferred:
         best = preferred[0]
-    return f"Name one, for example hf:{repo}:{label_of(best, groups)}."
+    repo = repo.removesuffix(" (cached)")
+    return (
+        f"Name one, for example hf:{repo}:{label_of(best, groups)}. %llama inspect hf:{repo} compares them."
+    )
 
 
 def _near(groups: list[list[str]], quant: str) -> str:

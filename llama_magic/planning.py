@@ -1,0 +1,113 @@
+"""How to load a model on this machine: the window that fits, memory, speed to expect, the line to paste.
+
+Knows the header and the machine; nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llama_magic import fit, gguf
+from llama_magic.engine.native.backend import supports_gpu
+from llama_magic.errors import FitError
+from llama_magic.load_options import SEQUENCES, LoadOptions
+from llama_magic.sources import format_size
+
+if TYPE_CHECKING:
+    from llama_magic.fit import Machine, Speed
+    from llama_magic.gguf import GGUFInfo
+
+SENSIBLE_WINDOW = 8192  # tokens: long enough to work with, short enough to be affordable
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a model would be loaded on this machine. `memory` is the predicted total in bytes.
+
+    `window` and `largest_window` are in tokens; `speed` is with an empty KV cache, `speed_full` with a full
+    one, None where it cannot be told. `why` says what does not fit.
+    """
+
+    source: str
+    window: int
+    kv_type: str
+    memory: int
+    largest_window: int
+    fits: bool
+    speed: Speed | None = None
+    speed_full: Speed | None = None
+    why: str = ""
+
+    @property
+    def load_line(self) -> str:
+        """What to paste to load it so."""
+        source = f'"{self.source}"' if re.search(r"\s", self.source) else self.source
+        kv = f" --kv-type {self.kv_type}" if self.kv_type != "f16" else ""
+        return f"%llama load {source} --ctx {self.window}{kv}"
+
+    def speed_words(self) -> str:
+        """Say how fast it writes at most, and how a full window slows it; empty where that cannot be told."""
+        if self.speed is None:
+            return ""
+        full = self.speed_full
+        if full is None or full.tokens_per_second > 0.9 * self.speed.tokens_per_second:
+            return str(self.speed)
+        return f"{self.speed}; {fit.rounded(full.tokens_per_second)} with a full window"
+
+    def __str__(self) -> str:
+        if not self.fits:
+            return self.why
+        lines = [
+            f"fits with a window of {self.window:,} tokens in {format_size(self.memory)} "
+            f"(at most {self.largest_window:,} tokens fit)",
+            self.speed_words(),
+            self.load_line,
+        ]
+        return "\n".join(line for line in lines if line)
+
+
+def plan(info: GGUFInfo, source: str, *, ctx: int | None = None, machine: Machine | None = None) -> Plan:
+    """Return how to load a model here: 8,192 tokens of window, or those that it was trained for if fewer.
+
+    Where that does not fit, with a q8_0 KV cache; where even that does not, with the longest that fits.
+    `ctx` asks for a window. Raises `InvalidGGUFError` for a file that cannot be loaded.
+    """
+    gguf.validate(info)
+    return planned(info, source, ctx, machine or fit.machine())
+
+
+def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> Plan:
+    """Return what `plan` does, for a header that was judged already."""
+    wanted = ctx or min(info.context_length, SENSIBLE_WINDOW)
+    longest, kv = 0, "f16"
+    usual = {"batch": 512, "ubatch": 512, "outputs": SEQUENCES}
+    for tried in ("f16", "q8_0"):
+        try:
+            found = fit.largest_context(info, machine, type_k=tried, type_v=tried, **usual)
+        except FitError:
+            continue
+        if found > longest:
+            longest, kv = found, tried
+        if longest >= wanted:
+            break
+    window = wanted if longest >= wanted else longest
+    why = ""
+    if window:
+        options = LoadOptions.read({"ctx": window, "kv_type": kv if kv != "f16" else None})
+        settings = options.settle(info, machine, gpu=supports_gpu())
+        estimate, threads, layers = settings.estimate(info), settings.threads, settings.gpu_layers
+    else:
+        estimate = fit.estimate(info, ctx=min(wanted, 512), type_k="q8_0", type_v="q8_0", **usual)
+        threads, layers = machine.physical_cores, 0
+    try:
+        fit.check(estimate, machine)
+    except FitError as error:
+        why = str(error)
+    fits = bool(window) and not why
+    empty, full = (
+        fit.speed(info, machine, threads=threads, filled=filled, kv_type=kv) if layers == 0 else None
+        for filled in (0, window)
+    )
+    return Plan(source, window or wanted, kv, estimate.total, longest, fits, empty, full, why)
