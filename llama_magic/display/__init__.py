@@ -25,12 +25,14 @@ __all__ = [
     "blanks_shown",
     "escaped",
     "install",
+    "live_trace",
     "load_progress",
     "mimebundle",
     "one_line",
     "pad",
     "saved_receipt",
     "show",
+    "show_live",
     "show_stream",
     "to_html",
     "to_markdown",
@@ -84,10 +86,43 @@ def show(obj: Any, shell: Any = None, format: Format = "auto") -> None:
 
 
 def pad(model: Any, **options: Any) -> Any:
-    """Return the prompt pad of a model: an ipywidgets box with text area, sliders, gauge, Run and Stop."""
-    from llama_magic.display.pad import Pad
+    """Return the prompt pad of a model: an ipywidgets box with text area, sliders, gauge, Run and Stop.
+
+    Where no widget can be shown, that is said with what to do instead, and nothing is made (a runner
+    such as nbclient would store the state of every widget in the notebook); then `None` comes back.
+    """
+    from llama_magic.display import hosts
+
+    if why := hosts.no_widgets(hosts.current_shell()):
+        print(f"There is no prompt pad here: {why}.\nWrite %%llama chat and the prompt below it instead.")
+        return None
+    from llama_magic.display.prompt_pad import Pad
 
     return Pad(model, **options)
+
+
+def live_trace(trace: Any) -> Any:
+    """Return the live view of a `SamplerTrace`: sliders that run its chain again at every move.
+
+    Where no widget can be shown that is said, and the trace itself comes back.
+    """
+    from llama_magic.display import hosts
+
+    if why := hosts.no_widgets(hosts.current_shell()):
+        print(f"The trace is not live here: {why}.")
+        return trace
+    from llama_magic.display.trace_board import LiveTrace
+
+    return LiveTrace(trace)
+
+
+def show_live(trace: Any, shell: Any = None) -> None:
+    """Show a trace's live view; where there can be none, one line that says why, and the trace."""
+    made = live_trace(trace)
+    if made is trace:
+        show(trace, shell)
+    else:
+        made._ipython_display_()
 
 
 def install(shell: Any) -> None:

@@ -52,19 +52,27 @@ class ReadToken(Protocol):
 class TraceStage(Protocol):
     """What one sampler left: `leaders` are (text, probability) pairs, likeliest first."""
 
-    name: str
-    parameters: Any
-    survivors: int
-    entropy_bits: float
-    mass_kept: float
-    leaders: Sequence[tuple[str, float]]
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> Any: ...
+    @property
+    def survivors(self) -> int: ...
+    @property
+    def entropy_bits(self) -> float: ...
+    @property
+    def mass_kept(self) -> float: ...
+    @property
+    def leaders(self) -> Sequence[tuple[str, float]]: ...
 
 
 class SamplerTrace(Protocol):
     """A token's road through the sampler chain."""
 
-    stages: Sequence[TraceStage]
-    drawn: Any
+    @property
+    def stages(self) -> Sequence[TraceStage]: ...
+    @property
+    def drawn(self) -> Any: ...
 
 
 class PadModel(Protocol):

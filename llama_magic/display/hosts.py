@@ -9,6 +9,7 @@ There is no flag for it, so it is read from what each client was seen to send (i
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from typing import Any, Literal
 
@@ -34,10 +35,32 @@ def host(shell: Any) -> Host:
     if kernel is None:
         return "terminal"
     parent = _request(kernel)
-    metadata, content = parent.get("metadata") or {}, parent.get("content") or {}
-    if metadata.get("cellId") or (metadata.get("colab") or {}).get("cell_id"):
+    if _cell(parent) is not None:
         return "live"
-    return "terminal" if content.get("allow_stdin") else "plain"
+    return "terminal" if (parent.get("content") or {}).get("allow_stdin") else "plain"
+
+
+def cell(shell: Any) -> str | None:
+    """Return the front end's id of the running cell, `None` where it sent none."""
+    kernel = getattr(shell, "kernel", None)
+    return None if kernel is None else _cell(_request(kernel))
+
+
+def _cell(request: dict[str, Any]) -> str | None:
+    metadata = request.get("metadata") or {}
+    colab = metadata.get("colab")
+    nested = colab.get("cell_id") if isinstance(colab, dict) else None
+    return metadata.get("cellId") or metadata.get("colab.cell_id") or nested or None
+
+
+def no_widgets(shell: Any) -> str:
+    """Say why no widget can be shown here; empty where one can."""
+    needs = "it needs a notebook with widgets (JupyterLab, Notebook 7, VS Code, Colab)"
+    if importlib.util.find_spec("ipywidgets") is None:
+        return f"{needs}, and ipywidgets is not installed here"
+    reasons = {"terminal": "this is a terminal", "plain": "what runs this notebook shows none", "live": ""}
+    reason = reasons[host(shell)]
+    return f"{needs}, and {reason}" if reason else ""
 
 
 def _request(kernel: Any) -> dict[str, Any]:

@@ -37,12 +37,13 @@ def stylesheet(body: str) -> str:
     return "".join(rule for rule, classes in _rules() if not classes or classes & used)
 
 
-def page(nodes: Sequence[doc.Node]) -> str:
-    """Return one self-contained HTML fragment for an output cell.
+def page(nodes: Sequence[doc.Node], mark: str = "") -> str:
+    """Return one self-contained HTML fragment for an output cell, with a further class `mark`.
 
     The two `ignore` classes keep MathJax (of JupyterLab and of nbconvert) away from it.
     """
     tone = next((f" lm-{node.tone}" for node in nodes if isinstance(node, doc.Head) and node.tone), "")
+    tone += f" {mark}" if mark else ""
     body = "\n".join(fragment(node) for node in nodes)
     style = f"<style>{stylesheet(tone + body)}</style>"
     return f'<div class="lm{tone} tex2jax_ignore mathjax_ignore">{style}\n{body}\n</div>'

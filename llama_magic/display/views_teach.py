@@ -105,8 +105,13 @@ def _expected(token: ReadToken) -> str:
     return blanks_shown(str(getattr(expected, "text", expected) or ""))
 
 
-def sampler_trace(trace: SamplerTrace) -> list[Node]:
-    """Show what each sampler left of the next token's distribution: survivors, entropy, mass, leaders."""
+def sampler_trace(
+    trace: SamplerTrace, warnings: Sequence[str] = (), *, leaders: int = _LEADERS
+) -> list[Node]:
+    """Show what each sampler left of the next token's distribution: survivors, entropy, mass, leaders.
+
+    Those of its notes that are `warnings` stand out.
+    """
     rows = []
     before: Sequence[tuple[str, float]] = ()
     for stage in trace.stages:
@@ -116,7 +121,7 @@ def sampler_trace(trace: SamplerTrace) -> list[Node]:
                 stage.survivors,
                 round(stage.entropy_bits, 2),
                 f"{stage.mass_kept:.1%}",
-                _leaders(stage, before),
+                _leaders(stage, before, leaders),
             )
         )
         before = stage.leaders
@@ -127,7 +132,10 @@ def sampler_trace(trace: SamplerTrace) -> list[Node]:
     if step is not None:
         words.append(f"step {step:,} after “{one_line(context)}”" if context else f"step {step:,}")
     table = Grid(Table(headers, tuple(rows)))
-    notes = [Line(note, dim=True) for note in getattr(trace, "notes", ())]
+    notes = [
+        Line(note, tone="warn") if note in warnings else Line(note, dim=True)
+        for note in getattr(trace, "notes", ())
+    ]
     return [Head("x-ray", " · ".join(words)), table, *notes]
 
 
@@ -144,12 +152,12 @@ def _parameter(stage: str, name: str, value: Any) -> str:
     return text if name == stage else f"{name} {text}"
 
 
-def _leaders(stage: TraceStage, before: Sequence[tuple[str, float]]) -> tuple[Share, ...]:
+def _leaders(stage: TraceStage, before: Sequence[tuple[str, float]], most: int) -> tuple[Share, ...]:
     left = {text for text, _ in stage.leaders}
-    shares = [Share(blanks_shown(text), share) for text, share in stage.leaders[:_LEADERS]]
+    shares = [Share(blanks_shown(text), share) for text, share in stage.leaders[:most]]
     if len(stage.leaders) >= stage.survivors:  # all that is left is listed, so what is missing was cut
         shares += [
-            Share(blanks_shown(text), 0.0, gone=True) for text, _ in before[:_LEADERS] if text not in left
+            Share(blanks_shown(text), 0.0, gone=True) for text, _ in before[:most] if text not in left
         ][:2]
     return tuple(shares)
 

@@ -24,7 +24,9 @@ _CALL_TRAITS = ("max_tokens", "seed", "overflow")
 _SHOWN_WHILE_RUNNING = (
     ("llama_magic.results", "Completion"),
     ("llama_magic.magics._modes", "Samples"),
+    ("llama_magic.microscope.tracing", "SamplerTrace"),
     ("llama_magic.model", "Model"),
+    ("llama_magic.gguf._info", "GGUFInfo"),
 )
 
 
@@ -218,6 +220,8 @@ def _cell_identity(shell: Any) -> str | None:
 def _in_short(result: Any) -> str:
     if isinstance(result, list):
         return f"{len(result)} completions, shown above"
+    if hasattr(result, "stages"):
+        return "SamplerTrace, shown above"
     if not hasattr(result, "usage"):
         return repr(result)
     usage = result.usage

@@ -231,9 +231,20 @@ def _xray(call: Call) -> Any:
     text, _ = call.fill(call.body)
 
     def trace(model: Any) -> Any:
-        return model.xray(text, model.sampling.replace(**call.sampling()))
+        given = call.magics.call_defaults() | dict(call.options)
+        seed = {"seed": given["seed"]} if "seed" in given else {}
+        return model.xray(text, model.sampling.replace(**call.sampling()), **seed)
 
-    return _look(call, trace)
+    if not call.options.get("live"):
+        return _look(call, trace)
+    call.model = call.magics.get_model(call.options.get("model"))
+    result = trace(call.model)
+    call.bind(result)
+    if not call.quiet:
+        from llama_magic import display
+
+        display.show_live(result, call.magics.host)
+    return None if "out" in call.options or call.quiet else call.magics.mark_shown(result)
 
 
 def _look(call: Call, look: Callable[[Any], Any]) -> Any:

@@ -226,7 +226,15 @@ MODES = {
             "xray",
             "a prompt; the next token's road through the sampler chain",
             "SamplerTrace",
-            (MODEL, *SAMPLING, OUT, QUIET, RAW),
+            (
+                MODEL,
+                SEED,
+                *SAMPLING,
+                _o("--live", "flag", "with sliders that run the chain again on the same logits"),
+                OUT,
+                QUIET,
+                RAW,
+            ),
         ),
     )
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from llama_magic.microscope.advice import advise
 from llama_magic.microscope.cells import KVSequence, KVState, PrefixNode
 from llama_magic.microscope.comparing import TokenComparison, compare_tokens
+from llama_magic.microscope.exploring import Move, describe, move, options_line
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 
@@ -16,6 +17,7 @@ __all__ = [
     "Drawn",
     "KVSequence",
     "KVState",
+    "Move",
     "PrefixNode",
     "ReadThrough",
     "ReadToken",
@@ -24,4 +26,7 @@ __all__ = [
     "TraceStage",
     "advise",
     "compare_tokens",
+    "describe",
+    "move",
+    "options_line",
 ]

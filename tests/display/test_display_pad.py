@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_stream import FakeStream
 
-from llama_magic.display import pad
+from llama_magic.display.prompt_pad import Pad as pad  # noqa: N813
 from llama_magic.errors import ModelClosedError, OptionError
 
 
@@ -117,5 +117,8 @@ def test_a_seed_that_is_no_number_is_an_error_on_the_pad() -> None:
 
 
 def test_saved_notebooks_say_what_the_pad_was() -> None:
-    """The text form is one line, not the repr of twenty widgets."""
-    assert pad(Model())._repr_mimebundle_()["text/plain"] == "Prompt pad: run this cell again to use it."
+    """In one bundle with the widget stand its texts, not the repr of twenty widgets."""
+    bundle = pad(Model(), prompt="<b>Ahoy</b>")._repr_mimebundle_()
+    assert bundle["text/plain"].splitlines()[:3] == ["prompt pad: fake", "user", "<b>Ahoy</b>"]
+    assert "&lt;b&gt;Ahoy&lt;/b&gt;" in bundle["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in bundle

@@ -1,4 +1,4 @@
-"""The prompt pad: try a prompt without running cells again. Plain ipywidgets, no script of our own.
+"""The prompt pad: try a prompt without running cells again. Plain ipywidgets.
 
 Between cells the kernel hears its widgets, so Run starts a thread that reads the stream and
 updates the answer; Stop cancels the stream. Callbacks only count, start and stop: a model is
@@ -16,30 +16,30 @@ from typing import Any
 
 import ipywidgets
 
-from llama_magic.display import gauge, render_html, views
+from llama_magic.display import controls, gauge, render_html, views
 from llama_magic.display._protocols import PadModel
+from llama_magic.display.board import Board
 from llama_magic.display.doc import Answer, Code, Head, Line, Node
+from llama_magic.display.escape import one_line
+from llama_magic.engine.sampling import Sampling
+from llama_magic.errors import LlamaMagicError
 from llama_magic.results import Budget
 
 _PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
 _COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
-_SLIDERS: tuple[
-    tuple[str, str, float, float, float], ...
-] = (  # sampling parameter, what it does, least, most, step
-    ("temperature", "0 is greedy, more is bolder", 0.0, 2.0, 0.05),
-    ("top_k", "keep the k likeliest tokens (0: all)", 0, 200, 1),
-    ("top_p", "keep the likeliest tokens of this mass (1: all)", 0.0, 1.0, 0.01),
-    ("min_p", "drop tokens below this share of the likeliest (0: none)", 0.0, 1.0, 0.01),
-    ("repeat_penalty", "above 1 discourages repeats", 1.0, 2.0, 0.01),
-)
+_STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
+_SAID = 400  # characters of an answer that are announced
+_SLIDERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 
 
-class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class Pad(Board):
     """Prompt, system prompt, sampler sliders, seed and length; a live gauge; Run, Stop, insert as cell.
 
     `model` counts tokens and chats as `llama_magic.Model` does; `insert` puts source text into a new
     cell (by default IPython's `set_next_input`). `answer` is the last completion, or `None`.
     """
+
+    name = "The prompt pad"
 
     def __init__(
         self,
@@ -53,44 +53,70 @@ class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.answer: Any = None
         self._insert = insert or _next_cell
         self._stream: Any = None
+        self._reader: threading.Thread | None = None
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
+        self._counted: list[Node] = []
+        self._asked: list[dict[str, str]] = []  # of the answer
         self._build(prompt, system)
-        super().__init__(self._layout())
+        super().__init__(self._boxes())
         for watched in (self.prompt, self.system, self.max_tokens):
             watched.observe(self._typed, "value")
-        self.run_button.on_click(lambda _: self.run())
-        self.stop_button.on_click(lambda _: self.stop())
-        self.insert_button.on_click(lambda _: self.insert())
         self.count()
 
     def _build(self, prompt: str, system: str) -> None:
-        wide, narrow = ipywidgets.Layout(width="99%"), ipywidgets.Layout(width="14em")
+        wide = ipywidgets.Layout(width="99%")
         self.prompt = ipywidgets.Textarea(prompt, placeholder="Prompt", rows=5, layout=wide, tooltip="Prompt")
         self.system = ipywidgets.Text(
             system, placeholder="System prompt (optional)", layout=wide, tooltip="System prompt"
         )
-        self.sliders = {name: _slider(name, hint, *more) for name, hint, *more in _SLIDERS}
-        self.seed = ipywidgets.Text("", placeholder="drawn", description="seed", layout=narrow)
+        self.sliders = controls.sliders(_SLIDERS)
+        self.seed = controls.seed_field()
         self.max_tokens = ipywidgets.BoundedIntText(
-            256, 1, 1_000_000, description="max_tokens", layout=narrow
+            256, 1, 1_000_000, description="max_tokens",
+            style={"description_width": controls.LABEL}, layout=controls.column(),
+        )  # fmt: skip
+        self.run_button = controls.button("Run", "Write an answer", self.run, button_style="primary")
+        self.stop_button = controls.button("Stop", "Stop; the text so far is kept", self.stop, disabled=True)
+        self.insert_button = controls.button("Insert as cell", "Put this prompt into a new cell", self.insert)
+        self.keep_button = controls.button(
+            "Keep as output", "End the pad; its prompt and answer stay in the notebook", self.keep
         )
-        self.run_button = _button("Run", "Write an answer", button_style="primary")
-        self.stop_button = _button("Stop", "Stop; the text so far is kept", disabled=True)
-        self.insert_button = _button("Insert as cell", "Put this prompt into a new cell")
         self.gauge = ipywidgets.HTML()
         self.output = ipywidgets.HTML()
 
-    def _layout(self) -> tuple[Any, ...]:
-        buttons = ipywidgets.HBox((self.run_button, self.stop_button, self.insert_button))
-        sampling = ipywidgets.VBox((*self.sliders.values(), ipywidgets.HBox((self.seed, self.max_tokens))))
-        folded = ipywidgets.Accordion((sampling,), titles=("Sampling",))
+    def _boxes(self) -> tuple[Any, ...]:
+        buttons = ipywidgets.HBox(
+            (self.run_button, self.stop_button, self.insert_button, self.keep_button),
+            layout=ipywidgets.Layout(flex_flow="row wrap"),
+        )
+        sampling = controls.side_by_side((*self.sliders.values(), self.seed, self.max_tokens))
+        folded = controls.folded("sampling", sampling)
         return (self.system, self.prompt, self.gauge, buttons, folded, self.output)
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """Show the widget; without a kernel, and in a saved notebook, one line stands for it."""
-        bundle: dict[str, Any] = dict(super()._repr_mimebundle_(**options) or {})
-        return bundle | {"text/plain": "Prompt pad: run this cell again to use it."}
+    def view(self) -> list[Node]:
+        """Return the last answer below what was asked; before there is one, the texts and their count."""
+        out: list[Node] = [Head("prompt pad", self.model.name)]
+        for message in self.messages() if self.answer is None else self._asked:
+            if message["content"].strip():
+                out += [Line(message["role"], dim=True), Answer(message["content"])]
+        return out + (self._counted if self.answer is None else views.completion(self.answer))
+
+    def recipe(self) -> list[Node]:
+        """Return the pad as a cell, where there is something to run."""
+        if not self.prompt.value.strip():
+            return []
+        try:
+            return [Line("The pad as a cell:", dim=True), Code(self.source())]
+        except LlamaMagicError:  # a seed that is no number: the pad says so when it runs
+            return []
+
+    def keep(self) -> None:
+        """Put the pad's static view in its place; an answer under way is stopped, what is there kept."""
+        self.stop()
+        if self._reader is not None:
+            self._reader.join(_STOPS)
+        super().keep()
 
     def messages(self) -> list[dict[str, str]]:
         """Return the pad's texts as chat messages."""
@@ -102,17 +128,11 @@ class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
         Raises: OptionError for a seed that is not a whole number in range.
         """
-        from llama_magic.engine.sampling import check_seed
-        from llama_magic.errors import OptionError
-
         out: dict[str, Any] = {"max_tokens": self.max_tokens.value}
-        defaults = _defaults()
-        out |= {name: s.value for name, s in self.sliders.items() if s.value != defaults[name]}
-        if text := self.seed.value.strip():
-            if not text.isdecimal():
-                raise OptionError(f"The seed is {text!r}; expected a whole number, or nothing to draw one.")
-            out["seed"] = check_seed(int(text))
-        return out
+        default = Sampling()
+        out |= {name: s.value for name, s in self.sliders.items() if s.value != getattr(default, name)}
+        seed = controls.read_seed(self.seed.value)
+        return out if seed is None else out | {"seed": seed}
 
     def source(self) -> str:
         """Return the pad as a `%%llama` cell."""
@@ -150,64 +170,57 @@ class Pad(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
             try:
                 tokens = self.model.count_tokens(self.messages()) if self.prompt.value else 0
             except Exception as error:  # a template's or a closed model's: the pad shows it
-                self.gauge.value = render_html.page(views.error(error))
+                self._counted = views.error(error)
+                self.gauge.value = render_html.page(self._counted)
                 return None
             budget = Budget(_window(self.model), tokens, self.max_tokens.value)
             over = tokens + self.max_tokens.value - budget.window
             nodes: list[Node] = [gauge.bar(budget), Line(gauge.words(budget), dim=True)]
             if over > 0:
                 nodes.append(Line(f"Does not fit: {over:,} tokens too many.", tone="bad"))
+            self._counted = nodes
             self.gauge.value = render_html.page(nodes)
-            return budget
+        self.refresh()
+        return budget
 
     def run(self) -> None:
         """Start an answer on a thread of its own; a second Run while one is written does nothing."""
         if self._stream is not None or not self.prompt.value.strip():
             return
+        asked = self.messages()
         try:
-            self._stream = self.model.chat(self.messages(), stream=True, **self.options())
+            self._stream = self.model.chat(asked, stream=True, **self.options())
         except Exception as error:  # shown where the answer would stand
             self.output.value = render_html.page(views.error(error))
             return
         self.run_button.disabled, self.stop_button.disabled = True, False
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._read,), name="llama_magic-pad", daemon=True).start()
+        self._reader = threading.Thread(
+            target=context.run, args=(self._read, asked), name="llama_magic-pad", daemon=True
+        )
+        self._reader.start()
 
     def stop(self) -> None:
         """Cancel the answer that is being written; what is there stays."""
         if self._stream is not None:
             self._stream.cancel()
 
-    def _read(self) -> None:
+    def _read(self, asked: list[dict[str, str]]) -> None:
         stream, due = self._stream, 0.0
         try:
             for chunk in stream:
                 if (now := time.monotonic()) >= due:
                     due = now + _PERIOD
                     self.output.value = render_html.page((Head("writing"), Answer(chunk.text, markdown=True)))
-            self.answer = stream.completion
+            self.answer, self._asked = stream.completion, asked
             self.output.value = render_html.page(views.completion(self.answer))
+            self.voice.text = f"Answer: {one_line(self.answer.text, _SAID)}"
+            self.refresh()
         except Exception as error:  # a thread has nobody above it: its error is shown on the pad
             self.output.value = render_html.page(views.error(error))
         finally:
             self._stream = None
             self.run_button.disabled, self.stop_button.disabled = False, True
-
-
-def _defaults() -> dict[str, Any]:
-    from llama_magic.engine.sampling import Sampling
-
-    return Sampling().to_dict()
-
-
-def _button(text: str, hint: str, **more: Any) -> Any:
-    return ipywidgets.Button(description=text, tooltip=hint, **more)
-
-
-def _slider(name: str, hint: str, low: float, high: float, step: float) -> Any:
-    kind = ipywidgets.IntSlider if isinstance(step, int) else ipywidgets.FloatSlider
-    return kind(_defaults()[name], min=low, max=high, step=step, description=name, tooltip=hint,
-                style={"description_width": "9em"}, layout=ipywidgets.Layout(width="32em"))  # fmt: skip
 
 
 def _window(model: Any) -> int:

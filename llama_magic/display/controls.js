@@ -1,0 +1,46 @@
+// What ipywidgets leave out: names for the handles of sliders and for fields without a label, and a
+// region whose sentence is announced once moves rest.
+
+const REST = 600; // milliseconds
+
+function name(board) {
+  for (const slider of board.querySelectorAll(".widget-slider")) {
+    const label = slider.querySelector(".widget-label");
+    const handle = slider.querySelector("[role=slider]");
+    const readout = slider.querySelector(".widget-readout");
+    if (!label || !handle) continue;
+    handle.setAttribute("aria-label", label.textContent);
+    handle.setAttribute("aria-description", label.title);
+    readout?.setAttribute("role", "textbox");
+    readout?.setAttribute("aria-label", `${label.textContent}, as a number`);
+  }
+  for (const field of board.querySelectorAll("input[placeholder], textarea[placeholder]")) {
+    const label = field.parentElement.querySelector(".widget-label");
+    if (!label?.textContent) field.setAttribute("aria-label", field.placeholder);
+  }
+}
+
+export default {
+  render({ model, el }) {
+    el.classList.add("lm-voice");
+    const region = document.createElement("p");
+    region.setAttribute("role", "status");
+    region.setAttribute("aria-live", "polite");
+    el.append(region);
+    let timer;
+    model.on("change:text", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => { region.textContent = model.get("text"); }, REST);
+    });
+    const watcher = new MutationObserver(() => name(el.closest(".lm-board") ?? el));
+    const placed = new ResizeObserver(() => { // the element is rendered before it stands in the page
+      const board = el.closest(".lm-board");
+      if (!board) return;
+      placed.disconnect();
+      name(board);
+      watcher.observe(board, { childList: true, subtree: true });
+    });
+    placed.observe(el);
+    return () => { clearTimeout(timer); watcher.disconnect(); placed.disconnect(); };
+  },
+};

@@ -1,0 +1,286 @@
+"""Boards (pad, live trace): what they show, leave behind in a saved notebook, and say without widgets."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import Any
+
+import ipywidgets
+import nbclient
+import nbformat
+import pytest
+from fake_stream import FakeStream
+from test_display_hosts import IMPORTS
+from test_display_pad import Model, settle
+
+from llama_magic import display
+from llama_magic.display import hosts, render_html
+from llama_magic.display.prompt_pad import Pad
+from llama_magic.display.trace_board import LiveTrace
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture(scope="module")
+def trace(loaded: Any) -> Any:
+    """The trace of one token of the demo model."""
+    return loaded("smollm2").xray("The best thing about the sea is", seed=1)
+
+
+class Publisher:
+    """Stands for IPython's publisher: keeps each display's latest bundle, by its id."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, dict[str, Any]] = {}
+
+    def publish(self, *, data: Any, metadata: Any, transient: Any, update: bool) -> None:
+        place = transient.get("display_id", "out")
+        assert update == (place in self.shown)
+        self.shown[place] = data
+
+
+class Shell:
+    """A shell whose host is chosen."""
+
+    def __init__(self) -> None:
+        self.display_pub = Publisher()
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A shell in a notebook that shows widgets."""
+    made = Shell()
+    monkeypatch.setattr(hosts, "current_shell", lambda: made)
+    monkeypatch.setattr(hosts, "host", lambda shell: "live")
+    return made
+
+
+def test_a_slider_runs_the_chain_and_redraws_it(trace: Any) -> None:
+    """Table, sentence, announced words and the line to paste follow; the first trace is untouched."""
+    board = LiveTrace(trace)
+    board.sliders["top_k"].value = 3
+    board.sliders["temperature"].value = 0.5
+    assert board.trace.stages[-1].survivors == 3
+    assert "3 tokens are left of 49,152" in board.voice.text
+    assert "3 tokens are left of 49,152" in board.output.value
+    assert "--temperature 0.5 --top-k 3 --top-p 0.95 --min-p 0.05 --seed 1" in board.output.value
+    assert trace.stages[-1].survivors != 3
+
+
+def test_warnings_stand_out_and_are_announced(trace: Any) -> None:
+    """A temperature of 0 says at once which stages it leaves unused."""
+    board = LiveTrace(trace)
+    assert 'class="lm-line lm-warn"' not in board.output.value
+    board.sliders["temperature"].value = 0.0
+    words = "temperature 0 is greedy decoding: top_k, top_p and min_p are not used."
+    assert f'<p class="lm-line lm-warn">{words}' in board.output.value
+    assert board.voice.text.endswith(words)
+
+
+def test_an_order_or_seed_that_cannot_be_meant_keeps_the_last_view(trace: Any) -> None:
+    """The error is said above the chain that was shown, and the next good value goes on from there."""
+    board = LiveTrace(trace)
+    board.sliders["top_k"].value = 4
+    board.order.value = "top_k;temprature"
+    assert "Did you mean temperature?" in board.output.value
+    assert "4 tokens are left" in board.output.value
+    assert "Did you mean temperature?" in board.voice.text
+    board.order.value = "temperature;top_k"
+    assert [stage.name for stage in board.trace.stages] == ["logits", "temperature", "top_k", "dist"]
+    board.seed.value = "x"
+    assert "The seed is &#x27;x&#x27;" in board.output.value
+    board.seed.value = ""
+    assert board.trace.seed == 1
+
+
+def test_next_seed_and_reset(trace: Any) -> None:
+    """Next seed draws with the seed after; Reset brings back the chain and seed, with one redraw."""
+    board = LiveTrace(trace)
+    board.next_seed.click()
+    assert (board.trace.seed, board.seed.value) == (2, "2")
+    board.sliders["min_p"].value = 0.3
+    drawn: list[Any] = []
+    board.output.observe(drawn.append, "value")
+    board.reset_button.click()
+    assert (board.trace.seed, board.trace.sampling, board.trace.drawn) == (1, trace.sampling, trace.drawn)
+    assert len(drawn) == 1
+
+
+def test_values_beyond_a_slider_stay_as_they_were_given(trace: Any) -> None:
+    """A top_k of 9,000 and an unusual stage in use are on the board, unchanged."""
+    board = LiveTrace(trace.rerun(top_k=9000, top_p=1.0, min_p=0.0, xtc_probability=0.4, mirostat=2))
+    assert board.sliders["top_k"].value == 9000
+    board.sliders["typical_p"].value = 0.9
+    sampling = board.trace.sampling
+    assert (sampling.top_k, sampling.xtc_probability, sampling.mirostat) == (9000, 0.4, 2)
+
+
+def test_the_steps_of_an_answer_can_be_walked(loaded: Any) -> None:
+    """The chain as moved is kept from step to step; a forced step shows itself and says why it is fixed."""
+    model = loaded("smollm2")
+    answer = model.complete("Once upon a time", max_tokens=6, seed=5)
+    board = LiveTrace(answer.xray(2))
+    board.sliders["top_k"].value = 2
+    board.step.value = 4
+    assert (board.trace.step, board.trace.sampling.top_k) == (4, 2)
+    board.reset()
+    assert board.trace.drawn.id == answer.token_ids[4]
+    assert board.step in board.children
+    answer = model.complete("Colour:", choices=["crimson", "crimson red"], seed=1, max_tokens=8)
+    forced = next(i for i in range(len(answer.token_ids)) if len(answer.xray(i).stages) == 1)
+    board = LiveTrace(answer.xray(0 if forced else 1))
+    board.step.value = forced
+    assert board.trace.step == forced
+    assert "the constraint forced the token" in board.output.value
+    assert LiveTrace(model.xray("x", seed=1)).step is None
+
+
+def test_what_is_saved_says_the_same_without_the_widget(shell: Shell, trace: Any) -> None:
+    """Two outputs: a stand-in that follows every move, and the widget, which also holds HTML and text."""
+    board = LiveTrace(trace)
+    board._ipython_display_()
+    view, widget = shell.display_pub.shown.values()
+    assert set(view) == {"text/html", "text/plain"}
+    assert 'class="lm lm-standin' in view["text/html"]
+    assert widget[WIDGET]["model_id"] == board.model_id
+    assert widget["text/plain"] == "The live view of a trace: run this cell again to use it."
+    assert "run this cell again" in widget["text/html"]
+    board.sliders["top_k"].value = 3
+    view, again = shell.display_pub.shown.values()
+    assert "3 tokens are left of 49,152" in view["text/plain"]
+    assert "--top-k 3" in view["text/plain"]
+    assert again is widget
+    assert "<script" not in json.dumps([view, again])
+
+
+def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> None:
+    """The view and its line stay in their places; once the page has let go, every model is closed."""
+    before = set(ipywidgets.widgets.widget._instances)
+    board = LiveTrace(trace)
+    board._ipython_display_()
+    board._view_count = 1  # as the front end says when it shows it
+    board.sliders["top_k"].value = 3
+    board.keep_button.click()
+    view, line = shell.display_pub.shown.values()
+    assert "3 tokens are left" in view["text/plain"]
+    assert "lm-standin" not in view["text/html"]
+    assert "--top-k 3" not in view["text/plain"]
+    assert "--top-k 3" in line["text/plain"]
+    assert WIDGET not in line
+    assert "The page was reloaded" in board.children[0].value  # seen only where the page still shows it
+    board._view_count = 0
+    assert set(ipywidgets.widgets.widget._instances) == before
+
+
+def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Shell) -> None:
+    """Also where the prompt was changed since; while nothing is written, the count stands there."""
+    board = Pad(Model(FakeStream(["Hello ", "<b>you</b>"])), prompt="Hi there", system="Be kind")
+    board._ipython_display_()
+    view = next(iter(shell.display_pub.shown.values()))
+    assert "4 prompt + 0 written of 40 tokens" in view["text/plain"]
+    board.run()
+    settle()
+    board.prompt.value = "Something else"
+    settle()
+    view = next(iter(shell.display_pub.shown.values()))
+    assert view["text/plain"].splitlines()[:5] == [
+        "prompt pad: fake",
+        "system",
+        "Be kind",
+        "user",
+        "Hi there",
+    ]
+    assert "Hello <b>you</b>" in view["text/plain"]
+    assert "Hello &lt;b&gt;you&lt;/b&gt;" in view["text/html"]
+    board.keep()
+    view, cell = shell.display_pub.shown.values()
+    assert "Hello <b>you</b>" in view["text/plain"]
+    assert cell["text/plain"].endswith('%%llama chat -n 256 --system "Be kind"\nSomething else')
+
+
+def test_keeping_a_pad_that_writes_keeps_what_is_written(shell: Shell) -> None:
+    """The stream is stopped, and its text so far stands in the output."""
+
+    class Ending(FakeStream):
+        def cancel(self) -> None:
+            super().cancel()
+            self._queue.put(None)
+
+    stream = Ending(["a "] * 1000, rate=50)
+    board = Pad(Model(stream), prompt="Hi")
+    board._ipython_display_()
+    board.run()
+    board.keep()
+    view, _ = shell.display_pub.shown.values()
+    assert stream.cancelled.is_set()
+    assert "stopped before its end" in view["text/plain"]
+
+
+WHYS = {
+    "terminal": "this is a terminal",
+    "plain": "what runs this notebook shows none",
+    "missing": "ipywidgets is not installed here",
+}
+
+
+@pytest.mark.parametrize("host", WHYS)
+def test_without_widgets_none_is_made_and_one_line_says_why(
+    shell: Shell, trace: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, host: str
+) -> None:
+    """The live trace is the static one; the pad says what to do instead."""
+    find = importlib.util.find_spec
+    if host == "missing":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "ipywidgets" else find(n))
+    else:
+        monkeypatch.setattr(hosts, "host", lambda shell: host)
+    before = set(ipywidgets.widgets.widget._instances)
+    needs = f"it needs a notebook with widgets (JupyterLab, Notebook 7, VS Code, Colab), and {WHYS[host]}."
+    assert trace.live() is trace
+    assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"
+    display.show_live(trace)
+    [view] = shell.display_pub.shown.values()
+    assert view == display.mimebundle(trace)
+    assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"
+    assert display.pad(Model()) is None
+    assert capsys.readouterr().out == (
+        f"There is no prompt pad here: {needs}\nWrite %%llama chat and the prompt below it instead.\n"
+    )
+    assert set(ipywidgets.widgets.widget._instances) == before
+
+
+def test_a_board_that_is_captured_is_its_static_view(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made in a notebook and shown inside %%capture: one output, no widget."""
+    board = Pad(Model(), prompt="Ahoy")
+    monkeypatch.setattr(hosts, "host", lambda shell: "plain")
+    board._ipython_display_()
+    [view] = shell.display_pub.shown.values()
+    assert set(view) == {"text/html", "text/plain"}
+    assert "Ahoy" in view["text/plain"]
+    assert "The prompt pad is not live here" in view["text/plain"]
+
+
+def test_every_call_for_a_board_makes_one(shell: Shell, trace: Any) -> None:
+    """Importing a board's module does not take the place of the function that makes it."""
+    for _ in range(2):
+        assert isinstance(display.pad(Model()), Pad)
+        assert isinstance(trace.live(), LiveTrace)
+
+
+def test_nbclient_saves_no_widget_state() -> None:
+    """It would store every widget that is made, shown or not; so none is made there."""
+    source = "class M:\n    name, window = 'fake', 4096\n    def count_tokens(self, m): return 3\nd.pad(M())"
+    spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    cells = [nbformat.v4.new_code_cell(text) for text in (IMPORTS, source)]
+    book = nbclient.NotebookClient(nbformat.v4.new_notebook(cells=cells, metadata=spec), timeout=60).execute()
+    [output] = book.cells[1].outputs
+    assert output.text.startswith("There is no prompt pad here")
+    assert "widgets" not in book.metadata
+
+
+def test_a_stand_in_brings_its_own_rules() -> None:
+    """Only a stand-in carries the style that hides it beside a living widget."""
+    from llama_magic.display.doc import Line
+
+    assert ":has(+" in render_html.page([Line("x")], "lm-standin")
+    assert ":has(+" not in render_html.page([Line("x")])
