@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llama_magic.model import Model as Model
     from llama_magic.results import Chunk as Chunk
     from llama_magic.results import Completion as Completion
+    from llama_magic.voting import vote as vote
 
 __version__ = "0.1.0"
 _PLACES = {
@@ -34,6 +35,7 @@ _PLACES = {
     "add_alias": "llama_magic.sources",
     "compare": "llama_magic.choosing",
     "load": "llama_magic.loading",
+    "vote": "llama_magic.voting",
 }
 _ERRORS = (
     "BackendError",

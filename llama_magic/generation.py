@@ -155,7 +155,10 @@ class Stream:
 
 def finished(completion: Completion, plan: Plan) -> Completion:
     """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
-    if plan.constraint is None or completion.finish_reason == "interrupted":
+    if plan.constraint is None:
+        return completion
+    completion = replace(completion, _constraint=plan.constraint)
+    if completion.finish_reason == "interrupted":
         return completion
     partial = plan.constraint.partial(completion.text)
     if completion.finish_reason == "length":

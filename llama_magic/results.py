@@ -12,6 +12,7 @@ from llama_magic.errors import OptionError
 if TYPE_CHECKING:
     from llama_magic.engine.sampling import Sampling
     from llama_magic.microscope.tracing import SamplerTrace
+    from llama_magic.structured import Constraint
 
 FinishReason = Literal["stop", "length", "interrupted"]
 RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
@@ -128,6 +129,7 @@ class Completion:
     mode: str = "complete"
     extra: dict[str, Any] = field(default_factory=dict)
     _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
+    _constraint: Constraint | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text

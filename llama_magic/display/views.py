@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llama_magic.display import gauge, views_model, views_teach
+from llama_magic.display import gauge, views_model, views_teach, views_vote
 from llama_magic.display.doc import Answer, Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.table import Share, Table
 from llama_magic.results import Budget, Completion, HistoryEntry
@@ -86,6 +86,8 @@ def samples(answers: Sequence[Completion]) -> list[Node]:
     for number, answer in enumerate(answers, 1):
         out.append(Head(f"sample {number}", f"{answer.usage.completion_tokens:,} tokens · {ending(answer)}"))
         out.extend(_body(answer))
+    if first.mode == "structured" and len(answers) > 1:
+        out.extend(views_vote.of_samples(answers))
     out.append(gauge.bar(first.budget))
     out.append(Line(gauge.words(first.budget, sum(a.usage.completion_tokens for a in answers)), dim=True))
     return out
@@ -230,4 +232,5 @@ _VIEWS: dict[str, Callable[[Any], Sequence[Node]]] = {
     "Model": views_model.model_card,
     "Estimate": views_model.fit,
     "DoctorReport": views_model.doctor,
+    "Vote": views_vote.vote,
 }

@@ -36,6 +36,13 @@ _CALL_KEYS = (
 class Samples(list[Any]):
     """The answers of one call with `-N`, in order: a list of `Completion`."""
 
+    @property
+    def vote(self) -> Any:
+        """What structured answers say together, field by field: `llama_magic.vote` of them."""
+        from llama_magic.voting import vote
+
+        return vote(self)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from llama_magic import display
 

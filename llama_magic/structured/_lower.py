@@ -19,6 +19,7 @@ from llama_magic.structured import (
     _lower_strings,
 )
 from llama_magic.structured._bundle import Bundle, Path, pointer, ref_path
+from llama_magic.structured._regex import MAX_LEAST
 from llama_magic.structured._schemas import Keyword, check, same, simplified, ways
 
 
@@ -178,6 +179,13 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
     out["enum"] = [node["const"]] if keyword == "const" else list(node["enum"])
     if keyword == "enum" and "const" in node:
         out["enum"] = [item for item in node["enum"] if same(item, node["const"])]
+    if any(isinstance(item, str) and len(item) > MAX_LEAST for item in out["enum"]):
+        raise SchemaError(
+            f"{keyword} at {pointer(path) or 'the root'} holds a text of more than {MAX_LEAST:,} characters.",
+            pointer=pointer(path),
+            keyword=keyword,
+            remedy="Let a shorter text stand for it.",
+        )
     lowered.enforce(path, keyword)
 
 
