@@ -14,7 +14,7 @@ from llama_magic.structured import _gbnf, _regex, _source, _strictjson
 from llama_magic.structured._bundle import MAX_CHARACTERS, Bundle
 from llama_magic.structured._constraint import Constraint, full_match, json_why
 from llama_magic.structured._depth import grammar_from_lark
-from llama_magic.structured._grammar import error_of, from_schema, in_one_layout, is_empty
+from llama_magic.structured._grammar import error_of, from_schema, is_empty
 from llama_magic.structured._postcheck import Checker
 from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Choice, Shortest
@@ -114,7 +114,7 @@ _ALWAYS = Keyword("", "json", "no key twice, no number beyond a double, nesting 
 def _from_schema(spec: Any) -> Constraint:
     source = _source.read(spec)
     bundle = Bundle(source.schema)
-    grammar, machine, lowered = from_schema(bundle, source.ordered)
+    grammar, machine, writing, lowered = from_schema(bundle, source.ordered)
     shortest = Shortest(bundle)
     if shortest.pieces is None:
         raise SchemaError(
@@ -127,7 +127,7 @@ def _from_schema(spec: Any) -> Constraint:
     return Constraint(
         "json",
         grammar,
-        writing=in_one_layout(lowered),
+        writing=writing,
         machine=machine,
         any_order=lowered.any_order,
         name=source.name,

@@ -87,6 +87,8 @@ class Constraint:
         """Say whether this text, in whatever layout, is one that the masks allow, and is whole."""
         if not isinstance(text, str):
             raise InputTypeError(f"A text is expected, got {type(text).__name__}.")
+        if self.kind == "json":
+            text = text.replace("\x7f", "\\u007f")  # llguidance knows this one character as an escape only
         try:
             data = list(text.encode())
         except UnicodeEncodeError:

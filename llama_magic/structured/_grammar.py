@@ -14,7 +14,7 @@ from llama_magic.structured._lark import LarkWriter, escaped_names, sorted_by_a_
 from llama_magic.structured._lower import Loosening, Lowered, TooWideError
 from llama_magic.structured._vocab import byte_tokenizer
 
-# What is taken as an answer: one blank, or a line break with an indent: pretty JSON is possible, endless blanks are not.
+# What is taken as an answer: one blank, or a line break with an indent. Endless blanks are not.
 WHITESPACE = r"[ ]|\r?\n(?:[ ]{0,40}|\t{0,20})"
 _OPTIONS: Any = {
     "whitespace_pattern": WHITESPACE,
@@ -65,8 +65,8 @@ def is_empty(grammar: str) -> bool:
     return bool(machine.is_error() and "NoExtension" in machine.get_error())
 
 
-def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, Lowered]:
-    """Return (grammar, its state over bytes, what it enforces).
+def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, str, Lowered]:
+    """Return (grammar, its state over bytes, grammar of one layout of its values, what they enforce).
 
     Where the compiler refuses a part, that part is left to the check after the answer, and
     said so. Raises `SchemaError` where no value can be valid or nothing helps.
@@ -93,26 +93,20 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
             loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
             continue
         if any_order or escaped_names(schema):
-            writer = LarkWriter(schema, any_order, _OPTIONS, WHITESPACE)
-            grammar = grammar_from_lark(writer.text)
+            grammar = grammar_from_lark(LarkWriter(schema, any_order, _OPTIONS).text)
             if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():
                 lowered.any_order = any_order
-                return grammar, machine, lowered
+                writing = grammar_from_lark(LarkWriter(schema, False, _ONE_LAYOUT).text)
+                writing = grammar if machine_of(writing).is_error() else writing
+                return grammar, machine, writing, lowered
         grammar = str(LLMatcher.grammar_from_json_schema(text, overrides=_OPTIONS))
         machine = machine_of(grammar)
         if not machine.is_error():
-            return grammar, machine, lowered
+            writing = str(LLMatcher.grammar_from_json_schema(text, overrides=_ONE_LAYOUT))
+            return grammar, machine, writing, lowered
         error = str(machine.get_error())
         if not _loosen(loosening, error, lowered):
             raise _refusal(error, lowered)
-
-
-def in_one_layout(lowered: Lowered) -> str:
-    """Return the grammar of the same values, keys in the order given, blanks as `json.dumps` puts them."""
-    from llguidance import LLMatcher
-
-    schema = {} if lowered.schema is True else lowered.schema
-    return str(LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=_ONE_LAYOUT))
 
 
 _MAX_LOWERED = 300_000  # characters
@@ -134,6 +128,9 @@ def _loosen(loosening: Loosening, error: str, lowered: Lowered) -> bool:
         if mark in error and kind not in loosening.kinds:
             loosening.kinds.add(kind)
             return True
+    if "determine if regex is empty" in error and not lowered.patterns <= loosening.patterns:
+        loosening.patterns |= lowered.patterns  # too many patterns for one text
+        return True
     unsatisfiable = error.startswith("Unsatisfiable")
     untried = () if unsatisfiable else lowered.patterns - loosening.patterns
     if bad := {pattern for pattern in untried if not pattern_works(pattern)}:

@@ -50,18 +50,24 @@ def escaped_names(schema: Any) -> bool:
 class LarkWriter:
     """Writes the grammar; `text` is the result.
 
-    `options` is the `x-guidance` of every `%json` part, `whitespace` the expression of a blank.
+    `options` is the `x-guidance` of every `%json` part: its blanks and separators hold here, too.
     """
 
-    def __init__(self, schema: Any, any_order: bool, options: dict[str, Any], whitespace: str) -> None:
+    def __init__(self, schema: Any, any_order: bool, options: dict[str, Any]) -> None:
         self._defs = schema.get("$defs", {})
         self._any_order = any_order
         self._options = options
         self._rules: list[str] = []
         self._refs: dict[str, str] = {}
         self._leaves: dict[str, str] = {}
-        root = self._emit(schema)
-        head = [f"start: {root}", f"w: /{whitespace.replace('/', chr(92) + '/')}/?"]
+        blank = options.get("whitespace_pattern", "").replace("/", r"\/")
+        # A blank where one may stand, and what stands between items, and between key and value.
+        self._w, self._comma, self._colon = (
+            ("w", 'w "," w', 'w ":" w')
+            if blank
+            else ("", json.dumps(options["item_separator"]), json.dumps(options["key_separator"]))
+        )
+        head = [f"start: {self._emit(schema)}", *([f"w: /{blank}/?"] if blank else [])]
         self.text = "\n".join(head + self._rules)
 
     def _rule(self, *lines: str) -> str:
@@ -135,9 +141,9 @@ class LarkWriter:
         low, high = node.get("minItems", 0), node.get("maxItems")
         if high == 0 or node["items"] is False:
             return self._leaf(node)
-        item = self._emit(node["items"])
-        more = f'(w "," w {item}){{{max(low - 1, 0)},{"" if high is None else high - 1}}}'
-        lines = [f'"[" w {item} {more} w "]"'] + (['"[" w "]"'] if low == 0 else [])
+        item, w = self._emit(node["items"]), self._w
+        more = f"({self._comma} {item}){{{max(low - 1, 0)},{'' if high is None else high - 1}}}"
+        lines = [f'"[" {w} {item} {more} {w} "]"'] + ([f'"[" {w} "]"'] if low == 0 else [])
         return self._rule(*lines)
 
     # --- objects: the parameter of a rule is the set of keys that were written ---
@@ -201,21 +207,21 @@ class LarkWriter:
         for index, (name, (step, condition)) in enumerate(zip(names, pairs, strict=True)):
             if shape.properties[name] is False:
                 continue
-            pair = f'{_key(name)} w ":" w {self._emit(shape.properties[name])}'
+            pair = f"{_key(name)} {self._colon} {self._emit(shape.properties[name])}"
             written.append((pair, f"{rest}::{step} {condition}", f"{rest}::{1 << index}"))
         if shape.rest is not False:
             known = "|".join(literal(json.dumps(name, ensure_ascii=False)[1:-1]) for name in shape.properties)
             key = f'/"{_CHARS}*"/' + (f' & ~/"(?:{known.replace("/", chr(92) + "/")})"/' if known else "")
             terminal = f"K{place}"
             self._rules.append(f"{terminal}: {key}")
-            pair = f'{terminal} w ":" w {self._emit(shape.rest)}'
+            pair = f"{terminal} {self._colon} {self._emit(shape.rest)}"
             written.append((pair, f"{rest}::_ {'' if self._any_order else end}", f"{rest}::0"))
-        lines = [f'w "," w {pair} {then}' for pair, then, _ in written]
-        self._rules[place] = f"{rest}::_ : " + "\n   | ".join([f'w "}}" {end}', *lines])
+        lines = [f"{self._comma} {pair} {then}" for pair, then, _ in written]
+        self._rules[place] = f"{rest}::_ : " + "\n   | ".join([f'{self._w} "}}" {end}', *lines])
         first = [f"{pair} {start}" for pair, _, start in self._startable(written, names, pairs, shape)]
-        body = ['"{" w "}"'] if may_be_empty else []
+        body = [f'"{{" {self._w} "}}"'] if may_be_empty else []
         if first:
-            body.append('"{" w (' + " | ".join(first) + ")")
+            body.append(f'"{{" {self._w} (' + " | ".join(first) + ")")
         return self._rule(*body)
 
     def _startable(self, written: Any, names: list[str], pairs: Any, shape: _Shape) -> Any:

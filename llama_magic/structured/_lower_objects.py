@@ -26,11 +26,14 @@ def _properties(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any,
 
 
 def _additional(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    rest = lowered.lower((*path, keyword), node[keyword])
-    if keyword in out:  # a rewrite of patternProperties or propertyNames was there first
-        return
-    out[keyword] = rest
-    lowered.enforce(path, keyword)
+    if keyword not in out:
+        out[keyword] = lowered.lower((*path, keyword), node[keyword])
+        lowered.enforce(path, keyword)
+    elif out[keyword] is True and node[keyword] is not True:
+        # Every undeclared key was left open for the sake of patternProperties.
+        lowered.leave(path, keyword, "keys that fit no pattern")
+    else:  # it is within the rewrite of propertyNames
+        lowered.enforce(path, keyword)
 
 
 def _pattern_properties(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:

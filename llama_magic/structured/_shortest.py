@@ -1,7 +1,7 @@
 """The shortest answer, and how few tokens could spell it: known before anything is decoded.
 
 Shortest answers are kept as pieces: texts, and choices between pieces. Inside a text three
-marks stand for what is free: a blank or nothing, any digit, any characters of a string.
+marks stand for the blank after a comma or colon, any digit, and any characters of a string.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def fewest_bytes(pieces: Pieces, known: dict[int, int] | None = None) -> int:
                 known[id(piece)] = min(fewest_bytes(option, known) for option in piece.options)
             total += known[id(piece)]
         else:
-            total += len(piece.encode()) - piece.count(GAP) - piece.count(FREE)
+            total += len(piece.encode()) - piece.count(FREE)
     return total
 
 
@@ -243,7 +243,7 @@ def _build(pieces: Pieces, after: int, steps: list[list[tuple[int | None, int]]]
                 return after
             match chr(byte):
                 case "\x00":
-                    steps.append([(None, after), (0x20, after)])
+                    steps.append([(0x20, after)])
                 case "\x01":
                     steps.append([(digit, after) for digit in _DIGITS])
                 case "\x02":
