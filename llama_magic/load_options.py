@@ -18,7 +18,7 @@ from llama_magic.engine.native import ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 
 if TYPE_CHECKING:
-    from llama_magic.fit import Estimate, LoadProfile, Machine
+    from llama_magic.fit import Estimate, LoadProfile, Machine, Speed
     from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
 
@@ -96,6 +96,12 @@ class Settings:
             extra_bufts=self.extra_bufts,
             mmap=self.mmap,
         )
+
+    def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
+        """Return the most tokens a second that one stream can write; None with layers on a GPU."""
+        if self.gpu_layers:
+            return None
+        return fit.speed(info, machine, threads=self.threads, filled=filled, kv_type=self.type_k)
 
     @staticmethod
     def store_budget(machine: Machine) -> int:

@@ -27,7 +27,7 @@ from llama_magic.results import ProgressCallback
 from llama_magic.weights_in_memory import SharedWeights, acquire, prove
 
 if TYPE_CHECKING:
-    from llama_magic.fit import Estimate, Machine
+    from llama_magic.fit import Estimate, Machine, Speed
     from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
     from llama_magic.sources import Resolved
@@ -91,6 +91,7 @@ class DryRun:
     estimate: Estimate | None
     options: dict[str, Any]
     notes: tuple[str, ...] = ()
+    speed: Speed | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.origin} ({sources.format_size(self.size)}); nothing was loaded."]
@@ -101,6 +102,8 @@ class DryRun:
             )
         if self.estimate is not None and self.window is not None:
             lines.append(f"a window of {self.window:,} tokens: {self.estimate.explained()}")
+        if self.speed is not None:
+            lines.append(str(self.speed))
         lines += [f"{name}: {value}" for name, value in self.options.items()]
         return "\n".join((*lines, *self.notes))
 
@@ -320,7 +323,14 @@ def _dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bo
     except FitError as error:
         notes.append(str(error))
     return DryRun(
-        located.origin, located.size, info, settings.window, estimate, settings.shown(), tuple(notes)
+        located.origin,
+        located.size,
+        info,
+        settings.window,
+        estimate,
+        settings.shown(),
+        tuple(notes),
+        settings.speed(info, machine),
     )
 
 

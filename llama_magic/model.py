@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import prompting
+from llama_magic import fit, prompting
 from llama_magic.assembling import Assembler
 from llama_magic.calls import Calls, as_messages
 from llama_magic.engine import cache
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from llama_magic.fit import Speed
     from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading import LoadedFile
@@ -84,6 +85,14 @@ class Model:
     def memory(self) -> dict[str, int]:
         """Bytes by kind: what was predicted at load and what llama.cpp then reported."""
         return dict(self._file.memory)
+
+    @property
+    def speed(self) -> Speed | None:
+        """The most tokens a second that one stream can write here, None with layers on a GPU."""
+        o = self._file.options
+        if o["gpu_layers"]:
+            return None
+        return fit.speed(self.info, fit.machine(), threads=o["threads"], kv_type=o["type_k"])
 
     @property
     def options(self) -> dict[str, Any]:

@@ -47,14 +47,13 @@ class Plan:
         kv = f" --kv-type {self.kv_type}" if self.kv_type != "f16" else ""
         return f"%llama load {source} --ctx {self.window}{kv}"
 
-    def speed_words(self) -> str:
-        """Say how fast it writes at most, and how a full window slows it; empty where that cannot be told."""
-        if self.speed is None:
+    def slowed(self) -> str:
+        """Say how a full window slows it; empty where it hardly does, or cannot be told."""
+        if self.speed is None or self.speed_full is None:
             return ""
-        full = self.speed_full
-        if full is None or full.tokens_per_second > 0.9 * self.speed.tokens_per_second:
-            return str(self.speed)
-        return f"{self.speed}; {fit.rounded(full.tokens_per_second)} with a full window"
+        rate = self.speed_full.tokens_per_second
+        slower = rate < 0.9 * self.speed.tokens_per_second
+        return f"about {fit.rounded(rate)} tokens per second" if slower else ""
 
     def __str__(self) -> str:
         if not self.fits:
@@ -62,7 +61,7 @@ class Plan:
         lines = [
             f"fits with a window of {self.window:,} tokens in {format_size(self.memory)} "
             f"(at most {self.largest_window:,} tokens fit)",
-            self.speed_words(),
+            str(self.speed or ""),
             self.load_line,
         ]
         return "\n".join(line for line in lines if line)
@@ -82,10 +81,11 @@ def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> P
     """Return what `plan` does, for a header that was judged already."""
     wanted = ctx or min(info.context_length, SENSIBLE_WINDOW)
     longest, kv = 0, "f16"
-    usual = {"batch": 512, "ubatch": 512, "outputs": SEQUENCES}
     for tried in ("f16", "q8_0"):
         try:
-            found = fit.largest_context(info, machine, type_k=tried, type_v=tried, **usual)
+            found = fit.largest_context(
+                info, machine, type_k=tried, type_v=tried, batch=512, ubatch=512, outputs=SEQUENCES
+            )
         except FitError:
             continue
         if found > longest:
@@ -93,21 +93,20 @@ def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> P
         if longest >= wanted:
             break
     window = wanted if longest >= wanted else longest
-    why = ""
+    why, empty, full = "", None, None
     if window:
         options = LoadOptions.read({"ctx": window, "kv_type": kv if kv != "f16" else None})
         settings = options.settle(info, machine, gpu=supports_gpu())
-        estimate, threads, layers = settings.estimate(info), settings.threads, settings.gpu_layers
+        estimate = settings.estimate(info)
+        empty, full = settings.speed(info, machine), settings.speed(info, machine, filled=window)
     else:
-        estimate = fit.estimate(info, ctx=min(wanted, 512), type_k="q8_0", type_v="q8_0", **usual)
-        threads, layers = machine.physical_cores, 0
+        least = min(wanted, 512)
+        estimate = fit.estimate(
+            info, ctx=least, type_k="q8_0", type_v="q8_0", outputs=SEQUENCES, n_seq=SEQUENCES, cells=least
+        )
     try:
         fit.check(estimate, machine)
     except FitError as error:
         why = str(error)
     fits = bool(window) and not why
-    empty, full = (
-        fit.speed(info, machine, threads=threads, filled=filled, kv_type=kv) if layers == 0 else None
-        for filled in (0, window)
-    )
     return Plan(source, window or wanted, kv, estimate.total, longest, fits, empty, full, why)

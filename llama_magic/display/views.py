@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llama_magic.display import gauge, views_model, views_teach, views_vote
+from llama_magic.display import gauge, views_choice, views_model, views_teach, views_vote
 from llama_magic.display.doc import Answer, Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.table import Share, Table
 from llama_magic.results import Budget, Completion, HistoryEntry
@@ -231,6 +231,9 @@ _VIEWS: dict[str, Callable[[Any], Sequence[Node]]] = {
     "ModelCard": views_model.model_card,
     "Model": views_model.model_card,
     "Estimate": views_model.fit,
+    "Plan": views_choice.plan,
+    "DryRun": views_choice.dry_run,
+    "Comparison": views_choice.comparison,
     "DoctorReport": views_model.doctor,
     "Vote": views_vote.vote,
 }

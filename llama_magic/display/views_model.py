@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from llama_magic.display import views_choice
 from llama_magic.display.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.table import Table
 from llama_magic.display.units import count, size
@@ -50,6 +51,7 @@ def model_card(card: Any) -> list[Node]:
             ("chat template", getattr(template, "name", template)),
             ("memory, foretold", _size_of(_get(card, "predicted_bytes") or memory.get("predicted_total"))),
             ("memory, used", _size_of(_get(card, "actual_bytes") or memory.get("actual_total"))),
+            ("speed", _get(card, "speed_words")),
             ("device", _get(card, "device")),
         )
     )
@@ -83,6 +85,8 @@ def gguf_info(info: Any) -> list[Node]:
     )
     out: list[Node] = [Head("GGUF", str(_get(info, "name") or "")), Grid(Table(("", ""), rows))]
     out.extend(Line(_finding(finding), tone="warn") for finding in (_get(info, "findings") or ()))
+    if (plan := _get(info, "plan")) is not None:
+        out.extend(views_choice.plan(plan))
     if metadata:
         out.append(Fold(f"metadata ({len(metadata):,} keys)", (Grid(_metadata_table(metadata)),), brief=True))
     if tensors:

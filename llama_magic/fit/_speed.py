@@ -47,12 +47,9 @@ class Speed:
     threads: int
 
     def __str__(self) -> str:
-        by = (
-            f"from memory bandwidth, {self.bandwidth / 1e9:.2g} GB a second"
-            if self.limit == "memory bandwidth"
-            else f"from the arithmetic of {self.threads} thread{'s' * (self.threads > 1)}"
-        )
-        return f"at most about {rounded(self.tokens_per_second)} tokens per second ({by})"
+        by = f"the arithmetic of {self.threads} thread{'s' * (self.threads > 1)}"
+        by = self.limit if self.limit == "memory bandwidth" else by
+        return f"at most about {rounded(self.tokens_per_second)} tokens per second, from {by}"
 
 
 def rounded(rate: float) -> str:

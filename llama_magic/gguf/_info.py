@@ -41,11 +41,13 @@ class GGUFInfo:
     """What a GGUF header says. Made by `inspect`; reads no weights, holds the header's bytes only.
 
     `metadata` maps keys to values (arrays are `LazyArray`s), `tensors` maps names to `TensorInfo`.
-    What the file does not say is None, an empty string or 0.
+    What the file does not say is None, an empty string or 0. `plan` is how to load it here
+    (`planning.Plan`), where `%llama inspect` has asked for that.
     """
 
     def __init__(self, headers: list[Header], paths: list[Path]) -> None:
         first = headers[0]
+        self.plan: Any = None
         self.headers = tuple(headers)
         self.paths = tuple(paths)
         self.path: Path | None = paths[0] if paths else None

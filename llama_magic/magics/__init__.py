@@ -21,6 +21,8 @@ _HOOK_KEYS = ("%llama", "%%llama")
 _RESULTS = (
     ("llama_magic.model", "Model"),
     ("llama_magic.loading", "DryRun"),
+    ("llama_magic.choosing", "Comparison"),
+    ("llama_magic.planning", "Plan"),
     ("llama_magic.tokens", "TokenStrip"),
     ("llama_magic.gguf._info", "GGUFInfo"),
 )

@@ -21,6 +21,7 @@ class ModelCard:
     predicted_bytes: int | None
     actual_bytes: int | None
     notes: tuple[str, ...]
+    speed_words: str = ""
 
 
 def bundle(obj: Any) -> dict[str, Any]:
@@ -28,16 +29,15 @@ def bundle(obj: Any) -> dict[str, Any]:
     from llama_magic import display
 
     kind = type(obj).__name__
-    if kind == "DryRun":
-        return {"text/plain": str(obj)}
     if kind == "Model" and obj.closed:
         return {"text/plain": repr(obj)}
     return display.mimebundle(card(obj) if kind == "Model" else obj)
 
 
 def card(model: Any) -> ModelCard:
-    """Return the card of an open model."""
+    """Return the card of an open model; the speed to expect stands on it only where somebody looks."""
     info = model.info
+    speed = model.speed if somebody_looks() else None
     return ModelCard(
         name=model.name,
         architecture=info.architecture,
@@ -50,4 +50,12 @@ def card(model: Any) -> ModelCard:
         predicted_bytes=model.memory.get("predicted_total"),
         actual_bytes=model.memory.get("actual_total"),
         notes=tuple(model.notes),
+        speed_words="" if speed is None else str(speed),
     )
+
+
+def somebody_looks() -> bool:
+    """Return whether this is shown to someone: what was measured has no place in what a batch run saves."""
+    from llama_magic.display import hosts
+
+    return hosts.host(hosts.current_shell()) != "plain"

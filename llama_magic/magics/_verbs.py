@@ -97,46 +97,9 @@ def _forget(shell: Any, model: Any) -> None:
 
 
 def _inspect(magics: LlamaMagics, command: LineCommand) -> Any:
-    import llama_magic
-    from llama_magic import display
+    from llama_magic.magics._inspect import inspect_verb
 
-    options = dict(command.options)
-    parts = [part for part in ("tensors", "tokenizer", "template") if options.pop(part, False)]
-    name = command.words[0] if command.words else magics.session.current_name
-    if name in magics.session.models:
-        info = magics.session.model(name).info
-    else:
-        info = llama_magic.inspect(name or magics.model or None, **options)
-    for part in parts:
-        if part == "template":
-            print(info.chat_template or "The file holds no chat template.")
-        else:
-            display.show(_tensor_table(info) if part == "tensors" else _tokenizer_table(info), magics.host)
-    return info
-
-
-def _tensor_table(info: Any) -> Any:
-    from llama_magic.display.table import Table
-
-    rows = tuple(
-        (t.name, " × ".join(str(n) for n in t.shape), t.type, t.n_bytes, t.offset)
-        for t in info.tensors.values()
-    )
-    return Table(("tensor", "shape", "type", "bytes", "offset"), rows, "Tensors, in the file's order")
-
-
-def _tokenizer_table(info: Any) -> Any:
-    from llama_magic.display.table import Table
-
-    rows = [("tokens", f"{info.vocab_size:,}")]
-    for key, value in info.metadata.items():
-        if (
-            key.startswith("tokenizer.")
-            and isinstance(value, (str, int, float, bool))
-            and "template" not in key
-        ):
-            rows.append((key.removeprefix("tokenizer."), str(value)))
-    return Table(("", ""), tuple(rows), "Tokenizer")
+    return inspect_verb(magics, command)
 
 
 def _tokens(magics: LlamaMagics, command: LineCommand) -> Any:

@@ -98,6 +98,7 @@ class FakeModel:
     notes: tuple[str, ...] = ()
     info: Any = INFO
     formatter: Any = FORMATTER
+    speed: Any = None
 
     def close(self) -> None:
         self.closed = True
@@ -127,9 +128,9 @@ class FakeModel:
         self._check()
         return ("read", text)
 
-    def xray(self, prompt: str, sampling: Sampling) -> Any:
+    def xray(self, prompt: str, sampling: Sampling, *, seed: int | None = None) -> Any:
         self._check()
-        return ("xray", prompt, sampling)
+        return ("xray", prompt, sampling) if seed is None else ("xray", prompt, sampling, seed)
 
     def kv_save(self, path: str) -> None:
         self.calls.append(("kv_save", path, {}))

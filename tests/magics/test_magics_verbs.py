@@ -150,16 +150,3 @@ def test_doctor_reports_versions_and_problems(run: Any, model: FakeModel) -> Non
     assert all(check.advice for check in report.problems)
     assert all(check.ok for check in report.checks if check not in report.problems)
     assert values["Python"] in str(report)
-
-
-def test_inspect_of_a_loaded_model_is_its_info(
-    run: Any, session: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A loaded name needs no file; --template prints the chat template."""
-    loaded = session.load("a")
-    loaded.info = SimpleNamespace(chat_template="{{ messages }}", metadata={}, vocab_size=5)
-    assert run("%llama inspect a --template --tokenizer").result is loaded.info
-    out = capsys.readouterr().out
-    assert "{{ messages }}" in out
-    assert "Tokenizer" in out
-    assert run("%llama inspect").result is loaded.info

@@ -1,0 +1,98 @@
+"""`%llama inspect`: a header with how to load it here, parts of a header, or the quants of a repository."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import InvalidGGUFError
+from llama_magic.magics._card import somebody_looks
+from llama_magic.magics._parse import LineCommand
+
+if TYPE_CHECKING:
+    from llama_magic.magics._magics import LlamaMagics
+
+_PARTS = ("tensors", "tokenizer", "template")
+
+
+def inspect_verb(magics: LlamaMagics, command: LineCommand) -> Any:
+    """Return the header of a source or a loaded model; where parts of it are asked for, show those alone.
+
+    A hub repository that holds several models, none of them named, gives a `Comparison`.
+    """
+    options = dict(command.options)
+    parts = [part for part in _PARTS if options.pop(part, False)]
+    name = command.words[0] if command.words else magics.session.current_name
+    if name in magics.session.models:
+        info = magics.session.model(name).info
+    else:
+        source = name or magics.model or None
+        if not parts and (several := _several(source, options)) is not None:
+            return several
+        info = _header(source, options, with_plan=not parts)
+    if parts and not command.silent:
+        for part in parts:
+            _show(part, info, magics.host)
+        return magics.mark_shown(info)
+    return info
+
+
+def _several(source: str | None, options: dict[str, Any]) -> Any:
+    """Return the comparison of a repository's models; None where one is named, or there is one only."""
+    from llama_magic import choosing, fit, sources
+
+    parsed = sources.parse(source)
+    if parsed.kind != "hub" or parsed.quant is not None or parsed.file is not None:
+        return None
+    listing = sources.hub_models(source, **options)
+    return choosing.compare_models(listing, None, fit.machine()) if len(listing.models) > 1 else None
+
+
+def _header(source: str | None, options: dict[str, Any], *, with_plan: bool) -> Any:
+    import llama_magic
+    from llama_magic.planning import Plan, plan
+
+    info = llama_magic.inspect(source, **options)
+    if with_plan:
+        shown = source or "smollm2"
+        try:
+            found = plan(info, shown)
+        except InvalidGGUFError as error:
+            found = Plan(shown, 0, "f16", 0, 0, False, why=f"It cannot be loaded. {error}")
+        info.plan = found if somebody_looks() else replace(found, speed=None, speed_full=None)
+    return info
+
+
+def _show(part: str, info: Any, shell: Any) -> None:
+    from llama_magic import display
+
+    if part == "template":
+        templates = info.chat_templates or {"default": "The file holds no chat template."}
+        for name, text in templates.items():
+            print(text if len(templates) == 1 else f"{name}:\n{text}\n")
+    else:
+        display.show(_tensor_table(info) if part == "tensors" else _tokenizer_table(info), shell)
+
+
+def _tensor_table(info: Any) -> Any:
+    from llama_magic.display.table import Table
+
+    rows = tuple(
+        (t.name, " × ".join(str(n) for n in t.shape), t.type, t.n_bytes, t.offset)
+        for t in info.tensors.values()
+    )
+    return Table(("tensor", "shape", "type", "bytes", "offset"), rows, "Tensors, in the file's order")
+
+
+def _tokenizer_table(info: Any) -> Any:
+    from llama_magic.display.table import Table
+
+    rows = [("tokens", f"{info.vocab_size:,}")]
+    for key, value in info.metadata.items():
+        if (
+            key.startswith("tokenizer.")
+            and isinstance(value, (str, int, float, bool))
+            and "template" not in key
+        ):
+            rows.append((key.removeprefix("tokenizer."), str(value)))
+    return Table(("", ""), tuple(rows), "Tokenizer")
