@@ -23,11 +23,11 @@ from llama_magic.sources import cache_dir
 from llama_magic.sources._cache import read_json, write_json
 
 # Weights that llama.cpp's AVX2 dot products take in while NumPy adds one float32, by one core. On one CPU
-# (Zen 5): 22 to 26 billion a second for Q4_0, Q4_1, Q5_0 and Q8_0 alike, where NumPy adds 6.6 billion.
-_WEIGHTS_A_SUM = 3.8
+# (Zen 5): 22 to 27 billion a second for Q4_0, Q4_1, Q5_0 and Q8_0 alike, where NumPy adds 6.4 billion.
+_WEIGHTS_A_SUM = 4.2
 _SECONDS_A_BLOCK = 30e-6  # a block's 30 or so graph nodes, each begun and waited for; SmolLM2 and Gemma 3
 _BUFFER = 128 << 20  # bytes; two halves read in turn, so that no cache holds the one that comes next
-_ROUNDS = 10
+_ROUNDS = 30
 _TABLES = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight")
 
 
