@@ -46,6 +46,12 @@ def cell(shell: Any) -> str | None:
     return None if kernel is None else _cell(_request(kernel))
 
 
+def run_number(shell: Any) -> int | None:
+    """Return the `n` of the running cell's `In[n]`, `None` outside of a run."""
+    run = getattr(getattr(shell, "displayhook", None), "exec_result", None)
+    return getattr(run, "execution_count", None)
+
+
 def _cell(request: dict[str, Any]) -> str | None:
     metadata = request.get("metadata") or {}
     colab = metadata.get("colab")

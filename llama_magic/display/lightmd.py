@@ -1,7 +1,7 @@
 """Light Markdown: what chat models write, read into a small tree, never into HTML.
 
 Headings, lists, quotes, tables, fences, code, strong, emphasis and http links; everything
-else (raw HTML, images, footnotes, mathematics) stays the text it is. `live.js` reads the
+else (raw HTML, images, footnotes, mathematics) stays the text it is. `markdown.js` reads the
 same grammar with the same limits, so the live view and the saved output look alike.
 Time is linear in the text: inline spans are bounded, very long paragraphs are not parsed.
 """

@@ -1,224 +1,4 @@
-// The live view of an answer. Model text only ever becomes text nodes: no innerHTML, no addresses fetched.
-// The Markdown read here is that of lightmd.py, with the same limits; tests hold the two together.
-
-const MAX_PARAGRAPH = 20000;
-const MAX_QUOTES = 4;
-const INLINE = /(?<code>(?<!`)(?<ticks>`{1,3})(?!`)(?<body>[^\n]{1,1000}?)(?<!`)\k<ticks>(?!`))|(?<image>!\[[^\]\n]{0,300}\]\([^)\n]{0,1000}\))|(?<link>\[(?<label>[^\]\n]{1,300})\]\((?<href>[^)\s]{1,1000})\))|(?<strong>\*\*(?![\s*])(?<bold>[^\n*]{1,500})(?<!\s)\*\*)|(?<em>(?<![\p{L}\p{N}_*])\*(?![\s*])(?<slant>[^\n*]{1,500})(?<!\s)\*(?![\p{L}\p{N}_*]))/gu;
-const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]{0,100})$/;
-const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$/;
-const RULE = /^ {0,3}(?:\*[ \t]*){3,}$|^ {0,3}(?:-[ \t]*){3,}$|^ {0,3}(?:_[ \t]*){3,}$/;
-const ITEM = /^([ \t]{0,24})([-*+]|\d{1,9}[.)])[ \t]+(.*)$/;
-const QUOTE = /^ {0,3}> ?(.*)$/;
-const DELIMITER = /^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
-const SAFE = /^(?:https?:\/\/|mailto:)[!-~]+$/i;
-
-function make(tag, className, ...children) {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  node.append(...children);
-  return node;
-}
-
-function inline(into, text) {
-  let end = 0;
-  if (text.length <= MAX_PARAGRAPH) {
-    for (const match of text.matchAll(INLINE)) {
-      const node = span(match.groups);
-      if (!node) continue;
-      plain(into, text.slice(end, match.index));
-      into.append(node);
-      end = match.index + match[0].length;
-    }
-  }
-  plain(into, text.slice(end));
-  return into;
-}
-
-function plain(into, text) {
-  text.split("\n").forEach((line, index) => {
-    if (index) into.append(make("br"));
-    if (line) into.append(line);
-  });
-}
-
-function span(found) {
-  if (found.code) return make("code", "", found.body);
-  if (found.link && SAFE.test(found.href)) {
-    const link = make("a", "", found.label);
-    Object.assign(link, { href: found.href, rel: "noopener noreferrer nofollow", target: "_blank" });
-    return found.label === found.href ? link : make("span", "", link, ` (${found.href})`);
-  }
-  if (found.strong) return make("strong", "", found.bold);
-  return found.em ? make("em", "", found.slant) : null;
-}
-
-const blank = (line) => !/[^ \t]/.test(line);
-const isDelimiter = (line) => line.length < 1000 && DELIMITER.test(line);
-const startsTable = (lines, at) =>
-  lines[at].includes("|") && at + 1 < lines.length && lines[at + 1].includes("|") && isDelimiter(lines[at + 1]);
-const cells = (line) => line.trim().replace(/^\|+|\|+$/g, "").split("|").map((cell) => cell.trim());
-
-/** Read lines from `at` into one block under `into`; return the line after it. */
-function block(into, lines, at, quotes) {
-  const line = lines[at];
-  let found;
-  if (line.length > MAX_PARAGRAPH) {
-    into.append(make("p", "", line));
-    return at + 1;
-  }
-  if ((found = FENCE.exec(line))) {
-    const close = new RegExp(`^ {0,3}${found[1][0]}{${found[1].length},}[ \\t]*$`);
-    let end = at + 1;
-    while (end < lines.length && !close.test(lines[end])) end++;
-    if (found[2].trim()) into.append(make("p", "lm-foot", found[2].trim()));
-    into.append(make("pre", "lm-code", make("code", "", lines.slice(at + 1, end).join("\n"))));
-    return end + 1;
-  }
-  if ((found = HEADING.exec(line))) {
-    into.append(inline(make(`h${Math.min(6, found[1].length + 2)}`), found[2]));
-    return at + 1;
-  }
-  if (RULE.test(line)) {
-    into.append(make("hr"));
-    return at + 1;
-  }
-  if (QUOTE.test(line) && quotes < MAX_QUOTES) {
-    const inner = [];
-    while (at < lines.length && (found = QUOTE.exec(lines[at]))) {
-      inner.push(found[1]);
-      at++;
-    }
-    into.append(blocks(make("blockquote"), inner, quotes + 1));
-    return at;
-  }
-  if (ITEM.test(line)) return list(into, lines, at);
-  if (startsTable(lines, at)) return table(into, lines, at);
-  return paragraph(into, lines, at, quotes);
-}
-
-function list(into, lines, at) {
-  const open = []; // { depth, tag, node, item }
-  let found;
-  while (at < lines.length && (found = ITEM.exec(lines[at])) && !RULE.test(lines[at])) {
-    const body = [found[3]];
-    const depth = Math.min(8, Math.floor(found[1].replace(/\t/g, "    ").length / 2));
-    at++;
-    while (at < lines.length && lines[at].startsWith("  ") && !ITEM.test(lines[at])) {
-      if (blank(lines[at]) || FENCE.test(lines[at])) break;
-      body.push(lines[at++].trim());
-    }
-    const tag = /\d/.test(found[2][0]) ? "ol" : "ul";
-    while (open.length && open.at(-1).depth > depth) open.pop();
-    if (open.length && open.at(-1).depth === depth && open.at(-1).tag !== tag) open.pop();
-    if (!open.length || open.at(-1).depth < depth) {
-      const node = make(tag);
-      if (tag === "ol" && found[2].slice(0, -1) !== "1") node.start = Number(found[2].slice(0, -1));
-      (open.length ? open.at(-1).item : into).append(node);
-      open.push({ depth, tag, node, item: null });
-    }
-    const top = open.at(-1);
-    top.item = inline(make("li"), body.join("\n"));
-    top.node.append(top.item);
-    let next = at;
-    while (next < lines.length && blank(lines[next])) next++;
-    if (next < lines.length && ITEM.test(lines[next]) && !RULE.test(lines[next])) at = next;
-  }
-  return at;
-}
-
-function table(into, lines, at) {
-  const rowOf = (tag, line) => {
-    const row = make("tr");
-    for (const cell of cells(line)) row.append(inline(make(tag), cell));
-    return row;
-  };
-  const body = make("tbody");
-  const head = make("thead", "", rowOf("th", lines[at]));
-  for (at += 2; at < lines.length && lines[at].includes("|"); at++) body.append(rowOf("td", lines[at]));
-  into.append(make("table", "lm-table", head, body));
-  return at;
-}
-
-function paragraph(into, lines, at, quotes) {
-  const starts = [FENCE, HEADING, RULE, ITEM, ...(quotes < MAX_QUOTES ? [QUOTE] : [])];
-  const body = [lines[at++]];
-  while (at < lines.length && !blank(lines[at])) {
-    const line = lines[at];
-    if (line.length > MAX_PARAGRAPH || starts.some((start) => start.test(line)) || startsTable(lines, at)) break;
-    body.push(line);
-    at++;
-  }
-  into.append(inline(make("p"), body.join("\n")));
-  return at;
-}
-
-export function blocks(into, lines, quotes = 0) {
-  for (let at = 0; at < lines.length; ) at = blank(lines[at]) ? at + 1 : block(into, lines, at, quotes);
-  return into;
-}
-
-/** A growing text. Blocks before the last blank line are final; only the tail is read again. */
-class Growing {
-  constructor(node, markdown) {
-    Object.assign(this, { node, markdown, length: 0, tail: "", last: null });
-  }
-
-  /** Take a piece that starts at `offset`; what is already here is skipped, a gap waits for the whole text. */
-  take(offset, piece) {
-    if (offset > this.length) return "";
-    const fresh = piece.slice(this.length - offset);
-    this.length += fresh.length;
-    if (fresh && this.markdown) this.write(fresh);
-    else if (fresh) this.node.append(fresh);
-    return fresh;
-  }
-
-  write(fresh) {
-    this.tail += fresh;
-    if (this.tail.length > MAX_PARAGRAPH && this.last) {
-      this.last.append(fresh); // a block without an end: no reading again
-      this.markdown = false;
-      this.node = this.last;
-      return;
-    }
-    const cut = this.cut();
-    this.last?.remove();
-    if (cut) {
-      blocks(this.node, this.tail.slice(0, cut).split("\n"));
-      this.tail = this.tail.slice(cut);
-    }
-    this.last = blocks(make("div", "lm-tail"), this.tail.split("\n"));
-    this.node.append(this.last);
-  }
-
-  /** Where the last final block ends: after a blank line outside fences and lists. */
-  cut() {
-    let at = 0;
-    let cut = 0;
-    let fence = null;
-    let listed = false;
-    for (const line of this.tail.split("\n").slice(0, -1)) {
-      const end = at + line.length + 1;
-      const found = FENCE.exec(line);
-      if (fence) {
-        if (new RegExp(`^ {0,3}${fence[0]}{${fence.length},}[ \\t]*$`).test(line)) fence = null;
-      } else if (found) {
-        fence = found[1];
-        listed = false;
-      } else if (blank(line)) {
-        if (!listed) cut = end;
-      } else {
-        if (listed && !ITEM.test(line) && !line.startsWith("  ")) {
-          listed = false;
-          cut = at;
-        }
-        listed = listed || ITEM.test(line);
-      }
-      at = end;
-    }
-    return cut;
-  }
-}
+// The live view of an answer. markdown.js stands before it in the same module (see live.py).
 
 const count = (number) => number.toLocaleString("en-US");
 
@@ -226,19 +6,25 @@ function gauge(head) {
   const bar = make("div", "lm-bar");
   bar.setAttribute("aria-hidden", "true");
   const total = Math.max(head.window, head.prompt + head.max_tokens) || 1;
-  const segment = (kind, amount) => {
+  const key = make("ul", "lm-legend");
+  const segment = (kind, label) => {
     const node = make("i", `lm-k-${kind}`);
-    node.style.width = `${(100 * amount) / total}%`;
+    const words = make("span");
     bar.append(node);
-    return node;
+    key.append(make("li", "", make("i", `lm-k-${kind}`), words));
+    return (amount) => {
+      node.style.width = `${(100 * amount) / total}%`;
+      words.textContent = `${label} ${count(amount)}`;
+    };
   };
-  for (const part of head.parts) segment(part.kind, part.amount);
-  const written = segment("written", 0);
-  const kept = segment("reserved", head.max_tokens);
+  for (const part of head.parts) segment(part.kind, part.label)(part.amount);
+  const written = segment("written", "written");
+  const kept = segment("reserved", "reserved");
   const set = (tokens) => {
-    written.style.width = `${(100 * tokens) / total}%`;
-    kept.style.width = `${(100 * Math.max(0, head.max_tokens - tokens)) / total}%`;
+    written(tokens);
+    kept(Math.max(0, head.max_tokens - tokens));
   };
+  set(0);
   const words = (tokens) => {
     const reused = head.cached ? ` (${count(head.cached)} reused)` : "";
     const free = Math.max(0, head.window - head.prompt - Math.max(head.max_tokens, tokens));
@@ -248,7 +34,7 @@ function gauge(head) {
       ` · ${count(reserved)} reserved · ${count(free)} free`
     );
   };
-  return { bar, set, words };
+  return { bar, key, set, words };
 }
 
 /** Stop is the front end's own interrupt: a message to the kernel would wait until the cell has ended. */
@@ -326,7 +112,8 @@ function render({ model, el }) {
   const announce = announcer(region);
   const root = make(
     "div", "lm lm-live tex2jax_ignore mathjax_ignore",
-    make("div", "lm-row", title, stopControl(model)), text, meter.bar, make("div", "lm-row lm-wrap", foot, state), region,
+    make("div", "lm-row", title, stopControl(model)), text, meter.bar, meter.key,
+    make("div", "lm-row lm-wrap", foot, state), region,
   );
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${head.title}, ${head.model}`);
@@ -347,7 +134,7 @@ function render({ model, el }) {
   let table = null;
   if (head.fields.length) text.append((table = form(head.fields)).node);
 
-  const onMessage = (message) => {
+  const read = (message) => {
     if (message.progress) {
       const [done, total] = message.progress;
       state.textContent = `reading the prompt: ${count(done)} of ${count(total)}`;
@@ -361,15 +148,69 @@ function render({ model, el }) {
       const fresh = channel(name).take(offset, piece);
       if (name === 0) announce(fresh);
     }
-    if (message.figures) {
-      const [tokens, first, rate] = message.figures;
-      meter.set(tokens);
-      foot.textContent = meter.words(tokens);
-      state.textContent = `first token ${first.toFixed(2)} s` + (rate ? ` · ${rate.toFixed(0)} tok/s` : "");
-    }
+    return message.figures;
+  };
+
+  // A frame draws all that has come since the last one; a tab that nobody sees draws nothing.
+  let waiting = [];
+  const draw = () => {
+    const messages = waiting;
+    waiting = [];
+    const figures = messages.map(read).findLast(Boolean);
+    for (const growing of channels.values()) growing.draw();
+    if (!figures) return;
+    const [tokens, first, rate] = figures;
+    meter.set(tokens);
+    foot.textContent = meter.words(tokens);
+    state.textContent = `first token ${first.toFixed(2)} s` + (rate ? ` · ${rate.toFixed(0)} tok/s` : "");
+  };
+  const onMessage = (message) => {
+    if (waiting.push(message) === 1) requestAnimationFrame(draw);
   };
   model.on("msg:custom", onMessage);
   return () => model.off("msg:custom", onMessage);
 }
 
-export default { render };
+const joined = (text) => (Array.isArray(text) ? text.join("") : text);
+
+/**
+ * See to it that the cell holds the static output that the kernel left; return whether it does.
+ *
+ * A page that was there has it already. One that was loaded while the cell ran has the saved view of a
+ * widget, or what the cell held before: JupyterLab gives it no later output of that run (as of 4.6).
+ */
+function settle(model, loaded) {
+  const { cell: id, run, view, bundle } = model.get("left");
+  const cells = model.widget_manager?.context?.model?.cells;
+  if (!cells) return true; // not JupyterLab or Notebook 7: nothing that we could do
+  for (let at = 0; at < cells.length; at++) {
+    const cell = cells.get(at);
+    if (cell.id !== id || !cell.outputs) continue;
+    const outputs = Array.from({ length: cell.outputs.length }, (_, index) => cell.outputs.get(index).data ?? {});
+    if (outputs.some((data) => joined(data["text/plain"]) === bundle["text/plain"] && !data[VIEW])) return true;
+    const place = outputs.findIndex((data) => data[VIEW]?.model_id === view);
+    if (place < 0 && !loaded) return false; // another tab's run, or the reader cleared it
+    const output = { output_type: "display_data", data: bundle, metadata: {} };
+    if (place >= 0) cell.outputs.set(place, output);
+    else {
+      if (cell.executionCount !== null && cell.executionCount !== run) cell.outputs.clear(); // of an earlier run
+      cell.outputs.add(output);
+    }
+    cell.executionCount = run;
+    return true;
+  }
+  return false;
+}
+
+const VIEW = "application/vnd.jupyter.widget-view+json";
+
+/** Tell the kernel that its answer stands where it belongs: then it closes the widget. */
+function initialize({ model }) {
+  const end = (loaded) => {
+    if (settle(model, loaded)) model.send({ settled: true });
+  };
+  if (model.get("left").bundle) end(true);
+  else model.on("change:left", () => end(false));
+}
+
+export default { initialize, render };

@@ -1,7 +1,10 @@
 """The live view: an anywidget that is fed with deltas, and replaced by static output at the end.
 
 While a cell runs a widget can speak to the front end but not hear it, so Stop is the front
-end's own interrupt, and nothing here ever waits for an answer. A view may appear late (its
+end's own interrupt, and nothing here ever waits for an answer. A page that is loaded again in
+the middle of a run gets no more of its output from JupyterLab (4.6); but once the kernel is idle
+it asks for all widgets. So a view that has ended holds the static output until a page has said
+that it stands in its cell. A view may appear late (its
 script loads while messages pass), so each delta says where it starts, and now and then the
 whole text is sent again: at the start, and each time it has doubled. The bytes sent stay
 below four times the text.
@@ -9,14 +12,16 @@ below four times the text.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anywidget
 import traitlets
@@ -25,9 +30,10 @@ from llama_magic.display import gauge, hosts, views
 from llama_magic.display.escape import visible
 from llama_magic.results import Budget, Chunk, Completion, Progress
 
-_PERIOD = 1 / 15  # seconds between messages
+_PERIOD = 1 / 10  # seconds between messages: each costs a page about 8 ms of drawing
 _EARLY = 3.0  # seconds in which a view may still be loading ...
 _SMALL = 2_000  # ... and characters that are cheap to send again
+_KEPT = 50  # ended views that no page has answered for: a tab that was closed, cells run one after the other
 _FALLBACK = "The answer is being written; it will stand here when it is done."
 _HERE = Path(__file__).parent
 
@@ -36,13 +42,37 @@ class LiveView(anywidget.AnyWidget):
     """The widget behind the live view; `head` is what is known before the first token."""
 
     # Text, not a path: anywidget keeps every widget whose script it may have to reload.
-    _esm = (_HERE / "live.js").read_text("utf-8")
+    _esm = (_HERE / "markdown.js").read_text("utf-8") + (_HERE / "live.js").read_text("utf-8")
     _css = (_HERE / "base.css").read_text("utf-8") + (_HERE / "live.css").read_text("utf-8")
     head = traitlets.Dict().tag(sync=True)
+    left = traitlets.Dict().tag(sync=True)
+
+    _unanswered: ClassVar[deque[LiveView]] = deque()
+
+    def leave(self, cell: str | None, run: int | None, bundle: dict[str, Any]) -> None:
+        """Hold the static output of a cell's run until a page says that it stands there."""
+        self.on_msg(self._answered)
+        self._unanswered.append(self)
+        self.left = {"cell": cell, "run": run, "view": self.model_id, "bundle": bundle}
+        while len(self._unanswered) > _KEPT:
+            self._unanswered.popleft().close()
+
+    def _answered(self, widget: Any, content: Any, buffers: Any) -> None:
+        if isinstance(content, dict) and content.get("settled"):
+            self.close()
+
+    def close(self) -> None:
+        """Close the widget, and the layout that ipywidgets gave it, which would stay behind."""
+        with contextlib.suppress(ValueError):
+            self._unanswered.remove(self)
+        layout = self.layout
+        super().close()
+        if layout is not None:
+            layout.close()
 
 
 class Live:
-    """Feed a live view from one background thread, at most 15 messages a second."""
+    """Feed a live view from one background thread, at most ten messages a second."""
 
     def __init__(
         self,
@@ -92,17 +122,14 @@ class Live:
             self._ended.wait(_PERIOD)
 
     def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
-        """Put the static output in the view's place and close the widget."""
+        """Put the static output in the view's place; the widget closes when a page has it."""
         self._ended.set()
         self._feed.news.set()
         self._thread.join()
         if self._display_id is not None:
             hosts.publish(self._shell, bundle, display_id=self._display_id, update=True)
             self._display_id = None
-        layout = self._widget.layout
-        self._widget.close()
-        if layout is not None:
-            layout.close()  # a model of its own, which would stay behind
+            self._widget.leave(hosts.cell(self._shell), hosts.run_number(self._shell), bundle)
 
 
 def _gauge_head(budget: Budget) -> dict[str, Any]:
