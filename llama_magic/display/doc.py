@@ -56,7 +56,7 @@ class Bar:
 
     segments: tuple[Segment, ...]
     total: float
-    legend: bool = False  # name each segment with its amount, in every format
+    legend: bool = False  # name each segment with its amount in text too (HTML does where there are several)
 
 
 @dataclass(frozen=True)

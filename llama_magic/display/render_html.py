@@ -84,7 +84,8 @@ def _bar(node: doc.Bar) -> str:
         if part.amount > 0
     )
     bar = f'<div class="lm-bar" aria-hidden="true">{parts}</div>'
-    return bar + (_legend(node.segments) if node.legend else "")
+    keyed = node.legend or len(node.segments) > 1  # colours need a key; the words of other formats do not
+    return bar + (_legend(node.segments) if keyed else "")
 
 
 def _legend(segments: Iterable[doc.Segment]) -> str:

@@ -157,9 +157,12 @@ def test_html_is_dead_for_any_mixture_of_marks(text: str) -> None:
 @given(MARKS)
 def test_markdown_says_the_same_letters_as_html(text: str) -> None:
     """Two renderers of the Markdown and our own HTML show the same letters in the same order."""
-    r = completion(text, mode="chat")
-    letters = re.sub(r"[^ab]", "", Reader(to_html(r)).text)
-    html = COMMONMARK.render(to_markdown(r))
+    from llama_magic.display import render_html, render_markdown
+    from llama_magic.display.doc import Answer
+
+    answer = (Answer(text, markdown=True),)
+    letters = re.sub(r"[^ab]", "", Reader(render_html.fragment(*answer)).text)
+    html = COMMONMARK.render(render_markdown.page(answer))
     assert re.sub(r"[^ab]", "", Reader(html).text) == letters
 
 
