@@ -19,7 +19,7 @@ import llama_magic as lm
 from llama_magic import fit
 from llama_magic.fit import _speed
 
-TOKENS, ROUNDS = 48, 8
+TOKENS, ROUNDS = 48, 5
 PROMPT = "Once upon a time"
 
 

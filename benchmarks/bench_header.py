@@ -57,7 +57,8 @@ def main(paths: list[Path]) -> None:
         theirs = seconds(GGUFReader, path)
         print(
             f"{path.name:<42} {info.vocab_size:>8,} {first * 1e3:>6.1f} ms {ours * 1e3:>6.1f} ms "
-            f"{min(walls) * 1e3:>6.1f} ms {min(cpus) * 1e3:>6.1f} ms {judged * 1e3:>6.1f} ms {theirs * 1e3:>6,.0f} ms {theirs / ours:>6,.0f}×"
+            f"{min(walls) * 1e3:>6.1f} ms {min(cpus) * 1e3:>6.1f} ms {judged * 1e3:>6.1f} ms "
+            f"{theirs * 1e3:>6,.0f} ms {theirs / ours:>6,.0f}×"
         )
 
 

@@ -17,6 +17,7 @@ import pytest
 from scripted_gguf import Scripted
 
 import llama_magic as lm
+from llama_magic import fit
 from llama_magic.engine import crash_check
 from llama_magic.sources import cache_dir
 
@@ -262,7 +263,15 @@ def test_dry_run_loads_nothing(scripted_file: Scripted) -> None:
     report = lm.load(scripted_file.path, ctx=1000, dry_run=True)
     assert (report.window, report.size) == (1024, scripted_file.path.stat().st_size)
     assert "nothing was loaded" in str(report)
+    assert f"at most about {fit.rounded(report.speed.tokens_per_second)} tokens per second" in str(report)
     assert loading.loaded() == before
+
+
+def test_a_model_says_how_fast_it_can_be(scripted: Any) -> None:
+    """The limit is that of its own threads and KV type: what a dry run with the same options says."""
+    report = lm.load(scripted.path, ctx=1024, threads=1, dry_run=True)
+    assert scripted.speed == report.speed
+    assert scripted.speed.threads == 1
 
 
 def test_every_kv_type_and_window_answers(scripted_file: Scripted, answers: dict[str, str]) -> None:
