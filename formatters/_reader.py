@@ -96,6 +96,11 @@ class ReplyReader:
         """What is being read: "text", "thinking", "tool_call" or "header"."""
         return self._state
 
+    @property
+    def held(self) -> str:
+        """Text that may still become a mark."""
+        return self._held
+
     def feed(self, delta: str) -> list[Piece]:
         """Take new text; return the pieces that are certain."""
         self._held += delta

@@ -34,7 +34,7 @@ class Plan:
     load_s: float
     formatter: Formatter | None = None
     constraint: Constraint | None = None
-    notes: tuple[str, ...] = ()
+    thinking: str = ""  # what was chosen of thinking, in words
 
 
 @dataclass
@@ -163,7 +163,9 @@ class Assembler:
             total_s=max(0.0, (stats.ended or stats.last_token) - stats.submitted),
             tokens_per_second=(len(sample.ids) - 1) / writing if writing > 0 and len(sample.ids) > 1 else 0.0,
         )
-        extra = {"fields": _fields(sample)} if sample.scores else {}
+        extra: dict[str, Any] = {"fields": _fields(sample)} if sample.scores else {}
+        if plan.thinking:
+            extra["thinking"] = plan.thinking
         return Completion(
             text=sample.text,
             prompt=plan.prompt.text,
@@ -182,7 +184,7 @@ class Assembler:
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
             tool_calls=reply.tool_calls if reply is not None else (),
-            notes=(*plan.prompt.notes, *plan.notes),
+            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ())),
             seeded=request.exact,
             mode=plan.mode,
             extra=extra,

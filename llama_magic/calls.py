@@ -15,7 +15,8 @@ from llama_magic.engine.request import Request
 from llama_magic.engine.sampling import Sampling, check_seed
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.structuring import check_budget, matcher_factory
+from llama_magic.structuring import check_budget
+from llama_magic.thinking import Thinking, matcher_factory, note_of
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -171,8 +172,11 @@ class Calls:
         options: Mapping[str, Any],
         tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
+        thinking: Thinking | None = None,
     ) -> Assembler:
-        """Prepare the answer to a conversation."""
+        """Prepare the answer to a conversation; `thinking` is of a structured one."""
+        if thinking is not None:
+            template_variables = thinking.variables
         call = Call.read(self._settings.sampling, options)
         prompt, limit = prompting.fit_messages(
             self._guard(call.overflow),
@@ -180,7 +184,7 @@ class Calls:
             call.max_tokens,
             lambda kept: self.render(kept, tools, template_variables),
         )
-        return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter)
+        return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter, thinking)
 
     def _guard(self, overflow: prompting.Overflow) -> prompting.Guard:
         info = self._file.info
@@ -196,6 +200,7 @@ class Calls:
         call: Call,
         constraint: Constraint | None,
         formatter: Formatter | None,
+        thinking: Thinking | None = None,
     ) -> Assembler:
         if constraint is not None:
             check_budget(constraint, limit)
@@ -205,8 +210,11 @@ class Calls:
                 raise OptionError(f"logit_bias names token {token}; this vocabulary has ids 0 to {last}.")
         stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
         ids = {text: self._vocabulary.special_id(text) for text in stops}
+        file, note = self._file, ""
+        if constraint is not None:
+            note = note_of(thinking, formatter, prompt.text)
         plan = Plan(
-            mode, self._name, prompt, limit, self._file.window, self._file.load_s, formatter, constraint
+            mode, self._name, prompt, limit, file.window, file.load_s, formatter, constraint, thinking=note
         )
 
         def request(sink: Assembler) -> Request:
@@ -225,7 +233,7 @@ class Calls:
                 reuse=call.reuse,
                 ignore_eos=call.ignore_eos,
                 measure_outside=call.pressure and constraint is not None,
-                matcher=matcher_factory(constraint, formatter, prompt.text, self._vocabulary),
+                matcher=matcher_factory(constraint, formatter, prompt.text, self._vocabulary, thinking),
             )
 
         return Assembler(plan, self._vocabulary, request)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.sources import Resolved
     from llama_magic.structured import Constraint
+    from llama_magic.thinking import Thinking
 
 
 _CONSTRAINTS = ("grammar", "regex", "choices")
@@ -222,6 +223,7 @@ class Model:
         system: str | None = None,
         spans: Sequence[prompting.Span] = (),
         retries: int = 0,
+        thinking: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
@@ -232,41 +234,44 @@ class Model:
         knows, or a JSON schema dict. Tokens that cannot lead to an instance are never drawn;
         what the mask cannot say is checked at the end, and asked again up to `retries` times.
         With `pressure=True` the completion's `fields` say where the model wanted something else.
+        Thinking is switched off where the template has a switch; with `thinking=True` the model
+        thinks first, freely, and what comes after is constrained. The completion's notes say which.
+        `lm.vote` counts the answers of `n=8`, field by field.
 
         Raises `SchemaError` before the first token, `StructuredOutputError` with what was
         written if the answer is not an instance.
         """
         from llama_magic.structuring import StructuredCall
 
-        call = StructuredCall(self, schema, retries, template_variables or {}, dict(options))
+        call = StructuredCall(self, schema, retries, template_variables or {}, dict(options), thinking)
         return call.run(prompt, system=system, spans=spans, stream=stream)
 
     def start_structured(
         self,
         messages: Sequence[Any],
         constraint: Constraint,
-        template_variables: Mapping[str, Any],
+        thinking: Thinking,
         options: Mapping[str, Any],
     ) -> Stream:
         """Start one constrained answer to a conversation (used by `structured`)."""
         self._open()
         return Stream(
             self._engine,
-            self._calls.chat("structured", messages, constraint, options, None, template_variables),
+            self._calls.chat("structured", messages, constraint, options, thinking=thinking),
         )
 
     def astart_structured(
         self,
         messages: Sequence[Any],
         constraint: Constraint,
-        template_variables: Mapping[str, Any],
+        thinking: Thinking,
         options: Mapping[str, Any],
     ) -> AsyncStream:
         """Like `start_structured`, in a running loop."""
         self._open()
         return AsyncStream(
             self._engine,
-            self._calls.chat("structured", messages, constraint, options, None, template_variables),
+            self._calls.chat("structured", messages, constraint, options, thinking=thinking),
         )
 
     async def acomplete(self, prompt: str, *, stream: bool = False, **options: Any) -> Any:
@@ -295,7 +300,8 @@ class Model:
 
         retries, variables = options.pop("retries", 0), options.pop("template_variables", None)
         system, spans = options.pop("system", None), options.pop("spans", ())
-        call = StructuredCall(self, schema, retries, variables or {}, options)
+        thinking = options.pop("thinking", False)
+        call = StructuredCall(self, schema, retries, variables or {}, options, thinking)
         return await call.arun(prompt, system=system, spans=spans)
 
     def constraint(

@@ -190,6 +190,7 @@ class Completion:
             "prompt": self.prompt,
             "text": self.text,
             "thinking": self.thinking,
+            **({"thinking_choice": self.extra["thinking"]} if "thinking" in self.extra else {}),
             "token_ids": list(self.token_ids),
             "messages": list(self.messages),
             "notes": list(self.notes),

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
+from llama_magic.thinking import Thinking
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from llama_magic.engine.request import Matcher
-    from llama_magic.engine.vocabulary import Vocabulary
-    from llama_magic.formatters import Formatter
     from llama_magic.generation import Stream
     from llama_magic.model import Model
     from llama_magic.results import Budget, Chunk, Completion, Progress
@@ -32,54 +27,6 @@ def check_budget(constraint: Constraint, limit: int) -> None:
         )
 
 
-class AfterThinking:
-    """A matcher that lets a thinking part be written freely, and constrains what comes after it."""
-
-    def __init__(self, inner: Matcher, reader: Any, vocabulary: Vocabulary) -> None:
-        self._inner = inner
-        self._reader = reader
-        self._vocabulary = vocabulary
-
-    @property
-    def _waiting(self) -> bool:
-        return bool(self._reader.state != "text")
-
-    def prepare(self) -> None:
-        if not self._waiting:
-            self._inner.prepare()
-
-    def apply(self, logits: NDArray[np.float32]) -> None:
-        if not self._waiting:
-            self._inner.apply(logits)
-
-    def allowed_bits(self) -> NDArray[np.uint8] | None:
-        return None if self._waiting else self._inner.allowed_bits()
-
-    def accept(self, token: int) -> None:
-        if not self._waiting:
-            self._inner.accept(token)
-        else:
-            self._reader.feed(self._vocabulary.piece(token).decode("utf-8", "replace"))
-
-    def forced(self) -> list[int]:
-        return [] if self._waiting else self._inner.forced()
-
-    @property
-    def finished(self) -> bool:
-        return not self._waiting and self._inner.finished
-
-
-def matcher_factory(
-    constraint: Constraint | None, formatter: Formatter | None, prompt: str, vocabulary: Vocabulary
-) -> Callable[[], Matcher] | None:
-    """Return what makes a fresh matcher for each sample, or None where nothing is constrained."""
-    if constraint is None:
-        return None
-    if formatter is None or formatter.reader(prompt).state == "text":
-        return constraint.start
-    return lambda: AfterThinking(constraint.start(), formatter.reader(prompt), vocabulary)
-
-
 @dataclass
 class StructuredCall:
     """One call of `Model.structured`."""
@@ -89,12 +36,15 @@ class StructuredCall:
     retries: int
     template_variables: Mapping[str, Any]
     options: dict[str, Any]
+    thinking: bool = False
     constraint: Constraint = field(init=False)
+    _thinking: Thinking = field(init=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise OptionError(f"retries is {self.retries!r}; expected 0 or more.")
         self.constraint = self.model.constraint(self.schema)
+        self._thinking = Thinking.choose(self.model.formatter, self.thinking, self.template_variables)
 
     def run(
         self, prompt: Any, *, system: str | None, spans: Sequence[tuple[str, int, int]], stream: bool
@@ -132,7 +82,7 @@ class StructuredCall:
         attempts = _Attempts(self._messages(prompt, system, spans), self.retries)
         while True:
             made = self.model.astart_structured(
-                attempts.messages, self.constraint, self._variables(), self.options
+                attempts.messages, self.constraint, self._thinking, self.options
             )
             try:
                 return await made.run()
@@ -142,13 +92,7 @@ class StructuredCall:
 
     def stream(self, messages: Sequence[Any]) -> Stream:
         """Start one attempt."""
-        return self.model.start_structured(messages, self.constraint, self._variables(), self.options)
-
-    def _variables(self) -> dict[str, Any]:
-        """Return the template variables; thinking is switched off unless the caller said otherwise."""
-        off = self.model.formatter.thinking_off_variables or {}
-        given = dict(self.template_variables)
-        return given if given.keys() & off.keys() else {**off, **given}
+        return self.model.start_structured(messages, self.constraint, self._thinking, self.options)
 
 
 @dataclass

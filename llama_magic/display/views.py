@@ -42,8 +42,11 @@ def completion(r: Completion) -> list[Node]:
     out.extend(_body(r))
     out.append(gauge.bar(r.budget, r.usage.completion_tokens))
     out.append(Line(f"{gauge.words(r.budget, r.usage.completion_tokens)} · {ending(r)}", dim=True))
-    if r.notes and not r.seeded:
-        out.append(Line("\n".join(r.notes), dim=True))
+    if "thinking" in r.extra:
+        out.append(Line(str(r.extra["thinking"]), dim=True))
+    notes = [note for note in r.notes if note != r.extra.get("thinking")]
+    if notes and not r.seeded:
+        out.append(Line("\n".join(notes), dim=True))
     return out
 
 

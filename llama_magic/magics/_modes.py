@@ -30,6 +30,7 @@ _CALL_KEYS = (
     "choices",
     "retries",
     "pressure",
+    "thinking",
 )
 
 

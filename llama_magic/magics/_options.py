@@ -214,6 +214,12 @@ MODES = {
                 SCHEMA,
                 _o("--retries", "count", "times to ask again when a check after the mask fails", "N"),
                 _o("--pressure", "flag", "show per field how hard the mask held the model"),
+                _o(
+                    "--think",
+                    "flag",
+                    "let the model think first, and constrain what comes after",
+                    dest="thinking",
+                ),
                 SYSTEM,
                 *_SHOW,
             ),
