@@ -15,7 +15,7 @@ from llama_magic.microscope.advice import PARAMETERS, is_off
 from llama_magic.microscope.exploring import move, outcome
 from llama_magic.microscope.tracing import SamplerTrace
 
-_LEADERS = 4  # of each stage: one line, so that nothing jumps while a slider moves
+_LEADERS = 3  # of each stage: one line, so that nothing jumps while a slider moves
 _FIRST = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty")
 
 

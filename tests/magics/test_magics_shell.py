@@ -324,6 +324,33 @@ def test_looking_modes(ip: Any, run: Any, model: FakeModel) -> None:
     assert isinstance(run("%%llama surprise -n 5\nx").error_in_exec, OptionError)
 
 
+def test_xray_takes_a_seed_and_a_live_one_is_shown_once(
+    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--seed goes over %config's; --live in a terminal says why it is not, and shows the trace."""
+    assert run("%%llama xray --seed 5\nprompt").result[3] == 5
+    run("%config LlamaMagics.seed = 6")
+    assert run("%%llama xray\nprompt").result[3] == 6
+    capsys.readouterr()
+    trace = run("%%llama xray --live\nprompt").result
+    said = capsys.readouterr().out
+    assert trace[:2] == ("xray", "prompt")
+    assert said.count("The trace is not live here: it needs a notebook with widgets") == 1
+    assert run("%%llama xray --live -o kept\nprompt").result is None
+    assert ip.user_ns["kept"] == trace
+    assert "--live means nothing in %%llama chat" in str(run("%%llama chat --live\nx").error_in_exec)
+
+
+def test_the_pad_says_in_a_terminal_what_to_do_instead(
+    run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It makes no widget there; the cell ends well with nothing."""
+    assert run("%llama pad").result is None
+    said = capsys.readouterr().out
+    assert "There is no prompt pad here: it needs a notebook with widgets" in said
+    assert "this is a terminal.\nWrite %%llama chat and the prompt below it instead." in said
+
+
 def test_one_line_break_at_the_end_is_not_prompt(run: Any, model: FakeModel) -> None:
     """IPython's own line break goes, a further one stays."""
     run("%%llama complete\nline one\nline two\n")

@@ -1,0 +1,243 @@
+"""Boards in real JupyterLab: sliders by keyboard, what is heard, and what a saved notebook shows later."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+LOAD = "import llama_magic as lm\nmodel = lm.load(ctx=512, threads=1)"
+TRACE = "model.xray('The best thing about the sea is', seed=7).live()"
+STEPS = "model.complete('Once upon a time', max_tokens=4, seed=5).xray(1).live()"
+PAD = (
+    "import llama_magic.display as d\n"
+    "class Words:\n    name, window = 'fake', 4096\n"
+    "    def count_tokens(self, m): return sum(len(x['content'].split()) for x in m)\n"
+    "d.pad(Words())"
+)
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture
+def tab(lab: Any, opened: Any, request: pytest.FixtureRequest) -> Any:
+    """A notebook with a model loaded, a live trace running in its second cell."""
+    name = re.sub(r"\W+", "-", request.node.name)
+    made = opened(lab, f"{name}.ipynb", [LOAD, TRACE, PAD, STEPS])
+    made.run(0)
+    made.finished(0, timeout=60_000)
+    made.run(1)
+    board(made)
+    return made
+
+
+def board(tab: Any, index: int = 1) -> Any:
+    """Wait for a cell's board, named by its script, and return it."""
+    found = tab.cell(index).locator(".lm-board")
+    found.locator('[role=slider][aria-label="temperature"]').wait_for(timeout=30_000, state="attached")
+    return found
+
+
+def children(tab: Any, index: int = 1) -> list[tuple[str, bool]]:
+    """Return each output of a cell: the words it holds, and whether it is seen."""
+    outputs = tab.cell(index).locator(".jp-OutputArea-child").all()
+    words = (
+        "node => { const copy = node.cloneNode(true);"
+        " copy.querySelectorAll('style').forEach((style) => style.remove()); return copy.textContent; }"
+    )
+    return [(output.evaluate(words), output.is_visible()) for output in outputs]
+
+
+def saved(tab: Any, index: int = 1) -> list[dict[str, str]]:
+    """Save; return the bundles of a cell's outputs, every text whole; assert that no state is stored."""
+    tab.cell(0).locator(".jp-InputPrompt").click()  # ipywidgets' fields keep Ctrl+S to themselves
+    notebook = tab.save()
+    assert "widgets" not in notebook["metadata"]
+    outputs = notebook["cells"][index]["outputs"]
+    return [
+        {k: v if isinstance(v, dict) else "".join(v) for k, v in output["data"].items()} for output in outputs
+    ]
+
+
+def test_sliders_move_by_keyboard_and_what_they_lead_to_is_heard(tab: Any) -> None:
+    """Every slider and field has a name; an arrow key redraws; one sentence is announced after a rest."""
+    live = board(tab)
+    for control in live.locator("[role=slider], [role=textbox], input, textarea").all():
+        named = control.get_attribute("aria-label") or control.evaluate("n => n.labels?.[0]?.textContent")
+        assert named, control.evaluate("n => n.outerHTML")
+    handle = live.get_by_role("slider", name="temperature")
+    assert handle.get_attribute("aria-description") == "0 is greedy, more is bolder"
+    handle.focus()
+    assert handle.evaluate("n => getComputedStyle(n).outlineStyle") == "solid"
+    for _ in range(4):
+        tab.page.keyboard.press("ArrowRight")
+    live.get_by_text("temperature 1", exact=True).wait_for()
+    live.get_by_text("--temperature 1 --top-k 40").wait_for()
+    region = live.locator("[role=status]").element_handle()
+    tab.page.wait_for_function("r => /tokens are left of 49,152.*is drawn/.test(r.textContent)", arg=region)
+    assert region.text_content().count("left of") == 1
+    tab.shot("board-focus")
+    for _ in range(20):
+        tab.page.keyboard.press("ArrowLeft")
+    live.locator(".lm-warn", has_text="greedy decoding: top_k, top_p and min_p are not used").wait_for()
+    tab.page.wait_for_function("r => r.textContent.includes('greedy decoding')", arg=region)
+    assert not tab.errors
+    assert not tab.elsewhere
+
+
+def test_the_whole_board_is_reached_by_tab(tab: Any) -> None:
+    """Sliders, numbers, seed, order, buttons in reading order, each with a focus that is seen."""
+    live = board(tab)
+    live.get_by_role("slider", name="temperature").focus()
+    seen = []
+    where = (
+        "() => { const n = document.activeElement;"
+        " return n.getAttribute('aria-label') || n.textContent || n.labels?.[0]?.textContent; }"
+    )
+    for _ in range(17):
+        tab.page.keyboard.press("Tab")
+        seen.append(tab.page.evaluate(where))
+        outline = tab.page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid", seen[-1]
+    assert seen[:3] == ["temperature, as a number", "top_k", "top_k, as a number"]
+    assert seen[-6:] == ["seed", "order", "Show more samplers", "Next seed", "Reset", "Keep as output"]
+    live.get_by_role("button", name="Show more samplers").press("Enter")
+    live.get_by_role("slider", name="xtc_probability").wait_for()
+    tab.shot("board-more")
+    live.get_by_role("button", name="Hide more samplers").press("Enter")
+    live.get_by_role("slider", name="xtc_probability").wait_for(state="hidden")
+
+
+def test_an_order_as_text(tab: Any) -> None:
+    """A mistake is said beside the last good table; the order then changes the stages."""
+    live = board(tab)
+    order = live.get_by_label("order")
+    order.fill("temperature;topk")
+    order.press("Enter")
+    live.get_by_text("Did you mean top_k?").wait_for()
+    assert live.locator("tbody tr").count() == 6
+    order.fill("temperature;top_k")
+    order.press("Enter")
+    live.get_by_text('--samplers "temperature;top_k"').wait_for()
+    assert [row.inner_text().split("\t")[0] for row in live.locator("tbody tr").all()] == [
+        "logits",
+        "temperature 0.8",
+        "top_k 40",
+        "dist",
+    ]
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_boards_follow_the_theme(tab: Any, theme: str) -> None:
+    """Every text of both boards has a contrast of 4.5 or more."""
+    tab.theme(theme)
+    tab.run(2)
+    tab.cell(2).locator(".lm-board textarea").wait_for()
+    tab.shot(f"board-{theme[-5:].strip().lower()}")
+    assert tab.contrast(".lm-board .lm") >= 4.5
+    assert tab.contrast(".lm-board .widget-label") >= 4.5
+
+
+def test_a_narrow_window_holds_the_board(tab: Any) -> None:
+    """At the width of a side panel nothing is cut off."""
+    live = board(tab)
+    tab.page.keyboard.press("Control+b")
+    tab.page.set_viewport_size({"width": 420, "height": 900})
+    tab.page.wait_for_timeout(300)
+    tab.shot("board-narrow")
+    for part in [live, *live.locator(".widget-slider, .widget-text, button, .lm-head").all()]:
+        assert part.evaluate("n => n.scrollWidth <= n.clientWidth + 1"), part.evaluate("n => n.className")
+    table = live.locator(".lm").last
+    assert table.evaluate("n => getComputedStyle(n).overflowX") == "auto"
+
+
+def test_saved_as_it_is_and_reopened_without_its_kernel(lab: Any, opened: Any, tab: Any) -> None:
+    """The stand-in with the last move is seen in place of JupyterLab's error for a lost widget."""
+    live = board(tab)
+    live.get_by_role("slider", name="top_k").press("Home")
+    live.get_by_text("--top-k 0 ").wait_for()
+    [stand_in, widget] = children(tab)
+    assert (stand_in[1], widget[1]) == (False, True)
+    view, fallback = saved(tab)
+    assert "--top-k 0" in view["text/plain"]
+    assert WIDGET not in view
+    assert "run this cell again" in fallback["text/plain"]
+    assert "run this cell again" in fallback["text/html"]
+    tab.restart()
+    [stand_in, widget] = children(tab)
+    assert (stand_in[1], widget[1]) == (True, False)
+    tab.shot("board-restarted")
+    name = tab.name
+    tab.close()
+    again = opened(lab, name)
+    again.cell(1).get_by_text("--top-k 0 ").wait_for()
+    again.cell(1).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
+    [stand_in, widget] = children(again)
+    assert "left of 49,152" in stand_in[0]
+    assert (stand_in[1], widget[1]) == (True, False)
+    again.shot("board-reopened")
+
+
+def test_kept_as_output_there_is_no_widget_left(lab: Any, opened: Any, tab: Any) -> None:
+    """Two static outputs: the table and the line to paste; nothing of the widget, also after reopening."""
+    live = board(tab)
+    live.get_by_role("slider", name="top_k").press("Home")
+    live.get_by_text("--top-k 0 ").wait_for()
+    live.get_by_role("button", name="Keep as output").press("Enter")
+    live.wait_for(state="detached")
+    assert [seen for _, seen in children(tab)] == [True, True]
+    view, line = saved(tab)
+    assert WIDGET not in view.keys() | line.keys()
+    assert "left of 49,152" in view["text/plain"]
+    assert "--top-k 0" in line["text/plain"]
+    tab.shot("board-kept")
+    name = tab.name
+    tab.close()
+    again = opened(lab, name)
+    again.cell(1).get_by_text("--top-k 0 ").wait_for()
+    assert [seen for _, seen in children(again)] == [True, True]
+
+
+def test_after_a_reload_the_board_goes_on_and_says_that_it_cannot_be_kept(tab: Any) -> None:
+    """The kernel still has the widget, but the page has lost the place that it would be replaced in."""
+    saved(tab)
+    tab.page.reload()
+    tab.wait_idle()
+    live = board(tab)
+    assert [seen for _, seen in children(tab)] == [False, True]
+    live.get_by_role("slider", name="top_k").press("Home")
+    live.get_by_text("--top-k 0 ").wait_for()
+    live.get_by_role("button", name="Keep as output").click()
+    live.get_by_text("The page was reloaded since this cell ran").wait_for()
+    assert "--top-k 0" in live.inner_text()
+    tab.run(1)
+    live.get_by_role("slider", name="temperature").wait_for()
+
+
+def test_the_steps_of_an_answer_are_walked_on_the_board(tab: Any) -> None:
+    """A slider chooses the step; the table is that step's."""
+    tab.run(3)
+    live = board(tab, 3)
+    live.get_by_text("step 1 after").wait_for()
+    live.get_by_role("slider", name="step").press("ArrowRight")
+    live.get_by_text("step 2 after").wait_for()
+    tab.shot("board-steps")
+
+
+def test_a_pad_that_was_saved_is_read_later(lab: Any, opened: Any, tab: Any) -> None:
+    """What was typed stands in the saved notebook, and is seen where the widget is lost."""
+    tab.run(2)
+    pad = tab.cell(2).locator(".lm-board")
+    pad.locator("textarea").fill("one two three")
+    pad.get_by_text("3 prompt + 0 written of 4,096 tokens").wait_for()
+    assert pad.locator("textarea").get_attribute("aria-label") == "Prompt"
+    view, fallback = saved(tab, 2)
+    assert "one two three" in view["text/plain"]
+    assert "The prompt pad: run this cell again to use it." in fallback["text/plain"]
+    tab.shot("board-pad")
+    name = tab.name
+    tab.close()
+    again = opened(lab, name)
+    again.cell(2).get_by_text("one two three").first.wait_for()
+    again.cell(2).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
+    assert [seen for _, seen in children(again, 2)] == [True, False]
