@@ -50,6 +50,7 @@ class _Sample:
     scores: list[tuple[int, int, float, float]] = field(default_factory=list)
     reason: Any = None
     stop: str | None = None
+    forced: int = 0
 
 
 class Assembler:
@@ -84,6 +85,7 @@ class Assembler:
     def _token(self, event: TokenEvent) -> None:
         sample = self.samples[event.sample]
         sample.ids.append(event.token)
+        sample.forced += event.forced
         logprobs: tuple[TokenLogprob, ...] = ()
         if event.logprob is not None and self.request.logprobs is not None:
             logprobs = (self._logprob(event),)
@@ -172,7 +174,7 @@ class Assembler:
             prompt_token_ids=tuple(request.prompt),
             token_ids=tuple(sample.ids),
             finish_reason=sample.reason or "interrupted",
-            usage=Usage(len(request.prompt), stats.cached_tokens, len(sample.ids)),
+            usage=Usage(len(request.prompt), stats.cached_tokens, len(sample.ids), sample.forced),
             timings=timings,
             seed=request.sample_seed(self.samples.index(sample)),
             sampling=request.sampling,

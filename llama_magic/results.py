@@ -20,11 +20,15 @@ RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts. `cached_tokens` of the `prompt_tokens` were reused from the KV cache."""
+    """Token counts. `cached_tokens` of the `prompt_tokens` were reused from the KV cache.
+
+    `forced_tokens` of the `completion_tokens` were not drawn: a constraint left no choice.
+    """
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    forced_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -181,6 +185,7 @@ class Completion:
                 "completion_tokens": self.usage.completion_tokens,
                 # What was reused explains why an unseeded answer may differ; a seeded one never does.
                 **({} if self.seeded else {"cached_tokens": self.usage.cached_tokens}),
+                **({"forced_tokens": self.usage.forced_tokens} if self.usage.forced_tokens else {}),
             },
             "budget": {
                 "window": self.budget.window,

@@ -29,12 +29,13 @@ def bar(budget: Budget, written: int = 0, *, legend: bool = False) -> Bar:
     return Bar(parts, max(budget.window, sum(part.amount for part in parts)), legend)
 
 
-def words(budget: Budget, written: int = 0, *, reused: bool = False) -> str:
+def words(budget: Budget, written: int = 0, *, forced: int = 0, reused: bool = False) -> str:
     """Say the gauge in one line. `reused` adds what came from the KV cache, which differs from run to run."""
+    not_drawn = f" ({forced:,} forced)" if forced else ""
     from_cache = f" ({budget.cached_tokens:,} reused)" if reused and budget.cached_tokens else ""
     free = max(0, budget.window - budget.prompt_tokens - max(budget.max_tokens, written))
     return (
-        f"{budget.prompt_tokens:,} prompt{from_cache} + {written:,} written of {budget.window:,} tokens"
+        f"{budget.prompt_tokens:,} prompt{from_cache} + {written:,} written{not_drawn} of {budget.window:,} tokens"
         f" · {reserved(budget, written):,} reserved · {free:,} free"
     )
 

@@ -107,6 +107,6 @@ def figures(completion: Completion) -> str:
     speed = f" · first token {times.first_token_s:.2f} s" if written else ""
     speed += f" · {times.tokens_per_second:.1f} tok/s" if written > 1 else ""
     return (
-        f"[{gauge.words(completion.budget, written, reused=True)}{speed}"
+        f"[{gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)}{speed}"
         f" · seed {completion.seed} · {views.ending(completion)}]"
     )

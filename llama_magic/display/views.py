@@ -41,7 +41,9 @@ def completion(r: Completion) -> list[Node]:
         out.append(Fold("thinking", (Answer(r.thinking, markdown=True),)))
     out.extend(_body(r))
     out.append(gauge.bar(r.budget, r.usage.completion_tokens))
-    out.append(Line(f"{gauge.words(r.budget, r.usage.completion_tokens)} · {ending(r)}", dim=True))
+    usage = r.usage
+    filled = gauge.words(r.budget, usage.completion_tokens, forced=usage.forced_tokens)
+    out.append(Line(f"{filled} · {ending(r)}", dim=True))
     if "thinking" in r.extra:
         out.append(Line(str(r.extra["thinking"]), dim=True))
     notes = [note for note in r.notes if note != r.extra.get("thinking")]
@@ -92,7 +94,10 @@ def samples(answers: Sequence[Completion]) -> list[Node]:
     if first.mode == "structured" and len(answers) > 1:
         out.extend(views_vote.of_samples(answers))
     out.append(gauge.bar(first.budget))
-    out.append(Line(gauge.words(first.budget, sum(a.usage.completion_tokens for a in answers)), dim=True))
+    written, forced = (
+        sum(getattr(a.usage, name) for a in answers) for name in ("completion_tokens", "forced_tokens")
+    )
+    out.append(Line(gauge.words(first.budget, written, forced=forced), dim=True))
     return out
 
 

@@ -316,6 +316,20 @@ def test_structured_kinds(loaded: Callable[..., Any]) -> None:
     assert set(model.complete("x", grammar='root ::= "ab" [cd]+', seed=1, max_tokens=8).text) <= set("abcd")
 
 
+def test_the_frame_of_an_object_is_forced(loaded: Callable[..., Any]) -> None:
+    """What a constraint leaves no choice about is not drawn, is counted, and has the layout of json.dumps."""
+    model = loaded("smollm2")
+    properties = {name: {"enum": ["red", "green"]} for name in ("first_colour", "second_colour")}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    answer = model.structured("Two colours?", {**schema, "additionalProperties": False}, seed=1)
+    assert answer.text == json.dumps(answer.parsed)
+    steps = [answer.xray(step) for step in range(len(answer.token_ids))]
+    forced = [step for step in steps if [stage.name for stage in step.stages] == ["constraint"]]
+    assert answer.usage.forced_tokens == len(forced) >= 10
+    assert answer.receipt["usage"]["forced_tokens"] == answer.usage.forced_tokens
+    assert model.chat([{"role": "user", "content": "Hi"}], max_tokens=4).usage.forced_tokens == 0
+
+
 def test_structured_streams_grow(loaded: Callable[..., Any]) -> None:
     """Partial objects of a stream only grow, and the last is the answer."""
     model = loaded("smollm2")
@@ -339,7 +353,7 @@ def test_structured_batch_keeps_order(loaded: Callable[..., Any]) -> None:
 def test_cut_structured_answer_carries_what_was_written(loaded: Callable[..., Any]) -> None:
     """An answer cut by its limit is a StructuredOutputError with text, partial object and completion."""
     model = loaded("smollm2")
-    schema = {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}, "required": ["a"]}
+    schema = {"type": "object", "properties": {"a": {"type": "string", "minLength": 99}}, "required": ["a"]}
     with pytest.raises(lm.StructuredOutputError) as caught:
         model.structured("A long story?", {**schema, "additionalProperties": False}, max_tokens=12, seed=3)
     error = caught.value
