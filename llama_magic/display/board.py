@@ -21,7 +21,6 @@ import ipywidgets
 from llama_magic.display import controls, hosts, render_html, render_text
 from llama_magic.display.doc import Line, Node
 
-_WIDGET = "application/vnd.jupyter.widget-view+json"
 _LOST = (
     "The page was reloaded since this cell ran, so this view cannot be saved in its place. "
     "To save it, run the cell again with what stands above."

@@ -241,3 +241,18 @@ def test_a_pad_that_was_saved_is_read_later(lab: Any, opened: Any, tab: Any) -> 
     again.cell(2).get_by_text("one two three").first.wait_for()
     again.cell(2).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
     assert [seen for _, seen in children(again, 2)] == [True, False]
+
+
+def test_notebook_7_shows_the_stand_in_too(notebook_server: Any, opened: Any) -> None:
+    """Beside the living widget it is hidden; reopened without the kernel it stands in its place."""
+    made = opened(notebook_server, "seven-board.ipynb", [PAD.replace("Words())", "Words(), prompt='Ahoy')")],
+                  app="notebooks")  # fmt: skip
+    made.run(0)
+    made.cell(0).locator(".lm-board textarea").wait_for()
+    assert [seen for _, seen in children(made, 0)] == [False, True]
+    saved(made, 0)
+    made.close()
+    again = opened(notebook_server, "seven-board.ipynb", app="notebooks")
+    again.cell(0).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
+    assert [seen for _, seen in children(again, 0)] == [True, False]
+    assert "Ahoy" in children(again, 0)[0][0]
