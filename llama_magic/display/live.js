@@ -9,12 +9,12 @@ function gauge(head) {
   const key = make("ul", "lm-legend");
   const segment = (kind, label) => {
     const node = make("i", `lm-k-${kind}`);
-    const words = make("span");
+    const number = make("b");
     bar.append(node);
-    key.append(make("li", "", make("i", `lm-k-${kind}`), words));
+    key.append(make("li", "", make("i", `lm-k-${kind}`), `${label} `, number));
     return (amount) => {
       node.style.width = `${(100 * amount) / total}%`;
-      words.textContent = `${label} ${count(amount)}`;
+      number.textContent = count(amount);
     };
   };
   for (const part of head.parts) segment(part.kind, part.label)(part.amount);
@@ -176,10 +176,11 @@ const joined = (text) => (Array.isArray(text) ? text.join("") : text);
 /**
  * See to it that the cell holds the static output that the kernel left; return whether it does.
  *
- * A page that was there has it already. One that was loaded while the cell ran has the saved view of a
- * widget, or what the cell held before: JupyterLab gives it no later output of that run (as of 4.6).
+ * The page that runs the cell has it already. One that was loaded since then has the saved view of a widget,
+ * or what the cell held before: JupyterLab gives it no output of that run (as of 4.6). `late`: the run had
+ * ended before this page knew of it.
  */
-function settle(model, loaded) {
+function settle(model, late) {
   const { cell: id, run, view, bundle } = model.get("left");
   const cells = model.widget_manager?.context?.model?.cells;
   if (!cells) return true; // not JupyterLab or Notebook 7: nothing that we could do
@@ -189,7 +190,8 @@ function settle(model, loaded) {
     const outputs = Array.from({ length: cell.outputs.length }, (_, index) => cell.outputs.get(index).data ?? {});
     if (outputs.some((data) => joined(data["text/plain"]) === bundle["text/plain"] && !data[VIEW])) return true;
     const place = outputs.findIndex((data) => data[VIEW]?.model_id === view);
-    if (place < 0 && !loaded) return false; // another tab's run, or the reader cleared it
+    // The page that runs the cell shows what its code wants: the answer may lie in an Output widget, say.
+    if (place < 0 && !late && cell.executionState !== "idle") return cell.executionState === "running";
     const output = { output_type: "display_data", data: bundle, metadata: {} };
     if (place >= 0) cell.outputs.set(place, output);
     else {
@@ -206,8 +208,8 @@ const VIEW = "application/vnd.jupyter.widget-view+json";
 
 /** Tell the kernel that its answer stands where it belongs: then it closes the widget. */
 function initialize({ model }) {
-  const end = (loaded) => {
-    if (settle(model, loaded)) model.send({ settled: true });
+  const end = (late) => {
+    if (settle(model, late)) model.send({ settled: true });
   };
   if (model.get("left").bundle) end(true);
   else model.on("change:left", () => end(false));

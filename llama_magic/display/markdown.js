@@ -105,7 +105,7 @@ function list(into, lines, at, outer = null, marks = []) {
   while (at < lines.length && (found = ITEM.exec(lines[at])) && !RULE.test(lines[at])) {
     const body = [found[3]];
     const depth = depthOf(found);
-    if (open.length && depth === 0) marks.push(mark(at, into, open[0].depth === 0 ? open[0] : null));
+    if (open.length && depth === 0) marks.push(mark(at, at, into, open[0].depth === 0 ? open[0] : null));
     at++;
     while (at < lines.length && lines[at].startsWith("  ") && !ITEM.test(lines[at])) {
       if (blank(lines[at]) || FENCE.test(lines[at])) break;
@@ -161,20 +161,23 @@ export function blocks(into, lines, quotes = 0) {
   return into;
 }
 
-/** A place where reading can go on: its line, and how many elements are final before it. */
-const mark = (line, into, outer) => ({ line, outer, nodes: into.childNodes.length, items: outer?.node.childNodes.length });
+/** A place where reading can go on: its line, the last line that decided so, how many elements are final before it. */
+const mark = (line, decided, into, outer = null) =>
+  ({ line, decided, outer, nodes: into.childNodes.length, items: outer?.node.childNodes.length });
 
 /** As `blocks`, where the first line may go on with the list `outer`; return the places where it can be cut. */
 function marked(into, lines, outer) {
   const marks = [];
   let at = outer ? list(into, lines, 0, outer, marks) : 0;
+  let listed = Boolean(outer);
   while (at < lines.length) {
     if (blank(lines[at])) {
+      if (!listed) marks.push(mark(at, at, into)); // a list may go on after it
       at++;
       continue;
     }
-    marks.push(mark(at, into, null));
-    const listed = ITEM.test(lines[at]) && !RULE.test(lines[at]) && lines[at].length <= MAX_PARAGRAPH;
+    marks.push(mark(at, at + 1, into)); // the next line may make a table of it
+    listed = ITEM.test(lines[at]) && !RULE.test(lines[at]) && lines[at].length <= MAX_PARAGRAPH;
     at = listed ? list(into, lines, at, null, marks) : block(into, lines, at, 0);
   }
   return marks;
@@ -187,7 +190,7 @@ function marked(into, lines, outer) {
  */
 export class Growing {
   constructor(node, markdown) {
-    Object.assign(this, { node, markdown, length: 0, fresh: "", tail: "", from: mark(0, node, null), code: null });
+    Object.assign(this, { node, markdown, length: 0, fresh: "", tail: "", from: mark(0, 0, node), code: null });
   }
 
   /** Take a piece that starts at `offset`; what is already here is skipped, a gap waits for the whole text. */
@@ -215,9 +218,7 @@ export class Growing {
     this.back();
     const lines = this.tail.split("\n");
     const marks = marked(this.node, lines, this.from.outer);
-    // The last line may still grow, and whether a block begins shows in its line and the one after it.
-    const sure = lines.length - 1;
-    const last = marks.findLast((one) => one.line > 0 && one.line + (one.outer ? 0 : 1) < sure);
+    const last = marks.findLast((one) => one.line > 0 && one.decided < lines.length - 1); // the last line may grow
     if (last) {
       this.from = last;
       this.tail = lines.slice(last.line).join("\n");

@@ -130,7 +130,7 @@ def _broken(title: str, model_name: str, text: str, error: BaseException) -> dic
     """Return the output of a generation that an error ended: the text so far, and that an error ended it."""
     nodes = (
         Head(title, model_name, tone="bad"),
-        Answer(text, markdown=title == "chat"),
+        Answer(text, markdown=title.startswith("chat")),
         Line(f"Ended by an error: {type(error).__name__}.", tone="bad"),
     )
     return {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import Any
@@ -269,8 +270,37 @@ def assert_saved_well_hostile(notebook: dict[str, Any]) -> None:
                 assert "<script" not in "".join(output["data"][kind])
 
 
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_page_loaded_again_in_mid_run_gets_the_answer(lab: Any, opened: Any, saved: bool) -> None:
+    """Whether the running cell was saved or not: when the run and a queued one have ended, both static
+    outputs stand in their cells, nothing live is saved, and the kernel has closed its widgets."""
+    rows = [IMPORTS, cell("['slow%d ' % i for i in range(120)]", "rate=20"), cell("['fine ']"),
+            "from llama_magic.display.live import LiveView\nimport time\n"
+            "while LiveView._unanswered: time.sleep(0.05)\nprint('closed')"]  # fmt: skip
+    tab = opened(lab, f"midway-{saved}.ipynb", rows)
+    tab.run(0)
+    tab.save()
+    tab.run(1)
+    tab.live(1).get_by_text("slow10").wait_for()
+    tab.run(2)
+    if saved:
+        tab.save()
+    tab.page.reload()
+    tab.static(1, "slow119", timeout=40_000)
+    tab.shot(f"lab-reload-midway-{'saved' if saved else 'unsaved'}")
+    assert tab.cell(1).locator(".jp-InputPrompt").inner_text() == "[2]:"
+    tab.static(2, "fine")
+    tab.wait_idle()
+    tab.run(3)
+    tab.cell(3).get_by_text("closed", exact=True).wait_for()
+    for index in (1, 2):
+        assert tab.output(index).count() == 1
+    assert_saved_well(tab.save(), "slow119", "fine")
+
+
 def test_a_reload_in_the_middle_leaves_a_usable_notebook(lab: Any, opened: Any) -> None:
-    """After a reload while a cell runs the kernel can be interrupted and the cell run again."""
+    """After a reload while a cell runs the kernel can be interrupted: the text so far comes, and the next
+    cell can be run."""
     tab = opened(lab, "midway.ipynb", [IMPORTS, SLOW, cell("['fine']")])
     tab.run(0)
     tab.run(1)
@@ -278,11 +308,118 @@ def test_a_reload_in_the_middle_leaves_a_usable_notebook(lab: Any, opened: Any) 
     tab.save()
     tab.page.reload()
     tab.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=40_000)
-    tab.shot("lab-reload-midway")
     tab.interrupt()
+    assert "word10" in tab.static(1, "stopped before its end").inner_text()
     tab.wait_idle()
     tab.run(2)
     tab.static(2, "fine")
+
+
+def test_a_stopped_answer_is_not_put_back_once_the_reader_cleared_it(lab: Any, opened: Any) -> None:
+    """A page that had the answer has told the kernel so: after clearing and a reload the cell stays empty."""
+    tab = opened(lab, "cleared.ipynb", [IMPORTS, cell("['once '] * 20", "rate=20")])
+    tab.run(0)
+    tab.run(1)
+    tab.static(1, "once")
+    tab.wait_idle()
+    tab.command("notebook:clear-all-cell-outputs")
+    tab.page.wait_for_function("() => !document.querySelector('.jp-OutputArea-output')")
+    tab.save()
+    tab.page.reload()
+    tab.wait_idle()
+    tab.page.wait_for_timeout(1000)
+    assert tab.output(1).count() == 0
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_the_live_view_looks_like_its_static_output(lab: Any, opened: Any, theme: str) -> None:
+    """Same place and width of the text, a key to the bar, nothing that moves, a focus ring and control of
+    Stop that can be seen (3:1) and hit (24 pixels), in both themes."""
+    tab = opened(lab, "looks.ipynb", [IMPORTS, cell("['word '] * 120", "rate=30")])
+    tab.theme(theme)
+    tab.run(0)
+    tab.run(1)
+    live = tab.live(1)
+    live.get_by_text("word word word").wait_for()
+    box = (
+        "node => { const { x, y, width } = node.getBoundingClientRect();"
+        " return [x, width, y - node.closest('.lm').getBoundingClientRect().y]; }"
+    )
+    before = live.locator(".lm-text").evaluate(box)
+    assert re.search(r"template 12\s*system 20\s*prompt 68\s*written \d+\s*reserved \d+", live.inner_text())
+    stop = live.get_by_role("button", name="Stop")
+    tab.page.keyboard.press("Escape")
+    stop.focus()
+    tab.page.keyboard.press("Shift")
+    style = stop.evaluate(
+        "node => { const { outlineColor, outlineStyle, borderColor } = getComputedStyle(node);"
+        " return [outlineColor, outlineStyle, borderColor, node.offsetHeight]; }"
+    )
+    assert style[1] == "solid"
+    ground = tab.page.evaluate(
+        "() => getComputedStyle(document.querySelector('.jp-Notebook')).backgroundColor"
+    )
+    for colour in (style[0], style[2]):
+        assert ratio(colour, ground) >= 3
+    assert style[3] >= 24
+    moving = "() => document.getAnimations().filter((one) => one.effect.target.closest('.lm')).length"
+    assert tab.page.evaluate(moving) == 0
+    assert tab.contrast(".lm-live") >= 4.5
+    tab.shot(f"lab-looks-{theme.split()[1].lower()}")
+    static = tab.static(1, "ended by itself")
+    after = static.locator(".lm-text").evaluate(box)
+    assert max(abs(a - b) for a, b in zip(before, after, strict=True)) <= 1
+    assert static.locator(".lm-legend li").count() == 5
+    assert static.locator(".lm-legend li").first.evaluate("node => node.getBoundingClientRect().x") == after[0]
+    assert tab.contrast(".jp-RenderedHTML .lm") >= 4.5
+
+
+def ratio(one: str, two: str) -> float:
+    """Return the contrast of two colours in CSS's `rgb(…)`."""
+    lights = []
+    for colour in (one, two):
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_the_demo_model_writes_in_the_live_view(lab: Any, opened: Any) -> None:
+    """A seeded chat with SmolLM2: text and figures come live, and the static output is what was written; run
+    again, it is the same to the letter."""
+    asks = (
+        "%%llama chat -n 160 --seed 7 -o r\nsystem: You are a storyteller.\nuser: Tell a story of a dragon."
+    )
+    watch = (
+        "() => { window.seen = [];"
+        " new MutationObserver(() => window.seen.push(document.querySelector('.lm-live')?.innerText ?? ''))"
+        ".observe(document.body, { subtree: true, childList: true, characterData: true }); }"
+    )
+    tab = opened(
+        lab, "demo.ipynb", ["%load_ext llama_magic", "%llama load --ctx 1024", asks, "print(repr(r.text))"]
+    )
+    tab.run(0)
+    tab.run(1)
+    tab.finished(1, timeout=60_000)
+    tab.page.evaluate(watch)
+    tab.run(2)
+    tab.live(2).get_by_text("tok/s").wait_for()
+    tab.shot("lab-demo-live")
+    first = tab.static(2, "written of 1,024 tokens", timeout=60_000)
+    answer = first.locator(".lm-text").inner_text()
+    html = first.inner_html()
+    assert len(answer.split()) > 30
+    seen = tab.page.evaluate("() => window.seen")
+    assert any(answer[:20] in text and "tok/s" in text and "prompt +" in text for text in seen)
+    tab.run(3)
+    tab.finished(3)
+    written = ast.literal_eval(tab.output(3).inner_text().strip())
+    assert re.sub(r"\W", "", written) == re.sub(r"\W", "", answer)
+    tab.run(2)
+    tab.live(2)
+    assert tab.static(2, "written of", timeout=60_000).inner_html() == html
+    tab.shot("lab-demo")
+    assert_saved_well(tab.save(), answer[:20])
 
 
 def test_the_prompt_pad(lab: Any, opened: Any) -> None:

@@ -52,6 +52,37 @@ GROW = """async ([texts, script]) => {
 }"""
 
 
+WORK = """async ([texts, script]) => {
+  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  const { Growing } = await import(url);
+  const size = (node) =>
+    [...node.childNodes].reduce((sum, one) => sum + size(one), 20 + (node.data ?? "").length);
+  return Promise.all(texts.map(async ([text, piece, markdown]) => {
+    const node = document.createElement("div");
+    let work = 0;
+    const watch = new MutationObserver((records) => {
+      for (const { addedNodes } of records) for (const one of addedNodes) work += size(one);
+    });
+    watch.observe(node, { childList: true, subtree: true });
+    const growing = new Growing(node, markdown);
+    for (let at = 0; at < text.length; at += piece) {
+      growing.take(at, text.slice(at, at + piece));
+      growing.draw();
+      await Promise.resolve();
+    }
+    return [work, growing.length];
+  }));
+}"""
+KINDS = {
+    "paragraphs": "word word **strong** word word word word `code` word word.\n" * 5 + "\n",
+    "list": "- an item of a list with **strong** words\n",
+    "numbered": "1. an item\n   that goes on\n   - and an inner one\n\n",
+    "code": "    for word in words: print(word)\n",
+    "table": "| a | b |\n|---|---|\n" + "| some words | more words |\n" * 8 + "\n",
+    "plain": "word " * 20,
+}
+
+
 def texts() -> list[str]:
     """Return hostile texts and seeded mixtures of marks."""
     rng = random.Random(7)
@@ -90,3 +121,15 @@ def test_a_text_that_grows_ends_as_the_text_read_at_once(blank: Any) -> None:
     for (source, _), (grown, whole) in zip(sources, blank.evaluate(GROW, [sources, SCRIPT]), strict=True):
         assert grown == whole, repr(source)
     assert blank.evaluate("() => window.pwned") is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_work_of_the_view_is_in_proportion_to_the_text(blank: Any, kind: str) -> None:
+    """A 4,000-token answer in 500 messages: four times the text is at most 4.4 times what enters the page,
+    and all that enters is less than twenty times the text."""
+    opening = "```py\n" if kind == "code" else ""
+    unit = KINDS[kind]
+    jobs = [[opening + unit * (n // len(unit)), 40, kind != "plain"] for n in (5_000, 20_000)]
+    (few, short), (much, long) = blank.evaluate(WORK, [jobs, SCRIPT])
+    assert much / few <= 1.1 * long / short
+    assert much < 20 * long
