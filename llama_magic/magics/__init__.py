@@ -16,7 +16,7 @@ __all__ = ["reference_markdown", "register", "unregister"]
 
 # The magics object holds %config's values, so a reload must find the same one again.
 _known: weakref.WeakKeyDictionary[Any, LlamaMagics] = weakref.WeakKeyDictionary()
-_HOOK_KEYS = ("%llama", "%%llama")
+_MATCHER = "llama_magic"  # our name among the matchers of IPython's completer
 # What verbs and modes give back; `display.install` looks after the results of generations.
 _RESULTS = (
     ("llama_magic.model", "Model"),
@@ -43,9 +43,8 @@ def register(ipython: Any) -> None:
     display.install(ipython)
     for module, name in _RESULTS:
         ipython.display_formatter.mimebundle_formatter.for_type_by_name(module, name, _bundle)
-    _remove_hooks(ipython)
-    for key in _HOOK_KEYS:
-        ipython.set_hook("complete_command", _on_tab, str_key=key)
+    _remove_matcher(ipython)
+    ipython.Completer.custom_matchers.append(_matcher(ipython))
 
 
 def unregister(ipython: Any) -> None:
@@ -66,7 +65,7 @@ def unregister(ipython: Any) -> None:
     display.uninstall(ipython)
     for module, name in _RESULTS:
         ipython.display_formatter.mimebundle_formatter.pop(f"{module}.{name}", None)
-    _remove_hooks(ipython)
+    _remove_matcher(ipython)
 
 
 def reference_markdown() -> str:
@@ -82,14 +81,28 @@ def _bundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, Any
     return bundle(obj)
 
 
-def _on_tab(shell: Any, event: Any) -> list[str]:
-    from llama_magic.magics._complete import complete_hook
+def _matcher(shell: Any) -> Any:
+    """Return a matcher for IPython's completer.
 
-    return complete_hook(shell, event)
+    The older hook `complete_command` sees no assignment, and jedi's Python names stand before its answers.
+    """
+
+    def match(context: Any) -> dict[str, Any]:
+        if "llama" not in context.text_until_cursor:
+            return {"completions": []}
+        from IPython.core.completer import SimpleCompletion
+
+        from llama_magic.magics._complete import complete
+
+        word, candidates = complete(shell, context)
+        completions = [SimpleCompletion(text=candidate, type="magic") for candidate in candidates]
+        return {"completions": completions, "matched_fragment": word, "suppress": True, "ordered": True}
+
+    match.matcher_api_version = 2  # type: ignore[attr-defined]
+    match.matcher_identifier = _MATCHER  # type: ignore[attr-defined]
+    return match
 
 
-def _remove_hooks(ipython: Any) -> None:
-    dispatch = ipython.strdispatchers.get("complete_command")
-    for key in _HOOK_KEYS:
-        if dispatch is not None:
-            dispatch.strs.pop(key, None)
+def _remove_matcher(ipython: Any) -> None:
+    matchers = ipython.Completer.custom_matchers
+    matchers[:] = [m for m in matchers if getattr(m, "matcher_identifier", "") != _MATCHER]

@@ -1,10 +1,11 @@
-"""Tab completion for `%llama` and `%%llama`: whole words first, then cut to what IPython wants replaced."""
+"""Tab completion for `%llama` and `%%llama`: the word at the cursor, and what it may become."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -17,18 +18,27 @@ from llama_magic.session import Session
 _SOURCE_VERBS = ("load", "pull", "inspect")
 
 
-def complete_hook(shell: Any, event: Any) -> list[str]:
-    """Answer IPython's `complete_command` hook for a line that starts with `%llama` or `%%llama`.
+# `%llama` or `%%llama` at the start of a line, or behind an assignment: `a, b = %llama …`.
+_COMMAND = re.compile(r"\s*(?:(?P<cell>%%)|(?:[^=%\"'#]+=\s*)?%)llama\s+(?P<rest>.*)", re.DOTALL)
+# With automagic the percent sign may be left out.
+_AUTOMAGIC = re.compile(r"(?P<cell>)llama\s+(?P<rest>.*)", re.DOTALL)
 
-    IPython replaces `event.symbol` only, which starts after the last delimiter (`:`, `=`, a
-    quote); so each candidate loses what stands before that.
+
+def complete(shell: Any, context: Any) -> tuple[str, list[str]]:
+    """Return the word at the cursor and the whole words that it may become.
+
+    `context` is the `CompletionContext` that IPython hands to a matcher of its second API.
+    The word is `""` and the list empty where the cursor is not on a line of ours.
     """
-    command, _, rest = event.text_until_cursor.lstrip().partition(" ")
-    before, word = _split(rest)
-    cell = command.startswith("%%")
-    candidates = _cell(shell, before, word) if cell else _line(shell, before, word)
-    cut = len(word) - len(event.symbol) if word.endswith(event.symbol) else 0
-    return [candidate[cut:] for candidate in dict.fromkeys(candidates) if candidate.startswith(word)]
+    text = context.text_until_cursor
+    found = _COMMAND.fullmatch(text)
+    if found is None and shell.automagic and "llama" not in shell.user_ns:
+        found = _AUTOMAGIC.fullmatch(text)
+    if found is None or (found["cell"] and context.cursor_line > 0):
+        return "", []
+    before, word = _split(found["rest"])
+    candidates = _cell(shell, before, word) if found["cell"] else _line(shell, before, word)
+    return word, [candidate for candidate in dict.fromkeys(candidates) if candidate.startswith(word)]
 
 
 def _split(rest: str) -> tuple[list[str], str]:
@@ -96,7 +106,10 @@ def _cell(shell: Any, before: list[str], word: str) -> Iterable[str]:
 
 
 def _value(options: Iterable[Option], before: list[str], shell: Any, word: str) -> Iterable[str] | None:
-    """Return candidates for the value of the option before the cursor, None if no option wants one."""
+    """Return candidates for the value of the option at the cursor, None if no option wants one."""
+    flag, equals, value = word.partition("=")
+    if equals and flag.startswith("--"):
+        return [f"{flag}={found}" for found in _value(options, [flag], shell, value) or ()]
     last = before[-1] if before else ""
     option = next((o for o in options if last in o.flags and o.takes_value), None)
     if option is None:
@@ -177,9 +190,12 @@ def _paths(word: str, suffix: str) -> list[str]:
     """Return paths that go on from `word`: folders, and files with this suffix; quoted where needed."""
     quote = word[:1] if word[:1] in ("'", '"') else ""
     typed = word[len(quote) :]
+    if typed == "~":
+        return [f"{quote}~{os.sep}"]
     folder, separator, start = _folder(typed)
+    real = Path(os.path.expandvars(folder or ".")).expanduser()
     try:
-        entries = sorted(os.scandir(Path(folder or ".").expanduser()), key=lambda entry: entry.name)
+        entries = sorted(os.scandir(real), key=lambda entry: entry.name)
     except OSError:
         return []
     found = []

@@ -11,16 +11,22 @@ from fake_model import FakeModel
 pytestmark = pytest.mark.filterwarnings("ignore:`Completer.complete`:PendingDeprecationWarning")
 
 
-@pytest.fixture(params=["readline", "readline, jedi", "front end", "front end, jedi"])
+@pytest.fixture(params=["readline", "readline, jedi", "front end", "front end, jedi", "terminal, jedi"])
 def tab(request: pytest.FixtureRequest, ip: Any) -> Any:
-    """Complete at the end of a line: by the readline-style call, or as ipykernel answers a front end."""
+    """Complete at the end of a line: readline-style, as ipykernel answers a front end, in a terminal."""
     from IPython.core.completer import provisionalcompleter, rectify_completions
+    from IPython.terminal.ptutils import IPythonPTCompleter
+    from prompt_toolkit.document import Document
 
+    ip.min_elide = 30  # a trait of the terminal's shell
     ip.Completer.use_jedi = "jedi" in request.param
 
     def complete(line: str, body: str = "") -> list[str]:
         if request.param.startswith("readline"):
             return list(ip.complete("", line, len(line))[1])
+        if request.param.startswith("terminal"):
+            document = Document("\n".join((line, body)) if body else line, len(line))
+            return [found.text for found in IPythonPTCompleter(shell=ip).get_completions(document, None)]
         with provisionalcompleter():
             raw = ip.Completer.completions(line + body, len(line))
             return [completion.text for completion in rectify_completions(line + body, raw)]
@@ -80,8 +86,74 @@ def test_local_paths(tab: Any, tmp_path: Path) -> None:
     (tmp_path / "models" / "with blank.gguf").write_bytes(b"GGUF")
     assert "models/" in tab("%llama load mod")
     assert tab("%llama load models/ti") == ["models/tiny.gguf"]
-    assert "models/tiny.gguf" in tab(f"%llama load --lora {'models/'}")
-    assert tab('%llama load "models/with b') == ['blank.gguf"'] or tab('%llama load "models/with b')
+    assert "models/tiny.gguf" in tab("%llama load --lora models/")
+    assert tab('%llama load "models/with b') == ['"models/with blank.gguf"']
+
+
+def test_home_and_variables_in_paths(tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~/` and `$VAR/` are looked into, and stay as they were typed."""
+    (tmp_path / "home" / "models").mkdir(parents=True)
+    (tmp_path / "home" / "models" / "tiny.gguf").write_bytes(b"GGUF")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    monkeypatch.setenv("MODELS", str(tmp_path / "home" / "models"))
+    assert tab("%llama load ~") == ["~/"]
+    assert tab("%llama load ~/") == ["~/models/"]
+    assert tab("%llama load ~/models/") == ["~/models/tiny.gguf"]
+    assert tab("%llama load $MODELS/") == ["$MODELS/tiny.gguf"]
+    assert tab("%%llama chat -m $MODELS/t") == ["$MODELS/tiny.gguf"]
+
+
+def test_only_our_words_are_offered(tab: Any) -> None:
+    """Neither Python's names nor files stand between the verbs, with jedi or without."""
+    from llama_magic.magics._options import MODES, VERBS
+
+    assert tab("%llama ") == list(VERBS)
+    assert tab("%%llama ") == list(MODES)
+    assert tab("%llama i") == ["inspect"]
+
+
+def test_a_magic_behind_an_assignment(tab: Any) -> None:
+    """`name = %llama` and `a, b = %llama` complete like the magic at the start of a line."""
+    assert tab("x = %llama lo") == ["load"]
+    assert tab("model, other =%llama un") == ["unload"]
+    assert tab("    x = %llama load --kv-type q8") == ["q8_0"]
+    assert "load" not in tab("x = 5 %llama lo")
+    assert "load" not in tab("print('= %llama lo")
+
+
+def test_values_behind_an_equals_sign(tab: Any) -> None:
+    """`--option=value` is completed as one word, as it is read."""
+    assert tab("%%llama chat --overflow=dr") == ["--overflow=drop-oldest"]
+    assert tab("%llama load --kv-type=q") == ["--kv-type=q8_0", "--kv-type=q4_0"]
+
+
+def test_a_line_magic_below_the_first_line(ip: Any) -> None:
+    """The cursor's own line counts; in the body of a cell magic `%%llama` is only text."""
+    from IPython.core.completer import provisionalcompleter
+
+    def words(text: str) -> list[str]:
+        with provisionalcompleter():
+            return [found.text for found in ip.Completer.completions(text, len(text))]
+
+    assert words("import os\n%llama lo") == ["load"]
+    assert "structured" not in words("text\n%%llama str")
+
+
+def test_ipykernel_answers_a_front_end_with_whole_words(tmp_path: Path) -> None:
+    """A kernel's `complete_request`, jedi on as it is there: only the verbs, and what they replace."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    try:
+        client.execute_interactive("%load_ext llama_magic", timeout=60)
+        code = "import os\nx = %llama un"
+        reply = client.complete(code, len(code), reply=True, timeout=60)["content"]
+        assert reply["matches"] == ["unload"]
+        assert code[reply["cursor_start"] : reply["cursor_end"]] == "un"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
 
 
 def test_cached_hub_repositories(tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +162,7 @@ def test_cached_hub_repositories(tab: Any, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(sources, "cached_repos", lambda: ["owner/repo-GGUF"])
     assert "owner/repo-GGUF" in tab("%llama load own")
-    assert "owner/repo-GGUF" in tab("%llama load hf:own")
+    assert "hf:owner/repo-GGUF" in tab("%llama load hf:own")
     assert "owner/repo-GGUF" in tab("%%llama chat -m owner/")
 
 

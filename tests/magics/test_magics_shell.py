@@ -399,11 +399,12 @@ def test_registering_twice_registers_once(ip: Any, run: Any, session: Any, model
     magics.unregister(ip)
     assert ip.find_line_magic("llama") is None
     assert ip.find_cell_magic("llama") is None
+    assert ip.Completer.custom_matchers == []
     magics.register(ip)
     magics.register(ip)
     assert [type(c).__name__ for c in ip.configurables].count("LlamaMagics") == 1
-    chain = ip.strdispatchers["complete_command"].strs["%llama"]
-    assert len(list(chain)) == 1
+    names = [getattr(matcher, "matcher_identifier", "") for matcher in ip.Completer.custom_matchers]
+    assert names == ["llama_magic"]
     assert current(ip) is session
     assert session.models == {"fake": model}
     run("%%llama complete\nx")
