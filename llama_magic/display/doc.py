@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from llama_magic.display.table import Table
+from llama_magic.display.table import Table, cell_text
 
 Tone = Literal["", "warn", "bad"]
 
@@ -48,6 +48,11 @@ class Segment:
     label: str
     kind: str
     amount: float
+
+    @property
+    def words(self) -> str:
+        """Name and amount: `system 61`; `user 1: 61` where the name ends in a number."""
+        return f"{self.label}{':' if self.label[-1:].isdigit() else ''} {cell_text(self.amount)}"
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ function gauge(head) {
   const key = make("ul", "lm-legend");
   const segment = (kind, label) => {
     const node = make("i", `lm-k-${kind}`);
-    const number = make("b");
+    const words = make("span");
+    const name = /\d$/.test(label) ? `${label}:` : label; // as doc.Segment.words
     bar.append(node);
-    key.append(make("li", "", make("i", `lm-k-${kind}`), `${label} `, number));
+    key.append(make("li", "", make("i", `lm-k-${kind}`), words));
     return (amount) => {
       node.style.width = `${(100 * amount) / total}%`;
-      number.textContent = count(amount);
+      words.textContent = `${name} ${count(amount)}`;
     };
   };
   for (const part of head.parts) segment(part.kind, part.label)(part.amount);

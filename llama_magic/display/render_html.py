@@ -90,8 +90,7 @@ def _bar(node: doc.Bar) -> str:
 
 def _legend(segments: Iterable[doc.Segment]) -> str:
     items = "".join(
-        f'<li><i class="lm-k-{escaped(part.kind)}"></i>{escaped(part.label)} <b>{cell_text(part.amount)}</b></li>'
-        for part in segments
+        f'<li><i class="lm-k-{escaped(part.kind)}"></i>{escaped(part.words)}</li>' for part in segments
     )
     return f'<ul class="lm-legend">{items}</ul>'
 

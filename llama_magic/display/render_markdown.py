@@ -90,7 +90,7 @@ def _line(node: doc.Line) -> str:
 def _bar(node: doc.Bar) -> str:
     if not node.legend:
         return ""
-    return " · ".join(literal(f"{part.label} {cell_text(part.amount)}") for part in node.segments)
+    return " · ".join(literal(part.words) for part in node.segments)
 
 
 def _strip(node: doc.Strip) -> str:

@@ -41,7 +41,7 @@ def _line(node: doc.Line) -> str:
 def _bar(node: doc.Bar) -> str:
     if not node.legend:
         return ""
-    return visible(" · ".join(f"{part.label} {cell_text(part.amount)}" for part in node.segments))
+    return visible(" · ".join(part.words for part in node.segments))
 
 
 def _strip(node: doc.Strip) -> str:

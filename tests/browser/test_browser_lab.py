@@ -369,8 +369,9 @@ def test_the_live_view_looks_like_its_static_output(lab: Any, opened: Any, theme
     static = tab.static(1, "ended by itself")
     after = static.locator(".lm-text").evaluate(box)
     assert max(abs(a - b) for a, b in zip(before, after, strict=True)) <= 1
-    assert static.locator(".lm-legend li").count() == 5
-    assert static.locator(".lm-legend li").first.evaluate("node => node.getBoundingClientRect().x") == after[0]
+    key = static.locator(".lm-legend li")
+    assert key.count() == 5
+    assert key.first.evaluate(box)[0] == after[0]
     assert tab.contrast(".jp-RenderedHTML .lm") >= 4.5
 
 

@@ -110,7 +110,7 @@ def test_a_front_end_sees_a_widget_that_is_replaced_by_static_output(metadata: d
 
 
 def test_an_ended_view_holds_its_output_for_a_page_that_is_loaded_again() -> None:
-    """Its state names the cell, the run and the view; after fifty that no page answered for the oldest closes."""
+    """Its state names the cell, the run and the view; of more than fifty the oldest closes."""
     for number in range(52):
         show_stream(FakeStream([f"answer {number}"]), title="chat", model_name="m", shell=shell(LAB))
     views = list(LiveView._unanswered)
@@ -188,7 +188,7 @@ def test_an_error_leaves_the_text_so_far_and_is_raised_as_it_is(metadata: dict[s
 
 
 def replay(messages: list[dict[str, Any]], skip: int = 0) -> str:
-    """Put messages together as markdown.js does: the known is skipped, a gap waits; `skip` messages are lost."""
+    """Put messages together as markdown.js does: what is known is skipped, a gap waits; `skip` are lost."""
     text = ""
     for message in messages[skip:]:
         for _, offset, piece in message.get("text", ()):
