@@ -35,6 +35,7 @@ class Plan:
     formatter: Formatter | None = None
     constraint: Constraint | None = None
     thinking: str = ""  # what was chosen of thinking, in words
+    made_with: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -190,6 +191,7 @@ class Assembler:
             seeded=request.exact,
             mode=plan.mode,
             extra=extra,
+            made_with=plan.made_with,
         )
 
 

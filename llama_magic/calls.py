@@ -214,7 +214,16 @@ class Calls:
         if constraint is not None:
             note = note_of(thinking, formatter, prompt.text)
         plan = Plan(
-            mode, self._name, prompt, limit, file.window, file.load_s, formatter, constraint, thinking=note
+            mode,
+            self._name,
+            prompt,
+            limit,
+            file.window,
+            file.load_s,
+            formatter,
+            constraint,
+            thinking=note,
+            made_with=file.made_with,
         )
 
         def request(sink: Assembler) -> Request:

@@ -23,6 +23,7 @@ from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import FitError, OptionError
 from llama_magic.load_options import LoadOptions, Settings
 from llama_magic.model import Model
+from llama_magic.provenance import made_with
 from llama_magic.results import ProgressCallback
 from llama_magic.weights_in_memory import SharedWeights, acquire, prove
 
@@ -50,6 +51,7 @@ class LoadedFile:
     memory: dict[str, int]
     notes: tuple[str, ...]
     guarded: frozenset[str]
+    made_with: dict[str, Any]
     shared: SharedWeights
     key: Any
     embedding_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -265,6 +267,7 @@ def _describe(
         memory=memory,
         notes=tuple(dict.fromkeys(notes)),
         guarded=_guarded(shared.vocabulary, info),
+        made_with=made_with(found, info, settings, verdict, window),
         shared=shared,
         key=key,
     )

@@ -107,7 +107,8 @@ class Completion:
 
     `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all
     that was decoded. `prompt` is what was really sent, template included. `notes` says in
-    plain words what was repaired, dropped or reused.
+    plain words what was repaired, dropped or reused. `made_with` names the file (by fingerprint)
+    and the engine: build, window, KV type, threads.
     """
 
     text: str
@@ -132,6 +133,7 @@ class Completion:
     seeded: bool = False
     mode: str = "complete"
     extra: dict[str, Any] = field(default_factory=dict)
+    made_with: dict[str, Any] = field(default_factory=dict)
     _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
     _constraint: Constraint | None = field(default=None, repr=False, compare=False)
 
@@ -169,12 +171,13 @@ class Completion:
         """The facts of this answer as JSON, without anything that differs from run to run.
 
         With the same seed two receipts are equal: times are left out on purpose, they
-        are in `timings`.
+        are in `timings`. `file` and `engine` say what an equal answer needs elsewhere.
         """
         return {
             "version": 1,
             "mode": self.mode,
             "model": self.model,
+            **self.made_with,
             "seed": self.seed,
             "seeded": self.seeded,
             "sampling": self.sampling.to_dict(),

@@ -7,6 +7,7 @@ what is merely odd, `validate_adapter` does for LoRA files what `validate` does 
 from llama_magic.gguf._adapter import validate_adapter
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._findings import findings
+from llama_magic.gguf._fingerprint import fingerprint
 from llama_magic.gguf._info import Finding, GGUFInfo
 from llama_magic.gguf._open import inspect
 from llama_magic.gguf._requantise import requantised
@@ -23,6 +24,7 @@ __all__ = [
     "TensorInfo",
     "Tensors",
     "findings",
+    "fingerprint",
     "inspect",
     "requantised",
     "validate",

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from llama_magic import gguf
 from llama_magic.engine import system_report
 from llama_magic.engine.cache import SavedSequence
 from llama_magic.engine.prefix_store import Stretch
@@ -40,9 +41,6 @@ VERSION = 1
 _HEAD = struct.Struct("<8sII")
 _MAX_HEADER = 1 << 20
 _CHECKSUM = 32
-
-
-_SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
 # What of a context decides what its cells hold.
 _OPTIONS = (
     "type_k", "type_v", "flash_attn", "swa_full", "rope_scaling", "rope_freq_base", "rope_freq_scale",
@@ -63,19 +61,10 @@ def fingerprint(
     digest: str, parts: Sequence[Path], vocabulary: Vocabulary, options: ContextOptions
 ) -> Fingerprint:
     """Return the fingerprint of a loaded model: the header's `digest`, 1 MB of its weights, its options."""
-    total = hashlib.sha256(digest.encode())
-    for path in parts:
-        size = path.stat().st_size
-        total.update(size.to_bytes(8, "little"))
-        with path.open("rb") as file:
-            # A fine-tune can have the very header of its base; its weights differ everywhere.
-            for i in range(_SAMPLES):
-                file.seek(max(0, size - _SAMPLE_BYTES) * i // (_SAMPLES - 1))
-                total.update(file.read(_SAMPLE_BYTES))
     context = {name: getattr(options, name) for name in _OPTIONS}
     context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
     context["llama_cpp_python"] = system_report()["bindings"]
-    return Fingerprint(total.hexdigest(), vocabulary.n_tokens, context)
+    return Fingerprint(gguf.fingerprint(digest, parts), vocabulary.n_tokens, context)
 
 
 def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint) -> Path:

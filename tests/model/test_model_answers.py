@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.metadata
 import json
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -455,3 +457,26 @@ def test_seeded_receipts_are_equal(scripted: Any, answers: dict[str, str]) -> No
     question = next(iter(answers))
     first, again = (scripted.complete(question, seed=4, max_tokens=12).receipt for _ in "ab")
     assert json.dumps(first, sort_keys=True) == json.dumps(again, sort_keys=True)
+
+
+def test_a_receipt_names_the_file_and_the_engine(scripted_model: Any) -> None:
+    """Files with equal headers but other weights have other fingerprints; loaded again, an equal receipt."""
+    one = scripted_model(chain("a", "b", EOS))
+    receipt = one.complete("a", seed=1, max_tokens=4).receipt
+    assert receipt["file"]["name"] == "scripted-0.gguf"
+    assert receipt["file"]["bytes"] == one.path.stat().st_size
+    assert receipt["file"]["quantisation"] == one.info.quantisation
+    assert receipt["engine"] | {"window": 512, "kv_type": "f16", "threads": 1} == receipt["engine"]
+    assert receipt["engine"]["llama_cpp_python"] == importlib.metadata.version("llama-cpp-python")
+    assert str(one.path.parent) not in json.dumps(receipt)
+    tuned = one.path.with_name("tuned.gguf")
+    tuned.write_bytes(one.path.read_bytes()[:-4] + struct.pack("<f", 1e-9))  # the last weight was 0
+    with lm.load(tuned, ctx=512, threads=1) as other:
+        theirs = other.complete("a", seed=1, max_tokens=4).made_with
+        assert other.info.digest == one.info.digest
+    assert theirs["engine"] == receipt["engine"]
+    assert theirs["file"]["fingerprint"] != receipt["file"]["fingerprint"]
+    path = one.path
+    one.close()
+    with lm.load(path, ctx=512, threads=1, name=receipt["model"]) as again:
+        assert again.complete("a", seed=1, max_tokens=4).receipt == receipt
