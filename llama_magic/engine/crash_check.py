@@ -10,6 +10,7 @@ the load goes on without them, and says so.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import json
 import math
@@ -19,8 +20,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +51,23 @@ class Trial:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`survived` says the file can be used; `stage` is how far the child came, `cause` how it died."""
+    """`survived` says the file can be used; `stage` is how far the child came, `cause` how it died.
+
+    `files` are the parts that were tried, one a line, `day` when (ISO), `stamp` their sizes and times then.
+    """
 
     survived: bool
     use_extra_bufts: bool
     stage: str = "decode"
     cause: str = ""
+    files: str = field(default="", compare=False)
+    day: str = field(default="", compare=False)
+    stamp: str = field(default="", compare=False)
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the file lies there as it was tried; a refused one that has changed is tried again."""
+        return self.stamp == _stamp(self.files.split("\n"))
 
     @property
     def fell_back(self) -> bool:
@@ -67,11 +79,13 @@ def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner
     """Return the verdict on a file, from `store` or from a child process.
 
     `size` is the file's bytes, `fingerprint` its header's digest. Costs one load of the file
-    the first time (the operating system then has it in its page cache), nothing later.
+    the first time (the operating system then has it in its page cache), nothing later. A refused
+    file that has changed since is tried again: downloaded anew, it may have the very same header.
     """
     key = _key(trial, fingerprint)
     known = _read(store).get(key)
-    if known is not None:
+    stamp = _stamp(trial.paths)
+    if known is not None and (known.survived or known.stamp == stamp):
         return known
     run = run or run_child
     verdict = run(trial, size)
@@ -80,6 +94,8 @@ def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner
         if second.survived:
             verdict = second
     if not verdict.cause.startswith(NO_ANSWER):
+        day = datetime.date.today().isoformat()
+        verdict = replace(verdict, files="\n".join(trial.paths), day=day, stamp=stamp)
         _remember(store, key, verdict)
     return verdict
 
@@ -140,6 +156,19 @@ def _key(trial: Trial, fingerprint: str) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
+def _stamp(paths: Iterable[str]) -> str:
+    """Return sizes and times of files, a dash for one that is not there."""
+    stamps = []
+    for path in paths:
+        try:
+            facts = os.stat(path)
+        except OSError:
+            stamps.append("-")
+        else:
+            stamps.append(f"{facts.st_size}:{facts.st_mtime_ns}")
+    return " ".join(stamps)
+
+
 def build_id() -> str:
     """Name the build of llama.cpp without loading it: version, and size and date of its library."""
     import importlib.metadata
@@ -177,7 +206,7 @@ def _read(store: Path) -> dict[str, Verdict]:
     except (OSError, ValueError, RecursionError):
         return {}
     entries = data.items() if isinstance(data, dict) else ()
-    shape = {field.name: field.type for field in fields(Verdict)}
+    shape = {f.name: f.type for f in fields(Verdict)}
     # Another version may have written other fields: such a verdict is asked for again.
     return {
         key: Verdict(**entry)

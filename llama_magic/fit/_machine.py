@@ -23,13 +23,24 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores and memory that this process may use. Bytes; `ram_available` counts reclaimable page cache."""
+    """Cores and memory that this process may use. Bytes; `ram_available` counts reclaimable page cache.
+
+    `load_average` counts the threads that ran or waited to run in the last minute, on all `all_cores` of
+    the machine, a container's neighbours included; None on Windows.
+    """
 
     physical_cores: int
     logical_cores: int
     ram_total: int
     ram_available: int
     gpus: tuple[Gpu, ...] = ()
+    load_average: float | None = None
+    all_cores: int = 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work for every core already."""
+        return self.load_average is not None and self.load_average >= self.all_cores
 
     @property
     def vram_free(self) -> int:
@@ -56,7 +67,16 @@ def machine(gpus: Iterable[Gpu] = ()) -> Machine:
     limit, used = _memory_limit()
     if limit is not None and limit < total:
         total, available = limit, min(available, max(0, limit - used))
-    return Machine(max(1, min(physical, logical)), logical, total, available, tuple(gpus))
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return Machine(
+        max(1, min(physical, logical)),
+        logical,
+        total,
+        available,
+        tuple(gpus),
+        load,
+        os.cpu_count() or logical,
+    )
 
 
 def _read(path: str | Path) -> str:

@@ -9,9 +9,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
+
+if TYPE_CHECKING:
+    from llama_magic.engine.crash_check import Verdict
+    from llama_magic.fit import Machine
 
 _PACKAGES = (
     "llama-magic", "llama-cpp-python", "ipython", "ipykernel", "ipywidgets", "anywidget", "jupyterlab",
@@ -55,13 +59,16 @@ class DoctorReport:
         return display.mimebundle(self)
 
 
-def examine(magics: Any) -> DoctorReport:
-    """Look at everything; a part that cannot be examined is itself a line with advice."""
+def examine(magics: Any, machine: Machine | None = None) -> DoctorReport:
+    """Look at everything; a part that cannot be examined is itself a line with advice.
+
+    `machine` is what this machine has, looked up where it is not given.
+    """
     parts: tuple[tuple[str, Callable[[], Iterable[Check]]], ...] = (
         ("Python", _python),
         ("packages", _packages),
         ("engine", _engine),
-        ("machine", _machine),
+        ("machine", lambda: _machine(magics, machine)),
         ("crash check", _crash_check),
         ("caches", _caches),
         ("kernel", lambda: _kernel(magics)),
@@ -111,10 +118,31 @@ def _engine() -> Iterable[Check]:
         yield Check(f"llama.cpp {key}" if key != "llama_cpp" else "llama.cpp", _words(value))
 
 
-def _machine() -> Iterable[Check]:
+def _machine(magics: Any, machine: Machine | None) -> Iterable[Check]:
     from llama_magic import fit
 
-    yield Check("machine", str(fit.machine()))
+    machine = machine or fit.machine()
+    yield Check("machine", str(machine))
+    if machine.load_average is None:
+        return
+    cores = f"{machine.all_cores} core" if machine.all_cores == 1 else f"{machine.all_cores} cores"
+    names = {name: _threads(model, machine) for name, model in magics.session.models.items()}
+    most = max(names.values(), default=machine.physical_cores)
+    advice = ""
+    if machine.busy and most > 1:
+        # Measured on 2 cores at a load of 2.2: 86 to 113 tokens a second with one thread, 8 to 11 with two.
+        with_threads = ", ".join(f"{name} has {count} threads" for name, count in names.items() if count > 1)
+        advice = (
+            "Other work keeps the cores busy. llama.cpp's threads wait for each other at every step, so one "
+            "that gets no core holds up all: two on busy cores can be ten times slower than one. "
+            f"{with_threads or f'A load takes {most} threads'}; load with --threads {max(1, most // 2)}, or "
+            "end the other work."
+        )
+    yield Check("load average", f"{machine.load_average:.1f} on {cores}", advice)
+
+
+def _threads(model: Any, machine: Machine) -> int:
+    return int(getattr(model, "options", {}).get("threads", machine.physical_cores))
 
 
 def _crash_check() -> Iterable[Check]:
@@ -136,7 +164,19 @@ def _crash_check() -> Iterable[Check]:
         )
     yield Check("crash check", words if verdicts else "no file tried yet", advice)
     for verdict in died:
-        yield Check("refused file", f"{verdict.cause} at the stage {verdict.stage}", "Download it again.")
+        yield _refused(verdict)
+
+
+def _refused(verdict: Verdict) -> Check:
+    file = verdict.files.partition("\n")[0]
+    said = f"{file} on {verdict.day}: {verdict.cause} at the stage {verdict.stage}"
+    if not verdict.unchanged:
+        there = os.path.exists(file)
+        return Check(
+            "refused file", f"{said}; {'changed since, tried anew when loaded' if there else 'gone'}"
+        )
+    again = "Download it again, or delete it; a file that has changed is tried anew."
+    return Check("refused file", said, again)
 
 
 def _words(value: Any) -> str:

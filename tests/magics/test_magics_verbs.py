@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
 import weakref
 from pathlib import Path
@@ -150,3 +151,51 @@ def test_doctor_reports_versions_and_problems(run: Any, model: FakeModel) -> Non
     assert all(check.advice for check in report.problems)
     assert all(check.ok for check in report.checks if check not in report.problems)
     assert values["Python"] in str(report)
+
+
+def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, model: FakeModel) -> None:
+    """Where the load fills the cores and a model has several threads, `--threads` is advised, else not."""
+    from llama_magic.fit import Machine
+    from llama_magic.magics import _doctor, _known
+
+    def load_line(cores: int, load: float | None, threads: int = 4) -> Any:
+        model.options = {"threads": threads}  # type: ignore[attr-defined]
+        machine = Machine(cores, cores, 1 << 34, 1 << 33, load_average=load, all_cores=cores)
+        report = _doctor.examine(_known[ip], machine)
+        return next((check for check in report.checks if check.name == "load average"), None)
+
+    busy = load_line(4, 6.25)
+    assert busy.value == "6.2 on 4 cores"
+    assert "fake has 4 threads; load with --threads 2" in busy.advice
+    assert load_line(4, 3.9).ok
+    assert load_line(4, 6.0, threads=1).ok
+    assert load_line(1, 0.5, threads=1).value == "0.5 on 1 core"
+    assert load_line(4, None) is None
+    model.close()
+    ip.run_cell("%llama unload --all")
+    assert "A load takes 4 threads; load with --threads 2" in load_line(4, 6.0).advice
+
+
+def test_doctor_names_refused_files(ip: Any, run: Any, tmp_path: Path) -> None:
+    """A refused file stands with path, day and cause; advice goes when the file has changed or is gone."""
+    from llama_magic import sources
+    from llama_magic.engine import crash_check
+
+    file = tmp_path / "bad.gguf"
+    file.write_bytes(b"GGUF")
+    verdict = crash_check.Verdict(False, True, "decode", "killed by SIGSEGV")
+    trial = crash_check.Trial((str(file),), 0, True, False, "f16", "f16", "auto")
+    store = sources.cache_dir() / "crash_checks.json"
+    crash_check.check(trial, size=4, fingerprint="f", store=store, run=lambda trial, size: verdict)
+
+    def line() -> Any:
+        return next(c for c in run("%llama doctor").result.checks if c.name == "refused file")
+
+    today = datetime.date.today().isoformat()
+    assert line().value == f"{file} on {today}: killed by SIGSEGV at the stage decode"
+    assert line().advice.startswith("Download it again")
+    file.write_bytes(b"GGUF, whole")
+    assert line().value.endswith("; changed since, tried anew when loaded")
+    assert line().ok
+    file.unlink()
+    assert line().value.endswith("; gone")

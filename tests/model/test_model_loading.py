@@ -127,6 +127,23 @@ def test_child_gets_the_whole_trial(scripted_file: Scripted, tmp_path: Path) -> 
     assert seen == [("f16", "auto"), ("q8_0", "auto"), ("f16", "off")]
 
 
+def test_a_refused_file_that_has_changed_is_tried_again(tmp_path: Path) -> None:
+    """A file refused for its weights and downloaded again has the same header; its verdict is a new one."""
+    file = tmp_path / "x.gguf"
+    file.write_bytes(b"GGUF bad")
+    trial = crash_check.Trial((str(file),), 0, True, False, "f16", "f16", "auto")
+    fates = [crash_check.Verdict(False, False, "weights", "NaN"), crash_check.Verdict(True, False)]
+
+    def check() -> crash_check.Verdict:
+        store = tmp_path / "s.json"
+        return crash_check.check(trial, size=8, fingerprint="f", store=store, run=lambda t, s: fates.pop(0))
+
+    assert [check().survived, check().survived] == [False, False]
+    file.write_bytes(b"GGUF whole")
+    assert [check().survived, check().survived] == [True, True]
+    assert not fates
+
+
 # --- files that must not harm -------------------------------------------------------------------
 
 _TRY_ALL = """
