@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit
-from llama_magic.engine.engine import SHARED_SEQUENCES
+from llama_magic.engine.engine import EXACT_SEQUENCES, SHARED_SEQUENCES
+from llama_magic.engine.exact_lane import CUT
 from llama_magic.engine.lane import HELPER_SEQUENCES
 from llama_magic.engine.native import ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
@@ -96,6 +97,12 @@ class Settings:
             extra_bufts=self.extra_bufts,
             mmap=self.mmap,
         )
+
+    def seeded_bytes(self, info: GGUFInfo) -> int:
+        """Predict the memory that the first answer with a seed adds: a context of its own."""
+        sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
+        whole = self.estimate(info).replace(n_seq=sequences, batch=CUT, ubatch=CUT, outputs=sequences)
+        return whole.private - whole.repacked
 
     def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
         """Return the most tokens a second that one stream can write; None with layers on a GPU."""

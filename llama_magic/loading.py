@@ -7,6 +7,7 @@ context sizes share the weights.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -94,6 +95,7 @@ class DryRun:
     options: dict[str, Any]
     notes: tuple[str, ...] = ()
     speed: Speed | None = None
+    seeded_bytes: int = 0  # what the first answer with a seed adds
 
     def __str__(self) -> str:
         lines = [f"{self.origin} ({sources.format_size(self.size)}); nothing was loaded."]
@@ -104,6 +106,9 @@ class DryRun:
             )
         if self.estimate is not None and self.window is not None:
             lines.append(f"a window of {self.window:,} tokens: {self.estimate.explained()}")
+            lines.append(
+                f"{sources.format_size(self.seeded_bytes)} more from the first answer with a seed on"
+            )
         if self.speed is not None:
             lines.append(str(self.speed))
         lines += [f"{name}: {value}" for name, value in self.options.items()]
@@ -174,7 +179,13 @@ def _load(
     verdict = prove(found, info, settings, report)
     shared = acquire(found, settings, verdict, identity, report)
     try:
-        engine = Engine(shared.weights, EngineOptions(settings.context(), settings.store_budget(machine)))
+        seeded = settings.seeded_bytes(info)
+        options = EngineOptions(
+            settings.context(),
+            settings.store_budget(machine),
+            before_exact=functools.partial(_room_for_seeded, seeded, on_gpu=bool(settings.gpu_layers)),
+        )
+        engine = Engine(shared.weights, options)
     except BaseException:
         shared.release()
         raise
@@ -195,6 +206,19 @@ def _load(
     model = Model(name or _free_name(found.name), file, engine, shared.vocabulary)
     _models[key] = model
     return model
+
+
+def _room_for_seeded(need: int, *, on_gpu: bool) -> None:
+    """Refuse the context for seeded answers where it would not fit."""
+    machine, size = fit.machine(), sources.format_size
+    have = machine.vram_free if on_gpu and machine.gpus else machine.ram_available
+    if need > have:
+        raise FitError(
+            "Answers with a seed have a context of their own, made at the first of them. It needs "
+            f"{size(need)}, {size(need - have)} more than the {size(have)} there is.",
+            remedy="Ask without a seed, unload another model, or load with a smaller --ctx or with "
+            "--kv-type q8_0.",
+        )
 
 
 def _free_name(name: str) -> str:
@@ -244,6 +268,7 @@ def _describe(
     )
     memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
     memory["predicted_total"] = estimate.total
+    memory["predicted_seeded"] = settings.seeded_bytes(info)
     actual = dict(shared.weights.buffers)
     for kind, size in buffers.items():
         actual[kind] = actual.get(kind, 0) + size
@@ -334,6 +359,7 @@ def _dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bo
         settings.shown(),
         tuple(notes),
         settings.speed(info, machine),
+        settings.seeded_bytes(info),
     )
 
 

@@ -84,8 +84,18 @@ class Model:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes by kind: what was predicted at load and what llama.cpp then reported."""
-        return dict(self._file.memory)
+        """Bytes by kind: what was predicted at load and what llama.cpp then reported.
+
+        `predicted_seeded` comes on top with the first answer that has a seed (a context of its
+        own); both totals hold it from then on.
+        """
+        memory = dict(self._file.memory)
+        seeded = sum(self._engine.exact_buffers().values())
+        if seeded:
+            memory["actual_seeded"] = seeded
+            memory["actual_total"] += seeded
+            memory["predicted_total"] += memory["predicted_seeded"]
+        return memory
 
     @property
     def speed(self) -> Speed | None:

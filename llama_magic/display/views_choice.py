@@ -41,6 +41,7 @@ def dry_run(report: Any) -> list[Node]:
         out.append(
             Grid(Table(("memory for", "size", "because"), (*parts, ("total", size(estimate.total), ""))))
         )
+        out.append(Line(f"{size(report.seeded_bytes)} more from the first answer with a seed on", dim=True))
     out.append(Line(" · ".join(f"{name} {value}" for name, value in report.options.items()), dim=True))
     out.extend(Line(str(note), tone="warn") for note in report.notes)
     return out

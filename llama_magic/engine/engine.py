@@ -28,6 +28,7 @@ EXACT_SEQUENCES = 8  # samples of one request decoded together
 class EngineOptions:
     """`context` describes a context of the full window; budgets are bytes of host memory.
 
+    `before_exact` is called before the exact lane's context is made, and may raise to refuse it.
     `store_budget` is for parked sequences, `steps_budget` for the logits of the latest steps.
     """
 
@@ -35,6 +36,7 @@ class EngineOptions:
     store_budget: int = 512 * 2**20
     steps_budget: int = 64 * 2**20
     shared_sequences: int = SHARED_SEQUENCES
+    before_exact: Callable[[], None] | None = None
 
 
 class Engine:
@@ -98,6 +100,11 @@ class Engine:
         if not succeeded:
             raise value
         return value  # type: ignore[no-any-return]
+
+    def exact_buffers(self) -> dict[str, int]:
+        """Return the bytes by kind of the context for seeded requests, none before the first of them."""
+        lane = self._core.lanes.get(True)
+        return {} if lane is None else dict(lane.context.buffers)
 
     def abort(self, purpose: str) -> None:
         """Make the context for other work than generation stop what it computes. Any thread."""
@@ -198,6 +205,8 @@ class Core:
         if exact not in self.lanes:
             options = self.options.context
             if exact:
+                if self.options.before_exact is not None:
+                    self.options.before_exact()
                 context = replace(
                     options, sequences=EXACT_SEQUENCES + HELPER_SEQUENCES, batch=CUT, ubatch=CUT
                 )

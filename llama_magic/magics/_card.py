@@ -22,6 +22,7 @@ class ModelCard:
     actual_bytes: int | None
     notes: tuple[str, ...]
     speed_words: str = ""
+    seeded_bytes: int | None = None  # what the first answer with a seed adds, None once it did
 
 
 def bundle(obj: Any) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def card(model: Any) -> ModelCard:
     """Return the card of an open model; the speed to expect stands on it only where somebody looks."""
     info = model.info
     speed = model.speed if somebody_looks() else None
+    memory = model.memory
     return ModelCard(
         name=model.name,
         architecture=info.architecture,
@@ -47,9 +49,10 @@ def card(model: Any) -> ModelCard:
         window=model.window,
         trained_context=info.context_length,
         formatter=model.formatter.name,
-        predicted_bytes=model.memory.get("predicted_total"),
-        actual_bytes=model.memory.get("actual_total"),
+        predicted_bytes=memory.get("predicted_total"),
+        actual_bytes=memory.get("actual_total"),
         notes=tuple(model.notes),
+        seeded_bytes=None if "actual_seeded" in memory else memory.get("predicted_seeded"),
         speed_words="" if speed is None else str(speed),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import os
@@ -389,3 +390,22 @@ def test_interrupt_while_loading(stage: str, path_of: Callable[[str], Path], tmp
     if stage == "check":
         assert done.stdout.startswith("interrupted")
     assert signal.SIGINT
+
+
+def test_memory_of_seeded_answers(real_name: str, path_of: Any) -> None:
+    """The context for seeded answers is foretold, counted once it is there, and refused without room."""
+    with lm.load(path_of(real_name), ctx=1024, threads=1, kv_type="q8_0") as model:
+        before = model.memory
+        assert "actual_seeded" not in before
+        poor = dataclasses.replace(fit.machine(), ram_available=before["predicted_seeded"] - 1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fit, "machine", lambda: poor)
+            with pytest.raises(lm.FitError, match="context of their own"):
+                model.complete("a", seed=1, max_tokens=1)
+            assert model.complete("a", max_tokens=1).usage.completion_tokens == 1
+        model.complete("a", seed=1, max_tokens=1)
+        after = model.memory
+        seeded = after["actual_seeded"]
+        assert after["predicted_seeded"] == pytest.approx(seeded, rel=0.1)
+        assert after["actual_total"] == before["actual_total"] + seeded
+        assert after["predicted_total"] == before["predicted_total"] + before["predicted_seeded"]
