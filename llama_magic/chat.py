@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.plural import counted
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
@@ -203,14 +204,14 @@ class Chat:
 
     def __str__(self) -> str:
         lines = [
-            f"chat {self.name}: {_count(len(self.turns), 'turn')}, {_count(len(self.branches), 'branch')}"
+            f"chat {self.name}: {counted(len(self.turns), 'turn')}, {counted(len(self.branches), 'branch')}"
         ]
         lines += [f"{message['role']}: {message.get('content') or ''}" for message in self.messages]
         if self.turns and self.turns[-1].interrupted:
             lines.append("(interrupted)")
         for number, branch in enumerate(self.branches, 1):
             lines.append(
-                f"branch {number}: {_count(len(branch.turns) - branch.at, 'turn')} kept, {branch.reason}"
+                f"branch {number}: {counted(len(branch.turns) - branch.at, 'turn')} kept, {branch.reason}"
             )
         return "\n".join(lines)
 
@@ -326,7 +327,3 @@ def _as_list(value: object, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise InputTypeError(f'{where} holds no list of messages; expected {{"messages": [...]}} or a list.')
     return value
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('ch') else 's'}"

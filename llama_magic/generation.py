@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.assembling import Assembler, Plan
 from llama_magic.engine.request import Request
 from llama_magic.errors import GenerationInterrupted, StructuredOutputError
+from llama_magic.plural import counted
 from llama_magic.results import Budget, Chunk, Completion, Progress
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def finished(completion: Completion, plan: Plan) -> Completion:
         except StructuredOutputError:
             pass
         raise StructuredOutputError(
-            f"The answer was cut after {len(completion.token_ids):,} tokens, before it was complete.",
+            f"The answer was cut after {counted(len(completion.token_ids), 'token')}, before it was "
+            "complete.",
             text=completion.text,
             partial=partial,
             completion=completion,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from llama_magic.engine.vocabulary import Vocabulary, attribute_tokens
 from llama_magic.errors import ContextOverflowError, InputTypeError, OptionError
+from llama_magic.plural import counted
 from llama_magic.results import Budget, BudgetPart
 
 if TYPE_CHECKING:
@@ -183,8 +184,9 @@ class Guard:
         parts = (*((part.label, part.tokens) for part in prompt.parts), ("reserved answer", wanted))
         filled = ", ".join(f"{label} {tokens:,}" for label, tokens in parts)
         return ContextOverflowError(
-            f"The prompt has {used:,} tokens and {wanted:,} are reserved for the answer, but the context "
-            f"window holds {self.window:,}: {over:,} too many. It is filled by: {filled}.",
+            f"The prompt has {counted(used, 'token')} and {wanted:,} {'is' if wanted == 1 else 'are'} "
+            f"reserved for the answer, but the context window holds {self.window:,}: "
+            f"{over:,} too many. It is filled by: {filled}.",
             prompt_tokens=used,
             max_tokens=wanted,
             window=self.window,
@@ -194,16 +196,14 @@ class Guard:
 
     def _cures(self, prompt: Prompt, wanted: int, over: int) -> str:
         cures: list[str] = []
-        variables = [p for p in prompt.parts if p.kind == "variable" and p.tokens > over]
-        if variables:
-            longest = max(variables, key=lambda part: part.tokens)
-            cures.append(f"shorten {longest.label} by {over:,} tokens")
+        if shorter := _shorter(prompt.parts, over):
+            cures.append(f"shorten {shorter} by {counted(over, 'token')}")
         if wanted > over:
-            cures.append(f"ask for at most {wanted - over:,} tokens (--max-tokens {wanted - over})")
+            cures.append(f"ask for at most {counted(wanted - over, 'token')} (--max-tokens {wanted - over})")
         turns = [p for p in prompt.parts if p.kind in ("user", "assistant")]
-        if len(turns) > 2:
+        if len(turns) > 2 and self.overflow != "drop-oldest":
             cures.append("--overflow drop-oldest leaves out the oldest turns")
-        else:
+        elif self.overflow != "truncate-prompt":
             cures.append("--overflow truncate-prompt cuts the beginning of the prompt")
         needed = -(-(len(prompt.ids) + wanted) // ROUND) * ROUND
         cost = (needed - self.window) * self.kv_bytes_per_token
@@ -213,6 +213,20 @@ class Guard:
         cures.append(f"load it with --ctx {needed} (+{cost / 1e6:,.0f} MB{beyond})")
         text = ", or ".join(cures)
         return text[0].upper() + text[1:] + "."
+
+
+def _shorter(parts: Sequence[BudgetPart], over: int) -> str:
+    """Name what can be shortened by `over` tokens: the longest variable, else the user's longest text."""
+    written = [p for p in parts if p.kind in ("prompt", "system", "user")]
+    last = next((p.label for p in reversed(written) if p.kind == "user"), "")
+    variables = [p for p in parts if p.kind == "variable"]
+    for group in (variables, written):
+        longest = max(group, key=lambda part: part.tokens, default=None)
+        if longest is not None and longest.tokens > over:
+            if longest.kind == "user":
+                return "the last message" if longest.label == last else f"message {longest.label}"
+            return {"prompt": "the prompt", "system": "the system prompt"}.get(longest.kind, longest.label)
+    return "the prompt" if sum(p.tokens for p in (*variables, *written)) > over else ""
 
 
 def fit_messages(
@@ -245,7 +259,8 @@ def fit_messages(
                 limit = guard.check(prompt, max_tokens)
             except ContextOverflowError:
                 continue
-            note = f"Left out the {dropped} oldest messages to fit the window of {guard.window:,} tokens."
+            what = "oldest message" if dropped == 1 else f"{dropped} oldest messages"
+            note = f"Left out the {what} to fit the window of {guard.window:,} tokens."
             return replace(prompt, notes=(*prompt.notes, note)), limit
         raise first
     return _truncate_last(guard, kept, max_tokens, render, first)
@@ -280,7 +295,8 @@ def _truncate_last(
         raise error
     prompt, limit, cut = best
     note = (
-        f"Cut the first {cut:,} characters of the last message to fit the window of {guard.window:,} tokens."
+        f"Cut the first {counted(cut, 'character')} of the last message to fit the window of "
+        f"{guard.window:,} tokens."
     )
     return replace(prompt, notes=(*prompt.notes, note)), limit
 
@@ -301,7 +317,7 @@ def fit_text(
             raise
         ids = [*bos, *prompt.ids[len(prompt.ids) - room :]]
         cut = len(prompt.ids) - len(ids)
-        note = f"Cut the first {cut:,} tokens of the prompt to fit the window of {guard.window:,}."
+        note = f"Cut the first {counted(cut, 'token')} of the prompt to fit the window of {guard.window:,}."
         text = vocabulary.decode(ids)
         parts = (BudgetPart("prompt", "prompt", len(ids)),)
         return replace(prompt, ids=ids, text=text, parts=parts, notes=(*prompt.notes, note)), wanted

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_magic.errors import OptionError
+from llama_magic.plural import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.sampling import Sampling
@@ -142,7 +143,9 @@ class Completion:
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"
-        return f"<Completion {text!r}: {self.usage.completion_tokens} tokens, {self.finish_reason}>"
+        return (
+            f"<Completion {text!r}: {counted(self.usage.completion_tokens, 'token')}, {self.finish_reason}>"
+        )
 
     def xray(self, step: int) -> SamplerTrace:
         """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.

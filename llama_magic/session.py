@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from llama_magic.chat import Chat
 from llama_magic.errors import LlamaMagicError, OptionError
+from llama_magic.plural import counted
 from llama_magic.results import Completion, HistoryEntry
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class History(Sequence[HistoryEntry]):
         return str(self.table())
 
     def __repr__(self) -> str:
-        return f"<History: {len(self)} generations>"
+        return f"<History: {counted(len(self), 'generation')}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from llama_magic import display

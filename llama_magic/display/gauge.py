@@ -35,7 +35,8 @@ def words(budget: Budget, written: int = 0, *, forced: int = 0, reused: bool = F
     from_cache = f" ({budget.cached_tokens:,} reused)" if reused and budget.cached_tokens else ""
     free = max(0, budget.window - budget.prompt_tokens - max(budget.max_tokens, written))
     return (
-        f"{budget.prompt_tokens:,} prompt{from_cache} + {written:,} written{not_drawn} of {budget.window:,} tokens"
+        f"{budget.prompt_tokens:,} prompt{from_cache} + {written:,} written{not_drawn}"
+        f" of {budget.window:,} tokens"
         f" · {reserved(budget, written):,} reserved · {free:,} free"
     )
 

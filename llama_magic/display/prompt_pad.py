@@ -23,6 +23,7 @@ from llama_magic.display.doc import Answer, Code, Head, Line, Node
 from llama_magic.display.escape import one_line
 from llama_magic.engine.sampling import Sampling
 from llama_magic.errors import LlamaMagicError
+from llama_magic.plural import counted
 from llama_magic.results import Budget
 
 _PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
@@ -177,7 +178,7 @@ class Pad(Board):
             over = tokens + self.max_tokens.value - budget.window
             nodes: list[Node] = [gauge.bar(budget), Line(gauge.words(budget), dim=True)]
             if over > 0:
-                nodes.append(Line(f"Does not fit: {over:,} tokens too many.", tone="bad"))
+                nodes.append(Line(f"Does not fit: {counted(over, 'token')} too many.", tone="bad"))
             self._counted = nodes
             self.gauge.value = render_html.page(nodes)
         self.refresh()

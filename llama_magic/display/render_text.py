@@ -10,6 +10,7 @@ from typing import Any
 from llama_magic.display import doc
 from llama_magic.display.escape import blanks_shown, one_line, visible
 from llama_magic.display.table import cell_text, is_number
+from llama_magic.plural import counted
 
 _CELL = 60  # columns; a wider cell is cut with an ellipsis
 _WIDTH = 100
@@ -89,7 +90,7 @@ def _code(node: doc.Code) -> str:
 def _fold(node: doc.Fold) -> str:
     lines = page(node.nodes).splitlines()
     if node.brief and len(lines) > _BRIEF:
-        lines = [*lines[:_BRIEF], f"… {len(lines) - _BRIEF:,} more lines"]
+        lines = [*lines[:_BRIEF], f"… {counted(len(lines) - _BRIEF, 'more line')}"]
     return visible(node.summary) + "\n" + textwrap.indent("\n".join(lines), "  ")
 
 

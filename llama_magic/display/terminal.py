@@ -106,7 +106,5 @@ def figures(completion: Completion) -> str:
     times = completion.timings
     speed = f" · first token {times.first_token_s:.2f} s" if written else ""
     speed += f" · {times.tokens_per_second:.1f} tok/s" if written > 1 else ""
-    return (
-        f"[{gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)}{speed}"
-        f" · seed {completion.seed} · {views.ending(completion)}]"
-    )
+    words = gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)
+    return f"[{words}{speed} · seed {completion.seed} · {views.ending(completion)}]"

@@ -13,6 +13,7 @@ from typing import Any
 from llama_magic.display import gauge, views_choice, views_model, views_teach, views_vote
 from llama_magic.display.doc import Answer, Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.table import Share, Table
+from llama_magic.plural import counted
 from llama_magic.results import Budget, Completion, HistoryEntry
 
 ENDINGS = {
@@ -87,9 +88,13 @@ def _form(r: Completion) -> Table:
 def samples(answers: Sequence[Completion]) -> list[Node]:
     """Show several answers to one prompt, numbered."""
     first = answers[0]
-    out: list[Node] = [Head(first.mode, f"{first.model} · {len(answers)} samples · {seed_words(first)}")]
+    out: list[Node] = [
+        Head(first.mode, f"{first.model} · {counted(len(answers), 'sample')} · {seed_words(first)}")
+    ]
     for number, answer in enumerate(answers, 1):
-        out.append(Head(f"sample {number}", f"{answer.usage.completion_tokens:,} tokens · {ending(answer)}"))
+        out.append(
+            Head(f"sample {number}", f"{counted(answer.usage.completion_tokens, 'token')} · {ending(answer)}")
+        )
         out.extend(_body(answer))
     if first.mode == "structured" and len(answers) > 1:
         out.extend(views_vote.of_samples(answers))
@@ -146,7 +151,10 @@ def chat(c: Any) -> list[Node]:
         out.append(Line("The last answer was stopped before its end.", dim=True))
     for number, branch in enumerate(getattr(c, "branches", None) or (), 1):
         out.append(
-            Line(f"branch {number}: {len(branch.turns) - branch.at} turns kept, {branch.reason}", dim=True)
+            Line(
+                f"branch {number}: {counted(len(branch.turns) - branch.at, 'turn')} kept, {branch.reason}",
+                dim=True,
+            )
         )
     if len(out) == 1:
         out.append(Line("No turns yet.", dim=True))

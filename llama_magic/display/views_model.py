@@ -9,6 +9,7 @@ from llama_magic.display import views_choice
 from llama_magic.display.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.table import Table
 from llama_magic.display.units import count, size
+from llama_magic.plural import counted
 
 _MAX_ROWS = 2000  # of tensors or metadata; more are counted
 
@@ -40,6 +41,7 @@ def model_card(card: Any) -> list[Node]:
         _get(card, "trained_context", "context_length", "n_ctx_train"),
     )
     template, memory = _get(card, "template", "formatter"), _get(card, "memory") or {}
+    seeded = _get(card, "seeded_bytes")
     context = None if window is None and trained is None else _context_words(window, trained)
     rows = _said(
         (
@@ -51,6 +53,7 @@ def model_card(card: Any) -> list[Node]:
             ("chat template", getattr(template, "name", template)),
             ("memory, foretold", _size_of(_get(card, "predicted_bytes") or memory.get("predicted_total"))),
             ("memory, used", _size_of(_get(card, "actual_bytes") or memory.get("actual_total"))),
+            ("with a seed", None if seeded is None else f"{size(seeded)} more from the first such answer on"),
             ("speed", _get(card, "speed_words")),
             ("device", _get(card, "device")),
         )
@@ -88,7 +91,11 @@ def gguf_info(info: Any) -> list[Node]:
     if (plan := _get(info, "plan")) is not None:
         out.extend(views_choice.plan(plan))
     if metadata:
-        out.append(Fold(f"metadata ({len(metadata):,} keys)", (Grid(_metadata_table(metadata)),), brief=True))
+        out.append(
+            Fold(
+                f"metadata ({counted(len(metadata), 'key')})", (Grid(_metadata_table(metadata)),), brief=True
+            )
+        )
     if tensors:
         out.append(Fold(f"tensors ({len(tensors):,})", (Grid(_tensor_table(tensors)),), brief=True))
     if template := _get(info, "chat_template"):
@@ -115,7 +122,7 @@ def _short(value: Any) -> str:
     except TypeError:
         return str(value)[:120]
     head = ", ".join(repr(value[i]) for i in range(min(4, length)))
-    return f"[{head}{', …' if length > 4 else ''}] ({length:,} items)"
+    return f"[{head}{', …' if length > 4 else ''}] ({counted(length, 'item')})"
 
 
 def _tensor_table(tensors: Iterable[Any]) -> Table:

@@ -25,6 +25,7 @@ from llama_magic.display.doc import (
 from llama_magic.display.escape import blanks_shown, one_line
 from llama_magic.display.table import Share, Table
 from llama_magic.display.units import size
+from llama_magic.plural import counted
 
 _MAX_PIECES = 2000  # shown; more are counted
 _LEADERS = 5
@@ -35,7 +36,7 @@ def token_strip(strip: TokenStrip) -> list[Node]:
     """Show tokens side by side, and their ids in a table behind a fold."""
     shown = list(strip.tokens)[:_MAX_PIECES]
     special = sum(token.special for token in strip.tokens)
-    details = f"{strip.count:,} tokens" + (f", {special:,} of them control tokens ⟦…⟧" if special else "")
+    details = counted(strip.count, "token") + (f", {special:,} of them control tokens ⟦…⟧" if special else "")
     out: list[Node] = [Head("tokens", details), *_strips(shown)]
     if strip.count > len(shown):
         out.append(Line(f"The first {len(shown):,} are shown.", dim=True))
@@ -64,9 +65,8 @@ def read_through(read: Any) -> list[Node]:
     known = [(i, _bits(token)) for i, token in enumerate(tokens) if token.logprob is not None]
     total = sum(bits for _, bits in known)
     mean = total / len(known) if known else 0.0
-    words = (
-        f"{len(tokens):,} tokens · {total:,.1f} bits · {mean:.2f} bits a token · perplexity {2**mean:,.2f}"
-    )
+    words = f"{counted(len(tokens), 'token')} · {total:,.1f} bits · {mean:.2f} bits a token"
+    words += f" · perplexity {2**mean:,.2f}"
     pieces = tuple(
         Piece(
             t.text,
@@ -82,7 +82,10 @@ def read_through(read: Any) -> list[Node]:
         for i, bits in worst
     )
     table = Table(("place", "token", "bits", "rank", "expected instead"), rows, caption="what surprised most")
-    return [Head("surprise", words), Strip(pieces), Grid(table)]
+    out: list[Node] = [Head("surprise", words), Strip(pieces)]
+    if getattr(read, "interrupted", False):
+        out.append(Line("The reading was stopped here, before the end of the text.", dim=True))
+    return [*out, Grid(table)]
 
 
 def _bits(token: ReadToken) -> float:
@@ -214,7 +217,7 @@ def _cell_words(state: Any) -> str:
         words.append(f"sliding-window layers look back {state.sliding_window:,} tokens")
     budget = sum(lane.host_budget for lane in state.lanes)
     words.append(f"host memory {size(state.host_bytes)} of {size(budget)}")
-    words += [f"fork {name}: {count:,} tokens" for name, count in state.forks]
+    words += [f"fork {name}: {counted(count, 'token')}" for name, count in state.forks]
     return " · ".join(words)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from llama_magic.display.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.table import Share, Table
 from llama_magic.errors import LlamaMagicError
+from llama_magic.plural import counted
 from llama_magic.results import Completion
 
 _LONGEST = 60  # characters of a value in the table
@@ -36,7 +37,7 @@ def vote(v: Any) -> list[Node]:
         for one in v.fields
     )
     out: list[Node] = [
-        Head("vote", f"{v.ballots} answers{left_out}, field by field"),
+        Head("vote", f"{counted(v.ballots, 'answer')}{left_out}, field by field"),
         Grid(Table(("field", "winner", "agreement", "others"), rows)),
     ]
     if v.combined:

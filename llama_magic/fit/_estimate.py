@@ -14,6 +14,7 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.gguf import GGUFInfo
 from llama_magic.gguf._types import TYPE_BY_NAME, row_bytes
+from llama_magic.plural import counted
 from llama_magic.sources import format_size
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
@@ -72,7 +73,7 @@ class Estimate:
     def parts(self) -> Iterator[tuple[str, int, str]]:
         """Yield (what, bytes, why) for each part that is not 0."""
         o, info = self.options, self.info
-        cells = f"{_cells(o):,} cells × {info.block_count} blocks, {o.type_k}/{o.type_v}"
+        cells = f"{_cells(o):,} cells × {counted(info.block_count, 'block')}, {o.type_k}/{o.type_v}"
         if info.sliding_window and not o.swa_full:
             cells += f", a window of {info.sliding_window:,} in sliding layers"
         source = "mapped from the file" if o.mmap else "read into memory"
@@ -81,7 +82,7 @@ class Estimate:
             ("weights", self.weights, f"{info.quantisation}, {source}"),
             ("repacked weights", self.repacked, "a second copy of Q4 weights, laid out for this CPU"),
             ("KV cache", self.kv, cells),
-            ("recurrent state", self.state, f"{o.n_seq} sequences"),
+            ("recurrent state", self.state, counted(o.n_seq, "sequence")),
             ("compute buffers", self.compute, f"batch {_ubatch(o):,}, {flash} flash attention"),
             ("output", self.output, "logits"),
         ):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from llama_magic.plural import counted
 from llama_magic.sources import format_size
 
 
@@ -47,7 +48,7 @@ class Machine:
         return sum(gpu.free for gpu in self.gpus)
 
     def __str__(self) -> str:
-        cores = f"{self.physical_cores} cores ({self.logical_cores} threads)"
+        cores = f"{counted(self.physical_cores, 'core')} ({counted(self.logical_cores, 'thread')})"
         return ", ".join(
             [
                 cores,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from llama_magic.gguf._info import Finding, GGUFInfo
+from llama_magic.plural import counted
 
 _CONTEXT_MAX = 1 << 24  # llama.cpp and its tools allocate by this number
 _T = "tokenizer.ggml."
@@ -97,10 +98,11 @@ def _tokens(info: GGUFInfo) -> Iterator[Finding]:
     raw, lengths = tokens.all_bytes(), tokens.lengths()
     empty = int((lengths == 0).sum())
     if empty:
-        yield Finding("warning", f"{_T}tokens", f"{empty:,} tokens have no text.")
+        yield Finding("warning", f"{_T}tokens", f"{counted(empty, 'token')} with no text.")
     if not _is_utf8(b" ".join(raw)):  # all at once first: 262,144 tries cost 60 ms
         broken = sum(1 for t in raw if not _is_utf8(t))
-        yield Finding("note", f"{_T}tokens", f"{broken:,} tokens are not UTF-8 text; shown with �.")
+        text = f"{counted(broken, 'token')} of bytes that are not UTF-8; shown with �."
+        yield Finding("note", f"{_T}tokens", text)
     longest = int(lengths.max(initial=0))
     if longest > 1024:
         yield Finding("warning", f"{_T}tokens", f"The longest token is {longest:,} bytes.")

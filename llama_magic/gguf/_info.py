@@ -15,6 +15,7 @@ from llama_magic.gguf._hparams import HParams
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
 from llama_magic.gguf._types import FILE_TYPES, row_bytes
+from llama_magic.plural import counted
 
 _SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
     "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",
@@ -316,7 +317,8 @@ class GGUFInfo:
             "file": f"{self.file_size / 1e6:,.1f} MB, GGUF v{self.version}, "
             f"header {self.header_bytes:,} bytes",
             "context": f"{self.context_length:,} tokens{window}",
-            "shape": f"{self.block_count} blocks × {self.embedding_length:,} wide, {self.head_count} heads, "
+            "shape": f"{counted(self.block_count, 'block')} × {self.embedding_length:,} wide, "
+            f"{counted(self.head_count, 'head')}, "
             f"{'/'.join(map(str, groups))} KV heads",
             "KV cache": f"{kv:,} bytes a token (f16)",
             "tokenizer": f"{self.tokenizer_model} {self.pre_tokenizer}".strip()

@@ -26,6 +26,7 @@ from llama_magic.gguf._types import (
     VALUE_TYPES,
     VERSIONS,
 )
+from llama_magic.plural import counted
 
 MAX_HEADER = 64 << 20
 MAX_STRINGS = 1 << 21
@@ -195,7 +196,7 @@ def _not_gguf(start: bytes) -> str:
     if start[:4] == b"FUGG":
         return "The file's bytes are in reverse order."
     if len(start) < 4:
-        return f"The file holds {len(start)} bytes; a GGUF starts with the four bytes GGUF."
+        return f"The file holds {counted(len(start), 'byte')}; a GGUF starts with the four bytes GGUF."
     return f"The file starts with {start[:4]!r}, not with b'GGUF'."
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._types import TENSOR_TYPES, type_name
+from llama_magic.plural import counted
 
 PARTS = ("embedding", "attention", "feed-forward", "recurrent", "norms", "output", "other")
 
@@ -46,7 +47,7 @@ class Tensors(Mapping[str, TensorInfo]):
         return len(self._items)
 
     def __repr__(self) -> str:
-        return f"<{len(self._items)} tensors>"
+        return f"<{counted(len(self._items), 'tensor')}>"
 
 
 def tensors_of(header: Header, shard: int) -> Iterator[TensorInfo]:

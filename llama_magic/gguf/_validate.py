@@ -16,6 +16,7 @@ from llama_magic.gguf._tensors import TensorInfo
 from llama_magic.gguf._types import REMOVED_TYPES, TYPE_BY_NAME, UNUSABLE_WEIGHTS
 from llama_magic.gguf._validate_hparams import check_hparams
 from llama_magic.gguf._validate_vocab import NO_VOCAB, check_vocab
+from llama_magic.plural import counted
 
 _MAP_ALIGNMENT = 32  # ggml-impl.h, TENSOR_ALIGNMENT
 _INTEGER_TENSORS = ("ffn_gate_tid2eid", "masked_embd_ordering", "d2t")
@@ -114,8 +115,8 @@ def check_files(info: GGUFInfo) -> None:
             if end > header.size:
                 fail(
                     info,
-                    f"The file is {end - header.size:,} bytes too short: {field} ends at {end:,}, and the "
-                    f"file is {header.size:,} bytes long.",
+                    f"The file is {counted(end - header.size, 'byte')} too short: {field} ends at "
+                    f"{end:,}, and the file is {header.size:,} bytes long.",
                     field,
                     "The file is cut off: download it again.",
                     tensor.offset,

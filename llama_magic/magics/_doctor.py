@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
+from llama_magic.plural import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict
@@ -125,7 +126,7 @@ def _machine(magics: Any, machine: Machine | None) -> Iterable[Check]:
     yield Check("machine", str(machine))
     if machine.load_average is None:
         return
-    cores = f"{machine.all_cores} core" if machine.all_cores == 1 else f"{machine.all_cores} cores"
+    cores = counted(machine.all_cores, "core")
     names = {name: _threads(model, machine) for name, model in magics.session.models.items()}
     most = max(names.values(), default=machine.physical_cores)
     advice = ""
@@ -154,7 +155,8 @@ def _crash_check() -> Iterable[Check]:
     sound = sum(verdict.survived and not verdict.fell_back for verdict in verdicts)
     fell_back = sum(verdict.fell_back for verdict in verdicts)
     died = [verdict for verdict in verdicts if not verdict.survived]
-    words = f"{len(verdicts)} files tried: {sound} sound, {fell_back} with a fall-back, {len(died)} refused"
+    words = f"{counted(len(verdicts), 'file')} tried: {sound} sound, {fell_back} with a fall-back, "
+    words += f"{len(died)} refused"
     advice = ""
     if fell_back:
         advice = (

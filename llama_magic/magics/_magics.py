@@ -13,6 +13,7 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 from llama_magic.magics import _help
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
+from llama_magic.plural import counted
 
 if TYPE_CHECKING:
     from llama_magic.session import Session
@@ -225,7 +226,7 @@ def _in_short(result: Any) -> str:
     if not hasattr(result, "usage"):
         return repr(result)
     usage = result.usage
-    return f"Completion, shown above: {usage.completion_tokens} tokens, {result.finish_reason}"
+    return f"Completion, shown above: {counted(usage.completion_tokens, 'token')}, {result.finish_reason}"
 
 
 LlamaMagics.llama_line.__doc__ = _help.line_help()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.engine.cache import HeldSequence, LaneState, LastCall, Snapshot, snapshot
 from llama_magic.engine.prefix_store import common_prefix
+from llama_magic.plural import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
@@ -216,7 +217,7 @@ def _words(node: PrefixNode) -> str:
     text = node.text
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
-    return f"{len(node.token_ids):,} tokens “{one_line(text)}” {', '.join(node.sequences)}"
+    return f"{counted(len(node.token_ids), 'token')} “{one_line(text)}” {', '.join(node.sequences)}"
 
 
 def _svg(rows: list[tuple[int, PrefixNode]]) -> str:
@@ -240,7 +241,7 @@ def _svg(rows: list[tuple[int, PrefixNode]]) -> str:
             f'<text x="{x + length + 6}" y="{y + 10}">{words}</text>'
         )
     height = 10 + line * max(1, len(rows))
-    label = f"prefix tree of the KV cache, {len(rows)} nodes"
+    label = f"prefix tree of the KV cache, {counted(len(rows), 'node')}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="760" '
         f'height="{height}" viewBox="0 0 760 {height}" font-family="system-ui, sans-serif" font-size="12" '

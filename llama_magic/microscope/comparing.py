@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.plural import counted
 
 if TYPE_CHECKING:
     from llama_magic.model import Model
@@ -40,7 +41,9 @@ class TokenComparison:
     def _table(self) -> Any:
         from llama_magic.display import Table, blanks_shown
 
-        counts = ", ".join(f"{n}: {s.count:,} tokens" for n, s in zip(self.names, self.strips, strict=True))
+        counts = ", ".join(
+            f"{n}: {counted(s.count, 'token')}" for n, s in zip(self.names, self.strips, strict=True)
+        )
         rows = tuple(
             tuple("|".join(blanks_shown(piece) for piece in pieces) for pieces in row) for row in self.rows
         )

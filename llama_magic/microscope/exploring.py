@@ -12,6 +12,7 @@ from typing import Any
 from llama_magic.engine.sampling import Sampling
 from llama_magic.microscope.advice import advise
 from llama_magic.microscope.tracing import SamplerTrace
+from llama_magic.plural import counted
 
 # Their defaults cut or sharpen, and a model's file, %config or %llama sampler may set others: so a
 # line that is to mean the same everywhere names them.
@@ -55,7 +56,7 @@ def describe(trace: SamplerTrace) -> str:
     text = _spoken(trace.drawn.text)
     drawn = f"{text} is drawn, at {trace.drawn.probability:.0%}"
     if last.name == "greedy":
-        return f"The likeliest of {first.survivors:,} tokens is taken: {text}."
+        return f"The likeliest of {counted(first.survivors, 'token')} is taken: {text}."
     left = "1 token is" if last.survivors == 1 else f"{last.survivors:,} tokens are"
     removed = max(0.0, 1 - last.mass_kept)
     return (

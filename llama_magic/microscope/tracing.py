@@ -19,8 +19,9 @@ from llama_magic.engine.native import SamplerChain
 from llama_magic.engine.request import EndEvent, Event, Request
 from llama_magic.engine.sampling import Sampling, check_seed
 from llama_magic.engine.steps import Step
-from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope.advice import advise, parameters_of
+from llama_magic.plural import counted
 from llama_magic.tokens import piece_text
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Tracer:
         count = self.count
         if not -count <= step < count:
             raise OptionError(
-                f"There is no step {step}: the answer has {count:,} steps, numbered from 0.",
+                f"There is no step {step}: the answer has {counted(count, 'step')}, numbered from 0.",
                 remedy="Count from 0, or from -1 backwards.",
             )
         step %= count
@@ -283,7 +284,9 @@ class Tracer:
                 pass
         except KeyboardInterrupt:
             self._engine.cancel(request)
-            raise
+            raise GenerationInterrupted(
+                None, f"step {step} was not read again to its end, so there is no trace of it"
+            ) from None
         if errors[0] is not None:
             raise errors[0]
         return request.tapes[0].step(0)

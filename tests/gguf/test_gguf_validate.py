@@ -306,7 +306,7 @@ FINDINGS: dict[str, tuple[Callable[[], File], str]] = {
     ),
     "context": (kv(L + "context_length", "u32", 2**31 - 1), "no model has"),
     "context before scaling": (kv(L + "rope.scaling.original_context_length", "u32", 1024), "before scaling"),
-    "no text": (gpt2(tokens=("arr[str]", [*tokens()[:-1], b""])), "1 tokens have no text"),
+    "no text": (gpt2(tokens=("arr[str]", [*tokens()[:-1], b""])), "1 token with no text"),
     "not UTF-8": (words(lambda w: [*w[:-1], b"\xff"]), "not UTF-8"),
     "long token": (words(lambda w: [*w[:-1], b"x" * 2000]), "2,000 bytes"),
     "EOS out of range": (kv(T + "eos_token_id", "u32", 260), "outside the 260 tokens"),

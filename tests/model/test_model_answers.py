@@ -125,9 +125,35 @@ def test_guard_counts_exactly(scripted: Any) -> None:
     assert (error.prompt_tokens, error.max_tokens, error.window) == (1000, 25, 1024)
     assert sum(tokens for _, tokens in error.parts) == 1025
     assert "1 too many" in str(error)
-    assert "--max-tokens 24" in str(error)
+    assert "Shorten the prompt by 1 token, or ask for at most 24 tokens (--max-tokens 24), or --" in str(
+        error
+    )
     assert isinstance(error, ValueError)
     assert scripted._engine.call(lambda core: core.lane(exact=False).store.bytes_used) == before
+
+
+def test_cures_name_what_can_be_shortened(scripted: Any) -> None:
+    """The last message, the system prompt or an earlier message, whichever is long enough; else neither."""
+
+    def cure(system: int, first: int, last: int, **options: Any) -> str:
+        messages = [
+            {"role": "system", "content": "s" * system},
+            {"role": "user", "content": "u" * first},
+            {"role": "assistant", "content": "r"},
+            {"role": "user", "content": "v" * last},
+        ]
+        with pytest.raises(lm.ContextOverflowError) as caught:
+            scripted.chat(messages, **{"max_tokens": 500, **options})
+        return str(caught.value.remedy)
+
+    assert cure(10, 20, 900).startswith("Shorten the last message by ")
+    assert cure(900, 20, 10).startswith("Shorten the system prompt by ")
+    assert cure(10, 900, 20).startswith("Shorten message user 1 by ")
+    assert cure(200, 200, 250, max_tokens=900).startswith("Shorten the prompt by ")
+    assert cure(10, 10, 10, max_tokens=1100).startswith("Ask for at most ")
+    # What was tried is not proposed again.
+    assert "drop-oldest" in cure(10, 20, 900)
+    assert "drop-oldest" not in cure(1100, 20, 10, overflow="drop-oldest")
 
 
 def test_guard_names_variables_and_turns(scripted: Any) -> None:
