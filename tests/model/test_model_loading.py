@@ -325,11 +325,14 @@ def cycles(paths: list[Path], n: int) -> Iterator[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
-@pytest.mark.parametrize(("which", "n"), [("scripted", 12), ("smollm2", 6)])
+@pytest.mark.parametrize(("which", "n"), [("scripted", 12), ("smollm2", 9)])
 def test_memory_is_given_back(
     which: str, n: int, scripted_file: Scripted, path_of: Callable[[str], Path]
 ) -> None:
-    """Load and close in turn: after the first rounds resident memory stays within 4 MB."""
+    """Load and close in turn: resident memory comes back to where it was, within 4 MB.
+
+    Single rounds may end some 20 MB higher: glibc keeps pages of a thread's arena until another uses it.
+    """
     path = scripted_file.path if which == "scripted" else path_of(which)
     # In a process of its own: what other tests hold, and give back, would be counted here.
     script = "import sys; from pathlib import Path; from test_model_loading import cycles\n"
@@ -345,7 +348,7 @@ def test_memory_is_given_back(
         env=environment,
     )
     sizes = [int(size) for size in done.stdout.split()]
-    assert sizes[-1] - max(sizes[1 : n // 2]) < 4e6, [round(s / 1e6) for s in sizes]
+    assert min(sizes[-4:]) - min(sizes[1:5]) < 4e6, [round(s / 1e6) for s in sizes]
 
 
 # --- interrupts while loading -------------------------------------------------------------------
