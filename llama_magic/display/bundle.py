@@ -64,5 +64,4 @@ def saved_receipt(completion: Completion) -> dict[str, Any]:
     receipt: dict[str, Any] = json_safe(completion.receipt)
     if completion.seeded:
         receipt["usage"].pop("cached_tokens", None)
-        receipt.pop("notes", None)
     return receipt

@@ -101,10 +101,11 @@ class Ticker:
 
 
 def figures(completion: Completion) -> str:
-    """Return one line: how the window was filled, how fast, why it ended."""
+    """Return one line: how the window was filled, how fast, why it ended; then what was dropped or cut."""
     written = completion.usage.completion_tokens
     times = completion.timings
     speed = f" · first token {times.first_token_s:.2f} s" if written else ""
     speed += f" · {times.tokens_per_second:.1f} tok/s" if written > 1 else ""
     words = gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)
-    return f"[{words}{speed} · seed {completion.seed} · {views.ending(completion)}]"
+    line = f"[{words}{speed} · seed {completion.seed} · {views.ending(completion)}]"
+    return "\n".join((line, *views.notes(completion)))

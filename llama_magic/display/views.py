@@ -47,10 +47,13 @@ def completion(r: Completion) -> list[Node]:
     out.append(Line(f"{filled} · {ending(r)}", dim=True))
     if "thinking" in r.extra:
         out.append(Line(str(r.extra["thinking"]), dim=True))
-    notes = [note for note in r.notes if note != r.extra.get("thinking")]
-    if notes and not r.seeded:
-        out.append(Line("\n".join(notes), dim=True))
+    out.extend(Line(note, dim=True) for note in notes(r))
     return out
+
+
+def notes(r: Completion) -> list[str]:
+    """Return what was dropped, cut or repaired; what was chosen of thinking is said elsewhere."""
+    return [note for note in r.notes if note != r.extra.get("thinking")]
 
 
 def seed_words(r: Completion) -> str:
@@ -103,6 +106,7 @@ def samples(answers: Sequence[Completion]) -> list[Node]:
         sum(getattr(a.usage, name) for a in answers) for name in ("completion_tokens", "forced_tokens")
     )
     out.append(Line(gauge.words(first.budget, written, forced=forced), dim=True))
+    out.extend(Line(note, dim=True) for note in notes(first))  # of the one prompt that they share
     return out
 
 

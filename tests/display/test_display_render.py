@@ -213,10 +213,24 @@ def test_a_megabyte_in_one_line_scrolls_in_a_box_and_is_all_there() -> None:
 
 
 def test_static_outputs_have_no_times_and_are_equal_for_a_seed() -> None:
-    """Speed, cached tokens and notes differ from run to run, the saved bundle does not."""
-    first = mimebundle(completion("Hi", seeded=True, cached=0, speed=70.0, notes=("read 100 tokens",)))
-    again = mimebundle(completion("Hi", seeded=True, cached=96, speed=91.5, notes=("reused 96 tokens",)))
+    """Speed and cached tokens differ from run to run, the saved bundle does not."""
+    first = mimebundle(completion("Hi", seeded=True, cached=0, speed=70.0))
+    again = mimebundle(completion("Hi", seeded=True, cached=96, speed=91.5))
     assert first == again
+
+
+def test_what_was_cut_is_always_said() -> None:
+    """A note stands in every form of an answer, seeded or not, of samples, and in a terminal."""
+    from llama_magic.display.terminal import figures
+
+    cut = "Cut the first 9 tokens of the prompt to fit the window of 256."
+    for answer in (completion("Hi", seeded=True, notes=(cut,)), completion("Hi", notes=(cut,))):
+        assert figures(answer).endswith(f"]\n{cut}")
+        for shown in (answer, [answer, answer]):
+            bundle: dict[str, Any] = mimebundle(shown)
+            assert bundle["text/plain"].count(cut) == 1
+            assert bundle["text/html"].count(cut) == 1
+        assert mimebundle(answer)["application/vnd.llama-magic.v1+json"]["notes"] == [cut]
 
 
 def test_an_unseeded_answer_says_what_was_reused() -> None:
