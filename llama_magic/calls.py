@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import secrets
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from llama_magic import prompting
 from llama_magic.assembling import Assembler, Plan
 from llama_magic.engine.request import Request
-from llama_magic.engine.sampling import Sampling, check_seed
+from llama_magic.engine.sampling import OTHER_NAMES, Sampling, check_seed
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.naming import meant
 from llama_magic.structuring import check_budget
 from llama_magic.thinking import Thinking, matcher_factory, note_of
 
@@ -69,13 +69,42 @@ class Call:
         )
 
 
+# Parameters of the methods themselves, which a misspelt name may have meant.
+_OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", "tools"}
+# What the magic and other libraries call our options.
+_OTHER_NAMES = OTHER_NAMES | {
+    "fresh": "reuse=False", "cache_prompt": "reuse", "samples": "n", "num_samples": "n",
+    "num_return_sequences": "n", "max_new_tokens": "max_tokens", "max_length": "max_tokens",
+    "n_predict": "max_tokens", "num_predict": "max_tokens", "stop_sequences": "stop", "stop_strings": "stop",
+    "top_logprobs": "logprobs",
+}  # fmt: skip
+# What another method, or the magic alone, takes.
+_ELSEWHERE = {
+    "schema": "model.structured(prompt, schema) answers with an instance.",
+    "response_format": "model.structured(prompt, schema) answers with an instance.",
+    "retries": "model.structured takes it.",
+    "retry": "model.structured takes retries.",
+    "thinking": "model.structured takes it; for chat set the template's own: template_variables={…}.",
+    "system": "Put it first: [{'role': 'system', 'content': …}, …].",
+    "instruct": "model.complete takes it; model.chat always uses the template.",
+    "tools": "model.chat takes it.",
+    "template_variables": "model.chat and model.structured take it.",
+    "session": "%%llama keeps conversations; in Python pass their messages.",
+    "new": "%%llama keeps conversations; in Python pass the messages you want.",
+    "out": "The result is what the call gives back.",
+    "ctx": "The window is set when a model is loaded: lm.load(…, ctx=…).",
+    "threads": "It is set when a model is loaded: lm.load(…, threads=…).",
+}
+
+
 def _check_names(given: Mapping[str, Any]) -> None:
     """Refuse what is neither an option of a call nor a sampling parameter."""
     known = {f.name for f in (*fields(Call), *fields(Sampling))}
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}."
+            if name in _ELSEWHERE:
+                raise OptionError(f"There is no option {name!r} here.", remedy=_ELSEWHERE[name])
+            hint = meant(name, known | _OF_METHODS, _OTHER_NAMES)
             raise OptionError(f"There is no option {name!r}. {hint}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
 import os
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from llama_magic.engine.exact_lane import CUT
 from llama_magic.engine.lane import HELPER_SEQUENCES
 from llama_magic.engine.native import ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.naming import meant
 
 if TYPE_CHECKING:
     from llama_magic.fit import Estimate, LoadProfile, Machine, Speed
@@ -39,6 +39,14 @@ _ROPE = (
     "rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor",
     "yarn_beta_fast", "yarn_beta_slow", "yarn_orig_ctx",
 )  # fmt: skip
+
+# Keywords of `load` that are no options of the engine, and what other libraries and the magic call ours.
+_OF_LOAD = {"name", "dry_run", "progress", "sha256", "revision", "offline"}
+_OTHER_NAMES = {
+    "as_": "name", "context_length": "ctx", "max_seq_len": "ctx", "window": "ctx", "ngl": "gpu_layers",
+    "type_k": "kv_type", "type_v": "kv_type", "cache_type": "kv_type", "chat_format": "formatter",
+    "chat_template": "formatter",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,9 +163,9 @@ class LoadOptions:
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" Did you mean {near[0]}?" if near else f" Known: {', '.join(sorted(known))}."
-                raise OptionError(f"There is no load option {name!r}.{hint}")
+                raise OptionError(
+                    f"There is no load option {name!r}. {meant(name, known | _OF_LOAD, _OTHER_NAMES)}"
+                )
             _check(name, value)
         if "gpu_layers" in given:
             given["gpu_layers"] = _layers(given["gpu_layers"])

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.naming import meant
 
 DEFAULT_ORDER = (
     "penalties",
@@ -32,6 +33,10 @@ COLDEST = 1e-4
 MAX_BREAKERS = 64
 MAX_BIAS = 1e5
 MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF is llama.cpp's LLAMA_DEFAULT_SEED: "draw one"
+
+
+# What other libraries call them.
+OTHER_NAMES = {"temp": "temperature", "repetition_penalty": "repeat_penalty", "typ_p": "typical_p"}
 
 
 @dataclass(frozen=True)
@@ -102,9 +107,9 @@ class Sampling:
         known = {f.name for f in fields(self)}
         for name in changes:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" Did you mean {near[0]}?" if near else f" Known: {', '.join(sorted(known))}."
-                raise OptionError(f"There is no sampling parameter {name!r}.{hint}")
+                raise OptionError(
+                    f"There is no sampling parameter {name!r}. {meant(name, known, OTHER_NAMES)}"
+                )
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:

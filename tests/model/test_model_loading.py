@@ -238,6 +238,8 @@ def test_window_is_one_number_everywhere(scripted_file: Scripted) -> None:
     [
         ({"lora": "no/such/adapter.gguf"}, lm.SourceError, "adapter"),
         ({"ctxx": 5}, lm.OptionError, "Did you mean ctx"),
+        ({"type_k": "f16"}, lm.OptionError, "Did you mean kv_type"),
+        ({"revison": "main"}, lm.OptionError, "Did you mean revision"),
         ({"ctx": "5"}, lm.InputTypeError, "whole number"),
         ({"ctx": -1}, lm.OptionError, "ctx"),
         ({"kv_type": "q3"}, lm.OptionError, "q8_0"),
