@@ -154,14 +154,18 @@ class InputTypeError(LlamaMagicError, TypeError):
 
 
 class GenerationInterrupted(KeyboardInterrupt):
-    """Ctrl-C or the kernel's interrupt stopped a generation; `completion` holds what was written.
+    """Ctrl-C or the kernel's interrupt stopped a call; `completion` holds what is kept of it.
 
-    A `KeyboardInterrupt`, so that loops and *Run All* stop as they do for any interrupt.
+    That is the `Completion` of what was written, the `ReadThrough` of what was read, or None where
+    nothing is kept; the message says which. A `KeyboardInterrupt`, so that loops and *Run All*
+    stop as they do for any interrupt.
     """
 
-    def __init__(self, completion: Any = None) -> None:
-        super().__init__("generation interrupted; what was written is kept")
+    def __init__(self, completion: Any = None, words: str | None = None) -> None:
+        kept = "nothing is kept" if completion is None else "what was written is kept"
+        self.words = words or kept
+        super().__init__(f"interrupted; {self.words}")
         self.completion = completion
 
     def _render_traceback_(self) -> list[str]:
-        return ["Interrupted: what was written is kept."]
+        return [f"Interrupted: {self.words}."]

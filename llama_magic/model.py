@@ -15,7 +15,7 @@ from llama_magic.engine import cache
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.sampling import Sampling
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import InputTypeError, ModelClosedError
+from llama_magic.errors import GenerationInterrupted, InputTypeError, ModelClosedError
 from llama_magic.generation import AsyncStream, Stream
 from llama_magic.tokens import TokenStrip, conversation_strip, token_strip
 
@@ -351,7 +351,8 @@ class Model:
     def read(self, text: str) -> ReadThrough:
         """Read a text through and say of each token how likely it was and what was expected.
 
-        Costs one read of the text. Raises `ContextOverflowError` for a text over the window.
+        Costs one read of the text. Raises `ContextOverflowError` for a text over the window, and
+        `GenerationInterrupted` on Ctrl-C, whose `completion` is the `ReadThrough` of what was read.
         """
         from llama_magic.microscope.reading import read
 
@@ -366,7 +367,12 @@ class Model:
         `changes` are fields of `Sampling`. Without a `seed` one is drawn; it stands in the trace.
         """
         recipe = (sampling or self.sampling).replace(**changes)
-        completion = self.complete(prompt, sampling=recipe, seed=seed, max_tokens=1)
+        try:
+            completion = self.complete(prompt, sampling=recipe, seed=seed, max_tokens=1)
+        except GenerationInterrupted:
+            raise GenerationInterrupted(
+                None, "no token was drawn yet, so there is no trace; nothing is kept"
+            ) from None
         return completion.xray(0)  # type: ignore[no-any-return]
 
     @property

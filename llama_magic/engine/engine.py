@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -100,6 +101,14 @@ class Engine:
         if not succeeded:
             raise value
         return value  # type: ignore[no-any-return]
+
+    def later(self, function: Callable[[Core], None]) -> None:
+        """Run `function(core)` on the engine thread, after what was asked before; do not wait for it.
+
+        Nothing is run, and nothing said, where the model is closed first.
+        """
+        with contextlib.suppress(ModelClosedError):
+            self._core.post(function)
 
     def exact_buffers(self) -> dict[str, int]:
         """Return the bytes by kind of the context for seeded requests, none before the first of them."""

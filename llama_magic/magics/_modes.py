@@ -246,7 +246,7 @@ def _xray(call: Call) -> Any:
     if not call.options.get("live"):
         return _look(call, trace)
     call.model = call.magics.get_model(call.options.get("model"))
-    result = trace(call.model)
+    result = _interruptible(lambda: trace(call.model))
     call.bind(result)
     if not call.quiet:
         from llama_magic import display
@@ -256,15 +256,36 @@ def _xray(call: Call) -> Any:
 
 
 def _look(call: Call, look: Callable[[Any], Any]) -> Any:
-    """Run a mode that generates nothing; the display hook shows its result, or this does for `-o`."""
+    """Run a mode that generates nothing; the display hook shows its result, or this does for `-o`.
+
+    What an interrupted reading has so far is bound and shown, then the interrupt goes on.
+    """
     call.model = call.magics.get_model(call.options.get("model"))
-    result = look(call.model)
+    interruption: GenerationInterrupted | None = None
+    try:
+        result = _interruptible(lambda: look(call.model))
+    except GenerationInterrupted as error:
+        if error.completion is None:
+            raise
+        result, interruption = error.completion, error
     call.bind(result)
-    if "out" in call.options and not call.quiet:
+    if ("out" in call.options or interruption is not None) and not call.quiet:
         from llama_magic import display
 
         display.show(result, call.magics.shell)
+    if interruption is not None:
+        raise interruption
     return None if "out" in call.options or call.quiet else result
+
+
+def _interruptible(look: Callable[[], Any]) -> Any:
+    """Return what `look` does; an interrupt between its steps is said in the same short way."""
+    try:
+        return look()
+    except GenerationInterrupted:
+        raise
+    except KeyboardInterrupt:
+        raise GenerationInterrupted(None) from None
 
 
 _RUNNERS: dict[str, Callable[[Call], Any]] = {

@@ -20,10 +20,12 @@ from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import (
     BackendError,
     ContextOverflowError,
+    GenerationInterrupted,
     InputTypeError,
     ModelClosedError,
     OptionError,
 )
+from llama_magic.plural import counted
 from llama_magic.tokens import piece_text
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _LOGIT_BYTES = 64 * 2**20  # a chunk's logits; at least 64 tokens are read at on
 _BLOCK = 8  # rows of logits worked on at a time: temporaries stay small
 # llama.cpp's attention rounds differently below 64 tokens, so no chunk is shorter unless the text is.
 _CUT = 64
+# An interrupt loses one chunk. More tokens were read no faster: 8.5 s of CPU for 1,301 with 128, 256, 512.
+_CHUNK = 128
 _numbers = itertools.count(1)
 
 
@@ -64,11 +68,15 @@ class ReadToken:
 
 @dataclass(frozen=True)
 class ReadThrough:
-    """A text, token by token. `model` names who read it."""
+    """A text, token by token. `model` names who read it.
+
+    Of an `interrupted` one, `text` and `tokens` are what was read until then.
+    """
 
     text: str
     tokens: tuple[ReadToken, ...]
     model: str = ""
+    interrupted: bool = False
 
     @property
     def known(self) -> tuple[ReadToken, ...]:
@@ -153,16 +161,38 @@ def read(engine: Engine, vocabulary: Vocabulary, window: int, model: str, text: 
     assert isinstance(text, str)
     first = ReadToken(ids[0], piece_text(vocabulary, ids[0]), None, None, None)
     tokens = [first]
-    with _context(engine, len(ids)) as context:
-        start = 0
-        for end in _cuts(len(ids), context.n_batch - _CUT + 1):
-            targets = ids[start + 1 : end + 1]
-            part = _Job(context, ids[start:end], start, targets)
-            result = engine.call(part) if targets else None
-            if result is not None:
-                tokens += _read_tokens(vocabulary, targets, result)
-            start = end
+    try:
+        with _context(engine, len(ids)) as context:
+            start = 0
+            for end in _cuts(len(ids), context.n_batch - _CUT + 1):
+                targets = ids[start + 1 : end + 1]
+                part = _Job(context, ids[start:end], start, targets)
+                result = engine.call(part) if targets else None
+                if result is not None:
+                    tokens += _read_tokens(vocabulary, targets, result)
+                start = end
+    except KeyboardInterrupt:
+        raise _interrupted(vocabulary, text, ids, tokens, model) from None
     return ReadThrough(text, tuple(tokens), model)
+
+
+def _interrupted(
+    vocabulary: Vocabulary, text: str, ids: list[int], tokens: list[ReadToken], model: str
+) -> GenerationInterrupted:
+    """Return what to raise for a reading that was stopped: it holds the tokens read so far."""
+    words = f"{len(tokens):,} of {counted(len(ids), 'token')} were read, and are kept"
+    if len(tokens) == 1:
+        words = f"none of {counted(len(ids), 'token')} was measured yet"
+    data = text.encode("utf-8", "replace")
+    position = 0
+    for token in tokens:
+        piece = vocabulary.piece(token.id)
+        if not data.startswith(piece, position) and piece[:1] == b" ":
+            piece = piece[1:]  # the space that SPM vocabularies put in front
+        if data.startswith(piece, position):  # BOS does not stand in the text
+            position += len(piece)
+    part = data[:position].decode("utf-8", "ignore")
+    return GenerationInterrupted(ReadThrough(part, tuple(tokens), model, interrupted=True), words)
 
 
 def _tokens(vocabulary: Vocabulary, window: int, text: object) -> list[int]:
@@ -195,11 +225,15 @@ def _cuts(length: int, chunk: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _context(engine: Engine, length: int) -> Iterator[Context]:
-    """Make a context for `length` tokens, and free it at the end; an interrupt stops what it computes."""
+    """Make a context for `length` tokens, and free it at the end; an interrupt stops what it computes.
+
+    llama.cpp cannot be stopped while it makes one. That is done on the engine thread, and nobody waits
+    for it, nor for its end, after an interrupt: the freeing is queued behind it.
+    """
 
     def make(core: Core) -> Context:
         row = 4 * core.weights.vocab.n_tokens
-        chunk = max(_CUT, min(512, _LOGIT_BYTES // row) // _CUT * _CUT)
+        chunk = max(_CUT, min(_CHUNK, _LOGIT_BYTES // row) // _CUT * _CUT)
         size = chunk + _CUT - 1
         cells = -(-max(length, size) // 256) * 256
         options = replace(
@@ -221,13 +255,13 @@ def _context(engine: Engine, length: int) -> Iterator[Context]:
     try:
         engine.call(begin)
         yield made[0]
+        with contextlib.suppress(ModelClosedError):
+            engine.call(end)
     except BaseException:
         for context in made:
             context.abort()
+        engine.later(end)
         raise
-    finally:
-        with contextlib.suppress(ModelClosedError):
-            engine.call(end)
 
 
 @dataclass(frozen=True)

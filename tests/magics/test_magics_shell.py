@@ -234,6 +234,30 @@ def test_an_interruption_keeps_what_was_written(ip: Any, run: Any, session: Any,
     assert run("%%llama chat\ngo on").success
 
 
+def test_an_interrupted_look_binds_what_there_is(
+    ip: Any, run: Any, model: FakeModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """-o holds the part that was read; where nothing is kept, the one line says so and -o stays unbound."""
+
+    def stop(error: BaseException) -> Any:
+        def look(*_: Any, **__: Any) -> Any:
+            raise error
+
+        return look
+
+    monkeypatch.setattr(model, "read", stop(GenerationInterrupted("a part", "3 of 9 tokens were read")))
+    assert isinstance(run("%%llama surprise -o r\nx").error_in_exec, GenerationInterrupted)
+    assert ip.user_ns["r"] == "a part"
+    shown = capsys.readouterr()
+    assert "Interrupted: 3 of 9 tokens were read." in shown.out + shown.err
+    for cell in ("%%llama xray -o t\nx", "%%llama xray --live -o t\nx"):
+        monkeypatch.setattr(model, "xray", stop(KeyboardInterrupt()))
+        assert isinstance(run(cell).error_in_exec, GenerationInterrupted)
+        assert "t" not in ip.user_ns
+        shown = capsys.readouterr()
+        assert (shown.out + shown.err).strip() == "Interrupted: nothing is kept."
+
+
 def test_structured_passes_the_schema_and_keeps_failures(
     ip: Any, run: Any, session: Any, model: FakeModel
 ) -> None:

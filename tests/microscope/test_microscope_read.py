@@ -11,8 +11,8 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from llama_magic.errors import ContextOverflowError, InputTypeError, OptionError
-from llama_magic.microscope import compare_tokens
+from llama_magic.errors import ContextOverflowError, GenerationInterrupted, InputTypeError, OptionError
+from llama_magic.microscope import compare_tokens, reading
 from llama_magic.microscope.reading import _cuts, measure
 
 TEXT = (
@@ -132,7 +132,7 @@ def test_one_token_and_odd_bytes_are_read(smollm2: Any) -> None:
 
 
 def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(smollm2: Any) -> None:
-    """Ctrl-C in the middle ends it within a chunk, frees the context, and nothing is left behind."""
+    """Ctrl-C in the middle ends it at once, frees the context, and nothing is left behind."""
     import time
 
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -152,8 +152,60 @@ def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(smollm2: Any
     raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
     thread.join(20)
     assert caught
-    assert not [name for name in smollm2._engine._core.extras if name.startswith("reading")]
+    left = smollm2._engine.call(lambda core: [name for name in core.extras if name.startswith("reading")])
+    assert left == []
     assert len(smollm2.read("The sky is blue.").tokens) == 5
+
+
+def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the tokens of the whole chunks, their text, and says how many of how many; numbers are those
+    of a whole reading. Before a chunk is through, that is the first token, which is not measured.
+    """
+    text = TEXT * 8
+    whole = smollm2.read(text)
+    read_tokens = reading._read_tokens
+    rounds: list[int] = []
+
+    def stop_in(chunk: int) -> None:
+        def stop(*given: Any) -> Any:
+            rounds.append(1)
+            if len(rounds) == chunk:
+                raise KeyboardInterrupt
+            return read_tokens(*given)
+
+        rounds.clear()
+        monkeypatch.setattr(reading, "_read_tokens", stop)
+
+    stop_in(2)
+    with pytest.raises(GenerationInterrupted) as caught:
+        smollm2.read(text)
+    part = caught.value.completion
+    assert part.interrupted
+    assert 64 < len(part.tokens) < len(whole.tokens)
+    assert part.tokens == whole.tokens[: len(part.tokens)]
+    assert part.text == smollm2.detokenize([token.id for token in part.tokens])
+    assert text.startswith(part.text)
+    words = f"{len(part.tokens)} of {len(whole.tokens)} tokens were read, and are kept"
+    assert caught.value._render_traceback_() == [f"Interrupted: {words}."]
+    assert "stopped here" in str(part)
+    stop_in(1)
+    with pytest.raises(GenerationInterrupted, match=r"none of .* tokens was measured yet") as caught:
+        smollm2.read(text)
+    assert caught.value.completion.tokens == whole.tokens[:1]
+    assert caught.value.completion.interrupted
+
+
+def test_an_interrupted_xray_says_that_nothing_is_kept(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no trace before the draw, and no answer whose words could be kept."""
+    from llama_magic.generation import Stream
+
+    def stop(self: Stream) -> Any:
+        raise self._interrupted()
+
+    monkeypatch.setattr(Stream, "run", stop)
+    with pytest.raises(GenerationInterrupted, match="no trace; nothing is kept") as caught:
+        smollm2.xray("The sky is", seed=1)
+    assert caught.value.completion is None
 
 
 def test_reading_leaves_the_cache_as_it_was(smollm2: Any) -> None:
