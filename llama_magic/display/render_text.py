@@ -14,6 +14,8 @@ from llama_magic.plural import counted
 
 _CELL = 60  # columns; a wider cell is cut with an ellipsis
 _WIDTH = 100
+_TERMINAL = 80  # columns of a terminal as it opens ...
+_LONG = 24  # ... and of a cell that may have a line of its own where a table is wider
 _BRIEF = 12  # lines of a brief fold
 
 
@@ -57,11 +59,15 @@ def _grid(node: doc.Grid) -> str:
     table = node.table
     if not table.rows:
         return table.empty
-    cells = [[one_line(cell_text(value), _CELL) for value in row] for row in (table.headers, *table.rows)]
+    cells = [
+        [_cut(one_line(cell_text(value), _CELL)) for value in row] for row in (table.headers, *table.rows)
+    ]
     widths = [max(columns(row[i]) for row in cells) for i in range(len(table.headers))]
     right = [
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
+    if sum(widths) + 2 * (len(widths) - 1) > _TERMINAL and sum(width > _LONG for width in widths) > 1:
+        return "\n".join([visible(table.caption)] * bool(table.caption) + _records(cells, widths))
     lines = [
         "  ".join(
             _pad(cell, width, is_right) for cell, width, is_right in zip(row, widths, right, strict=True)
@@ -71,11 +77,32 @@ def _grid(node: doc.Grid) -> str:
     return "\n".join([visible(table.caption)] * bool(table.caption) + lines)
 
 
+def _records(cells: list[list[str]], widths: list[int]) -> list[str]:
+    """Return each row as a line of its short cells and a line for each long one."""
+    headers, *rows = cells
+    lines = []
+    for row in rows:
+        named = [(name, cell, width > _LONG) for name, cell, width in zip(headers, row, widths, strict=True)]
+        short = " · ".join(f"{name} {cell}" for name, cell, long in named if cell and not long)
+        lines += textwrap.wrap(short, _TERMINAL, subsequent_indent="  ")
+        lines += [f"  {name}: {cell}" for name, cell, long in named if cell and long]
+    return lines
+
+
 def columns(text: str) -> int:
     """Return how many columns of a terminal a text takes (CJK takes two, combining marks none)."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )
+
+
+def _cut(text: str) -> str:
+    """Cut a text to the columns of a cell: 60 characters of Japanese take 120."""
+    if columns(text) <= _CELL:
+        return text
+    while columns(text) >= _CELL:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def _pad(cell: str, width: int, right: bool) -> str:

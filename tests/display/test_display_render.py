@@ -219,6 +219,18 @@ def test_static_outputs_have_no_times_and_are_equal_for_a_seed() -> None:
     assert first == again
 
 
+def test_a_table_of_wide_cells_stays_within_a_terminal() -> None:
+    """Japanese takes two columns a character; an empty cell is not named as if it said yes."""
+    from llama_magic.display.render_text import columns
+    from llama_magic.display.table import Table
+
+    rows = (("旅行の計画と日本語の長い名前", 1, "", "日本の首都はどこですか？🦙" * 4),)
+    text = to_text(Table(("chat", "turns", "interrupted", "last question"), rows))
+    assert max(columns(line) for line in text.splitlines()) <= 80
+    assert "interrupted" not in text
+    assert "turns 1" in text
+
+
 def test_what_was_cut_is_always_said() -> None:
     """A note stands in every form of an answer, seeded or not, of samples, and in a terminal."""
     from llama_magic.display.terminal import figures
