@@ -50,6 +50,7 @@ ONE = (
 )
 MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+DEFINITIONS = ("$defs", "definitions")
 
 Path = tuple[str, ...]
 

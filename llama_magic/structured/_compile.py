@@ -14,7 +14,7 @@ from llama_magic.structured import _gbnf, _regex, _source, _strictjson
 from llama_magic.structured._bundle import MAX_CHARACTERS, Bundle
 from llama_magic.structured._constraint import Constraint, full_match, json_why
 from llama_magic.structured._depth import grammar_from_lark
-from llama_magic.structured._grammar import error_of, from_schema, is_empty
+from llama_magic.structured._grammar import error_of, from_schema, is_empty, takes
 from llama_magic.structured._postcheck import Checker
 from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Choice, Shortest
@@ -166,8 +166,8 @@ def _from_regex(pattern: Any) -> Constraint:
         name=f"the regex {pattern!r:.60}",
         checked=later,
         enforced=(Keyword("", "regex"),),
-        shortest=[_shortest_match(compiled)],
-        why=full_match(compiled),
+        shortest=[_shortest_match(compiled, grammar)],
+        why=None if masked[1] else full_match(compiled),
         mask_first=True,
     )
 
@@ -183,9 +183,9 @@ def _without_anchors(pattern: str) -> str:
     return plain
 
 
-def _shortest_match(pattern: re.Pattern[str]) -> str:
-    text = _regex.shortest(pattern.pattern)
-    return text if text is not None and pattern.fullmatch(text) else ""
+def _shortest_match(pattern: re.Pattern[str], grammar: str) -> str:
+    text = _regex.shortest(pattern.pattern)  # checked by the mask's engine: `re` may take endless time
+    return text if text is not None and takes(grammar, text) else ""
 
 
 def _regex_grammar(expression: str) -> str:
@@ -253,7 +253,6 @@ def _from_lark(text: Any) -> Constraint:
         raise SchemaError("The Lark grammar is empty.", keyword="lark", remedy="Write at least start: …")
     grammar = grammar_from_lark(text)
     _refuse(error_of(grammar), "lark")
-    _refuse_empty(grammar, "lark")
     return Constraint("lark", grammar, name="the Lark grammar", enforced=(Keyword("", "lark"),))
 
 

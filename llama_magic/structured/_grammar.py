@@ -65,6 +65,14 @@ def is_empty(grammar: str) -> bool:
     return bool(machine.is_error() and "NoExtension" in machine.get_error())
 
 
+def takes(grammar: str, text: str) -> bool:
+    """Say whether a whole text follows a grammar; linear in its length."""
+    machine, data = machine_of(grammar), list(text.encode())
+    return bool(
+        machine.validate_tokens(data) == len(data) and machine.consume_tokens(data) and machine.is_accepting()
+    )
+
+
 def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, str, Lowered]:
     """Return (grammar, its state over bytes, grammar of one layout of its values, what they enforce).
 

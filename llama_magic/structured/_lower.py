@@ -19,8 +19,10 @@ from llama_magic.structured import (
     _lower_strings,
 )
 from llama_magic.structured._bundle import Bundle, Path, pointer, ref_path
+from llama_magic.structured._finite import finite
+from llama_magic.structured._lower_numbers import LEAST
 from llama_magic.structured._regex import MAX_LEAST
-from llama_magic.structured._schemas import Keyword, check, same, simplified, ways
+from llama_magic.structured._schemas import Keyword, check_reachable, same, simplified, ways
 
 
 @dataclass
@@ -55,8 +57,9 @@ class Lowered:
         self.depth = 0
         self._level = 0
         self._steps = 0
-        self.schema = self.lower((), bundle.root)
-        if self.defs:
+        check_reachable(bundle)
+        self.schema, self.defs = finite(self.lower((), bundle.root), self.defs)
+        if self.defs and self.schema is not False:
             root = self.schema if isinstance(self.schema, dict) else {}
             self.schema = {**root, "$defs": self.defs}
 
@@ -79,13 +82,6 @@ class Lowered:
     def _lower_one(self, path: Path, node: Any) -> Any:
         if isinstance(node, bool):
             return node
-        if not isinstance(node, dict):
-            raise SchemaError(
-                f"The schema at {pointer(path) or 'the root'} is {node!r:.60}; expected an object, "
-                "true or false.",
-                pointer=pointer(path),
-            )
-        check(path, node)
         out: dict[str, Any] = {}
         extra: list[Any] = []
         for keyword in sorted(node, key=_late):
@@ -179,6 +175,11 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
     out["enum"] = [node["const"]] if keyword == "const" else list(node["enum"])
     if keyword == "enum" and "const" in node:
         out["enum"] = [item for item in node["enum"] if same(item, node["const"])]
+    if any(isinstance(item, (int, float)) and item < LEAST for item in out["enum"]):
+        rest = [item for item in out.pop("enum") if not (isinstance(item, (int, float)) and item < LEAST)]
+        extra.append({"anyOf": [{"type": "number"}, *([{"enum": rest}] if rest else [])]})
+        lowered.leave(path, keyword, "numbers near -2^63 or below")
+        return
     if any(isinstance(item, str) and len(item) > MAX_LEAST for item in out["enum"]):
         raise SchemaError(
             f"{keyword} at {pointer(path) or 'the root'} holds a text of more than {MAX_LEAST:,} characters.",

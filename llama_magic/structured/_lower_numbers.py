@@ -10,6 +10,9 @@ from llama_magic.structured._effort import takes_step
 if TYPE_CHECKING:
     from llama_magic.structured._lower import Lowered
 
+# llguidance (1.9.1) ends the process on a range of whole numbers that lies near -2^63 or below it.
+LEAST = -9 * 10**18
+
 
 def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
     value = node[keyword]
@@ -20,6 +23,7 @@ def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extr
         lowered.enforce(path, keyword)
         return
     large = keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
+    large = large or (keyword in ("maximum", "exclusiveMaximum") and value < LEAST)
     if (large or "numbers" in lowered.loosening.kinds) and keyword not in out:
         lowered.leave(path, keyword, "out of the mask's range")
         return

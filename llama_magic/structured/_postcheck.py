@@ -52,9 +52,9 @@ def _ref(validator: Any, ref: str, instance: Any, schema: Any) -> Iterator[Any]:
     key = (id(instance), ref)
     if key not in found:
         errors = list(validator._validate_reference(ref=ref, instance=instance))
-        found[key] = [ValidationError.create_from(error) for error in errors]
+        found[key] = [ValidationError.create_from(error) for error in errors[:1]]
         yield from errors
-    else:
+    else:  # one error is enough to say it again: all of them, at each level, would multiply
         yield from map(ValidationError.create_from, found[key])
 
 

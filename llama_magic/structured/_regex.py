@@ -27,6 +27,10 @@ def to_python(pattern: str) -> re.Pattern[str] | None:
             out.append("(?P<" + piece[3:])
         elif piece == r"\/":
             out.append("/")
+        elif piece[0] == "[" and len(piece) > 1:  # Python warns of a bare [ inside a class
+            out.append(
+                "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.S)
+            )
         else:
             out.append(piece)
     try:
@@ -123,9 +127,8 @@ def _escapes_leak(piece: str) -> bool:
     A class with all control characters is taken to have the quote and the backslash too. One
     control character less cures it; U+0001 is the one that no text has.
     """
-    try:
-        members = re.compile(piece)
-    except re.error:
+    members = to_python(piece)
+    if members is None:
         return False
     return all(map(members.match, _CONTROLS)) and not (members.match('"') and members.match("\\"))
 
@@ -200,15 +203,15 @@ def _asks_for(parsed: Iterable[tuple[object, Any]]) -> int:
                 total += _asks_for(body)
             case "ATOMIC_GROUP", body:
                 total += _asks_for(body)
-            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (low, _, body):
-                total += _asks_for(body) * int(low)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (low, high, body):
+                total += _asks_for(body) * max(int(low), min(int(high), 1))
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN", _:
                 total += 1
     return total
 
 
 def shortest(pattern: str) -> str | None:
-    """Return a shortest text that the pattern finds a match in, or None where that is not clear."""
+    """Return what is likely a shortest text of the pattern, or None where that is not clear."""
     from re import _parser  # type: ignore[attr-defined]
 
     compiled = to_python(pattern)
@@ -218,7 +221,7 @@ def shortest(pattern: str) -> str | None:
         text = _shortest(_parser.parse(compiled.pattern))
     except (re.error, RecursionError, OverflowError, _UnclearError):
         return None
-    return text if compiled.search(text) else None
+    return text
 
 
 class _UnclearError(Exception):
@@ -244,7 +247,7 @@ def _shortest_item(op: str, argument: Any) -> str:
         case "SUBPATTERN", (_, _, _, body):
             return _shortest(body)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (int(low), _, body):
-            return _shortest(body) * int(low)
+            return _shortest(body) * int(low) if low else ""
         case "ATOMIC_GROUP", body:
             return _shortest(body)
         case "AT" | "ASSERT" | "ASSERT_NOT", _:

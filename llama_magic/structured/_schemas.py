@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured import _regex
-from llama_magic.structured._bundle import NAMED, Path, pointer
+from llama_magic.structured._bundle import DEFINITIONS, NAMED, Bundle, Path, children, pointer, ref_path
 from llama_magic.structured._negate import TYPES
 
 
@@ -52,8 +52,29 @@ def same(left: Any, right: Any) -> bool:
     return (type(left) is type(right) and left == right) or json.dumps(left) == json.dumps(right)
 
 
-def check(path: Path, node: Any) -> None:
-    """Refuse a schema in which a keyword has a value of another shape."""
+def check_reachable(bundle: Bundle) -> None:
+    """Refuse a schema in which a keyword has a value of another shape; definitions count if they are used."""
+    stack: list[tuple[Path, Any]] = [((), bundle.root)]
+    seen: set[int] = set()
+    while stack:
+        path, node = stack.pop()
+        if isinstance(node, bool) or id(node) in seen:
+            continue
+        if not isinstance(node, dict):
+            raise SchemaError(
+                f"The schema at {pointer(path) or 'the root'} is {node!r:.60}; expected an object, "
+                "true or false.",
+                pointer=pointer(path),
+            )
+        seen.add(id(node))
+        _check(path, node)
+        used = [(path + where, sub) for where, sub in children(node) if where[0] not in DEFINITIONS]
+        if "$ref" in node:
+            used.append((ref_path(node["$ref"]), bundle.target(node["$ref"])))
+        stack += reversed(used)
+
+
+def _check(path: Path, node: Any) -> None:
     for keyword, value in node.items():
         expected = _SHAPES.get(keyword)
         if expected is not None and not expected[0](value):
