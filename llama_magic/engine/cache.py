@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.prefix_store import StoredPrefix, Stretch
@@ -64,16 +64,20 @@ class Snapshot:
     lanes: tuple[LaneState, ...]
     sequences: tuple[HeldSequence, ...]
     last: LastCall | None
-    forks: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True)
 class SavedSequence:
-    """A sequence on its way to or from a file. A seeded request may reuse its first `exact_length` tokens."""
+    """A sequence on its way to or from a file, called `name` in the cache that it comes from.
+
+    A seeded request may reuse its first `exact_length` tokens; `n_read` of them were read as a prompt.
+    """
 
     tokens: tuple[int, ...]
     exact_length: int
     stretches: tuple[Stretch, ...]
+    n_read: int = 0
+    name: str = field(default="", compare=False)
 
 
 def snapshot(core: Core) -> Snapshot:
@@ -88,9 +92,8 @@ def snapshot(core: Core) -> Snapshot:
             if slot.tokens or slot.owner is not None:
                 held.append(_slot(name, lane, slot))
         for index, entry in enumerate(store.entries):
-            held.append(_entry(core, name, index, entry))
-    forks = tuple(core.forks.items())
-    return Snapshot(tuple(lanes), tuple(held), _last(core), forks)
+            held.append(_entry(name, index, entry))
+    return Snapshot(tuple(lanes), tuple(held), _last(core))
 
 
 def _lanes(core: Core) -> list[tuple[str, Lane]]:
@@ -122,12 +125,15 @@ def _slot(name: str, lane: Lane, slot: Slot) -> HeldSequence:
     )
 
 
-def _entry(core: Core, name: str, index: int, entry: StoredPrefix) -> HeldSequence:
-    tokens = tuple(entry.tokens)
-    names = tuple(fork for fork, start in core.forks.items() if start and tokens[: len(start)] == start)
-    read = len(tokens) if name == "exact" else 0
+def _entry(name: str, index: int, entry: StoredPrefix) -> HeldSequence:
     return HeldSequence(
-        f"{name}-host-{index}", name, tokens, read, in_cells=False, names=names, host_bytes=entry.size
+        f"{name}-host-{index}",
+        name,
+        tuple(entry.tokens),
+        entry.n_read,
+        in_cells=False,
+        names=tuple(entry.names),
+        host_bytes=entry.size,
     )
 
 
@@ -153,11 +159,26 @@ def _last(core: Core) -> LastCall | None:
 def save(core: Core, wanted: str | None) -> SavedSequence:
     """Copy a sequence out: the one called `wanted`, or the one used last."""
     lane, found = _find(core, wanted) if wanted is not None else _latest(core)
+    name = wanted or _name(core, found)
     if isinstance(found, StoredPrefix):
         exact = len(found.tokens) if lane is core.lanes.get(True) else 0
-        return SavedSequence(tuple(found.tokens), exact, tuple(found.stretches))
-    exact = lane.exact_length(found)
-    return SavedSequence(tuple(found.tokens), exact, tuple(lane.states(found, exact)))
+        stretches = tuple(found.stretches)
+    else:
+        exact = lane.exact_length(found)
+        stretches = tuple(lane.states(found, exact))
+    return SavedSequence(tuple(found.tokens), exact, stretches, found.n_read, name)
+
+
+def _name(core: Core, wanted: Slot | StoredPrefix) -> str:
+    """Return what a sequence is called: its fork's name, else that of its place."""
+    for lane_name, lane in _lanes(core):
+        for slot in lane.slots:
+            if slot is wanted:
+                return slot.name or f"{lane_name}-{slot.sequence}"
+        for index, entry in enumerate(lane.store.entries):
+            if entry is wanted:
+                return next(iter(entry.names), f"{lane_name}-host-{index}")
+    return ""
 
 
 def _latest(core: Core) -> tuple[Lane, Slot | StoredPrefix]:
@@ -178,35 +199,36 @@ def _find(core: Core, name: str) -> tuple[Lane, Slot | StoredPrefix]:
             if slot.tokens and name in (slot.name, f"{lane_name}-{slot.sequence}"):
                 return lane, slot
         for index, entry in enumerate(lane.store.entries):
-            if name == f"{lane_name}-host-{index}":
+            if name == f"{lane_name}-host-{index}" or name in entry.names:
                 return lane, entry
-    for _, lane in _lanes(core):
-        wanted = core.forks.get(name)
-        for entry in lane.store.entries if wanted else ():
-            if wanted is not None and tuple(entry.tokens[: len(wanted)]) == wanted:
-                return lane, entry
-    held = [sequence.id for sequence in snapshot(core).sequences]
-    known = ", ".join((*held, *core.forks)) or "none"
+    known = ", ".join(n for s in snapshot(core).sequences for n in (s.id, *s.names)) or "none"
     raise OptionError(f"The KV cache holds no sequence {name!r}.", remedy=f"It holds: {known}.")
 
 
 def fork(core: Core, source: str, name: str) -> None:
-    """Name a copy of a sequence; in the shared cache it shares the cells, which costs nothing."""
+    """Name a copy of a sequence; in the shared cache it shares the cells, which costs nothing.
+
+    It stays what it is until the cache is cleared: in cells, or in host memory within the budget. Of a
+    seeded sequence that is the part which a seeded request may reuse; where there is none, all of it,
+    for requests without a seed.
+    """
     if not name or _AUTOMATIC.match(name):
         raise OptionError(
             f"A fork cannot be called {name!r}.", remedy="Choose a name that is not one of the cache's own."
         )
-    if name in core.forks:
+    if any(name in sequence.names for sequence in snapshot(core).sequences):
         raise OptionError(f"There is a fork {name!r} already.", remedy="Choose another name.")
     lane, found = _find(core, source)
-    tokens = core.forks.get(source) or tuple(found.tokens)
-    if not isinstance(found, StoredPrefix):
-        made = lane.fork(found)
-        if made is not None:
-            made.name = name
-        else:
-            tokens = tokens[: lane.exact_length(found) or len(tokens)]
-    core.forks[name] = tokens
+    if isinstance(found, StoredPrefix):
+        found.names.append(name)
+    elif lane is core.lanes.get(True) and not lane.exact_length(found):
+        shared = core.lane(exact=False)
+        shared.store.put(list(found.tokens), lane.states(found), found.n_read, (name,))
+    else:
+        lane.fork(found, name)
+    if not any(name in sequence.names for sequence in snapshot(core).sequences):
+        stretches = found.stretches if isinstance(found, StoredPrefix) else lane.states(found)
+        raise _too_large("fork", sum(len(stretch.state) for stretch in stretches), lane)
 
 
 def restore(core: Core, saved: SavedSequence) -> None:
@@ -220,27 +242,29 @@ def restore(core: Core, saved: SavedSequence) -> None:
                     "llama.cpp refused the saved sequence, though the file is whole and made for this model.",
                     remedy="It was saved with other context options; read the text again instead.",
                 )
-    _keep(shared, list(saved.tokens), list(saved.stretches))
+    _keep(shared, list(saved.tokens), list(saved.stretches), saved.n_read)
     length = saved.exact_length
     if length:
         exact = [stretch for stretch in saved.stretches if stretch.end <= length]
-        _keep(core.lane(exact=True), list(saved.tokens[:length]), exact)
+        _keep(core.lane(exact=True), list(saved.tokens[:length]), exact, length)
 
 
-def _keep(lane: Lane, tokens: list[int], stretches: list[Stretch]) -> None:
-    lane.store.put(tokens, stretches)
+def _keep(lane: Lane, tokens: list[int], stretches: list[Stretch], n_read: int) -> None:
+    lane.store.put(tokens, stretches, n_read)
     entry, length = lane.store.best(tokens)
     if entry is None or length < len(tokens):
-        size = sum(len(stretch.state) for stretch in stretches)
-        raise FitError(
-            f"The saved sequence takes {size / 1e6:,.1f} MB, and host memory for sequences is limited to "
-            f"{lane.store.budget / 1e6:,.1f} MB.",
-            remedy="Free memory and load the model again; the limit is an eighth of what is free.",
-        )
+        raise _too_large("saved sequence", sum(len(stretch.state) for stretch in stretches), lane)
+
+
+def _too_large(what: str, size: int, lane: Lane) -> FitError:
+    return FitError(
+        f"The {what} takes {size / 1e6:,.1f} MB, and host memory for sequences is limited to "
+        f"{lane.store.budget / 1e6:,.1f} MB.",
+        remedy="Free memory and load the model again; the limit is an eighth of what is free.",
+    )
 
 
 def clear(core: Core) -> None:
     """Forget every sequence that no request is using, and all names."""
     for _, lane in _lanes(core):
         lane.drop_idle()
-    core.forks.clear()

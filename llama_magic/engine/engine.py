@@ -143,7 +143,6 @@ class Core:
         self.options = options
         self.lanes: dict[bool, Lane] = {}
         self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
-        self.forks: dict[str, tuple[int, ...]] = {}  # names given to sequences: the tokens they stand for
         self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
         self._ahead = Ahead()
         self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()

@@ -104,10 +104,8 @@ class ExactLane(Lane):
     def exact_length(self, slot: Slot) -> int:
         return self._cut(slot.n_read)
 
-    def fork(self, slot: Slot) -> Slot | None:
+    def fork(self, slot: Slot, name: str) -> None:
         """Keep a copy in host memory: while a seeded request runs, no other cells may be in use."""
         length = self._cut(slot.n_read)
-        if length:
-            kept = [stretch for stretch in self.states(slot, length) if stretch.end <= length]
-            self.store.put(list(slot.tokens[:length]), kept)
-        return None
+        kept = [stretch for stretch in self.states(slot, length) if stretch.end <= length]
+        self.store.put(list(slot.tokens[:length]), kept, length, (name,))

@@ -301,7 +301,7 @@ class Lane:
     def _park(self, slot: Slot) -> None:
         """Move an idle slot's sequence to host memory and free its cells."""
         keep = self._worth_keeping(slot)
-        if keep >= 32 and self._trim(slot, keep):
+        if slot.name or (keep >= 32 and self._trim(slot, keep)):
             self._keep_copy(slot)
         self._empty(slot)
 
@@ -312,7 +312,8 @@ class Lane:
     def _keep_copy(self, slot: Slot) -> None:
         """Copy a slot's sequence to host memory."""
         if slot.tokens:
-            self.store.put(list(slot.tokens), self.states(slot))
+            names = (slot.name,) if slot.name else ()
+            self.store.put(list(slot.tokens), self.states(slot), slot.n_read, names)
 
     def states(self, slot: Slot, cut: int = 0) -> list[Stretch]:
         """Copy the cells of a slot to host memory, in order.
@@ -357,16 +358,16 @@ class Lane:
         """Return how many leading tokens of a slot a seeded request may reuse."""
         return 0
 
-    def fork(self, slot: Slot) -> Slot | None:
-        """Give a second, idle slot the cells of `slot`; None where no slot is free, and a copy is kept."""
+    def fork(self, slot: Slot, name: str) -> None:
+        """Give a second, idle slot the cells of `slot`; where no slot is free, keep a copy in host memory."""
         target = next((s for s in self.slots if s.owner is None and not s.tokens), None)
         if target is None:
-            self._keep_copy(slot)
-            return None
+            self.store.put(list(slot.tokens), self.states(slot), slot.n_read, (name,))
+            return
         self.context.copy(slot.sequence, target.sequence, 0, len(slot.tokens))
         target.share(slot, len(slot.tokens))
         target.last_used = time.monotonic()
-        return target
+        target.name = name
 
     def _restore(self, slot: Slot, stored: StoredPrefix) -> bool:
         """Bring a parked sequence back into an empty slot, cells in order; False without room for it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,10 +30,15 @@ class Stretch:
 
 @dataclass
 class StoredPrefix:
-    """The saved state of the cells of `tokens`, in one or more stretches."""
+    """The saved state of the cells of `tokens`, in one or more stretches.
+
+    The first `n_read` tokens were read as a prompt. `names` are those of forks.
+    """
 
     tokens: list[int]
     stretches: list[Stretch]
+    n_read: int = 0
+    names: list[str] = field(default_factory=list)
     last_used: float = 0.0
 
     @property
@@ -49,17 +54,23 @@ class PrefixStore:
         self.bytes_used = 0
         self.entries: list[StoredPrefix] = []
 
-    def put(self, tokens: list[int], stretches: list[Stretch]) -> None:
-        """Keep a sequence, in place of any that it extends; one larger than the budget is not kept."""
-        new = StoredPrefix(tokens, stretches)
+    def put(
+        self, tokens: list[int], stretches: list[Stretch], n_read: int = 0, names: Sequence[str] = ()
+    ) -> None:
+        """Keep a sequence, in place of any that it extends; one larger than the budget is not kept.
+
+        What has names (forks) stays what it is: nothing longer takes its place.
+        """
+        new = StoredPrefix(tokens, stretches, n_read, list(names))
         if new.size > self.budget:
             return
         for entry in list(self.entries):
             shared = common_prefix(entry.tokens, tokens)
-            if shared == len(tokens):
+            if shared == len(tokens) and (not names or shared == len(entry.tokens)):
+                entry.names += names
                 entry.last_used = time.monotonic()
                 return
-            if shared == len(entry.tokens):
+            if shared == len(entry.tokens) and not entry.names:
                 self._drop(entry)
         new.last_used = time.monotonic()
         self.entries.append(new)

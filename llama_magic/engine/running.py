@@ -54,6 +54,7 @@ class Slot:
         """Take over the first `length` cells of another slot."""
         self.cut(0)
         self.tokens = list(holder.tokens[:length])
+        self.n_read = min(holder.n_read, length)
         runs = holder.runs()
         self._shared = [(lineage, min(end, length)) for lineage, start, end in runs if start < length]
 

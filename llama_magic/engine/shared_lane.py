@@ -45,23 +45,34 @@ class SharedLane(Lane):
 
     def _reuse(self, running: Running, limit: int) -> Slot | None:
         lengths = [(min(common_prefix(s.tokens, running.tokens), limit), s) for s in self.slots]
-        resident, holder = max(lengths, key=lambda pair: (pair[0], pair[1].owner is None))
+        # Best is one that the request may write on in: neither in use nor a fork.
+        resident, holder = max(
+            lengths, key=lambda pair: (pair[0], pair[1].owner is None and not pair[1].name)
+        )
         entry, stored = self.store.best(running.tokens)
         stored = min(stored, limit)
         if entry is not None and stored > resident:
             slot = self._free_slot()
             if slot is not None and self._restore(slot, entry):
+                slot.n_read = entry.n_read
                 self._trim(slot, stored)
             return slot
         if resident == 0:
             return None
-        if holder.owner is None:
+        if holder.owner is None and holder.name and self.weights.recurrent:
+            self._keep_copy(
+                holder
+            )  # a state cannot be shared up to a position: the fork stays in host memory
+            holder.name = ""
+        if holder.owner is None and not holder.name:
             if len(holder.tokens) - resident >= 64:
                 # Another conversation with the same beginning: keep it, too.
                 self._keep_copy(holder)
             self._trim(holder, resident)
             return holder
         slot = self._free_slot()
+        if slot is holder:  # a fork that had to make room: it is in host memory now
+            return self._reuse(running, limit)
         if slot is not None and not self.weights.recurrent:
             self.context.copy(holder.sequence, slot.sequence, 0, resident)
             slot.share(holder, resident)

@@ -56,7 +56,10 @@ class KVSequence:
 
 @dataclass(frozen=True)
 class PrefixNode:
-    """Tokens that all of `sequences` (ids) hold from here on, and where they part."""
+    """Tokens that all of `sequences` hold from here on, and where they part.
+
+    A sequence is its id, with the names of forks: `shared-1 = draft`.
+    """
 
     token_ids: tuple[int, ...]
     text: str
@@ -81,7 +84,11 @@ class KVState:
     type_v: str
     sliding_window: int
     last: LastCall | None = None
-    forks: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def forks(self) -> tuple[tuple[str, int], ...]:
+        """The names that `fork` gave, each with its number of tokens."""
+        return tuple((name, s.n_tokens) for s in self.sequences for name in s.names)
 
     @property
     def used(self) -> int:
@@ -117,7 +124,7 @@ class KVState:
     @property
     def tree(self) -> tuple[PrefixNode, ...]:
         """Everything in the caches as a tree of common beginnings, a root for each first token."""
-        items = [(s.id, s.token_ids, s.pieces) for s in self.sequences if s.token_ids]
+        items = [(" = ".join((s.id, *s.names)), s.token_ids, s.pieces) for s in self.sequences if s.token_ids]
         return tuple(_nodes(items, 0))
 
     def tree_text(self) -> str:
@@ -164,7 +171,6 @@ def kv_state(engine: Engine, vocabulary: Vocabulary, file: LoadedFile) -> KVStat
         type_v=options.type_v,
         sliding_window=engine.weights.n_swa,
         last=taken.last,
-        forks=tuple((name, len(tokens)) for name, tokens in taken.forks),
     )
 
 
@@ -212,21 +218,42 @@ def _flat(nodes: Sequence[PrefixNode], depth: int = 0) -> Iterator[tuple[int, Pr
 
 
 def _words(node: PrefixNode) -> str:
+    return f"{_tokens_words(node)} {', '.join(node.sequences)}"
+
+
+def _tokens_words(node: PrefixNode) -> str:
     from llama_magic.display import one_line
 
     text = node.text
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
-    return f"{counted(len(node.token_ids), 'token')} “{one_line(text)}” {', '.join(node.sequences)}"
+    return f"{counted(len(node.token_ids), 'token')} “{one_line(text)}”"
+
+
+def _lines(node: PrefixNode, width: int) -> list[str]:
+    """Return a node's words in lines of about `width` characters, parted between names only."""
+    lines = [_tokens_words(node)]
+    for i, name in enumerate(node.sequences):
+        word = name + (", " if i + 1 < len(node.sequences) else "")
+        gap = "" if lines[-1].endswith(" ") else " "
+        if len(lines[-1]) + len(gap) + len(word) <= width:
+            lines[-1] += gap + word
+        else:
+            lines.append(word)
+    return [text.rstrip() for text in lines]
 
 
 def _svg(rows: list[tuple[int, PrefixNode]]) -> str:
-    """Draw a row a node: indented by depth, a bar as long as its tokens, the words beside it."""
+    """Draw a row a node: indented by depth, a bar as long as its tokens, the words beside it.
+
+    Names of sequences that do not fit beside the text follow in lines of their own.
+    """
     line, indent, width = 22, 18, 160
     longest = max((len(node.token_ids) for _, node in rows), default=1)
     parts: list[str] = []
     last_at: dict[int, int] = {}
-    for row, (depth, node) in enumerate(rows):
+    row = 0
+    for depth, node in rows:
         x, y = 4 + depth * indent, 6 + row * line
         if depth:
             parent = 12 + last_at[depth - 1] * line
@@ -235,12 +262,13 @@ def _svg(rows: list[tuple[int, PrefixNode]]) -> str:
         last_at[depth] = row
         length = max(4, round(width * len(node.token_ids) / longest))
         shade = 0.75 if len(node.sequences) > 1 else 0.35
-        words = html.escape(_words(node))
         parts.append(
             f'<rect x="{x}" y="{y}" width="{length}" height="12" rx="2" fill="#4a86c8" opacity="{shade}"/>'
-            f'<text x="{x + length + 6}" y="{y + 10}">{words}</text>'
         )
-    height = 10 + line * max(1, len(rows))
+        for words in _lines(node, (760 - x - length) // 7):
+            parts.append(f'<text x="{x + length + 6}" y="{16 + row * line}">{html.escape(words)}</text>')
+            row += 1
+    height = 10 + line * max(1, row)
     label = f"prefix tree of the KV cache, {counted(len(rows), 'node')}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="760" '

@@ -77,6 +77,7 @@ def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint
             "context": owner.context,
             "n_tokens": len(saved.tokens),
             "exact_length": saved.exact_length,
+            "n_read": saved.n_read,
             "stretches": [[s.start, s.end, len(s.state)] for s in saved.stretches],
         }
     ).encode()
@@ -130,7 +131,9 @@ def read(path: str | os.PathLike[str], owner: Fingerprint) -> SavedSequence:
 
 def _open(source: Path, data: bytes) -> tuple[dict[str, Any], memoryview]:
     """Return the header and what follows it, after the checksum."""
-    if len(data) < _HEAD.size or data[:8] != MAGIC:
+    if len(data) < _HEAD.size + _CHECKSUM and MAGIC.startswith(data[:8]):
+        raise _damaged(source, f"it is cut short after {len(data)} bytes")
+    if data[:8] != MAGIC:
         raise SourceError(
             f"{source} is not a saved sequence: it begins with {data[:8]!r}, expected {MAGIC!r}.",
             remedy="Give a file that %llama kv save wrote.",
@@ -172,9 +175,10 @@ def _check_owner(source: Path, header: dict[str, Any], owner: Fingerprint) -> No
 
 def _sequence(header: dict[str, Any], body: memoryview, n_vocab: int) -> SavedSequence:
     count, exact = int(header["n_tokens"]), int(header["exact_length"])
+    n_read = int(header.get("n_read", exact))
     sizes = [(int(start), int(end), int(size)) for start, end, size in header["stretches"]]
-    if not count > 0 or not 0 <= exact <= count:
-        raise ValueError(f"{count} tokens, {exact} exact")
+    if not count > 0 or not 0 <= exact <= count or not 0 <= n_read <= count:
+        raise ValueError(f"{count} tokens, {exact} exact, {n_read} read")
     if 4 * count + sum(size for _, _, size in sizes) != len(body) or min(size for *_, size in sizes) <= 0:
         raise ValueError("the sizes do not add up")
     ends = [0, *(end for _, end, _ in sizes)]
@@ -188,7 +192,7 @@ def _sequence(header: dict[str, Any], body: memoryview, n_vocab: int) -> SavedSe
     for start, end, size in sizes:
         stretches.append(Stretch(start, end, bytes(body[place : place + size])))
         place += size
-    return SavedSequence(tuple(int(t) for t in tokens), exact, tuple(stretches))
+    return SavedSequence(tuple(int(t) for t in tokens), exact, tuple(stretches), n_read)
 
 
 def _damaged(source: Path, what: str) -> SourceError:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.engine.cache import SavedSequence
-from llama_magic.engine.prefix_store import Stretch
+from llama_magic.engine.prefix_store import PrefixStore, Stretch
 from llama_magic.engine.running import Slot
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.microscope import savefile
@@ -167,6 +167,73 @@ def test_a_fork_shares_its_cells(smollm2: Any) -> None:
         smollm2.kv_fork("nothing", "x")
 
 
+def test_a_fork_is_kept_whatever_comes_after(smollm2: Any, tmp_path: Path) -> None:
+    """A short fork survives a call that goes on with its text and calls that do not, under its one name: for
+    save, fork, a lookup and the tree; it holds its own tokens, and the call that goes on reuses them.
+    """
+    smollm2.kv_clear()
+    smollm2.complete("One two three four five six seven", max_tokens=4, temperature=0)
+    source = smollm2.kv.sequences[0]
+    smollm2.kv_fork(source.id, "branch")
+    longer = smollm2.complete("One two three four five six seven eight", max_tokens=4, temperature=0)
+    assert longer.usage.cached_tokens == 7
+    for text in ("Another text", "A third one here"):
+        smollm2.complete(text, max_tokens=2)
+        state = check(smollm2)
+        assert state["branch"].token_ids == source.token_ids
+        assert state["branch"].n_read == source.n_read == 7
+        assert state.forks == (("branch", source.n_tokens),)
+        assert "= branch" in state.tree_text()
+        assert "= branch" in state.svg()
+    smollm2.kv_save(tmp_path / "s.kv", "branch")
+    smollm2.kv_fork("branch", "second")
+    assert check(smollm2)["second"].token_ids == source.token_ids
+    with pytest.raises(OptionError) as caught:
+        smollm2.kv_save(tmp_path / "t.kv", "third")
+    assert caught.value.remedy.count("branch") == 1
+    smollm2.kv_clear()
+    assert smollm2.kv.forks == ()
+    smollm2.kv_restore(tmp_path / "s.kv")
+    assert smollm2.kv.sequences[0].n_read == 7
+
+
+def test_more_forks_than_slots_are_all_kept(smollm2: Any) -> None:
+    """Twenty forks of a running cache of sixteen sequences are each there, in cells or in host memory."""
+    smollm2.kv_clear()
+    smollm2.complete("One two three four", max_tokens=2)
+    source = smollm2.kv.sequences[0]
+    names = [f"fork{i}" for i in range(20)]
+    for name in names:
+        smollm2.kv_fork(source.id, name)
+    smollm2.complete("One two three four five", max_tokens=2, temperature=0)
+    state = check(smollm2)
+    assert sorted(name for name, _ in state.forks) == sorted(names)
+    assert {state[name].token_ids for name in names} == {source.token_ids}
+    assert all(name in state.svg() for name in names)
+
+
+def test_a_fork_of_a_short_seeded_sequence_is_kept(smollm2: Any) -> None:
+    """Under 64 tokens nothing may be reused with a seed; the fork holds them for calls without one."""
+    smollm2.kv_clear()
+    smollm2.complete("One two three four", max_tokens=2, seed=1)
+    source = smollm2.kv.sequences[0]
+    assert source.id == "exact-0"
+    smollm2.kv_fork(source.id, "short")
+    assert smollm2.kv["short"].token_ids == source.token_ids
+    assert smollm2.complete("One two three four five", max_tokens=2).usage.cached_tokens == 4
+
+
+def test_a_fork_gives_way_to_the_budget_of_host_memory_only() -> None:
+    """A named entry is not replaced by a longer one; over the budget the oldest goes, names and all."""
+    store = PrefixStore(30)
+    store.put([1, 2], [Stretch(0, 2, bytes(10))], 2, ("a",))
+    store.put([1, 2, 3], [Stretch(0, 3, bytes(12))], 3)
+    store.put([1, 2], [Stretch(0, 2, bytes(10))], 2, ("b",))
+    assert [(e.tokens, e.names) for e in store.entries] == [([1, 2], ["a", "b"]), ([1, 2, 3], [])]
+    store.put([9], [Stretch(0, 1, bytes(25))])
+    assert [(e.tokens, e.names) for e in store.entries] == [([9], [])]
+
+
 def test_forks_and_saves_go_on_beside_running_answers(smollm2: Any, tmp_path: Path) -> None:
     """The jobs run between two steps: a stream that is being written is not disturbed."""
     smollm2.kv_clear()
@@ -259,6 +326,10 @@ def test_another_models_file_is_refused(smollm2: Any, gemma: Any, tmp_path: Path
     (tmp_path / "x.kv").write_bytes(b"\x80\x04pickled")
     with pytest.raises(SourceError, match="not a saved sequence"):
         smollm2.kv_restore(tmp_path / "x.kv")
+    for length in (0, 3, 10, 40):
+        (tmp_path / "x.kv").write_bytes(path.read_bytes()[:length])
+        with pytest.raises(SourceError, match=f"cut short after {length} bytes"):
+            smollm2.kv_restore(tmp_path / "x.kv")
     with pytest.raises(SourceError, match="cannot be read"):
         smollm2.kv_restore(tmp_path / "none.kv")
     with pytest.raises(SourceError, match="could not be written"):
