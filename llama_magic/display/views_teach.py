@@ -65,8 +65,11 @@ def read_through(read: Any) -> list[Node]:
     known = [(i, _bits(token)) for i, token in enumerate(tokens) if token.logprob is not None]
     total = sum(bits for _, bits in known)
     mean = total / len(known) if known else 0.0
-    words = f"{counted(len(tokens), 'token')} · {total:,.1f} bits · {mean:.2f} bits a token"
-    words += f" · perplexity {2**mean:,.2f}"
+    words = f"{counted(len(tokens), 'token')} · "
+    if known:
+        words += f"{total:,.1f} bits · {mean:.2f} bits a token · perplexity {2**mean:,.2f}"
+    else:
+        words += "– bits · perplexity –"
     pieces = tuple(
         Piece(
             t.text,
@@ -85,6 +88,9 @@ def read_through(read: Any) -> list[Node]:
     out: list[Node] = [Head("surprise", words), Strip(pieces)]
     if getattr(read, "interrupted", False):
         out.append(Line("The reading was stopped here, before the end of the text.", dim=True))
+    if not known:
+        out.append(Line("Nothing was measured: nothing comes before the first token.", dim=True))
+        return out
     return [*out, Grid(table)]
 
 
@@ -130,7 +136,12 @@ def sampler_trace(
         before = stage.leaders
     headers = ("stage", "survivors", "entropy, bits", "mass kept", "leading candidates")
     drawn = trace.drawn
-    words = [f"drawn: {blanks_shown(str(getattr(drawn, 'text', drawn)))}"]
+    text, answer = str(getattr(drawn, "text", drawn)), getattr(trace, "answer", None)
+    if getattr(trace, "exact", True) or text == answer:
+        words = [f"drawn: {blanks_shown(text)}"]
+    else:
+        words = [f"would draw: {blanks_shown(text)}"]
+        words += [f"the answer has: {blanks_shown(answer)}"] if answer is not None else []
     step, context = getattr(trace, "step", None), getattr(trace, "context", "")
     if step is not None:
         words.append(f"step {step:,} after “{one_line(context)}”" if context else f"step {step:,}")

@@ -37,7 +37,7 @@ _REMEMBERING = {"xtc", "mirostat", "adaptive_p"}
 
 @dataclass(frozen=True)
 class Drawn:
-    """The token that was drawn, and its probability in what the last stage left."""
+    """The token that the chain draws, and its probability in what the last stage left."""
 
     id: int
     text: str
@@ -72,6 +72,10 @@ class SamplerTrace:
     `step` counts from 0 in the answer. `notes` say what does nothing, what cancels what, and
     where the trace is not exact. `rerun(top_k=5)` sends the same logits through another chain,
     `live()` does so at each move of a slider. `at(step)` is another of the answer's `steps`.
+
+    `drawn` is what the chain draws. It is `exact` where logits and the samplers' state are those of the
+    moment; where they are not kept any more, it may differ from the answer's own token, `answer` (None for
+    the draw that ended it, and after `rerun`).
     """
 
     stages: tuple[TraceStage, ...]
@@ -82,6 +86,8 @@ class SamplerTrace:
     context: str = ""
     notes: tuple[str, ...] = ()
     steps: int = 1
+    exact: bool = True
+    answer: str | None = None
     _replay: Callable[[Sampling, int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
     _step: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
 
@@ -156,6 +162,7 @@ class Tracer:
         self._sampling = request.sampling
         self._prompt = tuple(request.prompt)
         self._tape = request.tapes[index] if request.tapes else None
+        self._matcher = request.matcher
         self._seed = request.sample_seed(index)
         self._ids = tuple(ids)
 
@@ -185,10 +192,11 @@ class Tracer:
             known = self._read_again(step)
             notes = (
                 f"The logits of step {step} are no longer kept; the text was read again up to it. They "
-                "can differ in the last bits from those of the draw, and a constraint is not shown.",
+                "can differ in the last bits from those of the draw.",
             )
         assert known.logits is not None
-        return self._trace(begin(known, self._vocabulary), step, self._sampling, self._seed, notes)
+        start = begin(known, self._vocabulary)
+        return self._trace(start, step, self._sampling, self._seed, notes, exact=not notes)
 
     def _step(self, index: int) -> Step:
         if self._tape is None or index >= len(self._tape):
@@ -202,17 +210,22 @@ class Tracer:
         sampling: Sampling,
         seed: int,
         notes: tuple[str, ...] = (),
+        *,
+        exact: bool = True,
     ) -> SamplerTrace:
         same = sampling == self._sampling and seed == self._seed
         chain = SamplerChain(self._engine.weights, sampling, seed)
         try:
-            notes += self._catch_up(chain, step, same=same)
+            afresh = self._catch_up(chain, step, same=same)
+            notes += afresh
             stages, drawn = walk(chain, start, sampling, self._vocabulary)
         finally:
             chain.close()
-        if same and step < len(self._ids) and drawn.id != self._ids[step]:
+        was: str | None = None
+        if same and step < len(self._ids):
             was = piece_text(self._vocabulary, self._ids[step])
-            notes += (f"The answer has {was!r} here; this chain draws {drawn.text!r}.",)
+            if drawn.id != self._ids[step]:
+                notes += (f"The answer has {was!r} here; this chain draws {drawn.text!r}.",)
         return SamplerTrace(
             stages,
             drawn,
@@ -222,7 +235,9 @@ class Tracer:
             self._context(step),
             (*notes, *advise(sampling), *_idle(stages)),
             self.count,
-            lambda *other: self._trace(start, step, *other),
+            exact and not afresh,
+            was,
+            lambda *other: self._trace(start, step, *other, exact=exact),
             self,
         )
 
@@ -262,6 +277,8 @@ class Tracer:
             self._context(step),
             (note,),
             self.count,
+            True,
+            text,
             None,
             self,
         )
@@ -289,7 +306,17 @@ class Tracer:
             ) from None
         if errors[0] is not None:
             raise errors[0]
-        return request.tapes[0].step(0)
+        logits = request.tapes[0].step(0).logits
+        if logits is None or self._matcher is None:
+            return Step(logits)
+        matcher = self._matcher()
+        for token in self._ids[:step]:
+            matcher.accept(token)
+        matcher.apply(logits.copy())
+        bits = matcher.allowed_bits()
+        if bits is None:
+            return Step(logits)
+        return Step(logits, np.unpackbits(bits, count=len(logits), bitorder="little").astype(bool))
 
     def _context(self, step: int) -> str:
         """Return the end of the text before the step."""

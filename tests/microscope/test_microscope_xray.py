@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import random
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy_samplers import Chain
 
+from llama_magic.display import blanks_shown
 from llama_magic.engine.sampling import DEFAULT_ORDER, Sampling
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope import SamplerTrace
@@ -241,6 +244,53 @@ def test_steps_that_are_no_longer_kept_are_read_again(smollm2: Any) -> None:
     assert "no longer kept" in again.notes[0]
     assert abs(again.stages[0].entropy_bits - kept.stages[0].entropy_bits) < 0.2
     assert again.context == kept.context
+
+
+@contextlib.contextmanager
+def forgotten(model: Any) -> Iterator[None]:
+    """Let the logits of all steps so far count as overwritten."""
+    store = model._engine._core.steps
+    count, store._count = store._count, store._count + store.capacity
+    try:
+        yield
+    finally:
+        store._count = max(count, store._count)
+
+
+def test_a_step_read_again_has_its_constraint(smollm2: Any) -> None:
+    """The matcher is led over the answer's tokens: the same tokens are left as at the draw."""
+    answer = smollm2.complete("Colour:", regex="[a-z]{3,9} (red|blue)", seed=1, max_tokens=12)
+    steps = [step for step in range(len(answer.token_ids)) if len(answer.xray(step).stages) > 1]
+    kept = [answer.xray(step).stages[1] for step in steps]
+    assert len(steps) > 2
+    with forgotten(smollm2):
+        again = [answer.xray(step).stages[1] for step in steps[-2:]]
+    for now, then in zip(again, kept[-2:], strict=True):
+        assert now.name == then.name == "constraint"
+        assert now.survivors == then.survivors
+        np.testing.assert_array_equal(now.ids, then.ids)
+
+
+def test_a_draw_that_cannot_be_repeated_is_not_called_one(smollm2: Any) -> None:
+    """Where Mirostat's state is gone the headline says what the chain would draw and what the answer has."""
+    answer = smollm2.complete("Once upon a time there was", max_tokens=12, seed=3, mirostat=2)
+    kept = [answer.xray(step) for step in range(12)]
+    assert all(trace.exact and trace.drawn.text == trace.answer for trace in kept)
+    assert f"drawn: {blanks_shown(kept[5].answer)}" in str(kept[5])
+    with forgotten(smollm2):
+        lost = [answer.xray(step) for step in range(1, 12)]
+    assert not any(trace.exact for trace in lost)
+    assert [trace.answer for trace in lost] == [trace.answer for trace in kept[1:]]
+    for trace in lost:
+        shown = str(trace).splitlines()[0]
+        if trace.drawn.text == trace.answer:
+            assert shown.startswith("x-ray: drawn: ")
+        else:
+            said = (
+                f"would draw: {blanks_shown(trace.drawn.text)} · the answer has: {blanks_shown(trace.answer)}"
+            )
+            assert shown.startswith(f"x-ray: {said}")
+    assert any(trace.drawn.text != trace.answer for trace in lost)
 
 
 def test_kept_logits_stay_within_their_budget(smollm2: Any) -> None:
