@@ -185,13 +185,14 @@ class Calls:
         spans: Sequence[prompting.Span],
         constraint: Constraint | None,
         options: Mapping[str, Any],
+        mode: str = "complete",
     ) -> Assembler:
-        """Prepare the continuation of a raw text."""
+        """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
         call = Call.read(self._settings.sampling, options)
         prompt = prompting.from_text(self._vocabulary, text, spans or ())
         guard = self._guard(call.overflow)
         prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._vocabulary)
-        return self._assemble("complete", prompt, limit, call, constraint, None)
+        return self._assemble(mode, prompt, limit, call, constraint, None)
 
     def chat(
         self,

@@ -366,9 +366,11 @@ class Model:
 
         `changes` are fields of `Sampling`. Without a `seed` one is drawn; it stands in the trace.
         """
+        self._open()
         recipe = (sampling or self.sampling).replace(**changes)
+        options = {"sampling": recipe, "seed": seed, "max_tokens": 1}
         try:
-            completion = self.complete(prompt, sampling=recipe, seed=seed, max_tokens=1)
+            completion = self._run(self._calls.text(prompt, (), None, options, "xray"), stream=False)
         except GenerationInterrupted:
             raise GenerationInterrupted(
                 None, "no token was drawn yet, so there is no trace; nothing is kept"

@@ -233,3 +233,15 @@ class HistoryEntry:
 
     completion: Completion
     number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def ended(self) -> FinishReason | None:
+        """Why the answer ended; None for a single step that was asked for (`xray`), unless interrupted."""
+        reason = self.completion.finish_reason
+        return None if self.completion.mode == "xray" and reason != "interrupted" else reason
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The speed of the tokens after the first; None where there is none after it."""
+        found = self.completion
+        return found.timings.tokens_per_second if found.usage.completion_tokens > 1 else None

@@ -96,6 +96,7 @@ class Session:
         self.current_name: str | None = None
         self.chats: dict[str, Chat] = {}
         self._history = History()
+        self._taken: Completion | None = None  # the last of `generation.recent` that is in the history
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
     # --- models ---
@@ -225,15 +226,27 @@ class Session:
 
     @property
     def history(self) -> History:
-        """Every generation of this kernel, made by a cell or in Python."""
-        generation = sys.modules.get("llama_magic.generation")
-        for completion in list(generation.recent) if generation is not None else ():
-            self.record(completion)
+        """Every generation of this kernel, made by a cell or in Python, in the order in which they ended."""
+        self._take_recent()
         return self._history
 
     def record(self, completion: Completion) -> None:
-        """Add a generation to the history, unless it is there."""
+        """Add a generation to the history, after those that ended before it, unless it is there."""
+        self._take_recent()
         self._history.add(completion)
+
+    def _take_recent(self) -> None:
+        """Add the generations that ended since the last look, also those that no cell recorded."""
+        generation = sys.modules.get("llama_magic.generation")
+        new: list[Completion] = []
+        for completion in reversed(list(generation.recent) if generation is not None else ()):
+            if completion is self._taken:
+                break
+            new.append(completion)
+        for completion in reversed(new):
+            self._history.add(completion)
+        if new:
+            self._taken = new[0]
 
 
 def _default_loader(source: str | None, **options: Any) -> Any:
@@ -258,7 +271,7 @@ def _record(entry: HistoryEntry) -> dict[str, Any]:
         "text": c.text,
         "seed": c.seed,
         "seeded": c.seeded,
-        "finish_reason": c.finish_reason,
+        "finish_reason": entry.ended,
         "max_tokens": c.budget.max_tokens,
         "prompt_tokens": c.usage.prompt_tokens,
         "cached_tokens": c.usage.cached_tokens,
@@ -267,7 +280,7 @@ def _record(entry: HistoryEntry) -> dict[str, Any]:
         "prompt_s": c.timings.prompt_s,
         "first_token_s": c.timings.first_token_s,
         "total_s": c.timings.total_s,
-        "tokens_per_second": c.timings.tokens_per_second,
+        "tokens_per_second": entry.tokens_per_second,
         **c.sampling.to_dict(),
     }
 

@@ -178,8 +178,9 @@ def history_table(entries: Sequence[HistoryEntry]) -> Table:
     for entry in entries:
         r = entry.completion
         prompt = str(r.messages[-2].get("content", "")) if len(r.messages) > 1 else r.prompt
-        answer = (_brief(prompt), _brief(r.text), r.usage.completion_tokens, r.finish_reason, str(r.seed))
-        times = (round(r.timings.total_s, 2), round(r.timings.tokens_per_second, 1))
+        answer = (_brief(prompt), _brief(r.text), r.usage.completion_tokens, entry.ended or "", str(r.seed))
+        speed = entry.tokens_per_second
+        times = (round(r.timings.total_s, 2), None if speed is None else round(speed, 1))
         rows.append((entry.number, r.mode, r.model, *answer, *times))
     return Table(headers, tuple(rows), empty="No generation yet in this kernel.")
 

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 import llama_magic.display as display
 from llama_magic import errors
-from llama_magic.display import Table, gauge, to_html, to_markdown, to_text
+from llama_magic.display import Table, gauge, to_html, to_markdown, to_text, views
 from llama_magic.display.progress import progress_nodes
 from llama_magic.display.units import count, duration, size
 from llama_magic.display.views import leaves
 from llama_magic.engine.sampling import Sampling
+from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.results import Budget, HistoryEntry, Progress
 
 
@@ -180,6 +181,25 @@ def test_history_lists_what_was_asked_and_answered() -> None:
     assert re.search(r"Is it\? +Yes\. .* 42 ", table)
 
 
+def test_the_history_leaves_out_what_means_nothing() -> None:
+    """A step that was asked for has no ending; one token has no speed."""
+    answer = completion("Yes.", mode="xray", finish_reason="length", n=1)
+    table = views.history_table([HistoryEntry(answer)])
+    row = dict(zip(table.headers, table.rows[0], strict=True))
+    assert (row["mode"], row["ended"], row["tok/s"]) == ("xray", "", None)
+    stopped = views.history_table([HistoryEntry(dataclasses.replace(answer, finish_reason="interrupted"))])
+    assert "interrupted" in stopped.rows[0]
+
+
+def test_one_token_has_no_surprise() -> None:
+    """Nothing is measured of it: no bits, no perplexity, and words that say so."""
+    token = ReadToken(1, "a", None, None, None)
+    text = to_text(ReadThrough("a", (token,)))
+    assert "1 token · – bits · perplexity –" in text
+    assert "Nothing was measured" in text
+    assert "1.00" not in text
+
+
 def test_tables_go_to_pandas_with_their_types() -> None:
     """Numbers stay numbers and headers become columns."""
     frame = Table(("name", "n"), (("a", 1), ("b", 2))).to_pandas()
@@ -271,3 +291,14 @@ def test_text_colours_reach_aa_on_both_themes() -> None:
         assert len(colours) == 9
         for name, colour in colours.items():
             assert _contrast(colour, ground) >= (4.5 if name in ("dim", "bad", "warn", "a", "1") else 3), name
+
+
+def test_the_history_fits_a_terminal() -> None:
+    """A table over 80 columns with several long cells is told row by row: no line is longer."""
+    from llama_magic.results import HistoryEntry
+
+    long = "The answer goes on, and it goes on for more than a line of a terminal would hold."
+    text = to_text([HistoryEntry(completion(long), number) for number in (1, 2)])
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert text.count("  answer: The answer goes on, and it goes on") == 2
+    assert "# 2 · mode chat · model smollm2 · tokens 18 · ended stop · seed 42" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,6 +108,21 @@ def test_history_is_bounded() -> None:
     assert history[-1].number - history[0].number == 2
     assert len(history[1:]) == 2
     assert History().to_pandas().empty
+
+
+def test_history_is_in_the_order_in_which_answers_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python code made between two cells stands between them, also if nobody looked meanwhile."""
+    from llama_magic import generation
+
+    made = [SimpleNamespace(text=text) for text in "abcd"]
+    monkeypatch.setattr(generation, "recent", deque(maxlen=1000))
+    session = Session()
+    for i, answer in enumerate(made):
+        generation.recent.append(answer)
+        if i % 2:
+            session.record(answer)  # type: ignore[arg-type]
+    assert [entry.completion.text for entry in session.history] == ["a", "b", "c", "d"]
+    assert [entry.completion.text for entry in session.history] == ["a", "b", "c", "d"]
 
 
 def turn(text: str, cell: str | None = None, system: str | None = None) -> Turn:
