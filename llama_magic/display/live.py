@@ -30,7 +30,9 @@ from llama_magic.display import gauge, hosts, views
 from llama_magic.display.escape import visible
 from llama_magic.results import Budget, Chunk, Completion, Progress
 
-_PERIOD = 1 / 10  # seconds between messages: each costs a page about 8 ms of drawing
+_PERIOD = 1 / 10  # seconds between messages: each costs a page about 8 ms of drawing, whatever its size
+_LONG = 5.0  # seconds of writing, after which ...
+_LONG_PERIOD = 1 / 5  # ... a reader is behind anyway, and the model can use the processor
 _EARLY = 3.0  # seconds in which a view may still be loading ...
 _SMALL = 2_000  # ... and characters that are cheap to send again
 _KEPT = 50  # ended views that no page has answered for: a tab that was closed, cells run one after the other
@@ -119,7 +121,7 @@ class Live:
                 message = {"progress": [state.done, state.total or 0]}
             if message:
                 self._widget.send(message)
-            self._ended.wait(_PERIOD)
+            self._ended.wait(_LONG_PERIOD if self._feed.written_for() > _LONG else _PERIOD)
 
     def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
         """Put the static output in the view's place; the widget closes when a page has it."""
@@ -178,6 +180,10 @@ class Feed:
             if chunk.partial is not None:
                 self._partial = chunk.partial
         self.news.set()
+
+    def written_for(self) -> float:
+        """Return the seconds since the first chunk."""
+        return time.monotonic() - self._first if self.started else 0.0
 
     def take(self) -> dict[str, Any]:
         """Return the next message, empty where nothing is new."""
