@@ -113,6 +113,12 @@ def compare_models(listing: HubModels, ctx: int | None, machine: Machine) -> Com
     if len(families) > _FAMILIES:
         notes.append(f"{listing.repo} holds {len(families)} models; the headers of {_FAMILIES} were read.")
     rows = tuple(_row(listing, m, headers.get(_family(m)), ctx, machine) for m in listing.models)
+    longest = max((row.window or 0 for row in rows), default=0)
+    if ctx is not None and 0 < longest < ctx:
+        notes.append(
+            f"A window of {ctx:,} tokens was asked for. The longest that a model here was trained for, and "
+            f"that fits, is {longest:,} tokens; that is planned."
+        )
     best = _best(rows)
     first = next(iter(headers.values()), None)
     return Comparison(

@@ -53,6 +53,14 @@ def repo(hub: Any, fake: Any, files: dict[str, bytes]) -> Any:
     return hub.repos["o/r"]
 
 
+def test_a_window_that_is_too_long_is_said(repo: Any) -> None:
+    """The words say what was asked for and what is planned instead; nothing is said where it fits."""
+    found = compare("o/r", ctx=10_000_000, machine=BIG)
+    assert "A window of 10,000,000 tokens was asked for." in str(found)
+    assert "is 65,536 tokens; that is planned." in str(found)
+    assert "asked for" not in str(compare("o/r", ctx=1024, machine=BIG))
+
+
 def sent(hub: Any) -> int:
     return sum(seen.sent for seen in hub.seen if seen.path.endswith(".gguf"))
 
