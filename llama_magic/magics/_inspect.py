@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.magics._card import somebody_looks
+from llama_magic.magics._lookup import find_source
 from llama_magic.magics._parse import LineCommand
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def inspect_verb(magics: LlamaMagics, command: LineCommand) -> Any:
     """
     options = dict(command.options)
     parts = [part for part in _PARTS if options.pop(part, False)]
-    name = command.words[0] if command.words else magics.session.current_name
+    name = magics.session.current_name
+    if command.words:
+        name = find_source(command.words[0], magics.host.user_ns)
     if name in magics.session.models:
         info = magics.session.model(name).info
     else:
@@ -84,6 +87,15 @@ def _tensor_table(info: Any) -> Any:
     return Table(("tensor", "shape", "type", "bytes", "offset"), rows, "Tensors, in the file's order")
 
 
+def _with_piece(info: Any, key: str, value: Any) -> str:
+    """Say a value; of a special token's id, also how that token is written."""
+    ids = not isinstance(value, bool) and isinstance(value, int) and key.endswith("_token_id")
+    tokens = info.tokens if ids else None
+    if tokens is None or not 0 <= value < len(tokens):
+        return str(value)
+    return f"{value} ⟦{tokens[value]}⟧"
+
+
 def _tokenizer_table(info: Any) -> Any:
     from llama_magic.display.table import Table
 
@@ -94,5 +106,5 @@ def _tokenizer_table(info: Any) -> Any:
             and isinstance(value, (str, int, float, bool))
             and "template" not in key
         ):
-            rows.append((key.removeprefix("tokenizer."), str(value)))
+            rows.append((key.removeprefix("tokenizer."), _with_piece(info, key, value)))
     return Table(("", ""), tuple(rows), "Tokenizer")

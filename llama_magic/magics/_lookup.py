@@ -8,12 +8,36 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import OptionError, SchemaError, SourceError
+from llama_magic.errors import InputTypeError, OptionError, SchemaError, SourceError
 from llama_magic.magics._parse import nearest
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_VARIABLE = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
 _UNION = re.compile(r"[\w.]+(\s*\|\s*[\w.]+)*")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
+
+
+def find_source(text: str, namespace: Mapping[str, Any]) -> str:
+    """Return the source that a word means: `{name}` and `$name` are variables, as in IPython's own magics.
+
+    A `$NAME` that is no variable of the namespace stays (the environment may have it).
+    """
+    found = _VARIABLE.fullmatch(text)
+    if found is None:
+        return text
+    name = found[1] or found[2]
+    if name not in namespace:
+        if text.startswith("$"):
+            return text
+        near = nearest(name, (known for known in namespace if not known.startswith("_")))
+        hint = f" Did you mean {near}?" if near else ""
+        raise OptionError(f"There is no variable {name!r} in your namespace.{hint}")
+    value = namespace[name]
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise InputTypeError(
+            f"{text} is a variable that holds a {type(value).__name__}; expected a source as text, or a Path."
+        )
+    return str(value)
 
 
 def find_schema(text: str, namespace: Mapping[str, Any]) -> Any:

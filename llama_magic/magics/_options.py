@@ -294,7 +294,7 @@ VERBS = {
         Verb("sampler", "[k=v …|reset]", "show, set or reset the sampler chain", "Sampling", most=99),
         Verb(
             "kv",
-            "[save PATH|restore PATH|clear|fork A B]",
+            "[save PATH [SEQUENCE]|restore PATH|clear|fork A B]",
             "the state of the KV cache",
             "KVState",
             (MODEL,),

@@ -23,7 +23,7 @@ def _load(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic import display
     from llama_magic.magics._card import card
 
-    source = command.words[0] if command.words else magics.model or None
+    source = _source(magics, command) if command.words else magics.model or None
     options = magics.load_defaults() | dict(command.options)
     if options.get("dry_run"):
         return magics.session.loader(source, **options)
@@ -33,11 +33,17 @@ def _load(magics: LlamaMagics, command: LineCommand) -> Any:
     return magics.mark_shown(model)
 
 
+def _source(magics: LlamaMagics, command: LineCommand) -> str:
+    from llama_magic.magics._lookup import find_source
+
+    return find_source(command.words[0], magics.host.user_ns)
+
+
 def _pull(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic import display, sources
 
     with display.load_progress(magics.host) as progress:
-        return sources.resolve(command.words[0], progress=progress, **command.options).path
+        return sources.resolve(_source(magics, command), progress=progress, **command.options).path
 
 
 def _use(magics: LlamaMagics, command: LineCommand) -> Any:
@@ -160,9 +166,13 @@ def _kv(magics: LlamaMagics, command: LineCommand) -> Any:
     if not command.words:
         return model.kv
     action, *rest = command.words
-    wants = {"save": ("PATH",), "restore": ("PATH",), "clear": (), "fork": ("A", "B")}
+    wants = {"save": ("PATH", "[SEQUENCE]"), "restore": ("PATH",), "clear": (), "fork": ("A", "B")}
     _check_action("kv", action, rest, wants)
-    getattr(model, f"kv_{action}")(*rest)
+    made = getattr(model, f"kv_{action}")(*rest)
+    if action == "save":
+        from llama_magic.microscope.savefile import described
+
+        print(f"Saved {described(made)}.")
     return model.kv
 
 
@@ -236,7 +246,8 @@ def _check_action(verb: str, action: str, rest: list[str], wants: dict[str, tupl
         near = nearest(action, wants)
         hint = f" Did you mean {near}?" if near else ""
         raise OptionError(f"%llama {verb} has no action {action!r}.{hint}", remedy=usage)
-    if len(rest) != len(wants[action]):
+    least = sum(not word.startswith("[") for word in wants[action])
+    if not least <= len(rest) <= len(wants[action]):
         needs = " ".join(wants[action]) or "nothing more"
         raise OptionError(
             f"%llama {verb} {action} takes {needs}, and got {' '.join(rest) or 'nothing'}.", remedy=usage

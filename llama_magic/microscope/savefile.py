@@ -31,6 +31,7 @@ from llama_magic.engine import system_report
 from llama_magic.engine.cache import SavedSequence
 from llama_magic.engine.prefix_store import Stretch
 from llama_magic.errors import InputTypeError, SourceError
+from llama_magic.plural import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.native import ContextOptions
@@ -78,6 +79,7 @@ def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint
             "n_tokens": len(saved.tokens),
             "exact_length": saved.exact_length,
             "n_read": saved.n_read,
+            "name": saved.name,
             "stretches": [[s.start, s.end, len(s.state)] for s in saved.stretches],
         }
     ).encode()
@@ -127,6 +129,13 @@ def read(path: str | os.PathLike[str], owner: Fingerprint) -> SavedSequence:
         return _sequence(header, body, owner.n_vocab)
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(source, f"its header contradicts its content ({error})") from None
+
+
+def described(path: Path) -> str:
+    """Say of a file that `write` made which sequence it holds, how large it is, where it is."""
+    header, _ = _open(path, path.read_bytes())
+    size = f"{path.stat().st_size / 1e6:,.2f} MB"
+    return f"{header['name']}, {counted(int(header['n_tokens']), 'token')}, {size}, to {path}"
 
 
 def _open(source: Path, data: bytes) -> tuple[dict[str, Any], memoryview]:

@@ -140,6 +140,17 @@ class SamplerTrace:
             ]
         )
 
+    def candidates(self) -> Any:
+        """Return one row a candidate and stage: stage, token, id, logit, probability; the listed leaders."""
+        import pandas
+
+        rows = []
+        for stage in self.stages:
+            best = np.argsort(-stage.probabilities, kind="stable")[: len(stage.leaders)]
+            for i, (text, share) in zip(best, stage.leaders, strict=True):
+                rows.append((stage.name, text, int(stage.ids[i]), float(stage.logits[i]), share))
+        return pandas.DataFrame(rows, columns=["stage", "token", "id", "logit", "probability"])
+
     def __str__(self) -> str:
         from llama_magic.display import to_text
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from llama_magic.engine.cache import SavedSequence
+from llama_magic.engine.prefix_store import Stretch
 from llama_magic.engine.sampling import Sampling
 from llama_magic.errors import GenerationInterrupted, ModelClosedError, SourceError
+from llama_magic.microscope import savefile
 from llama_magic.results import Budget, BudgetPart, Chunk, Completion, Timings, Usage
 
 WINDOW = 512
@@ -132,8 +135,10 @@ class FakeModel:
         self._check()
         return ("xray", prompt, sampling) if seed is None else ("xray", prompt, sampling, seed)
 
-    def kv_save(self, path: str) -> None:
+    def kv_save(self, path: str, sequence: str | None = None) -> Path:
         self.calls.append(("kv_save", path, {}))
+        saved = SavedSequence((1, 2), 0, (Stretch(0, 2, b"state"),), 2, sequence or "shared-0")
+        return savefile.write(path, saved, savefile.Fingerprint("fake", 9, {}))
 
     def kv_restore(self, path: str) -> None:
         self.calls.append(("kv_restore", path, {}))

@@ -110,10 +110,11 @@ def test_sampler_sets_over_config_and_resets(run: Any, model: FakeModel) -> None
     assert run("%llama sampler").result.top_k == 40  # all or nothing
 
 
-def test_kv(run: Any, model: FakeModel) -> None:
-    """`kv` shows the state; its actions are calls with their paths and names."""
+def test_kv(run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kv` shows the state; its actions are calls with their paths and names; save says what it saved."""
     assert run("%llama kv").result["total"] == 512
     run("%llama kv save 'my state.bin'")
+    assert "Saved shared-0, 2 tokens, 0.00 MB, to my state.bin." in capsys.readouterr().out
     run("%llama kv restore state.bin")
     run("%llama kv fork a b")
     run("%llama kv clear")
@@ -124,7 +125,21 @@ def test_kv(run: Any, model: FakeModel) -> None:
         ("kv_clear", None),
     ]
     assert "clear" in str(run("%llama kv claer").error_in_exec)
+    run("%llama kv save other.bin draft")
+    assert "Saved draft, 2 tokens, 0.00 MB, to other.bin." in capsys.readouterr().out
+    assert isinstance(run("%llama kv save a b c").error_in_exec, OptionError)
     assert isinstance(run("%llama kv save").error_in_exec, OptionError)
+
+
+def test_a_source_can_be_a_variable(ip: Any, run: Any, session: Any) -> None:
+    """`{name}` and `$name` are variables where a source is meant; a `$NAME` that is none is left alone."""
+    ip.user_ns.update(p="some model.gguf", where=Path("other.gguf"), number=3)
+    for word, source in (("{p}", "some model.gguf"), ("$where", "other.gguf"), ("$NOWHERE", "$NOWHERE")):
+        run(f"%llama load {word}")
+        assert session.loader.calls[-1][0] == source
+    assert "no variable 'q'" in str(run("%llama load {q}").error_in_exec)
+    assert isinstance(run("%llama inspect {number}").error_in_exec, InputTypeError)
+    assert run("%llama inspect {p}").result is session.models["some model.gguf"].info
 
 
 def test_history_is_a_table_with_pandas(run: Any, session: Any, model: FakeModel) -> None:

@@ -246,6 +246,17 @@ def test_steps_that_are_no_longer_kept_are_read_again(smollm2: Any) -> None:
     assert again.context == kept.context
 
 
+def test_candidates_are_the_leaders_of_every_stage(smollm2: Any) -> None:
+    """Each row's id is the token's own, and its probability the stage's."""
+    trace = smollm2.xray("The sky is", seed=1)
+    frame = trace.candidates()
+    assert list(frame["stage"].unique()) == [stage.name for stage in trace.stages]
+    for stage in trace.stages:
+        rows = frame[frame["stage"] == stage.name]
+        assert list(zip(rows["token"], rows["probability"], strict=True)) == list(stage.leaders)
+        assert all(smollm2.detokenize([i]) == text for i, text in zip(rows["id"], rows["token"], strict=True))
+
+
 @contextlib.contextmanager
 def forgotten(model: Any) -> Iterator[None]:
     """Let the logits of all steps so far count as overwritten."""
