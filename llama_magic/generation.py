@@ -43,7 +43,7 @@ class Stream:
         self._request = assembler.request
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._result: Any = None
-        self._recorded = False
+        self._failure: StructuredOutputError | None = None
         assembler.deliver = deliver or self._chunks.put
         engine.submit(self._request)
         self._finalizer = weakref.finalize(self, engine.cancel, self._request)
@@ -124,15 +124,22 @@ class Stream:
         """The completion, or a list of them for n > 1; what was written so far while it runs."""
         if self._result is not None:
             return self._result
+        if self._failure is not None:
+            raise self._failure
         ended = self._assembler.ended.is_set()
-        raw = self._traceable()
-        try:
-            made = [finished(c, self._assembler.plan) for c in raw]
-        except StructuredOutputError:
-            if ended and not self._recorded:
-                recent.extend(raw)
-                self._recorded = True
-            raise
+        made: list[Completion] = []
+        failure: StructuredOutputError | None = None
+        for completion in self._traceable():
+            try:
+                made.append(finished(completion, self._assembler.plan))
+            except StructuredOutputError as error:
+                failure = failure or error
+                made.append(error.completion)
+        if failure is not None:
+            if ended:
+                self._failure = failure
+                recent.extend(made)
+            raise failure
         result = made if self._request.n > 1 else made[0]
         if ended:
             self._result = result
