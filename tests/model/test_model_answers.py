@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BaseModel
 from scripted_gguf import BYTES, EOS, chain
 
 import llama_magic as lm
+from llama_magic import generation
 
 # --- counts -------------------------------------------------------------------------------------
 
@@ -389,6 +390,7 @@ def test_cut_structured_answer_carries_what_was_written(loaded: Callable[..., An
     assert error.completion.finish_reason == "length"
     assert len(error.completion.token_ids) == 12
     assert isinstance(error.partial, dict)
+    assert [made for made in generation.recent if made.text == error.text] == [error.completion]  # once
     with pytest.raises(lm.StructuredOutputError, match="shortest answer"):
         model.structured("x", {"const": "a" * 300}, max_tokens=3)
 
