@@ -18,6 +18,7 @@ from llama_magic.results import Budget, Chunk, Completion, Progress
 
 if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
+    from llama_magic.structured import Constraint
 
 _WAIT_S = 0.1  # a bounded wait keeps Ctrl-C working on Windows
 # The last generations of this process, for the session's history.
@@ -70,9 +71,7 @@ class Stream:
             self._end()
             raise StopIteration
         constraint = self._assembler.plan.constraint
-        if constraint is not None:
-            chunk = replace(chunk, partial=constraint.partial(chunk.text))
-        return chunk
+        return chunk if constraint is None else _with_partial(chunk, constraint)
 
     def _next(self) -> Chunk | None:
         while True:
@@ -161,6 +160,10 @@ class Stream:
         self.cancel()
 
 
+def _with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
+    return replace(chunk, partial=constraint.partial(chunk.text, chunk.finish_reason == "stop"))
+
+
 def finished(completion: Completion, plan: Plan) -> Completion:
     """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
     if plan.constraint is None:
@@ -236,7 +239,7 @@ class AsyncStream:
             self._inner._end()
             raise StopAsyncIteration
         constraint = self._inner._assembler.plan.constraint
-        return replace(chunk, partial=constraint.partial(chunk.text)) if constraint is not None else chunk
+        return chunk if constraint is None else _with_partial(chunk, constraint)
 
     async def run(self) -> Any:
         """Wait for the end and return the completion."""

@@ -28,7 +28,8 @@ def _visible(page: str) -> str:
 
 def _receipts(notebook: Any) -> list[dict[str, Any]]:
     outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
-    return [o["data"][RECEIPT_MIME] for o in outputs if RECEIPT_MIME in o.get("data", {})]
+    found = [o["data"][RECEIPT_MIME] for o in outputs if RECEIPT_MIME in o.get("data", {})]
+    return [one for receipt in found for one in receipt.get("samples", [receipt])]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -68,7 +68,7 @@ def ending(r: Completion) -> str:
 
 
 def _body(r: Completion) -> list[Node]:
-    if r.mode == "structured" and r.parsed is not None:
+    if r.mode == "structured" and (r.parsed is not None or r.text.strip() == "null"):
         return [Grid(_form(r)), Fold("JSON", (Code(r.text),))]
     out: list[Node] = [Answer(r.text, markdown=r.mode == "chat")]
     out.extend(Code(f"{call.get('name', 'tool')}({call.get('arguments', '')})") for call in r.tool_calls)

@@ -128,12 +128,14 @@ class Constraint:
             )
         return text if self._make is None else self._make(text)
 
-    def partial(self, text: str) -> Any:
-        """Return what can be read of an unfinished answer; it only grows as the text grows."""
+    def partial(self, text: str, ended: bool = False) -> Any:
+        """Return what can be read of an unfinished answer; it only grows as the text grows.
+
+        `ended` says that nothing follows: only then is a number at the root known to be whole.
+        """
         if self.kind != "json":
             return text
-        root = self.schema.get("type") if isinstance(self.schema, dict) else None
-        return _strictjson.partial(text, {"object": {}, "array": []}.get(str(root)))
+        return _strictjson.partial(text + " " if ended else text, _empty(self.schema))
 
     def min_tokens(self) -> int:
         """Return the least number of tokens that an answer takes, the end token left out.
@@ -192,6 +194,17 @@ class Constraint:
     def _machine(self) -> Any:
         assert self._trie is not None  # start asks only then
         return _machine(self._trie.tokenizer, self.writing)
+
+
+def _empty(schema: Any) -> Any:
+    """Return what an answer is before its first character: an empty object or list where it is to be one."""
+    for _ in range(10):
+        ref = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(ref, str) or not ref.startswith("#/$defs/") or "type" in schema:
+            break
+        schema = schema.get("$defs", {}).get(ref.rsplit("/", 1)[-1])
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return {"object": {}, "array": []}.get(str(kind))
 
 
 def _machine(tokenizer: Any, grammar: str) -> Any:

@@ -36,13 +36,6 @@ def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tu
                 remedy="Write it without the part that is out of the common syntax.",
             )
         return None, "the mask has no such expression"
-    if _regex.asks_for(pattern) > _regex.MAX_LEAST:
-        raise SchemaError(
-            f"{keyword} at {pointer(path) or 'the root'} asks for more than {_regex.MAX_LEAST:,} characters.",
-            pointer=pointer(path),
-            keyword=keyword,
-            remedy="Repeat less often.",
-        )
     lowered.patterns.add(masked[0])
     return masked[0], None if masked[1] else "look-around and word boundaries"
 

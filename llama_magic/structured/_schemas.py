@@ -83,6 +83,17 @@ def _check(path: Path, node: Any) -> None:
                 pointer=pointer(path),
                 keyword=keyword,
             )
+    patterns = [("pattern", node["pattern"])] if "pattern" in node else []
+    patterns += [("patternProperties", pattern) for pattern in node.get("patternProperties", ())]
+    for keyword, pattern in patterns:
+        if _regex.asks_for(pattern) > _regex.MAX_LEAST:
+            raise SchemaError(
+                f"{keyword} at {pointer(path) or 'the root'} asks for more than "
+                f"{_regex.MAX_LEAST:,} characters.",
+                pointer=pointer(path),
+                keyword=keyword,
+                remedy="Repeat less often.",
+            )
 
 
 def _is_number(value: Any) -> bool:

@@ -127,7 +127,10 @@ class Shortest:
 
     def _object(self, parts: list[Any], active: frozenset[int]) -> Pieces | None:
         pieces: Pieces = ["{"]
-        for index, name in enumerate(dict.fromkeys(n for part in parts for n in part.get("required", ()))):
+        required = dict.fromkeys(n for part in parts for n in part.get("required", ()))
+        declared = list(dict.fromkeys(n for part in parts for n in part.get("properties", ())))
+        places = {name: at for at, name in enumerate(declared)}  # keys come in the order of their declaration
+        for index, name in enumerate(sorted(required, key=lambda n: places.get(n, len(declared)))):
             nodes = [_property(part, name) for part in parts]
             value = self._find([node for node in nodes if node is not None], active)
             if value is None:

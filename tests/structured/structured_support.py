@@ -116,6 +116,17 @@ def closers() -> tuple[int, ...]:
     return tuple(t for t in range(vocabulary.n_tokens) if vocabulary.token_bytes(t) in wanted)
 
 
+def grown(small: Any, large: Any) -> bool:
+    """Say whether `large` is `small` and perhaps more."""
+    if isinstance(small, str):
+        return isinstance(large, str) and large.startswith(small)
+    if isinstance(small, dict):
+        return isinstance(large, dict) and all(k in large and grown(v, large[k]) for k, v in small.items())
+    if isinstance(small, list):
+        return isinstance(large, list) and len(large) >= len(small) and all(map(grown, small, large))
+    return type(small) is type(large) and small == large
+
+
 # --- random schemas ------------------------------------------------------------------------
 
 _PATTERNS = ["^[a-c]{1,3}$", "[0-9]", "^x|y$", r"^\d{2}-\w+$", "^(?:ab|c)*d?$", r"\.json$", "^[^a]b", "a.c"]

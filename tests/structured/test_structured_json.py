@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structured_support import grown
 
 from llama_magic import structured
 from llama_magic.structured import _formats, _regex, _strictjson, field_report
@@ -24,17 +25,6 @@ VALUES = st.recursive(
 )
 
 
-def _grown(small: Any, large: Any) -> bool:
-    """Say whether `large` is `small` and perhaps more."""
-    if isinstance(small, str):
-        return isinstance(large, str) and large.startswith(small)
-    if isinstance(small, dict):
-        return isinstance(large, dict) and all(k in large and _grown(v, large[k]) for k, v in small.items())
-    if isinstance(small, list):
-        return isinstance(large, list) and len(large) >= len(small) and all(map(_grown, small, large))
-    return type(small) is type(large) and small == large
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4), st.booleans(), st.sampled_from([None, 2]))
 def test_partial_only_grows(value: Any, ascii_only: bool, indent: int | None) -> None:
@@ -43,7 +33,7 @@ def test_partial_only_grows(value: Any, ascii_only: bool, indent: int | None) ->
     last: Any = {}
     for end in range(len(text) + 1):
         part = _strictjson.partial(text[:end], {})
-        assert _grown(last, part), (text[:end], last, part)
+        assert grown(last, part), (text[:end], last, part)
         last = part
     assert last == value
     assert _strictjson.loads(text) == value
