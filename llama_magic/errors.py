@@ -163,6 +163,8 @@ class GenerationInterrupted(KeyboardInterrupt):
 
     def __init__(self, completion: Any = None, words: str | None = None) -> None:
         kept = "nothing is kept" if completion is None else "what was written is kept"
+        if getattr(completion, "text", None) == "":
+            kept = "nothing was written yet"
         self.words = words or kept
         super().__init__(f"interrupted; {self.words}")
         self.completion = completion

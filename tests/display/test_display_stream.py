@@ -143,6 +143,13 @@ def test_an_interrupt_keeps_the_text_and_says_so(metadata: dict[str, Any]) -> No
     assert "stopped before its end" in left["text/html"]
 
 
+def test_an_interrupt_before_the_first_token_says_that_nothing_was_written() -> None:
+    """The one line that the cell ends with does not claim that something is kept."""
+    with pytest.raises(errors.GenerationInterrupted) as caught:
+        show_stream(FakeStream([], error=KeyboardInterrupt()), title="chat", model_name="m", shell=shell(LAB))
+    assert caught.value._render_traceback_() == ["Interrupted: nothing was written yet."]
+
+
 def test_a_real_sigint_stops_a_slow_stream() -> None:
     """A signal that arrives while the main thread waits for a token ends the wait."""
     timer = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
