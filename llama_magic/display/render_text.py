@@ -66,7 +66,12 @@ def _grid(node: doc.Grid) -> str:
     right = [
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
-    if sum(widths) + 2 * (len(widths) - 1) > _TERMINAL and sum(width > _LONG for width in widths) > 1:
+    wide = sum(widths) + 2 * (len(widths) - 1) > _TERMINAL and sum(width > _LONG for width in widths) > 1
+    if wide and len(widths) == 2:  # names and values stay side by side, the values cut
+        room = max(_LONG, _TERMINAL - widths[0] - 2)
+        cells = [[name, _cut(value, room)] for name, value in cells]
+        widths[1] = min(widths[1], room)
+    elif wide:
         return "\n".join([visible(table.caption)] * bool(table.caption) + _records(cells, widths))
     lines = [
         "  ".join(
@@ -96,11 +101,11 @@ def columns(text: str) -> int:
     )
 
 
-def _cut(text: str) -> str:
-    """Cut a text to the columns of a cell: 60 characters of Japanese take 120."""
-    if columns(text) <= _CELL:
+def _cut(text: str, most: int = _CELL) -> str:
+    """Cut a text to some columns: 60 characters of Japanese take 120."""
+    if columns(text) <= most:
         return text
-    while columns(text) >= _CELL:
+    while columns(text) >= most:
         text = text[:-1]
     return f"{text}…"
 

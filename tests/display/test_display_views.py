@@ -302,3 +302,14 @@ def test_the_history_fits_a_terminal() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.count("  answer: The answer goes on, and it goes on") == 2
     assert "# 2 · mode chat · model smollm2 · tokens 18 · ended stop · seed 42" in text
+
+
+def test_names_and_values_stay_side_by_side() -> None:
+    """A table of two columns is never taken apart: what is too wide for 80 columns is cut in its values."""
+    rows = (("tokenizer.ggml.a_name_of_some_length", "v" * 70), ("general.name", "short"))
+    lines = display.to_text(Table(("key", "value"), rows)).splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[1].startswith("tokenizer.ggml.a_name_of_some_length  vvv")
+    assert lines[1].endswith("…")
+    assert lines[2].split() == ["general.name", "short"]
