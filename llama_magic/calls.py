@@ -88,6 +88,10 @@ _ELSEWHERE = {
     "system": "Put it first: [{'role': 'system', 'content': …}, …].",
     "instruct": "model.complete takes it; model.chat always uses the template.",
     "tools": "model.chat takes it.",
+    **dict.fromkeys(
+        ("grammar", "regex", "choices"),
+        "model.complete and model.chat take it; model.structured takes a type or a JSON schema.",
+    ),
     "template_variables": "model.chat and model.structured take it.",
     "session": "%%llama keeps conversations; in Python pass their messages.",
     "new": "%%llama keeps conversations; in Python pass the messages you want.",

@@ -23,6 +23,7 @@ error is shown as its text alone, without a traceback; the exception itself is o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -123,8 +124,11 @@ class StructuredOutputError(LlamaMagicError):
     """An answer is not an instance of what was asked for.
 
     `text` is the answer so far, `partial` the part of it that could be read, `completion`
-    the `Completion` it came with, where there is one.
+    the `Completion` it came with, where there is one. Of several samples it is the first that failed;
+    `completions` holds them all, and `lm.vote` counts those that are instances.
     """
+
+    completions: Sequence[Any] = ()
 
     def __init__(
         self,

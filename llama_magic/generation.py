@@ -135,6 +135,8 @@ class Stream:
                 failure = failure or error
                 made.append(error.completion)
         if failure is not None:
+            if len(made) > 1:
+                failure.completions = made
             if ended:
                 self._failure = failure
                 recent.extend(made)

@@ -128,6 +128,11 @@ def vote(completions: Iterable[Completion]) -> Vote:
     Answers that were interrupted, or are no instance, are left out. Raises `OptionError` where none
     is left, and `InputTypeError` for what is no structured answer.
     """
+    if not isinstance(completions, Iterable):
+        raise InputTypeError(
+            f"A vote is over several answers; got {completions!r:.80}.",
+            remedy="Ask for some with n=8 and pass the list.",
+        )
     given = list(completions)
     constraints: list[Constraint] = []
     for one in given:

@@ -245,6 +245,8 @@ def type_why(adapter: Any, text: str) -> str | None:
         first = error.errors(include_url=False)[0]
         place = "".join(f"/{part}" for part in first["loc"])
         return f"{first['msg']} (at {place or 'the root'})"
+    except Exception as error:  # a validator of the user's raised something else than ValueError
+        return f"a validator raised {type(error).__name__}: {error!s:.200}"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 from llama_magic.structured import _formats, _regex
@@ -67,6 +68,7 @@ def _validator_class() -> Any:
         "items": _items,
         "additionalItems": _nothing,
         "dependencies": _dependencies,
+        "multipleOf": _multiple_of,
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
@@ -134,6 +136,12 @@ def _dependencies(validator: Any, needs: Any, instance: Any, schema: Any) -> Ite
                     yield _error(f"{other!r} is a dependency of {name!r}")
         else:
             yield from validator.descend(instance, need, schema_path=name)
+
+
+def _multiple_of(validator: Any, step: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Check multiples in decimal, as the numbers are written: 1.11 is a multiple of 0.01."""
+    if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(str(step)):
+        yield _error(f"{instance} is not a multiple of {step}")
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:

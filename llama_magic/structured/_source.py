@@ -140,6 +140,15 @@ def _generator() -> Any:
         def dataclass_schema(self, schema: Any) -> Any:
             return self._closed(super().dataclass_schema(schema))
 
+        def tagged_union_schema(self, schema: Any) -> Any:
+            """Ask for the tag in each branch: pydantic does not take its default there."""
+            union = super().tagged_union_schema(schema)
+            tag = union.get("discriminator", {}).get("propertyName")
+            if isinstance(tag, str) and "oneOf" in union:
+                asked = {"type": "object", "required": [tag]}
+                union["oneOf"] = [{"allOf": [branch, asked]} for branch in union["oneOf"]]
+            return union
+
         def datetime_schema(self, schema: Any) -> Any:
             return {"type": "string", "pattern": f"^{_DAY}T{_CLOCK}{_zone(schema)}$"}
 

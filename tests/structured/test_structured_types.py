@@ -14,7 +14,7 @@ import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from llama_magic import structured
 from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
@@ -212,3 +212,52 @@ def test_a_type_without_schema_is_refused() -> None:
         structured.compile(Plain)
     with pytest.raises(InputTypeError, match="function"):
         structured.compile(lambda: 1)
+
+
+class Tagged(BaseModel):
+    """Two kinds, told apart by a tag that has a default."""
+
+    class Cat(BaseModel):
+        kind: Literal["cat"] = "cat"
+        meow: int
+
+    class Dog(BaseModel):
+        kind: Literal["dog"] = "dog"
+        bark: int
+
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
+def test_the_tag_of_a_union_is_asked_for() -> None:
+    """pydantic takes no default for a tag, so the mask does not let it be left out."""
+    constraint = structured.compile(Tagged)
+    assert constraint.accepts('{"pet": {"kind": "dog", "bark": 1}}')
+    assert not constraint.mask_accepts('{"pet": {"bark": 1}}')
+    assert not constraint.mask_accepts('{"pet": {"kind": "cat", "bark": 1}}')
+
+
+def test_multiples_are_decimal() -> None:
+    """A multiple of 0.01 is what it is in decimal, not in binary fractions."""
+    constraint = structured.compile({"type": "number", "multipleOf": 0.01})
+    assert all(constraint.accepts(f"{cents / 100:.2f}") for cents in range(1, 3000))
+    assert not constraint.accepts("1.111")
+    assert structured.compile({"type": "number", "multipleOf": 1e-300}).why_not("1e300") is None
+
+
+class Broken(BaseModel):
+    """A validator that raises what pydantic does not catch."""
+
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def look_up(cls, name: str) -> str:
+        return {"known": name}[name]
+
+
+def test_a_validator_that_breaks_is_a_reason() -> None:
+    """Whatever a validator raises, the answer is no instance, and the reason says what was raised."""
+    constraint = structured.compile(Broken)
+    assert constraint.parse('{"name": "known"}').name == "known"
+    with pytest.raises(StructuredOutputError, match="validator raised KeyError"):
+        constraint.parse('{"name": "x"}')
