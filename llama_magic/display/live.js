@@ -67,7 +67,9 @@ function announcer(region) {
     const end = Math.max(heard.lastIndexOf(". "), heard.lastIndexOf("! "), heard.lastIndexOf("? "), heard.lastIndexOf("\n"));
     if (end < 0 || Date.now() < due) return;
     due = Date.now() + 2000;
-    region.textContent = heard.slice(0, end + 1).slice(-1000);
+    const said = heard.slice(0, end + 1);
+    const long = said.length > 1000; // then its end, from a whole word on
+    region.textContent = long ? `… ${said.slice(said.indexOf(" ", said.length - 1000) + 1)}` : said;
     heard = heard.slice(end + 1);
   };
 }

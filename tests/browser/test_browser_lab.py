@@ -49,7 +49,7 @@ def test_stream_then_static_then_saved_reloaded_and_restarted(lab: Any, opened: 
     assert "first token" in words
     static = tab.static(1, "Done.")
     assert tab.cell(1).locator(".lm-live").count() == 0
-    assert static.locator("li").count() == 2
+    assert static.locator(".lm-text li").count() == 2
     assert static.locator("pre code").inner_text().strip() == "print('<b>')"
     tab.shot("lab-static")
     assert_saved_well(tab.save(), "application/vnd.llama-magic.v1+json", "text/plain", "ended by itself")
@@ -196,7 +196,7 @@ def test_five_hundred_tokens_a_second_are_kept_up_with(lab: Any, opened: Any) ->
     )
     tab.run(1)
     live = tab.live(1)
-    live.get_by_text("word3000").wait_for()
+    live.locator(".lm-text").get_by_text("word3000").wait_for()
     assert "word0 word1 word2" in live.inner_text()
     static = tab.static(1, "word3999", timeout=30_000)
     assert len(static.locator("p").all()) >= 50
@@ -389,7 +389,7 @@ def test_the_demo_model_writes_in_the_live_view(lab: Any, opened: Any) -> None:
     """A seeded chat with SmolLM2: text and figures come live, and the static output is what was written; run
     again, it is the same to the letter."""
     asks = (
-        "%%llama chat -n 160 --seed 7 -o r\nsystem: You are a storyteller.\nuser: Tell a story of a dragon."
+        "%%llama chat -n 120 --seed 7 -o r\nsystem: You are a storyteller.\nuser: Tell a story of a dragon."
     )
     watch = (
         "() => { window.seen = [];"
@@ -397,7 +397,7 @@ def test_the_demo_model_writes_in_the_live_view(lab: Any, opened: Any) -> None:
         ".observe(document.body, { subtree: true, childList: true, characterData: true }); }"
     )
     tab = opened(
-        lab, "demo.ipynb", ["%load_ext llama_magic", "%llama load --ctx 1024", asks, "print(repr(r.text))"]
+        lab, "demo.ipynb", ["%load_ext llama_magic", "%llama load --ctx 1024 --threads 1", asks, "print(repr(r.text))"]
     )
     tab.run(0)
     tab.run(1)
