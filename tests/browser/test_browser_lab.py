@@ -397,7 +397,9 @@ def test_the_demo_model_writes_in_the_live_view(lab: Any, opened: Any) -> None:
         ".observe(document.body, { subtree: true, childList: true, characterData: true }); }"
     )
     tab = opened(
-        lab, "demo.ipynb", ["%load_ext llama_magic", "%llama load --ctx 1024 --threads 1", asks, "print(repr(r.text))"]
+        lab,
+        "demo.ipynb",
+        ["%load_ext llama_magic", "%llama load --ctx 1024 --threads 1", asks, "print(repr(r.text))"],
     )
     tab.run(0)
     tab.run(1)
