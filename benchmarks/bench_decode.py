@@ -18,7 +18,7 @@ import llama_cpp as c
 
 import llama_magic as lm
 
-TOKENS, ROUNDS = 128, 5
+TOKENS, ROUNDS = 128, 9
 PROMPT = "Once upon a time"
 
 
@@ -35,11 +35,11 @@ def main(source: str | None = None) -> int:
         for _ in range(ROUNDS):
             for name, run in kinds.items():
                 speeds[name].append(_speed(run()))
-        bare = statistics.median(speeds["bare C-API loop"])
-        print(f"{model.name}, {threads} threads, greedy, {TOKENS} tokens, medians of {ROUNDS} runs")
+        bare = speeds["bare C-API loop"]
+        print(f"{model.name}, {threads} threads, greedy, {TOKENS} tokens, medians of {ROUNDS} rounds")
         for name, values in speeds.items():
-            speed = statistics.median(values)
-            print(f"  {name:20s} {speed:7.1f} tok/s   {speed / bare:5.2f} of the bare loop")
+            ratio = statistics.median(a / b for a, b in zip(values, bare, strict=True))
+            print(f"  {name:20s} {statistics.median(values):7.1f} tok/s   {ratio:5.2f} of the bare loop")
     return 0
 
 
