@@ -128,10 +128,6 @@ class Template:
         inner = [mark.text for mark in self.spec.marks]
         return tuple(text for text in dict.fromkeys(stops) if not any(m.startswith(text) for m in inner))
 
-    def render_raw(self, messages: Sequence[Any], **variables: Any) -> str:
-        """Run the template on `messages` as they are: no check, no repair, undefined stays undefined."""
-        return self._run(plain_data(list(messages), "messages"), plain_data(variables, "variables"), {})
-
     def _run(self, messages: list[Message], variables: dict[str, Any], hidden: dict[str, str]) -> str:
         tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
         return _run(self._template, {**tokens, **variables, "messages": messages}, hidden)

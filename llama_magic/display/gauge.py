@@ -39,8 +39,3 @@ def words(budget: Budget, written: int = 0, *, forced: int = 0, reused: bool = F
         f" of {budget.window:,} tokens"
         f" · {reserved(budget, written):,} reserved · {free:,} free"
     )
-
-
-def parts_words(budget: Budget) -> str:
-    """Say what fills the prompt: `template 164 · system 61 · {{ article }} 3,240`."""
-    return " · ".join(f"{part.label} {part.tokens:,}" for part in budget.parts if part.tokens)

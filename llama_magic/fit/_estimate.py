@@ -13,7 +13,7 @@ from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.gguf import GGUFInfo
-from llama_magic.gguf._types import TYPE_BY_NAME, row_bytes
+from llama_magic.gguf._types import row_bytes
 from llama_magic.plural import counted
 from llama_magic.sources import format_size
 
@@ -198,9 +198,3 @@ def _compute(info: GGUFInfo, o: Options) -> int:
     rows = min(n, o.outputs or n)
     logits = 4 * rows * info.vocab_size + 8 * n * width
     return max(attention, forward, logits)
-
-
-def kv_bits(type_: str) -> float:
-    """Return the bits that one value takes in the KV cache."""
-    kind = TYPE_BY_NAME[type_.upper()]
-    return 8 * kind.size / kind.block

@@ -170,15 +170,6 @@ class Constraint:
             )
         return "; ".join(parts)
 
-    def instructions(self) -> str | None:
-        """Return a short text that states the schema, to be put into a prompt if the caller wants it."""
-        import json
-
-        if self.kind != "json":
-            return None
-        schema = json.dumps(self.schema, ensure_ascii=False)
-        return "Answer with one JSON value that is valid under this JSON schema, and nothing else:\n" + schema
-
     # --- running -----------------------------------------------------------------------
 
     def start(self) -> Matcher:

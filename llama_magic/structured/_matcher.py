@@ -101,8 +101,6 @@ class Matcher:
         inside = float(weights[self.allowed()].sum(dtype=np.float64))
         return min(1.0, max(0.0, 1.0 - inside / float(weights.sum(dtype=np.float64))))
 
-    allowed_mass = outside_mass  # the name that the engine's interface gave it
-
     def accept(self, token: int) -> None:
         """Take a token that was chosen. One that the grammar refuses raises `BackendError`."""
         if token in self._ends and self.can_stop:
