@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from llama_magic.display.trace_board import LiveTrace
+from llama_magic.display.boards.trace import LiveTrace
 
 CHAINS: dict[str, dict[str, Any]] = {
     "default": {},

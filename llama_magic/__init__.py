@@ -16,26 +16,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llama_magic.choosing import compare as compare
-    from llama_magic.engine.sampling import Sampling as Sampling
+    from llama_magic.experiments.vote import vote as vote
     from llama_magic.gguf import GGUFInfo
-    from llama_magic.loading import load as load
-    from llama_magic.model import Model as Model
-    from llama_magic.results import Chunk as Chunk
-    from llama_magic.results import Completion as Completion
-    from llama_magic.voting import vote as vote
+    from llama_magic.loading.compare import compare as compare
+    from llama_magic.loading.load import load as load
+    from llama_magic.model.model import Model as Model
+    from llama_magic.model.results import Chunk as Chunk
+    from llama_magic.model.results import Completion as Completion
+    from llama_magic.request.sampling import Sampling as Sampling
 
 __version__ = "0.1.0"
 _PLACES = {
-    "Chunk": "llama_magic.results",
-    "Completion": "llama_magic.results",
+    "Chunk": "llama_magic.model.results",
+    "Completion": "llama_magic.model.results",
     "GGUFInfo": "llama_magic.gguf",
-    "Model": "llama_magic.model",
-    "Sampling": "llama_magic.engine.sampling",
+    "Model": "llama_magic.model.model",
+    "Sampling": "llama_magic.request.sampling",
     "add_alias": "llama_magic.sources",
-    "compare": "llama_magic.choosing",
-    "load": "llama_magic.loading",
-    "vote": "llama_magic.voting",
+    "compare": "llama_magic.loading.compare",
+    "load": "llama_magic.loading.load",
+    "vote": "llama_magic.experiments.vote",
 }
 _ERRORS = (
     "BackendError",

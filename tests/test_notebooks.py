@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter, MarkdownExporter
 
-from llama_magic.results import RECEIPT_MIME
+from llama_magic.model.results import RECEIPT_MIME
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
 

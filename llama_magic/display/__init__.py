@@ -10,12 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llama_magic.display.bundle import Format as Format
-    from llama_magic.display.bundle import mimebundle, saved_receipt, to_html, to_markdown, to_text
-    from llama_magic.display.escape import blanks_shown, escaped, one_line, visible
-    from llama_magic.display.progress import LoadProgress, load_progress
-    from llama_magic.display.stream import show_stream
-    from llama_magic.display.table import Share, Table
+    from llama_magic.display.live.progress import LoadProgress, load_progress
+    from llama_magic.display.live.stream import show_stream
+    from llama_magic.display.static.bundle import Format as Format
+    from llama_magic.display.static.bundle import mimebundle, saved_receipt, to_html, to_markdown, to_text
+    from llama_magic.words.harmless import blanks_shown, escaped, one_line, visible
+    from llama_magic.words.tables import Share, Table
 
 __all__ = [
     "Format",
@@ -42,21 +42,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Format": "bundle",
-    "LoadProgress": "progress",
-    "Share": "table",
-    "Table": "table",
-    "blanks_shown": "escape",
-    "escaped": "escape",
-    "load_progress": "progress",
-    "mimebundle": "bundle",
-    "one_line": "escape",
-    "saved_receipt": "bundle",
-    "show_stream": "stream",
-    "to_html": "bundle",
-    "to_markdown": "bundle",
-    "to_text": "bundle",
-    "visible": "escape",
+    "Format": "display.static.bundle",
+    "LoadProgress": "display.live.progress",
+    "Share": "words.tables",
+    "Table": "words.tables",
+    "blanks_shown": "words.harmless",
+    "escaped": "words.harmless",
+    "load_progress": "display.live.progress",
+    "mimebundle": "display.static.bundle",
+    "one_line": "words.harmless",
+    "saved_receipt": "display.static.bundle",
+    "show_stream": "display.live.stream",
+    "to_html": "display.static.bundle",
+    "to_markdown": "display.static.bundle",
+    "to_text": "display.static.bundle",
+    "visible": "words.harmless",
 }
 
 
@@ -64,22 +64,23 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that loading the extension stays quick."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f"llama_magic.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 
 
 _SHOWN = (
-    ("llama_magic.results", "Completion"),
-    ("llama_magic.results", "Budget"),
-    ("llama_magic.results", "HistoryEntry"),
-    ("llama_magic.engine.sampling", "Sampling"),
+    ("llama_magic.model.results", "Completion"),
+    ("llama_magic.model.results", "Budget"),
+    ("llama_magic.session.history", "HistoryEntry"),
+    ("llama_magic.request.sampling", "Sampling"),
 )
 
 
 def show(obj: Any, shell: Any = None, format: Format = "auto") -> None:
     """Publish `obj` as a static output; print its text where there is no IPython."""
-    from llama_magic.display import bundle, hosts
+    from llama_magic.display import hosts
+    from llama_magic.display.static import bundle
 
     shell = shell if shell is not None else hosts.current_shell()
     hosts.publish(shell, bundle.mimebundle(obj, format))
@@ -96,7 +97,7 @@ def pad(model: Any, **options: Any) -> Any:
     if why := hosts.no_widgets(hosts.current_shell()):
         print(f"There is no prompt pad here: {why}.\nWrite %%llama chat and the prompt below it instead.")
         return None
-    from llama_magic.display.prompt_pad import Pad
+    from llama_magic.display.boards.pad import Pad
 
     return Pad(model, **options)
 
@@ -111,7 +112,7 @@ def live_trace(trace: Any) -> Any:
     if why := hosts.no_widgets(hosts.current_shell()):
         print(f"The trace is not live here: {why}.")
         return trace
-    from llama_magic.display.trace_board import LiveTrace
+    from llama_magic.display.boards.trace import LiveTrace
 
     return LiveTrace(trace)
 
@@ -140,6 +141,6 @@ def uninstall(shell: Any) -> None:
 
 
 def _formatted(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-    from llama_magic.display import bundle
+    from llama_magic.display.static import bundle
 
     return bundle.mimebundle(obj)

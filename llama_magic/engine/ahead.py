@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from llama_magic.engine.request import Matcher
+    from llama_magic.request.matcher import Matcher
 
 
 class Ahead:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from llama_magic.engine.ahead import Ahead
-from llama_magic.engine.exact_lane import CUT, ExactLane
-from llama_magic.engine.lane import HELPER_SEQUENCES, Lane
+from llama_magic.engine.lanes.exact import CUT, ExactLane
+from llama_magic.engine.lanes.lane import HELPER_SEQUENCES, Lane
+from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.native import Context, ContextOptions, Weights
-from llama_magic.engine.request import Request
-from llama_magic.engine.shared_lane import SharedLane
 from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.request.request import Request
 
 T = TypeVar("T")
 SHARED_SEQUENCES = 16  # requests decoded together

@@ -14,8 +14,8 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.gguf import GGUFInfo
 from llama_magic.gguf._types import row_bytes
-from llama_magic.plural import counted
 from llama_magic.sources import format_size
+from llama_magic.words.counting import counted
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _PAD = 256

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from llama_magic.plural import counted
 from llama_magic.sources import format_size
+from llama_magic.words.counting import counted
 
 
 @dataclass(frozen=True)

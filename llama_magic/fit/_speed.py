@@ -20,7 +20,7 @@ from llama_magic.fit._machine import Machine
 from llama_magic.gguf import GGUFInfo, TensorInfo
 from llama_magic.gguf._types import row_bytes
 from llama_magic.sources import cache_dir
-from llama_magic.sources._cache import read_json, write_json
+from llama_magic.sources.disk.cache import read_json, write_json
 
 # Weights that llama.cpp's AVX2 dot products take in while NumPy adds one float32, by one core. On one CPU
 # (Zen 5): 22 to 27 billion a second for Q4_0, Q4_1, Q5_0 and Q8_0 alike, where NumPy adds 6.4 billion.

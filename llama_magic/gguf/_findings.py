@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from llama_magic.gguf._info import Finding, GGUFInfo
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 _CONTEXT_MAX = 1 << 24  # llama.cpp and its tools allocate by this number
 _T = "tokenizer.ggml."

@@ -15,7 +15,7 @@ from llama_magic.gguf._hparams import HParams
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
 from llama_magic.gguf._types import FILE_TYPES, row_bytes
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 _SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
     "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",

@@ -26,7 +26,7 @@ from llama_magic.gguf._types import (
     VALUE_TYPES,
     VERSIONS,
 )
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 MAX_HEADER = 64 << 20
 MAX_STRINGS = 1 << 21

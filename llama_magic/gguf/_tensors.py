@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._types import TENSOR_TYPES, type_name
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 PARTS = ("embedding", "attention", "feed-forward", "recurrent", "norms", "output", "other")
 

@@ -16,7 +16,7 @@ from llama_magic.gguf._tensors import TensorInfo
 from llama_magic.gguf._types import REMOVED_TYPES, TYPE_BY_NAME, UNUSABLE_WEIGHTS
 from llama_magic.gguf._validate_hparams import check_hparams
 from llama_magic.gguf._validate_vocab import NO_VOCAB, check_vocab
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 _MAP_ALIGNMENT = 32  # ggml-impl.h, TENSOR_ALIGNMENT
 _INTEGER_TENSORS = ("ffn_gate_tid2eid", "masked_embd_ordering", "d2t")

@@ -19,11 +19,11 @@ _known: weakref.WeakKeyDictionary[Any, LlamaMagics] = weakref.WeakKeyDictionary(
 _MATCHER = "llama_magic"  # our name among the matchers of IPython's completer
 # What verbs and modes give back; `display.install` looks after the results of generations.
 _RESULTS = (
-    ("llama_magic.model", "Model"),
-    ("llama_magic.loading", "DryRun"),
-    ("llama_magic.choosing", "Comparison"),
-    ("llama_magic.planning", "Plan"),
-    ("llama_magic.tokens", "TokenStrip"),
+    ("llama_magic.model.model", "Model"),
+    ("llama_magic.loading.load", "DryRun"),
+    ("llama_magic.loading.compare", "Comparison"),
+    ("llama_magic.loading.plan", "Plan"),
+    ("llama_magic.microscope.tokens", "TokenStrip"),
     ("llama_magic.gguf._info", "GGUFInfo"),
 )
 

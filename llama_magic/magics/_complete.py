@@ -11,9 +11,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from llama_magic import session as sessions
 from llama_magic.magics._options import MODES, VERBS, Option
-from llama_magic.session import Session
+from llama_magic.session import session as sessions
+from llama_magic.session.session import Session
 
 _SOURCE_VERBS = ("load", "pull", "inspect")
 
@@ -79,7 +79,7 @@ def _argument(verb: str, free: list[str], session: Session, word: str) -> Iterab
     if verb in ("use", "unload") and not free:
         return session.models
     if verb == "sampler":
-        from llama_magic.engine.sampling import Sampling
+        from llama_magic.request.sampling import Sampling
 
         return ("reset", *(f"{field.name}=" for field in fields(Sampling)))
     if verb == "chat":

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict

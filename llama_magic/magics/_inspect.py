@@ -42,7 +42,8 @@ def inspect_verb(magics: LlamaMagics, command: LineCommand) -> Any:
 
 def _several(source: str | None, options: dict[str, Any]) -> Any:
     """Return the comparison of a repository's models; None where one is named, or there is one only."""
-    from llama_magic import choosing, fit, sources
+    from llama_magic import fit, sources
+    from llama_magic.loading import compare as choosing
 
     parsed = sources.parse(source)
     if parsed.kind != "hub" or parsed.quant is not None or parsed.file is not None:
@@ -53,7 +54,7 @@ def _several(source: str | None, options: dict[str, Any]) -> Any:
 
 def _header(source: str | None, options: dict[str, Any], *, with_plan: bool) -> Any:
     import llama_magic
-    from llama_magic.planning import Plan, plan
+    from llama_magic.loading.plan import Plan, plan
 
     info = llama_magic.inspect(source, **options)
     if with_plan:
@@ -78,7 +79,7 @@ def _show(part: str, info: Any, shell: Any) -> None:
 
 
 def _tensor_table(info: Any) -> Any:
-    from llama_magic.display.table import Table
+    from llama_magic.words.tables import Table
 
     rows = tuple(
         (t.name, " × ".join(str(n) for n in t.shape), t.type, t.n_bytes, t.offset)
@@ -97,7 +98,7 @@ def _with_piece(info: Any, key: str, value: Any) -> str:
 
 
 def _tokenizer_table(info: Any) -> Any:
-    from llama_magic.display.table import Table
+    from llama_magic.words.tables import Table
 
     rows = [("tokens", f"{info.vocab_size:,}")]
     for key, value in info.metadata.items():

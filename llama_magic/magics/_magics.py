@@ -13,20 +13,20 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 from llama_magic.magics import _help
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
-    from llama_magic.session import Session
+    from llama_magic.session.session import Session
 
 ipython: Any = _magic  # its decorators are not typed for methods
 _MAX_SEED = 0xFFFFFFFE  # engine.sampling.MAX_SEED, which is not imported at load
 _SAMPLING_TRAITS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 _CALL_TRAITS = ("max_tokens", "seed", "overflow")
 _SHOWN_WHILE_RUNNING = (
-    ("llama_magic.results", "Completion"),
+    ("llama_magic.model.results", "Completion"),
     ("llama_magic.magics._modes", "Samples"),
     ("llama_magic.microscope.tracing", "SamplerTrace"),
-    ("llama_magic.model", "Model"),
+    ("llama_magic.model.model", "Model"),
     ("llama_magic.gguf._info", "GGUFInfo"),
 )
 
@@ -108,7 +108,7 @@ class LlamaMagics(_magic.Magics):
     @property
     def session(self) -> Session:
         """The kernel's models, chats and history."""
-        from llama_magic import session
+        from llama_magic.session import session
 
         return session.current(self.shell)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.chat import Chat, Message, Turn, answer_message, split_blocks
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
 from llama_magic.magics._interpolate import interpolate
 from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
-from llama_magic.results import Completion
+from llama_magic.model.results import Completion
+from llama_magic.session.chat import Chat, Message, Turn, answer_message, split_blocks
 
 if TYPE_CHECKING:
     from llama_magic.magics._magics import LlamaMagics
@@ -40,7 +40,7 @@ class Samples(list[Any]):
     @property
     def vote(self) -> Any:
         """What structured answers say together, field by field: `llama_magic.vote` of them."""
-        from llama_magic.voting import vote
+        from llama_magic.experiments.vote import vote
 
         return vote(self)
 

@@ -220,7 +220,7 @@ def _at_least(least: int) -> Callable[[str, str, Option], int]:
 
 
 def _read_seed(flag: str, text: str, option: Option) -> int:
-    from llama_magic.engine.sampling import check_seed
+    from llama_magic.request.sampling import check_seed
 
     return check_seed(_read_int(flag, text, option))
 

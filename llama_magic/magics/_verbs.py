@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.chat import Chat
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._options import VERBS
 from llama_magic.magics._parse import LineCommand, nearest
+from llama_magic.session.chat import Chat
 
 if TYPE_CHECKING:
     from llama_magic.magics._magics import LlamaMagics
@@ -52,8 +52,8 @@ def _use(magics: LlamaMagics, command: LineCommand) -> Any:
 
 def _models(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic import sources
-    from llama_magic.display.table import Table
     from llama_magic.sources import format_size
+    from llama_magic.words.tables import Table
 
     session = magics.session
     session.refresh()
@@ -121,7 +121,7 @@ def _tokens(magics: LlamaMagics, command: LineCommand) -> Any:
 
 
 def _sampler(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic.engine.sampling import Sampling
+    from llama_magic.request.sampling import Sampling
 
     session = magics.session
     base = session.model().sampling if session.current_name is not None else Sampling()
@@ -177,7 +177,7 @@ def _kv(magics: LlamaMagics, command: LineCommand) -> Any:
 
 
 def _chats(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic.display.table import Table
+    from llama_magic.words.tables import Table
 
     rows = tuple(
         (name, len(chat.turns), len(chat.branches), "yes" if any(t.interrupted for t in chat.turns) else "",

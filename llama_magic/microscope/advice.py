@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from llama_magic.engine.sampling import Sampling
+from llama_magic.request.sampling import Sampling
 
 # Stage -> the parameters that it reads.
 PARAMETERS: dict[str, tuple[str, ...]] = {

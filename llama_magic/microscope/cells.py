@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.engine.cache import HeldSequence, LaneState, LastCall, Snapshot, snapshot
-from llama_magic.engine.prefix_store import common_prefix
-from llama_magic.plural import counted
+from llama_magic.engine.kv.cells import HeldSequence, LaneState, LastCall, Snapshot, snapshot
+from llama_magic.engine.kv.store import common_prefix
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
     from llama_magic.engine.vocabulary import Vocabulary
-    from llama_magic.loading import LoadedFile
+    from llama_magic.loading.load import LoadedFile
 
 _SHOWN = 40  # characters of a text in the tree
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
-    from llama_magic.model import Model
-    from llama_magic.tokens import TokenStrip
+    from llama_magic.microscope.tokens import TokenStrip
+    from llama_magic.model.model import Model
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from llama_magic.engine.sampling import Sampling
 from llama_magic.microscope.advice import advise
 from llama_magic.microscope.tracing import SamplerTrace
-from llama_magic.plural import counted
+from llama_magic.request.sampling import Sampling
+from llama_magic.words.counting import counted
 
 # Their defaults cut or sharpen, and a model's file, %config or %llama sampler may set others: so a
 # line that is to mean the same everywhere names them.

@@ -25,8 +25,8 @@ from llama_magic.errors import (
     ModelClosedError,
     OptionError,
 )
-from llama_magic.plural import counted
-from llama_magic.tokens import piece_text
+from llama_magic.microscope.tokens import piece_text
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

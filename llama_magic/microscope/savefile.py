@@ -28,10 +28,10 @@ import numpy as np
 
 from llama_magic import gguf
 from llama_magic.engine import system_report
-from llama_magic.engine.cache import SavedSequence
-from llama_magic.engine.prefix_store import Stretch
+from llama_magic.engine.kv.cells import SavedSequence
+from llama_magic.engine.kv.store import Stretch
 from llama_magic.errors import InputTypeError, SourceError
-from llama_magic.plural import counted
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.native import ContextOptions

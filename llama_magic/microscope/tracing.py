@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from llama_magic.engine.native import SamplerChain
-from llama_magic.engine.request import EndEvent, Event, Request
-from llama_magic.engine.sampling import Sampling, check_seed
 from llama_magic.engine.steps import Step
 from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope.advice import advise, parameters_of
-from llama_magic.plural import counted
-from llama_magic.tokens import piece_text
+from llama_magic.microscope.tokens import piece_text
+from llama_magic.request.events import EndEvent, Event
+from llama_magic.request.request import Request
+from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

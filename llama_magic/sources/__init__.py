@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.sources._cache import cache_dir, cached_repos, hub_cache, on_disk
-from llama_magic.sources._list import HubModel, HubModels, hub_models
-from llama_magic.sources._locate import locate, open_parts, open_remote
-from llama_magic.sources._parse import add_alias, aliases, parse
-from llama_magic.sources._redact import redact
-from llama_magic.sources._resolve import resolve
-from llama_magic.sources._types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved, format_size
+from llama_magic.sources.disk.cache import cache_dir, cached_repos, hub_cache, on_disk
+from llama_magic.sources.listing import HubModel, HubModels, hub_models
+from llama_magic.sources.locator import locate, open_parts, open_remote
+from llama_magic.sources.notation import add_alias, aliases, parse
+from llama_magic.sources.redact import redact
+from llama_magic.sources.resolver import resolve
+from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved, format_size
 
 if TYPE_CHECKING:
-    from llama_magic.sources._range import RangeReader
+    from llama_magic.sources.http.ranges import RangeReader
 
 __all__ = [
     "HubModel",
@@ -49,7 +49,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "RangeReader":
-        from llama_magic.sources._range import RangeReader
+        from llama_magic.sources.http.ranges import RangeReader
 
         return RangeReader
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,11 +7,11 @@ running answer. Masks come from llguidance; nothing here knows llama.cpp.
 
 from __future__ import annotations
 
-from llama_magic.structured._compile import compile
-from llama_magic.structured._constraint import Constraint
-from llama_magic.structured._report import FieldReport, field_report
-from llama_magic.structured._schemas import Keyword
-from llama_magic.structured._source import short_form
-from llama_magic.structured._vocab import TokenVocabulary
+from llama_magic.structured.answer.report import FieldReport, field_report
+from llama_magic.structured.compiler import compile
+from llama_magic.structured.constraint import Constraint
+from llama_magic.structured.mask.vocab import TokenVocabulary
+from llama_magic.structured.schema.schemas import Keyword
+from llama_magic.structured.schema.source import short_form
 
 __all__ = ["Constraint", "FieldReport", "Keyword", "TokenVocabulary", "compile", "field_report", "short_form"]

@@ -267,7 +267,7 @@ def test_a_page_loaded_again_in_mid_run_gets_the_answer(lab: Any, opened: Any, s
     """Whether the running cell was saved or not: when the run and a queued one have ended, both static
     outputs stand in their cells, nothing live is saved, and the kernel has closed its widgets."""
     rows = [IMPORTS, cell("['slow%d ' % i for i in range(120)]", "rate=20"), cell("['fine ']"),
-            "from llama_magic.display.live import LiveView\nimport time\n"
+            "from llama_magic.display.live.live import LiveView\nimport time\n"
             "while LiveView._unanswered: time.sleep(0.05)\nprint('closed')"]  # fmt: skip
     tab = opened(lab, f"midway-{saved}.ipynb", rows)
     tab.run(0)

@@ -8,9 +8,9 @@ from typing import Any
 import hostile
 import pytest
 
-from llama_magic.display.lightmd import parse
-from llama_magic.display.live import LiveView
-from llama_magic.display.render_html import blocks_html
+from llama_magic.display.live.live import LiveView
+from llama_magic.display.static.html import blocks_html
+from llama_magic.display.static.lightmd import parse
 
 SCRIPT = LiveView._esm
 READ = """async ([texts, script]) => {
@@ -106,7 +106,7 @@ def blank(browser: Any) -> Any:
 
 def test_script_and_python_read_the_same_markdown(blank: Any) -> None:
     """For 700 texts the elements and the text that the script builds are those of the saved HTML."""
-    from llama_magic.display.escape import visible
+    from llama_magic.words.harmless import visible
 
     sources = [visible(text) for text in texts()]
     pairs = [[source, blocks_html(parse(source))] for source in sources]

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llama_magic.engine.sampling import Sampling
-from llama_magic.results import Budget, BudgetPart, Chunk, Completion, Progress, Timings, Usage
+from llama_magic.model.results import Budget, BudgetPart, Chunk, Completion, Timings, Usage
+from llama_magic.request.sampling import Sampling
+from llama_magic.words.progress import Progress
 
 PARTS = (
     BudgetPart("template", "template", 12),

@@ -15,9 +15,10 @@ from test_display_hosts import IMPORTS
 from test_display_pad import Model, settle
 
 from llama_magic import display
-from llama_magic.display import hosts, render_html
-from llama_magic.display.prompt_pad import Pad
-from llama_magic.display.trace_board import LiveTrace
+from llama_magic.display import hosts
+from llama_magic.display.boards.pad import Pad
+from llama_magic.display.boards.trace import LiveTrace
+from llama_magic.display.static import html as render_html
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -280,7 +281,7 @@ def test_nbclient_saves_no_widget_state() -> None:
 
 def test_a_stand_in_brings_its_own_rules() -> None:
     """Only a stand-in carries the style that hides it beside a living widget."""
-    from llama_magic.display.doc import Line
+    from llama_magic.display.static.doc import Line
 
     assert ":has(+" in render_html.page([Line("x")], "lm-standin")
     assert ":has(+" not in render_html.page([Line("x")])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from llama_magic.choosing import Comparison, Quant
 from llama_magic.display import mimebundle, to_html, to_text
 from llama_magic.fit import Machine, Speed
-from llama_magic.planning import Plan
+from llama_magic.loading.compare import Comparison, Quant
+from llama_magic.loading.plan import Plan
 
 SPEED = Speed(123.4, 10**9, 0, "memory bandwidth", 1.2e11, 4)
 

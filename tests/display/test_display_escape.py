@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_magic.display.escape import blanks_shown, escaped, json_safe, one_line, safe_link, visible
+from llama_magic.words.harmless import blanks_shown, escaped, json_safe, one_line, safe_link, visible
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)  # surrogates too
 

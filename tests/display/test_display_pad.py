@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_stream import FakeStream
 
-from llama_magic.display.prompt_pad import Pad as pad  # noqa: N813
+from llama_magic.display.boards.pad import Pad as pad  # noqa: N813
 from llama_magic.errors import ModelClosedError, OptionError
 
 

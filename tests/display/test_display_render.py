@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from llama_magic.display import mimebundle, to_html, to_markdown, to_text
-from llama_magic.display.lightmd import parse
+from llama_magic.display.static.lightmd import parse
 
 TAGS = {
     "div",
@@ -134,9 +134,9 @@ def test_mathematics_is_never_handed_to_a_typesetter(text: str) -> None:
 @given(st.text(max_size=300))
 def test_html_keeps_every_visible_character_of_plain_text(text: str) -> None:
     """In a completion (no Markdown) the reader's text is exactly the visible text."""
-    from llama_magic.display.doc import Answer
-    from llama_magic.display.escape import visible
-    from llama_magic.display.render_html import fragment
+    from llama_magic.display.static.doc import Answer
+    from llama_magic.display.static.html import fragment
+    from llama_magic.words.harmless import visible
 
     read = Reader(fragment(Answer(text))).text
     assert read == visible(text)
@@ -157,8 +157,9 @@ def test_html_is_dead_for_any_mixture_of_marks(text: str) -> None:
 @given(MARKS)
 def test_markdown_says_the_same_letters_as_html(text: str) -> None:
     """Two renderers of the Markdown and our own HTML show the same letters in the same order."""
-    from llama_magic.display import render_html, render_markdown
-    from llama_magic.display.doc import Answer
+    from llama_magic.display.static import html as render_html
+    from llama_magic.display.static import markdown as render_markdown
+    from llama_magic.display.static.doc import Answer
 
     answer = (Answer(text, markdown=True),)
     letters = re.sub(r"[^ab]", "", Reader(render_html.fragment(*answer)).text)
@@ -221,8 +222,8 @@ def test_static_outputs_have_no_times_and_are_equal_for_a_seed() -> None:
 
 def test_a_table_of_wide_cells_stays_within_a_terminal() -> None:
     """Japanese takes two columns a character; an empty cell is not named as if it said yes."""
-    from llama_magic.display.render_text import columns
-    from llama_magic.display.table import Table
+    from llama_magic.display.static.text import columns
+    from llama_magic.words.tables import Table
 
     rows = (("旅行の計画と日本語の長い名前", 1, "", "日本の首都はどこですか？🦙" * 4),)
     text = to_text(Table(("chat", "turns", "interrupted", "last question"), rows))
@@ -233,7 +234,7 @@ def test_a_table_of_wide_cells_stays_within_a_terminal() -> None:
 
 def test_what_was_cut_is_always_said() -> None:
     """A note stands in every form of an answer, seeded or not, of samples, and in a terminal."""
-    from llama_magic.display.terminal import figures
+    from llama_magic.display.live.terminal import figures
 
     cut = "Cut the first 9 tokens of the prompt to fit the window of 256."
     for answer in (completion("Hi", seeded=True, notes=(cut,)), completion("Hi", notes=(cut,))):

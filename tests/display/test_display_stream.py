@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from llama_magic import errors
 from llama_magic.display import load_progress, show, show_stream
-from llama_magic.display.live import Feed, Live, LiveView
-from llama_magic.display.table import Table
-from llama_magic.results import Chunk, Progress
+from llama_magic.display.live.live import Feed, Live, LiveView
+from llama_magic.model.results import Chunk
+from llama_magic.words.progress import Progress
+from llama_magic.words.tables import Table
 
 
 class Publisher:
@@ -207,7 +208,7 @@ def replay(messages: list[dict[str, Any]], skip: int = 0) -> str:
 @given(st.lists(st.text(st.sampled_from("ab\x1b\n é"), min_size=1, max_size=9), min_size=1, max_size=60))
 def test_deltas_put_together_are_the_text(pieces: list[str]) -> None:
     """Whatever the pieces, the messages rebuild the visible text."""
-    from llama_magic.display.escape import visible
+    from llama_magic.words.harmless import visible
 
     feed, messages = Feed(), []
     for piece in pieces:
@@ -290,7 +291,7 @@ def test_closed_views_are_freed() -> None:
 
 def test_load_progress_is_replaced_by_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """One display: progress first, then the card in its place."""
-    monkeypatch.setattr("llama_magic.display.progress._DELAY", 0.0)
+    monkeypatch.setattr("llama_magic.display.live.progress._DELAY", 0.0)
     lab = shell(LAB)
     with load_progress(lab) as bar:
         bar(Progress("download", 5, 10, unit="B"))
@@ -301,7 +302,7 @@ def test_load_progress_is_replaced_by_the_card(monkeypatch: pytest.MonkeyPatch) 
 
 def test_load_progress_without_a_card_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error on the way takes the progress away."""
-    monkeypatch.setattr("llama_magic.display.progress._DELAY", 0.0)
+    monkeypatch.setattr("llama_magic.display.live.progress._DELAY", 0.0)
     lab = shell(LAB)
 
     def fails() -> None:

@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 
 import llama_magic.display as display
 from llama_magic import errors
-from llama_magic.display import Table, gauge, to_html, to_markdown, to_text, views
-from llama_magic.display.progress import progress_nodes
-from llama_magic.display.units import count, duration, size
-from llama_magic.display.views import leaves
-from llama_magic.engine.sampling import Sampling
+from llama_magic.display import Table, to_html, to_markdown, to_text
+from llama_magic.display.live.progress import progress_nodes
+from llama_magic.display.views import gauge
+from llama_magic.display.views import registry as views
+from llama_magic.display.views.registry import leaves
 from llama_magic.microscope.reading import ReadThrough, ReadToken
-from llama_magic.results import Budget, HistoryEntry, Progress
+from llama_magic.model.results import Budget
+from llama_magic.request.sampling import Sampling
+from llama_magic.session.history import HistoryEntry
+from llama_magic.words.amounts import count, duration, size
+from llama_magic.words.progress import Progress
 
 
 def named(kind: str, **fields: Any) -> Any:
@@ -281,7 +285,7 @@ def _contrast(one: str, other: str) -> float:
 
 def test_text_colours_reach_aa_on_both_themes() -> None:
     """WCAG 2.1: dim, warning, error and control-token text have a contrast of 4.5 or more; bars of 3."""
-    css = (Path(display.__file__).parent / "base.css").read_text()
+    css = (Path(display.__file__).parent / "static" / "base.css").read_text()
     light = re.search(r'="true"\] \.lm \{(.*?)\}', css, re.DOTALL)
     dark = re.search(r'="false"\] \.lm.*?\{(.*?)\}', css, re.DOTALL)
     assert light
@@ -295,7 +299,7 @@ def test_text_colours_reach_aa_on_both_themes() -> None:
 
 def test_the_history_fits_a_terminal() -> None:
     """A table over 80 columns with several long cells is told row by row: no line is longer."""
-    from llama_magic.results import HistoryEntry
+    from llama_magic.session.history import HistoryEntry
 
     long = "The answer goes on, and it goes on for more than a line of a terminal would hold."
     text = to_text([HistoryEntry(completion(long), number) for number in (1, 2)])

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llama_magic.engine.request import EndEvent, FinishEvent, Request, TokenEvent
-from llama_magic.engine.sampling import Sampling
+from llama_magic.request.events import EndEvent, FinishEvent, TokenEvent
+from llama_magic.request.request import Request
+from llama_magic.request.sampling import Sampling
 
 
 class Parity:

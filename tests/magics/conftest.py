@@ -18,7 +18,8 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    from llama_magic import magics, session
+    from llama_magic import magics
+    from llama_magic.session import session
 
     # Another test of this process may have left a model open; a kernel of its own has none.
     monkeypatch.setattr(session, "_loaded_in_python", list)
@@ -44,7 +45,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def session(ip: Any) -> Any:
     """The shell's session, its loader scripted."""
-    from llama_magic import session
+    from llama_magic.session import session
 
     current = session.current(ip)
     current.loader = FakeLoader()

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from llama_magic.engine.cache import SavedSequence
-from llama_magic.engine.prefix_store import Stretch
-from llama_magic.engine.sampling import Sampling
+from llama_magic.engine.kv.cells import SavedSequence
+from llama_magic.engine.kv.store import Stretch
 from llama_magic.errors import GenerationInterrupted, ModelClosedError, SourceError
 from llama_magic.microscope import savefile
-from llama_magic.results import Budget, BudgetPart, Chunk, Completion, Timings, Usage
+from llama_magic.model.results import Budget, BudgetPart, Chunk, Completion, Timings, Usage
+from llama_magic.request.sampling import Sampling
 
 WINDOW = 512
 
@@ -194,7 +194,7 @@ class FakeModel:
 
 
 class FakeLoader:
-    """Stands for `llama_magic.model.load`: the same source and options give the same open model."""
+    """Stands for `llama_magic.model.model.load`: the same source and options give the same open model."""
 
     def __init__(self, **models: FakeModel) -> None:
         self.models = models

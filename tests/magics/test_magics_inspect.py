@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from llama_magic import display, fit, sources
-from llama_magic.choosing import Comparison
 from llama_magic.display import hosts
 from llama_magic.fit import _speed as measuring
+from llama_magic.loading.compare import Comparison
 from llama_magic.sources import HubModel, HubModels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))

@@ -17,7 +17,7 @@ SETUP = f"""
 import sys; sys.path.insert(0, {str(HERE)!r})
 from fake_model import FakeLoader, FakeModel
 %load_ext llama_magic
-from llama_magic import session
+from llama_magic.session import session
 fake = FakeModel(answers=["The **first** answer.", "Second <b>answer</b>."])
 session.current().loader = FakeLoader(demo=fake, fake=fake)
 """

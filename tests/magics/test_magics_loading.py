@@ -47,7 +47,7 @@ def test_loading_is_quick_silent_and_imports_nothing_heavy() -> None:
             "llguidance",
         }
         assert not roots & heavy
-        assert not {"llama_magic.engine", "llama_magic.model", "llama_magic.sources"} & set(modules)
+        assert not {"llama_magic.engine", "llama_magic.model.model", "llama_magic.sources"} & set(modules)
     assert min(times) < 0.1
 
 
@@ -74,7 +74,7 @@ def test_lazy_magics() -> None:
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    from llama_magic.session import current
+    from llama_magic.session.session import current
 
     for cell in ("%llama sampler", "%%llama complete\nx"):
         config = Config()

@@ -260,7 +260,7 @@ def test_every_sampling_parameter_is_an_option() -> None:
     """The recipe's fields and the sampling options are the same set."""
     from dataclasses import fields
 
-    from llama_magic.engine.sampling import Sampling
     from llama_magic.magics._options import SAMPLING
+    from llama_magic.request.sampling import Sampling
 
     assert {option.key for option in SAMPLING} == {field.name for field in fields(Sampling)}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from fake_model import FakeModel
 
-from llama_magic.engine.sampling import Sampling
 from llama_magic.errors import (
     BackendError,
     GenerationInterrupted,
@@ -18,7 +17,8 @@ from llama_magic.errors import (
     StructuredOutputError,
     TemplateError,
 )
-from llama_magic.results import Completion
+from llama_magic.model.results import Completion
+from llama_magic.request.sampling import Sampling
 
 
 def last_options(model: FakeModel) -> dict[str, Any]:
@@ -416,7 +416,7 @@ def test_the_reference_names_every_verb_mode_and_option() -> None:
 def test_registering_twice_registers_once(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
     """A reload keeps models and %config's values, and adds no second completer or configurable."""
     from llama_magic import magics
-    from llama_magic.session import current
+    from llama_magic.session.session import current
 
     run("%config LlamaMagics.max_tokens = 12")
     magics.register(ip)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from llama_magic.display import to_text
-from llama_magic.engine.sampling import Sampling
 from llama_magic.microscope import advise
+from llama_magic.request.sampling import Sampling
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from llama_magic.engine.sampling import DEFAULT_ORDER, Sampling
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._parse import parse_cell
 from llama_magic.microscope import SamplerTrace, describe, move, options_line
+from llama_magic.request.sampling import DEFAULT_ORDER, Sampling
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_magic.engine.cache import SavedSequence
-from llama_magic.engine.prefix_store import PrefixStore, Stretch
-from llama_magic.engine.running import Slot
+from llama_magic.engine.kv.cells import SavedSequence
+from llama_magic.engine.kv.store import PrefixStore, Stretch
+from llama_magic.engine.lanes.running import Slot
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.microscope import savefile
 from llama_magic.microscope.cells import KVSequence, KVState

@@ -197,7 +197,7 @@ def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: p
 
 def test_an_interrupted_xray_says_that_nothing_is_kept(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no trace before the draw, and no answer whose words could be kept."""
-    from llama_magic.generation import Stream
+    from llama_magic.model.stream import Stream
 
     def stop(self: Stream) -> Any:
         raise self._interrupted()

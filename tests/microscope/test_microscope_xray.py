@@ -15,9 +15,9 @@ import pytest
 from numpy_samplers import Chain
 
 from llama_magic.display import blanks_shown
-from llama_magic.engine.sampling import DEFAULT_ORDER, Sampling
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope import SamplerTrace
+from llama_magic.request.sampling import DEFAULT_ORDER, Sampling
 
 PROMPTS = (
     "Once upon a time",

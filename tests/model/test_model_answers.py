@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel
 from scripted_gguf import BYTES, EOS, chain
 
 import llama_magic as lm
-from llama_magic import generation
+from llama_magic.model import stream as generation
 
 # --- counts -------------------------------------------------------------------------------------
 

@@ -258,7 +258,7 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     """A second load is the same object; another window shares the weights; after the last close they
     are freed.
     """
-    from llama_magic import weights_in_memory
+    from llama_magic.loading import weights as weights_in_memory
 
     one = lm.load(scripted_file.path, ctx=1024, threads=1)
     same = lm.load(str(scripted_file.path), ctx=1000, threads=1)

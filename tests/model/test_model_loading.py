@@ -261,7 +261,7 @@ def test_gpu_layers_on_a_cpu_build_are_refused(
     scripted_file: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the build has no GPU support, `gpu_layers` says how to rebuild; 0 is taken."""
-    from llama_magic import loading
+    from llama_magic.loading import load as loading
 
     monkeypatch.setattr(loading, "supports_gpu", lambda: False)
     with pytest.raises(lm.OptionError, match="GGML_CUDA"):
@@ -277,7 +277,7 @@ def test_model_is_no_lora_adapter(scripted_file: Scripted) -> None:
 
 def test_dry_run_loads_nothing(scripted_file: Scripted) -> None:
     """`dry_run` names size, window and memory, and no model is in memory after it."""
-    from llama_magic import loading
+    from llama_magic.loading import load as loading
 
     before = loading.loaded()
     report = lm.load(scripted_file.path, ctx=1000, dry_run=True)
@@ -358,7 +358,8 @@ def test_memory_is_given_back(
 _INTERRUPTED_LOAD = """
 import json, os, signal, sys, threading, time
 import llama_magic as lm
-from llama_magic import loading, weights_in_memory
+from llama_magic.loading import load as loading
+from llama_magic.loading import weights as weights_in_memory
 path, stage = sys.argv[1:]
 sent = []
 def progress(p):

@@ -14,7 +14,7 @@ import llama_magic as lm
 from llama_magic import display
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
 from llama_magic.formatters import from_jinja
-from llama_magic.thinking import Ways, opening
+from llama_magic.model.thinking import Ways, opening
 
 SOME = ("DeepSeek-R1", "QwQ", "Qwen3-0.6B", "SmolLM3", "GLM-4.6", "K2-Thinking", "command-r7b", "granite-3.3")
 TEMPLATES = Path(__file__).resolve().parents[3] / "shared" / "data" / "templates"

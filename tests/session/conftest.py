@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llama_magic import session
+from llama_magic.session import session
 
 
 @pytest.fixture(autouse=True)

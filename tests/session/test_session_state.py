@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_magic.chat import Chat, Turn, check_message, split_blocks
 from llama_magic.errors import InputTypeError, OptionError, SourceError
-from llama_magic.session import History, Session, current
+from llama_magic.session.chat import Chat, Turn, check_message, split_blocks
+from llama_magic.session.session import History, Session, current
 
 
 class Model:
@@ -112,7 +112,7 @@ def test_history_is_bounded() -> None:
 
 def test_history_is_in_the_order_in_which_answers_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Python code made between two cells stands between them, also if nobody looked meanwhile."""
-    from llama_magic import generation
+    from llama_magic.model import stream as generation
 
     made = [SimpleNamespace(text=text) for text in "abcd"]
     monkeypatch.setattr(generation, "recent", deque(maxlen=1000))

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from llama_magic.sources import _parse, _transfer
+from llama_magic.sources import notation as _parse
+from llama_magic.sources.http import transfer as _transfer
 
 
 def _load(name: str) -> ModuleType:

@@ -11,11 +11,11 @@ import pytest
 
 import llama_magic as lm
 from llama_magic import sources
-from llama_magic.choosing import Comparison, compare
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.fit import Machine
 from llama_magic.fit import _speed as measuring
 from llama_magic.gguf import inspect
+from llama_magic.loading.compare import Comparison, compare
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
 from gguf_build import File, tiny_llama, tokens
@@ -92,7 +92,7 @@ def test_what_is_said_of_a_quant_is_what_its_own_header_says(
     hub: Any, repo: Any, files: dict[str, bytes], tmp_path: Path, quant: str
 ) -> None:
     """Memory, window, bits a weight, told by the smallest file's header, are within 1 % of the file's own."""
-    from llama_magic.planning import plan
+    from llama_magic.loading.plan import plan
 
     (tmp_path / "own.gguf").write_bytes(files[f"m-{quant}.gguf"])
     info = inspect(tmp_path / "own.gguf")

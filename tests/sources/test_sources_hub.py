@@ -16,10 +16,10 @@ import pytest
 
 from llama_magic import sources
 from llama_magic.errors import LlamaMagicError, OptionError, SourceError
-from llama_magic.results import Progress
-from llama_magic.sources import _transfer
-from llama_magic.sources._quants import choose
-from llama_magic.sources._shards import quant_of, shard_names, short_name
+from llama_magic.sources.disk.shards import quant_of, shard_names, short_name
+from llama_magic.sources.http import transfer as _transfer
+from llama_magic.sources.hub.quants import choose
+from llama_magic.words.progress import Progress
 
 SIZE = 300_000
 TOKEN = "hf_badtokenBADTOKEN"

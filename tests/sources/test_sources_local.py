@@ -14,7 +14,7 @@ import pytest
 
 from llama_magic import sources
 from llama_magic.errors import InvalidGGUFError, LlamaMagicError, OptionError, SourceError
-from llama_magic.sources import _demo
+from llama_magic.sources.disk import demo as _demo
 
 
 def test_nothing_means_the_demo_model() -> None:
@@ -143,9 +143,9 @@ def test_a_fifo_is_refused_without_being_opened(tmp_path: Path) -> None:
     """Opening a named pipe would wait for ever; a child proves that nothing waits (path-kinds)."""
     os.mkfifo(tmp_path / "pipe.gguf")
     code = (
-        "import sys; from llama_magic import sources\n"
+        "import sys; from llama_magic import errors, sources\n"
         "try: sources.resolve(sys.argv[1])\n"
-        "except sources._resolve.SourceError as e: print(e)"
+        "except errors.SourceError as e: print(e)"
     )
     out = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "pipe.gguf")], capture_output=True, text=True, timeout=30

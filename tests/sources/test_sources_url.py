@@ -18,8 +18,11 @@ import pytest
 
 from llama_magic import sources
 from llama_magic.errors import SourceError
-from llama_magic.results import Progress
-from llama_magic.sources import _http, _lock, _meter, _transfer
+from llama_magic.sources.disk import lock as _lock
+from llama_magic.sources.http import client as _http
+from llama_magic.sources.http import meter as _meter
+from llama_magic.sources.http import transfer as _transfer
+from llama_magic.words.progress import Progress
 
 SIZE = 400_000
 
@@ -265,11 +268,11 @@ def test_a_disk_that_fills_up_is_freed_again(hub: Any, model: bytes, machine: Pa
     """A real limit (RLIMIT_FSIZE) in the middle of the file: a named error, no partial, then success."""
     url = hub.url + "/m.gguf"
     code = (
-        "import resource, signal, sys; from llama_magic import sources\n"
+        "import resource, signal, sys; from llama_magic import errors, sources\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
         "try: sources.resolve(sys.argv[1])\n"
-        "except sources._resolve.SourceError as e: print(e)\n"
+        "except errors.SourceError as e: print(e)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
         "print(sources.resolve(sys.argv[1]).size)"
     )

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from structured_support import grown
 
 from llama_magic import structured
-from llama_magic.structured import _formats, _regex, _strictjson, field_report
+from llama_magic.structured import field_report
+from llama_magic.structured.answer import strictjson as _strictjson
+from llama_magic.structured.schema import formats as _formats
+from llama_magic.structured.schema import regex as _regex
 
 VALUES = st.recursive(
     st.none()

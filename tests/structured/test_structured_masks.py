@@ -14,8 +14,8 @@ from structured_support import ToyVocabulary, Vocabulary, closers, smollm2
 
 from llama_magic import structured
 from llama_magic.errors import BackendError, SchemaError
-from llama_magic.structured import _vocab
-from llama_magic.structured._grammar import machine_of
+from llama_magic.structured.grammar.grammar import machine_of
+from llama_magic.structured.mask import vocab as _vocab
 
 PERSON = {
     "type": "object",

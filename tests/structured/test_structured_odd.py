@@ -11,7 +11,7 @@ from structured_support import grown
 
 from llama_magic import display, structured
 from llama_magic.errors import StructuredOutputError
-from llama_magic.structured._report import leaves
+from llama_magic.structured.answer.report import leaves
 
 
 class Tree(pydantic.BaseModel):

@@ -54,7 +54,7 @@ def check(seed: int) -> tuple[int, int]:
 
 
 def _strict(text: str) -> Any:
-    from llama_magic.structured._strictjson import loads
+    from llama_magic.structured.answer.strictjson import loads
 
     return loads(text)
 

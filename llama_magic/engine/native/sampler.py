@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from llama_magic.engine.native.context import Context
     from llama_magic.engine.native.weights import Weights
-    from llama_magic.engine.sampling import Sampling
+    from llama_magic.request.sampling import Sampling
 
 # llama_token_data as NumPy sees it
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])

@@ -1,0 +1,1 @@
+"""Widgets with controls: the prompt pad and the live trace."""

@@ -1,0 +1,242 @@
+"""The prompt pad: try a prompt without running cells again. Plain ipywidgets.
+
+Between cells the kernel hears its widgets, so Run starts a thread that reads the stream and
+updates the answer; Stop cancels the stream. Callbacks only count, start and stop: a model is
+safe to call from several threads.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets
+
+from llama_magic.display.boards import controls
+from llama_magic.display.boards.board import Board
+from llama_magic.display.live.protocols import PadModel
+from llama_magic.display.static import html as render_html
+from llama_magic.display.static.doc import Answer, Code, Head, Line, Node
+from llama_magic.display.views import gauge
+from llama_magic.display.views import registry as views
+from llama_magic.errors import LlamaMagicError
+from llama_magic.model.results import Budget
+from llama_magic.request.sampling import Sampling
+from llama_magic.words.counting import counted
+from llama_magic.words.harmless import one_line
+
+_PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
+_COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
+_STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
+_SAID = 400  # characters of an answer that are announced
+_SLIDERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
+
+
+class Pad(Board):
+    """Prompt, system prompt, sampler sliders, seed and length; a live gauge; Run, Stop, insert as cell.
+
+    `model` counts tokens and chats as `llama_magic.Model` does; `insert` puts source text into a new
+    cell (by default IPython's `set_next_input`). `answer` is the last completion, or `None`.
+    """
+
+    name = "The prompt pad"
+
+    def __init__(
+        self,
+        model: PadModel,
+        *,
+        prompt: str = "",
+        system: str = "",
+        insert: Callable[[str], None] | None = None,
+    ) -> None:
+        self.model = model
+        self.answer: Any = None
+        self._insert = insert or _next_cell
+        self._stream: Any = None
+        self._reader: threading.Thread | None = None
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        self._counted: list[Node] = []
+        self._asked: list[dict[str, str]] = []  # of the answer
+        self._build(prompt, system)
+        super().__init__(self._boxes())
+        for watched in (self.prompt, self.system, self.max_tokens):
+            watched.observe(self._typed, "value")
+        self.count()
+
+    def _build(self, prompt: str, system: str) -> None:
+        wide = ipywidgets.Layout(width="99%")
+        self.prompt = ipywidgets.Textarea(prompt, placeholder="Prompt", rows=5, layout=wide, tooltip="Prompt")
+        self.system = ipywidgets.Text(
+            system, placeholder="System prompt (optional)", layout=wide, tooltip="System prompt"
+        )
+        self.sliders = controls.sliders(_SLIDERS)
+        self.seed = controls.seed_field()
+        self.max_tokens = ipywidgets.BoundedIntText(
+            256, 1, 1_000_000, description="max_tokens",
+            style={"description_width": controls.LABEL}, layout=controls.column(),
+        )  # fmt: skip
+        self.run_button = controls.button("Run", "Write an answer", self.run, button_style="primary")
+        self.stop_button = controls.button("Stop", "Stop; the text so far is kept", self.stop, disabled=True)
+        self.insert_button = controls.button("Insert as cell", "Put this prompt into a new cell", self.insert)
+        self.keep_button = controls.button(
+            "Keep as output", "End the pad; its prompt and answer stay in the notebook", self.keep
+        )
+        self.gauge = ipywidgets.HTML()
+        self.output = ipywidgets.HTML()
+
+    def _boxes(self) -> tuple[Any, ...]:
+        buttons = ipywidgets.HBox(
+            (self.run_button, self.stop_button, self.insert_button, self.keep_button),
+            layout=ipywidgets.Layout(flex_flow="row wrap"),
+        )
+        sampling = controls.side_by_side((*self.sliders.values(), self.seed, self.max_tokens))
+        folded = controls.folded("sampling", sampling)
+        return (self.system, self.prompt, self.gauge, buttons, folded, self.output)
+
+    def view(self) -> list[Node]:
+        """Return the last answer below what was asked; before there is one, the texts and their count."""
+        out: list[Node] = [Head("prompt pad", self.model.name)]
+        for message in self.messages() if self.answer is None else self._asked:
+            if message["content"].strip():
+                out += [Line(message["role"], dim=True), Answer(message["content"])]
+        return out + (self._counted if self.answer is None else views.completion(self.answer))
+
+    def recipe(self) -> list[Node]:
+        """Return the pad as a cell, where there is something to run."""
+        if not self.prompt.value.strip():
+            return []
+        try:
+            return [Line("The pad as a cell:", dim=True), Code(self.source())]
+        except LlamaMagicError:  # a seed that is no number: the pad says so when it runs
+            return []
+
+    def keep(self) -> None:
+        """Put the pad's static view in its place; an answer under way is stopped, what is there kept."""
+        self.stop()
+        if self._reader is not None:
+            self._reader.join(_STOPS)
+        super().keep()
+
+    def messages(self) -> list[dict[str, str]]:
+        """Return the pad's texts as chat messages."""
+        system = [{"role": "system", "content": self.system.value}] if self.system.value.strip() else []
+        return [*system, {"role": "user", "content": self.prompt.value}]
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, as `Model.chat` takes them.
+
+        Raises: OptionError for a seed that is not a whole number in range.
+        """
+        out: dict[str, Any] = {"max_tokens": self.max_tokens.value}
+        default = Sampling()
+        out |= {name: s.value for name, s in self.sliders.items() if s.value != getattr(default, name)}
+        seed = controls.read_seed(self.seed.value)
+        return out if seed is None else out | {"seed": seed}
+
+    def source(self) -> str:
+        """Return the pad as a `%%llama` cell."""
+        flags = {"seed": "--seed", "max_tokens": "-n", "temperature": "-t"}
+        words = ["%%llama chat"]
+        for name, value in self.options().items():
+            words.append(f"{flags.get(name, '--' + name.replace('_', '-'))} {value}")
+        if self.system.value.strip():
+            words.append(f"--system {json.dumps(self.system.value, ensure_ascii=False)}")
+        raw = ["--raw"] if "{{" in self.prompt.value else []  # the pad fills no templates
+        return f"{' '.join(words + raw)}\n{self.prompt.value}"
+
+    def insert(self) -> None:
+        """Hand the pad on as a cell, and show its source.
+
+        Jupyter's protocol lets a kernel add cells only in its reply to a cell, never in a widget's
+        callback: so by default the cell appears below the next one that is run.
+        """
+        source = self.source()
+        self._insert(source)
+        where = Line("This cell will stand below the next cell that you run; or copy it:", dim=True)
+        self.output.value = render_html.page((where, Code(source)))
+
+    def _typed(self, change: Any) -> None:
+        """Count once typing rests; each key restarts the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(_COUNT_AFTER, contextvars.copy_context().run, (self.count,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def count(self) -> Budget | None:
+        """Count the prompt as it would be sent, and draw the gauge; return the budget."""
+        with self._lock:
+            try:
+                tokens = self.model.count_tokens(self.messages()) if self.prompt.value else 0
+            except Exception as error:  # a template's or a closed model's: the pad shows it
+                self._counted = views.error(error)
+                self.gauge.value = render_html.page(self._counted)
+                return None
+            budget = Budget(_window(self.model), tokens, self.max_tokens.value)
+            over = tokens + self.max_tokens.value - budget.window
+            nodes: list[Node] = [gauge.bar(budget), Line(gauge.words(budget), dim=True)]
+            if over > 0:
+                nodes.append(Line(f"Does not fit: {counted(over, 'token')} too many.", tone="bad"))
+            self._counted = nodes
+            self.gauge.value = render_html.page(nodes)
+        self.refresh()
+        return budget
+
+    def run(self) -> None:
+        """Start an answer on a thread of its own; a second Run while one is written does nothing."""
+        if self._stream is not None or not self.prompt.value.strip():
+            return
+        asked = self.messages()
+        try:
+            self._stream = self.model.chat(asked, stream=True, **self.options())
+        except Exception as error:  # shown where the answer would stand
+            self.output.value = render_html.page(views.error(error))
+            return
+        self.run_button.disabled, self.stop_button.disabled = True, False
+        context = contextvars.copy_context()
+        self._reader = threading.Thread(
+            target=context.run, args=(self._read, asked), name="llama_magic-pad", daemon=True
+        )
+        self._reader.start()
+
+    def stop(self) -> None:
+        """Cancel the answer that is being written; what is there stays."""
+        if self._stream is not None:
+            self._stream.cancel()
+
+    def _read(self, asked: list[dict[str, str]]) -> None:
+        stream, due = self._stream, 0.0
+        try:
+            for chunk in stream:
+                if (now := time.monotonic()) >= due:
+                    due = now + _PERIOD
+                    self.output.value = render_html.page((Head("writing"), Answer(chunk.text, markdown=True)))
+            self.answer, self._asked = stream.completion, asked
+            self.output.value = render_html.page(views.completion(self.answer))
+            self.voice.text = f"Answer: {one_line(self.answer.text, _SAID)}"
+            self.refresh()
+        except Exception as error:  # a thread has nobody above it: its error is shown on the pad
+            self.output.value = render_html.page(views.error(error))
+        finally:
+            self._stream = None
+            self.run_button.disabled, self.stop_button.disabled = False, True
+
+
+def _window(model: Any) -> int:
+    for name in ("window", "n_ctx"):
+        if isinstance(value := getattr(model, name, None), int):
+            return value
+    return int(model.info.context_length)
+
+
+def _next_cell(source: str) -> None:
+    from llama_magic.display import hosts
+
+    shell = hosts.current_shell()
+    if shell is not None:
+        shell.set_next_input(source)

@@ -1,0 +1,140 @@
+"""The live view of a sampler trace: every move of a slider runs the chain again on the stored logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets
+
+from llama_magic.display.boards import controls
+from llama_magic.display.boards.board import Board
+from llama_magic.display.static import html as render_html
+from llama_magic.display.static.doc import Code, Line, Node
+from llama_magic.display.views import registry as views
+from llama_magic.display.views import teach as views_teach
+from llama_magic.errors import LlamaMagicError
+from llama_magic.microscope.advice import PARAMETERS, is_off
+from llama_magic.microscope.exploring import move, outcome
+from llama_magic.microscope.tracing import SamplerTrace
+from llama_magic.request.sampling import MAX_SEED
+
+_LEADERS = 3  # of each stage: one line, so that nothing jumps while a slider moves
+_FIRST = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty")
+
+
+class LiveTrace(Board):
+    """Sliders, order of the stages and seed over a trace's table; `trace` is what it shows now.
+
+    Nothing is decoded, except where a step of an answer is chosen whose logits are no longer kept.
+    """
+
+    name = "The live view of a trace"
+
+    def __init__(self, trace: SamplerTrace) -> None:
+        self._start = trace
+        self._busy = False
+        self.move = outcome(trace)
+        self._build(trace)
+        super().__init__(self._boxes(trace))
+        for control in (*self.sliders.values(), self.order, self.seed):
+            control.observe(self._moved, "value")
+        if self.step is not None:
+            self.step.observe(self._stepped, "value")
+        self._draw()
+
+    def _build(self, trace: SamplerTrace) -> None:
+        wide = ipywidgets.Layout(width="99%")
+        self.sliders = controls.sliders(controls.SLIDERS, trace.sampling)
+        self.order = ipywidgets.Text(
+            ";".join(trace.sampling.samplers), description="order", continuous_update=False, layout=wide,
+            placeholder="stages, separated by ;", style={"description_width": controls.LABEL},
+        )  # fmt: skip
+        self.seed = controls.seed_field(trace.seed)
+        self.step = _steps(trace) if trace.steps > 1 else None
+        self.next_seed = controls.button("Next seed", "Draw again with the seed after this one", self.draw)
+        self.reset_button = controls.button("Reset", "Back to the chain that the trace came with", self.reset)
+        self.keep_button = controls.button(
+            "Keep as output", "End the live view; its table stays in the notebook", self.keep
+        )
+        self.output = ipywidgets.HTML()
+
+    def _boxes(self, trace: SamplerTrace) -> tuple[Any, ...]:
+        in_use = {name for stage, names in PARAMETERS.items() for name in names
+                  if stage in trace.sampling.samplers and not is_off(trace.sampling, stage)}  # fmt: skip
+        first = [name for name in self.sliders if name in _FIRST or name in in_use]
+        rest = [self.sliders[name] for name in self.sliders if name not in first]
+        steps = () if self.step is None else (self.step,)
+        more = (controls.folded("more samplers", controls.side_by_side(rest)),) if rest else ()
+        buttons = ipywidgets.HBox((self.next_seed, self.reset_button, self.keep_button))
+        shown = controls.side_by_side((*(self.sliders[name] for name in first), self.seed))
+        return (*steps, shown, self.order, *more, buttons, self.output)
+
+    @property
+    def trace(self) -> SamplerTrace:
+        """The trace that is shown now."""
+        return self.move.trace
+
+    def changes(self) -> dict[str, Any]:
+        """Return the fields of `Sampling`, and the seed, as the controls have them."""
+        values = {name: slider.value for name, slider in self.sliders.items()}
+        return values | {"samplers": self.order.value, "seed": controls.read_seed(self.seed.value)}
+
+    def view(self) -> list[Node]:
+        """Return the trace, its outcome in words, and what does nothing."""
+        table = views_teach.sampler_trace(self.trace, self.move.warnings, leaders=_LEADERS)
+        return [table[0], Line(self.move.sentence), *table[1:]]
+
+    def recipe(self) -> list[Node]:
+        """Return the options that make the same chain and draw."""
+        return [Line("The same chain and seed, as options of %%llama:", dim=True), Code(self.move.options)]
+
+    def draw(self) -> None:
+        """Draw with the next seed."""
+        self.seed.value = str(self.trace.seed + 1 if self.trace.seed < MAX_SEED else 0)
+
+    def reset(self) -> None:
+        """Put every control back to what the trace came with."""
+        self._busy = True
+        for name, slider in self.sliders.items():
+            slider.value = getattr(self._start.sampling, name)
+        self.order.value = ";".join(self._start.sampling.samplers)
+        self.seed.value = str(self._start.seed)
+        self._busy = False
+        self._moved()
+
+    def _stepped(self, change: Any) -> None:
+        try:
+            self._start = self._start.at(change["new"])
+        except LlamaMagicError as error:
+            self._refuse(error)
+            return
+        self.move = outcome(self._start)  # what stands where nothing can be run again: a forced token
+        self._moved()
+
+    def _moved(self, change: Any = None) -> None:
+        """Run the chain as the controls say, and draw it; what no chain takes is said above the last one."""
+        if self._busy:
+            return
+        try:
+            self.move = move(self._start, **self.changes())
+        except LlamaMagicError as error:
+            self._refuse(error)
+        else:
+            self._draw()
+
+    def _draw(self) -> None:
+        self.output.value = render_html.page([*self.view(), *self.recipe()])
+        self.voice.text = " ".join((self.move.sentence, *self.move.warnings))
+        self.refresh()
+
+    def _refuse(self, error: LlamaMagicError) -> None:
+        self.output.value = render_html.page(views.error(error)) + render_html.page(self.view())
+        self.voice.text = error.message
+
+
+def _steps(trace: SamplerTrace) -> Any:
+    return ipywidgets.IntSlider(
+        trace.step, min=0, max=trace.steps - 1, description="step", continuous_update=False,
+        tooltip="which token of the answer", style={"description_width": controls.LABEL},
+        layout=ipywidgets.Layout(width="99%"),
+    )  # fmt: skip

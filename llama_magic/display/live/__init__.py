@@ -1,0 +1,1 @@
+"""What is shown while something runs: the live view, the terminal, progress."""

@@ -1,0 +1,112 @@
+"""Progress of a load: download, check, load; then the model's card in its place."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from types import TracebackType
+from typing import Any
+
+from llama_magic.display import hosts
+from llama_magic.display.static import html as render_html
+from llama_magic.display.static import text as render_text
+from llama_magic.display.static.bundle import mimebundle
+from llama_magic.display.static.doc import Bar, Head, Node, Segment
+from llama_magic.words.amounts import duration, size
+from llama_magic.words.progress import Progress
+
+_DELAY = 0.3  # seconds; a quicker job shows nothing on its way
+_PERIOD = 0.2
+_STAGES = {
+    "resolve": "looking up",
+    "download": "downloading",
+    "verify": "verifying",
+    "check": "checking the backend",
+    "load": "loading",
+    "prompt": "reading the prompt",
+}
+
+
+class LoadProgress:
+    """A progress callback that is a context manager; `done(card)` leaves the card in its place.
+
+    Where nobody looks (nbclient, nbval, papermill, `%%capture`) only the card is published.
+    """
+
+    def __init__(self, shell: Any = None) -> None:
+        self._shell = shell if shell is not None else hosts.current_shell()
+        self._host = hosts.host(self._shell)
+        self._display_id: str | None = None
+        self._width = 0
+        self._due = time.monotonic() + _DELAY
+        self._finished = False
+
+    def __enter__(self) -> LoadProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            self._replace({"text/plain": ""})
+
+    def __call__(self, state: Progress) -> None:
+        """Show how far a stage is, at most five times a second."""
+        now = time.monotonic()
+        if self._host == "plain" or self._finished or now < self._due:
+            return
+        self._due = now + _PERIOD
+        nodes = progress_nodes(state)
+        if self._host == "terminal":
+            self._line(f"{nodes[0].label} {nodes[0].details}")
+            return
+        update = self._display_id is not None
+        self._display_id = self._display_id or uuid.uuid4().hex
+        bundle = {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}
+        hosts.publish(self._shell, bundle, display_id=self._display_id, update=update)
+
+    def done(self, card: Any) -> None:
+        """Replace the progress by the card of what was loaded (anything that `show` takes)."""
+        self._finished = True
+        self._replace(mimebundle(card))
+
+    def _replace(self, bundle: dict[str, Any]) -> None:
+        self._finished = True
+        if self._host == "terminal" and self._width:
+            self._line("")
+            sys.stdout.write("\r")
+        if self._display_id is not None:
+            hosts.publish(self._shell, bundle, display_id=self._display_id, update=True)
+        elif bundle["text/plain"]:
+            hosts.publish(self._shell, bundle)
+
+    def _line(self, text: str) -> None:
+        sys.stdout.write("\r" + text.ljust(self._width))
+        sys.stdout.flush()
+        self._width = len(text)
+
+
+def progress_nodes(state: Progress) -> tuple[Head, *tuple[Node, ...]]:
+    """Say how far a stage is: done of total, speed, time left, where a download went on from."""
+    amount = size if state.unit == "B" else (lambda n: f"{n:,.0f} {state.unit}")
+    words = [amount(state.done) + (f" of {amount(state.total)}" if state.total else "")]
+    if state.total:
+        words.append(f"{state.done / state.total:.0%}")
+    if state.speed:
+        words.append(f"{amount(state.speed)}/s")
+    if state.eta_s is not None:
+        words.append(f"{duration(state.eta_s)} left")
+    if state.stage == "download":
+        words.append(f"resumed at {amount(state.resumed_from)}" if state.resumed_from else "from the start")
+    if state.unit == "%":
+        words = [f"{state.done} %"]
+    head = Head(_STAGES[state.stage], " · ".join(word for word in (state.label, *words) if word))
+    if not state.total:
+        return (head,)
+    return (head, Bar((Segment("done", "prompt", min(state.done, state.total)),), state.total))
+
+
+def load_progress(shell: Any = None) -> LoadProgress:
+    """Return the progress callback of a load, a context manager; call `done(card)` on it at the end."""
+    return LoadProgress(shell)

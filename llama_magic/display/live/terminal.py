@@ -1,0 +1,113 @@
+"""Terminals: text as it grows, then one line of figures."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from llama_magic.display.views import gauge
+from llama_magic.display.views import registry as views
+from llama_magic.model.results import Chunk, Completion
+from llama_magic.words.harmless import visible
+from llama_magic.words.progress import Progress
+
+_WAIT = 0.5  # seconds before a long prompt is worth a word
+_PERIOD = 0.2
+
+
+class Terminal:
+    """Write deltas to standard output, made harmless; say how far a long prompt is read."""
+
+    def __init__(self, progress: Callable[[], Progress | None] | None) -> None:
+        self._out = sys.stdout
+        self._text = ""
+        self._thinking = False
+        self._samples = False
+        self._done = False
+        self._reading = Ticker(self._read(progress)) if progress is not None and self._out.isatty() else None
+
+    def feed(self, chunk: Chunk) -> None:
+        """Write what is new. Of several samples the first is streamed, the others follow at the end."""
+        self._stop_reading()
+        if chunk.sample:
+            self._samples = True
+            return
+        if chunk.thinking:
+            self._write(("" if self._thinking else "thinking: ") + chunk.thinking)
+            self._thinking = True
+        if chunk.delta:
+            self._write("\n\n" * self._thinking + chunk.delta)
+            self._thinking = False
+
+    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+        """End the text and write the figures."""
+        if self._done:
+            return
+        self._done = True
+        self._stop_reading()
+        line = "" if self._text.endswith("\n") or not self._text else "\n"
+        if isinstance(completion, Completion):
+            self._out.write(f"{line}{figures(completion)}\n")
+        else:
+            self._out.write(f"{line}{bundle['text/plain'] if self._samples else ''}\n")
+        self._out.flush()
+
+    def _write(self, text: str) -> None:
+        self._text = text or self._text
+        self._out.write(visible(text))
+        self._out.flush()
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.stop()
+            self._reading = None
+
+    def _read(self, progress: Callable[[], Progress | None]) -> Callable[[bool], None]:
+        shown = False
+
+        def tick(last: bool) -> None:
+            nonlocal shown
+            state = None if last else progress()
+            if state is not None:
+                self._out.write(f"\rreading the prompt: {state.done:,} of {state.total or 0:,} tokens")
+                shown = True
+            elif last and shown:
+                self._out.write("\r" + " " * 60 + "\r")
+            self._out.flush()
+
+        return tick
+
+
+class Ticker:
+    """Call `tick(False)` a few times a second on a thread of its own, and `tick(True)` at the end."""
+
+    def __init__(self, tick: Callable[[bool], None]) -> None:
+        self._tick = tick
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="llama_magic-progress", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        wait = _WAIT
+        while not self._ended.wait(wait):
+            self._tick(False)
+            wait = _PERIOD
+        self._tick(True)
+
+    def stop(self) -> None:
+        """End the thread and wait for its last tick."""
+        self._ended.set()
+        self._thread.join()
+
+
+def figures(completion: Completion) -> str:
+    """Return one line: how the window was filled, how fast, why it ended; then what was dropped or cut."""
+    written = completion.usage.completion_tokens
+    times = completion.timings
+    speed = f" · first token {times.first_token_s:.2f} s" if written else ""
+    speed += f" · {times.tokens_per_second:.1f} tok/s" if written > 1 else ""
+    words = gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)
+    line = f"[{words}{speed} · seed {completion.seed} · {views.ending(completion)}]"
+    return "\n".join((line, *views.notes(completion)))

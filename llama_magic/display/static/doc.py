@@ -1,0 +1,120 @@
+"""What a view is made of: a few kinds of node, each of which HTML, Markdown and plain text can say.
+
+`views` turns an object into nodes, and `render_html`, `render_markdown` and `render_text` turn
+nodes into text. So each thing is described once, and each node is written once a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from llama_magic.words.tables import Table, cell_text
+
+Tone = Literal["", "warn", "bad"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first line of a view: what it is, in bold, then details."""
+
+    label: str
+    details: str = ""
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Text that a model wrote, or that was given to it. `markdown` reads it as light Markdown."""
+
+    text: str
+    markdown: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence of ours, or a line of figures (`dim`)."""
+
+    text: str
+    dim: bool = False
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a bar: `kind` chooses its colour, `amount` its width."""
+
+    label: str
+    kind: str
+    amount: float
+
+    @property
+    def words(self) -> str:
+        """Name and amount: `system 61`; `user 1: 61` where the name ends in a number."""
+        return f"{self.label}{':' if self.label[-1:].isdigit() else ''} {cell_text(self.amount)}"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of segments out of `total`. The words beside it say the same, so text formats leave it out."""
+
+    segments: tuple[Segment, ...]
+    total: float
+    legend: bool = False  # name each segment with its amount in text too (HTML does where there are several)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A token: its text, its id, whether it is a control token, a word on hover, a shade from 0 to 1.
+
+    `kind` tints it, with the colours of a bar's segments.
+    """
+
+    text: str
+    token_id: int | None = None
+    special: bool = False
+    hint: str = ""
+    shade: float = 0.0
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Tokens side by side, blanks shown, control tokens outlined (⟦…⟧ where there is no outline)."""
+
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table."""
+
+    table: Table
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A static SVG of ours, its texts escaped. What it says stands in words beside it: only HTML shows it."""
+
+    svg: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """Verbatim text in a fixed-width face."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Nodes behind a summary: closed in HTML, indented in text, where a `brief` one shows its first lines."""
+
+    summary: str
+    nodes: tuple[Node, ...]
+    brief: bool = False
+
+
+Node = Head | Answer | Line | Bar | Strip | Grid | Picture | Code | Fold
+Renderer = Callable[[Node], str]

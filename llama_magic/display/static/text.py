@@ -1,0 +1,139 @@
+"""Nodes into plain text, for terminals, `text/plain` and screen readers; no escape sequences."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llama_magic.display.static import doc
+from llama_magic.words.counting import counted
+from llama_magic.words.harmless import blanks_shown, one_line, visible
+from llama_magic.words.tables import cell_text, is_number
+
+_CELL = 60  # columns; a wider cell is cut with an ellipsis
+_WIDTH = 100
+_TERMINAL = 80  # columns of a terminal as it opens ...
+_LONG = 24  # ... and of a cell that may have a line of its own where a table is wider
+_BRIEF = 12  # lines of a brief fold
+
+
+def page(nodes: Sequence[doc.Node]) -> str:
+    """Return the text of a whole view, without a line break at the end."""
+    return "\n".join(part for part in (fragment(node) for node in nodes) if part)
+
+
+def fragment(node: doc.Node) -> str:
+    """Return the text of one node."""
+    return _WRITERS[type(node)](node)
+
+
+def _head(node: doc.Head) -> str:
+    return visible(f"{node.label}: {node.details}" if node.details else node.label)
+
+
+def _answer(node: doc.Answer) -> str:
+    return visible(node.text)
+
+
+def _line(node: doc.Line) -> str:
+    return visible(node.text)
+
+
+def _bar(node: doc.Bar) -> str:
+    if not node.legend:
+        return ""
+    return visible(" · ".join(part.words for part in node.segments))
+
+
+def _strip(node: doc.Strip) -> str:
+    words = (
+        f"⟦{one_line(piece.text)}⟧" if piece.special else blanks_shown(piece.text) or "∅"
+        for piece in node.pieces
+    )
+    return textwrap.fill("│".join(words).replace("↵│", "↵\n"), _WIDTH, replace_whitespace=False)
+
+
+def _grid(node: doc.Grid) -> str:
+    table = node.table
+    if not table.rows:
+        return table.empty
+    cells = [
+        [_cut(one_line(cell_text(value), _CELL)) for value in row] for row in (table.headers, *table.rows)
+    ]
+    widths = [max(columns(row[i]) for row in cells) for i in range(len(table.headers))]
+    right = [
+        all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
+    ]
+    wide = sum(widths) + 2 * (len(widths) - 1) > _TERMINAL and sum(width > _LONG for width in widths) > 1
+    if wide and len(widths) == 2:  # names and values stay side by side, the values cut
+        room = max(_LONG, _TERMINAL - widths[0] - 2)
+        cells = [[name, _cut(value, room)] for name, value in cells]
+        widths[1] = min(widths[1], room)
+    elif wide:
+        return "\n".join([visible(table.caption)] * bool(table.caption) + _records(cells, widths))
+    lines = [
+        "  ".join(
+            _pad(cell, width, is_right) for cell, width, is_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([visible(table.caption)] * bool(table.caption) + lines)
+
+
+def _records(cells: list[list[str]], widths: list[int]) -> list[str]:
+    """Return each row as a line of its short cells and a line for each long one."""
+    headers, *rows = cells
+    lines = []
+    for row in rows:
+        named = [(name, cell, width > _LONG) for name, cell, width in zip(headers, row, widths, strict=True)]
+        short = " · ".join(f"{name} {cell}" for name, cell, long in named if cell and not long)
+        lines += textwrap.wrap(short, _TERMINAL, subsequent_indent="  ")
+        lines += [f"  {name}: {cell}" for name, cell, long in named if cell and long]
+    return lines
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes (CJK takes two, combining marks none)."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def _cut(text: str, most: int = _CELL) -> str:
+    """Cut a text to some columns: 60 characters of Japanese take 120."""
+    if columns(text) <= most:
+        return text
+    while columns(text) >= most:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def _pad(cell: str, width: int, right: bool) -> str:
+    blanks = " " * (width - columns(cell))
+    return blanks + cell if right else cell + blanks
+
+
+def _code(node: doc.Code) -> str:
+    return visible(node.text)
+
+
+def _fold(node: doc.Fold) -> str:
+    lines = page(node.nodes).splitlines()
+    if node.brief and len(lines) > _BRIEF:
+        lines = [*lines[:_BRIEF], f"… {counted(len(lines) - _BRIEF, 'more line')}"]
+    return visible(node.summary) + "\n" + textwrap.indent("\n".join(lines), "  ")
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    doc.Head: _head,
+    doc.Answer: _answer,
+    doc.Line: _line,
+    doc.Bar: _bar,
+    doc.Strip: _strip,
+    doc.Grid: _grid,
+    doc.Picture: lambda _node: "",
+    doc.Code: _code,
+    doc.Fold: _fold,
+}

@@ -1,0 +1,1 @@
+"""What each result says: one file a kind of result."""

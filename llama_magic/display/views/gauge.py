@@ -1,0 +1,41 @@
+"""The context gauge: how a window is filled, as segments of a bar and in words."""
+
+from __future__ import annotations
+
+from llama_magic.display.static.doc import Bar, Segment
+from llama_magic.model.results import Budget
+
+
+def segments(budget: Budget, written: int = 0) -> tuple[Segment, ...]:
+    """Return the bar's segments: the prompt's parts in order, the answer so far, what is reserved for it."""
+    parts = [Segment(part.label, part.kind, part.tokens) for part in budget.parts if part.tokens]
+    if not parts and budget.prompt_tokens:
+        parts = [Segment("prompt", "prompt", budget.prompt_tokens)]
+    answer = [
+        Segment("written", "written", written),
+        Segment("reserved", "reserved", reserved(budget, written)),
+    ]
+    return (*parts, *(segment for segment in answer if segment.amount > 0))
+
+
+def reserved(budget: Budget, written: int) -> int:
+    """Return how many tokens are still kept for the answer."""
+    return max(0, budget.max_tokens - written)
+
+
+def bar(budget: Budget, written: int = 0, *, legend: bool = False) -> Bar:
+    """Return the gauge's bar; a prompt over the window fills more than all of it."""
+    parts = segments(budget, written)
+    return Bar(parts, max(budget.window, sum(part.amount for part in parts)), legend)
+
+
+def words(budget: Budget, written: int = 0, *, forced: int = 0, reused: bool = False) -> str:
+    """Say the gauge in one line. `reused` adds what came from the KV cache, which differs from run to run."""
+    not_drawn = f" ({forced:,} forced)" if forced else ""
+    from_cache = f" ({budget.cached_tokens:,} reused)" if reused and budget.cached_tokens else ""
+    free = max(0, budget.window - budget.prompt_tokens - max(budget.max_tokens, written))
+    return (
+        f"{budget.prompt_tokens:,} prompt{from_cache} + {written:,} written{not_drawn}"
+        f" of {budget.window:,} tokens"
+        f" · {reserved(budget, written):,} reserved · {free:,} free"
+    )

@@ -1,0 +1,1 @@
+"""Many answers as one value."""

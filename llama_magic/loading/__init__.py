@@ -1,0 +1,1 @@
+"""From what a user names to a `Model` in memory: options, weights, provenance, plans, comparisons."""

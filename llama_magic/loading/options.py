@@ -1,0 +1,290 @@
+"""The options of `load`: checked, completed from profile, file and machine, and put in one frozen record."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llama_magic import fit
+from llama_magic.engine.engine import EXACT_SEQUENCES, SHARED_SEQUENCES
+from llama_magic.engine.lanes.exact import CUT
+from llama_magic.engine.lanes.lane import HELPER_SEQUENCES
+from llama_magic.engine.native import ContextOptions
+from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.words.names import meant
+
+if TYPE_CHECKING:
+    from llama_magic.fit import Estimate, LoadProfile, Machine, Speed
+    from llama_magic.formatters import Formatter
+    from llama_magic.gguf import GGUFInfo
+
+DEFAULT_PROFILE = "balanced"
+ALL_LAYERS = -1
+SEQUENCES = SHARED_SEQUENCES + HELPER_SEQUENCES  # whose logits a step may ask for
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "kv_type": ("f16", "q8_0", "q4_0"),
+    "flash_attn": ("auto", "on", "off"),
+    "rope_scaling": ("none", "linear", "yarn"),
+    "profile": tuple(fit.PROFILES),
+}
+_WHOLE = {"ctx": 0, "threads": 1, "batch": 1, "yarn_orig_ctx": 0}
+_MOST_THREADS = 512  # GGML_MAX_N_THREADS
+_FLAGS = ("mmap", "mlock")
+_ROPE = (
+    "rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor",
+    "yarn_beta_fast", "yarn_beta_slow", "yarn_orig_ctx",
+)  # fmt: skip
+
+# Keywords of `load` that are no options of the engine, and what other libraries and the magic call ours.
+_OF_LOAD = {"name", "dry_run", "progress", "sha256", "revision", "offline"}
+_OTHER_NAMES = {
+    "as_": "name", "context_length": "ctx", "max_seq_len": "ctx", "window": "ctx", "ngl": "gpu_layers",
+    "type_k": "kv_type", "type_v": "kv_type", "cache_type": "kv_type", "chat_format": "formatter",
+    "chat_template": "formatter",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every option of a load, settled. Equal settings on the same file mean the same model object."""
+
+    window: int
+    cells: int
+    threads: int
+    batch: int
+    ubatch: int
+    type_k: str
+    type_v: str
+    flash_attn: str
+    mmap: bool
+    mlock: bool
+    extra_bufts: bool
+    swa_full: bool
+    gpu_layers: int
+    profile: str
+    rope: tuple[tuple[str, Any], ...] = ()
+    lora: tuple[tuple[Path, float], ...] = ()
+    formatter: str = "auto"
+    notes: tuple[str, ...] = ()
+
+    def context(self) -> ContextOptions:
+        """Return the parameters of the context that all requests share."""
+        return ContextOptions(
+            cells=self.cells,
+            batch=self.batch,
+            ubatch=self.ubatch,
+            threads=self.threads,
+            type_k=self.type_k,
+            type_v=self.type_v,
+            flash_attn=self.flash_attn,
+            swa_full=self.swa_full,
+            adapters=self.lora,
+            **dict(self.rope),
+        )
+
+    def estimate(self, info: GGUFInfo) -> Estimate:
+        """Predict the memory of the load."""
+        return fit.estimate(
+            info,
+            ctx=self.window,
+            cells=self.cells,
+            n_seq=SEQUENCES,
+            type_k=self.type_k,
+            type_v=self.type_v,
+            batch=self.batch,
+            ubatch=self.ubatch,
+            gpu_layers=info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers,
+            flash_attn=self.flash_attn,
+            swa_full=self.swa_full,
+            outputs=SEQUENCES,
+            extra_bufts=self.extra_bufts,
+            mmap=self.mmap,
+        )
+
+    def seeded_bytes(self, info: GGUFInfo) -> int:
+        """Predict the memory that the first answer with a seed adds: a context of its own."""
+        sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
+        whole = self.estimate(info).replace(n_seq=sequences, batch=CUT, ubatch=CUT, outputs=sequences)
+        return whole.private - whole.repacked
+
+    def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
+        """Return the most tokens a second that one stream can write; None with layers on a GPU."""
+        if self.gpu_layers:
+            return None
+        return fit.speed(info, machine, threads=self.threads, filled=filled, kv_type=self.type_k)
+
+    @staticmethod
+    def store_budget(machine: Machine) -> int:
+        """Return the bytes of host memory for sequences moved out of the cache: an eighth of what is free."""
+        return min(2 * 2**30, machine.ram_available // 8)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the settings as a user would write them."""
+        data = asdict(self)
+        data["lora"] = [f"{path}:{scale:g}" for path, scale in self.lora]
+        data.update(data.pop("rope") and dict(self.rope))
+        del data["notes"]
+        return data
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """The options as they were given; None where nothing was said."""
+
+    ctx: int | None = None
+    gpu_layers: int | None = None
+    threads: int | None = None
+    batch: int | None = None
+    kv_type: str | None = None
+    flash_attn: str | None = None
+    mmap: bool | None = None
+    mlock: bool | None = None
+    rope_freq_base: float | None = None
+    rope_freq_scale: float | None = None
+    rope_scaling: str | None = None
+    yarn_ext_factor: float | None = None
+    yarn_attn_factor: float | None = None
+    yarn_beta_fast: float | None = None
+    yarn_beta_slow: float | None = None
+    yarn_orig_ctx: int | None = None
+    profile: str | None = None
+    formatter: str | Formatter | None = None
+    lora: tuple[tuple[Path, float], ...] = ()
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> LoadOptions:
+        """Check names, types and values; an unknown name is an error that names the nearest."""
+        known = {f.name for f in fields(cls)}
+        given = {name: value for name, value in options.items() if value is not None}
+        for name, value in given.items():
+            if name not in known:
+                raise OptionError(
+                    f"There is no load option {name!r}. {meant(name, known | _OF_LOAD, _OTHER_NAMES)}"
+                )
+            _check(name, value)
+        if "gpu_layers" in given:
+            given["gpu_layers"] = _layers(given["gpu_layers"])
+        if "lora" in given:
+            entries = given["lora"]
+            entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
+            if not isinstance(entries, (list, tuple)):
+                raise InputTypeError(f"lora is {entries!r}; expected a path or a list of paths.")
+            given["lora"] = tuple(_adapter(entry) for entry in entries)
+        return cls(**given)
+
+    def settle(self, info: GGUFInfo, machine: Machine, *, gpu: bool) -> Settings:
+        """Fill in what was not given: from the profile, the file and this machine."""
+        base = fit.profile(self.profile or DEFAULT_PROFILE, machine, info)
+        kv = self.kv_type or base.type_k
+        notes: list[str] = []
+        window = self._window(info, machine, base, kv, notes)
+        batch = self.batch or base.batch
+        mmap = base.mmap if self.mmap is None else self.mmap
+        rope = tuple((n, getattr(self, n)) for n in _ROPE if getattr(self, n) is not None)
+        flash = self.flash_attn or base.flash_attn
+        if kv != "f16" and flash == "off":
+            raise OptionError(
+                f"--kv-type {kv} needs flash attention, but --flash-attn off was asked for.",
+                remedy="Leave --flash-attn at auto, or use --kv-type f16.",
+            )
+        layers = self.gpu_layers if self.gpu_layers is not None else (base.gpu_layers if gpu else 0)
+        return Settings(
+            window=window,
+            cells=max(window, base.cells) if base.name == "batch" else window,
+            threads=self.threads or base.threads,
+            batch=batch,
+            ubatch=min(batch, base.ubatch),
+            type_k=kv,
+            type_v=kv,
+            flash_attn=flash,
+            mmap=mmap,
+            mlock=base.mlock if self.mlock is None else self.mlock,
+            extra_bufts=base.extra_bufts,
+            swa_full=base.swa_full,
+            gpu_layers=layers,
+            profile=base.name,
+            rope=rope,
+            lora=self.lora,
+            formatter=self.formatter if isinstance(self.formatter, str) else repr(self.formatter),
+            notes=tuple(notes),
+        )
+
+    def _window(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, notes: list[str]) -> int:
+        if self.ctx is None:
+            return base.ctx
+        trained = info.context_length
+        if self.ctx == 0:
+            window = fit.largest_context(
+                info, machine, type_k=kv, type_v=kv, batch=base.batch, ubatch=base.ubatch, outputs=SEQUENCES
+            )
+            if trained and window < trained:
+                notes.append(
+                    f"A window of {window:,} tokens is what fits; the model was trained on {trained:,}."
+                )
+            return window
+        window = fit.round_context(self.ctx)
+        if window != self.ctx:
+            notes.append(f"llama.cpp rounds a window of {self.ctx:,} up to {window:,} tokens.")
+        if trained and window > trained:
+            notes.append(
+                f"A window of {window:,} tokens is more than the {trained:,} that the model was trained on; "
+                "answers may turn to nonsense beyond that (see --rope-scaling)."
+            )
+        return window
+
+
+def _check(name: str, value: Any) -> None:
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise OptionError(f"{name} is {value!r}; expected one of {', '.join(_CHOICES[name])}.")
+    elif name in _WHOLE:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
+        most = _MOST_THREADS if name == "threads" else 2**31 - 1
+        if not _WHOLE[name] <= value <= most:
+            raise OptionError(f"{name} is {value}; expected {_WHOLE[name]} to {most:,}.")
+    elif name in _FLAGS:
+        if not isinstance(value, bool):
+            raise InputTypeError(f"{name} is {value!r}; expected True or False.")
+    elif name in _ROPE:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InputTypeError(f"{name} is {value!r}; expected a number.")
+        least = 0 if name.startswith("rope") else -1  # 0, or -1 for YaRN, means: as the file says
+        if not least <= value <= 1e12 or 0 < abs(value) < 1e-6:
+            raise OptionError(f"{name} is {value!r}; expected a finite number, {least} or more.")
+    elif name == "formatter" and not isinstance(value, str) and not hasattr(value, "render"):
+        raise InputTypeError(f"formatter is a {type(value).__name__}; expected a name or a Formatter.")
+
+
+def _layers(value: Any) -> int:
+    if value == "all":
+        return ALL_LAYERS
+    if isinstance(value, bool) or not isinstance(value, int) or value < -1:
+        raise OptionError(f"gpu_layers is {value!r}; expected a whole number or 'all'.")
+    return value
+
+
+def _adapter(entry: Any) -> tuple[Path, float]:
+    """Read `PATH`, `PATH:SCALE` or a pair; the file must exist."""
+    scale = 1.0
+    if isinstance(entry, (tuple, list)) and len(entry) == 2:
+        entry, scale = entry
+    numeric = isinstance(scale, (int, float)) and not isinstance(scale, bool) and math.isfinite(scale)
+    if not isinstance(entry, (str, os.PathLike)) or not numeric:
+        raise InputTypeError(f"lora holds {entry!r}; expected a path, PATH:SCALE, or a pair (path, scale).")
+    text = os.fspath(entry)
+    head, colon, tail = text.rpartition(":")
+    if colon and not Path(text).exists():
+        with contextlib.suppress(ValueError):  # else it is a colon of the path itself
+            scale, text = float(tail), head
+    path = Path(os.path.expandvars(text)).expanduser()
+    if not path.is_file():
+        raise SourceError(
+            f"There is no LoRA adapter at {path}.", remedy="Give the path of a GGUF adapter file."
+        )
+    return path.resolve(), float(scale)

@@ -1,0 +1,112 @@
+"""How to load a model on this machine: the window that fits, memory, speed to expect, the line to paste.
+
+Knows the header and the machine; nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llama_magic import fit, gguf
+from llama_magic.engine.native.backend import supports_gpu
+from llama_magic.errors import FitError
+from llama_magic.loading.options import SEQUENCES, LoadOptions
+from llama_magic.sources import format_size
+
+if TYPE_CHECKING:
+    from llama_magic.fit import Machine, Speed
+    from llama_magic.gguf import GGUFInfo
+
+SENSIBLE_WINDOW = 8192  # tokens: long enough to work with, short enough to be affordable
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a model would be loaded on this machine. `memory` is the predicted total in bytes.
+
+    `window` and `largest_window` are in tokens; `speed` is with an empty KV cache, `speed_full` with a full
+    one, None where it cannot be told. `why` says what does not fit.
+    """
+
+    source: str
+    window: int
+    kv_type: str
+    memory: int
+    largest_window: int
+    fits: bool
+    speed: Speed | None = None
+    speed_full: Speed | None = None
+    why: str = ""
+
+    @property
+    def load_line(self) -> str:
+        """What to paste to load it so."""
+        source = f'"{self.source}"' if re.search(r"\s", self.source) else self.source
+        kv = f" --kv-type {self.kv_type}" if self.kv_type != "f16" else ""
+        return f"%llama load {source} --ctx {self.window}{kv}"
+
+    def slowed(self) -> str:
+        """Say how a full window slows it; empty where it hardly does, or cannot be told."""
+        if self.speed is None or self.speed_full is None:
+            return ""
+        rate = self.speed_full.tokens_per_second
+        slower = rate < 0.9 * self.speed.tokens_per_second
+        return f"about {fit.rounded(rate)} tokens per second" if slower else ""
+
+    def __str__(self) -> str:
+        if not self.fits:
+            return self.why
+        lines = [
+            f"fits with a window of {self.window:,} tokens in {format_size(self.memory)} "
+            f"(at most {self.largest_window:,} tokens fit)",
+            str(self.speed or ""),
+            self.load_line,
+        ]
+        return "\n".join(line for line in lines if line)
+
+
+def plan(info: GGUFInfo, source: str, *, ctx: int | None = None, machine: Machine | None = None) -> Plan:
+    """Return how to load a model here: 8,192 tokens of window, or those that it was trained for if fewer.
+
+    Where that does not fit, with a q8_0 KV cache; where even that does not, with the longest that fits.
+    `ctx` asks for a window. Raises `InvalidGGUFError` for a file that cannot be loaded.
+    """
+    gguf.validate(info)
+    return planned(info, source, ctx, machine or fit.machine())
+
+
+def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> Plan:
+    """Return what `plan` does, for a header that was judged already."""
+    wanted = ctx or min(info.context_length, SENSIBLE_WINDOW)
+    longest, kv = 0, "f16"
+    for tried in ("f16", "q8_0"):
+        try:
+            found = fit.largest_context(
+                info, machine, type_k=tried, type_v=tried, batch=512, ubatch=512, outputs=SEQUENCES
+            )
+        except FitError:
+            continue
+        if found > longest:
+            longest, kv = found, tried
+        if longest >= wanted:
+            break
+    window = wanted if longest >= wanted else longest
+    why, empty, full = "", None, None
+    if window:
+        options = LoadOptions.read({"ctx": window, "kv_type": kv if kv != "f16" else None})
+        settings = options.settle(info, machine, gpu=supports_gpu())
+        estimate = settings.estimate(info)
+        empty, full = settings.speed(info, machine), settings.speed(info, machine, filled=window)
+    else:
+        least = min(wanted, 512)
+        estimate = fit.estimate(
+            info, ctx=least, type_k="q8_0", type_v="q8_0", outputs=SEQUENCES, n_seq=SEQUENCES, cells=least
+        )
+    try:
+        fit.check(estimate, machine)
+    except FitError as error:
+        why = str(error)
+    fits = bool(window) and not why
+    return Plan(source, window or wanted, kv, estimate.total, longest, fits, empty, full, why)

@@ -1,0 +1,60 @@
+"""Which file and which engine made an answer: what a receipt needs so that another can repeat it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_magic import gguf
+from llama_magic.engine import system_report
+
+if TYPE_CHECKING:
+    from llama_magic.engine.crash_check import Verdict
+    from llama_magic.gguf import GGUFInfo
+    from llama_magic.loading.options import Settings
+    from llama_magic.sources import Resolved
+
+
+def made_with(
+    found: Resolved, info: GGUFInfo, settings: Settings, verdict: Verdict, window: int
+) -> dict[str, Any]:
+    """Return `file` and `engine` as JSON: everything that decides which bits come out, no folder, no time.
+
+    The number of threads is part of it: from some hundred tokens of prompt on, llama.cpp's flash
+    attention sums in another order with another number of threads. Reads 1 MB of the file.
+    """
+    build = system_report()
+    return {
+        "file": {
+            "name": found.path.name,
+            "bytes": found.size,
+            "fingerprint": gguf.fingerprint(info.digest, found.parts),
+            "architecture": info.architecture,
+            "quantisation": info.quantisation,
+        },
+        "engine": {
+            "llama_cpp": build["llama_cpp"],
+            "llama_cpp_python": build["bindings"],
+            "features": _features(build["features"]),
+            "repacked_weights": verdict.use_extra_bufts,
+            "window": window,
+            "kv_type": settings.type_k,
+            "flash_attn": settings.flash_attn,
+            "threads": settings.threads,
+            "batch": settings.batch,
+            "ubatch": settings.ubatch,
+            "gpu_layers": settings.gpu_layers,
+            **dict(settings.rope),
+            **({"lora": [_adapter(path, scale) for path, scale in settings.lora]} if settings.lora else {}),
+        },
+    }
+
+
+def _features(text: str) -> str:
+    """Shorten `CPU : AVX = 1 | AVX2 = 1 |` to `CPU: AVX AVX2`."""
+    words = text.replace(" = 1 |", "").replace(" :", ":")
+    return " ".join(words.split())
+
+
+def _adapter(path: Any, scale: float) -> dict[str, Any]:
+    info = gguf.inspect(path)
+    return {"name": path.name, "fingerprint": gguf.fingerprint(info.digest, [path]), "scale": scale}

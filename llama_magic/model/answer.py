@@ -1,0 +1,207 @@
+"""Events of the engine become chunks, and at the end a `Completion`.
+
+They are put together on the engine thread, so an interrupt of the caller can lose nothing:
+whatever was decoded is in the completion, wherever the caller stood.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
+from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, TokenEvent
+from llama_magic.request.request import Request
+from llama_magic.words.progress import Progress
+
+if TYPE_CHECKING:
+    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.formatters import Formatter
+    from llama_magic.model.prompt import Prompt
+    from llama_magic.structured import Constraint
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a completion repeats of its request."""
+
+    mode: str
+    model: str
+    prompt: Prompt
+    max_tokens: int
+    window: int
+    load_s: float
+    formatter: Formatter | None = None
+    constraint: Constraint | None = None
+    thinking: str = ""  # what was chosen of thinking, in words
+    made_with: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class _Sample:
+    """What one sample wrote so far."""
+
+    reader: Any
+    text: str = ""
+    thinking: str = ""
+    raw: str = ""
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    scores: list[tuple[int, int, float, float]] = field(default_factory=list)
+    reason: Any = None
+    stop: str | None = None
+    forced: int = 0
+
+
+class Assembler:
+    """Put the events of one request together. Called by the engine thread; read by the caller."""
+
+    def __init__(self, plan: Plan, vocabulary: Vocabulary, request: Callable[[Assembler], Request]) -> None:
+        self.plan = plan
+        self.vocabulary = vocabulary
+        self.request = request(self)
+        formatter, prompt = plan.formatter, plan.prompt.text
+        self.samples = [
+            _Sample(formatter.reader(prompt) if formatter is not None else None)
+            for _ in range(self.request.n)
+        ]
+        self.progress: Progress | None = None
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TokenEvent):
+            self._token(event)
+        elif isinstance(event, PromptEvent):
+            self.progress = Progress("prompt", event.done, event.total, unit="tokens")
+        elif isinstance(event, FinishEvent):
+            self._finish(event)
+        elif isinstance(event, EndEvent):
+            self.error = event.error
+            self.ended.set()
+            self.deliver(None)
+
+    def _token(self, event: TokenEvent) -> None:
+        sample = self.samples[event.sample]
+        sample.ids.append(event.token)
+        sample.forced += event.forced
+        logprobs: tuple[TokenLogprob, ...] = ()
+        if event.logprob is not None and self.request.logprobs is not None:
+            logprobs = (self._logprob(event),)
+            sample.logprobs += logprobs
+        begin = len(sample.raw)
+        delta, thinking = self._read(sample, event.text)
+        if self.request.measure_outside:
+            outside = math.nan if event.outside_mass is None else event.outside_mass
+            logprob = math.nan if event.logprob is None else event.logprob
+            sample.scores.append((begin, len(sample.raw), outside, logprob))
+        self._send(event.sample, delta, thinking, (event.token,), logprobs)
+
+    def _finish(self, event: FinishEvent) -> None:
+        sample = self.samples[event.sample]
+        delta, thinking = self._read(sample, event.text, final=True)
+        sample.reason, sample.stop = event.reason, event.stop
+        self._send(event.sample, delta, thinking, (), (), reason=event.reason)
+
+    def _read(self, sample: _Sample, text: str, *, final: bool = False) -> tuple[str, str]:
+        """Add text to a sample; return what is new of the answer and of the thinking."""
+        sample.raw += text
+        if sample.reader is None:
+            sample.text += text
+            return text, ""
+        pieces = sample.reader.feed(text) if text else []
+        if final:
+            pieces = [*pieces, *sample.reader.flush()]
+        delta = "".join(p.text for p in pieces if p.kind == "text")
+        thinking = "".join(p.text for p in pieces if p.kind == "thinking")
+        sample.text += delta
+        sample.thinking += thinking
+        return delta, thinking
+
+    def _send(
+        self,
+        index: int,
+        delta: str,
+        thinking: str,
+        ids: tuple[int, ...],
+        logprobs: tuple[TokenLogprob, ...],
+        reason: Any = None,
+    ) -> None:
+        text = self.samples[index].text
+        self.deliver(Chunk(delta, text, ids, logprobs, reason, thinking, None, index))
+
+    def _logprob(self, event: TokenEvent) -> TokenLogprob:
+        def shown(token: int) -> str:
+            return self.vocabulary.piece(token).decode("utf-8", "replace")
+
+        top = tuple((token, shown(token), value) for token, value in event.top)
+        assert event.logprob is not None
+        return TokenLogprob(event.token, shown(event.token), event.logprob, top)
+
+    # --- the caller's side ----------------------------------------------------------------
+
+    @property
+    def budget(self) -> Budget:
+        plan = self.plan
+        return plan.prompt.budget(plan.window, plan.max_tokens)
+
+    def completions(self) -> list[Completion]:
+        """Return what was written so far, one completion a sample."""
+        return [self._completion(sample) for sample in self.samples]
+
+    def _completion(self, sample: _Sample) -> Completion:
+        plan, request, stats = self.plan, self.request, self.request.stats
+        reply = plan.formatter.parse(sample.raw, plan.prompt.text) if plan.formatter is not None else None
+        budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=len(sample.ids))
+        messages = plan.prompt.messages
+        if messages:
+            messages = (*messages, {"role": "assistant", "content": sample.text})
+        writing = stats.last_token - stats.first_token
+        timings = Timings(
+            load_s=plan.load_s,
+            prompt_s=max(0.0, (stats.prompt_done or stats.ended) - (stats.started or stats.ended)),
+            first_token_s=max(0.0, stats.first_token - stats.submitted) if stats.first_token else 0.0,
+            total_s=max(0.0, (stats.ended or stats.last_token) - stats.submitted),
+            tokens_per_second=(len(sample.ids) - 1) / writing if writing > 0 and len(sample.ids) > 1 else 0.0,
+        )
+        extra: dict[str, Any] = {"fields": _fields(sample)} if sample.scores else {}
+        if plan.thinking:
+            extra["thinking"] = plan.thinking
+        return Completion(
+            text=sample.text,
+            prompt=plan.prompt.text,
+            prompt_token_ids=tuple(request.prompt),
+            token_ids=tuple(sample.ids),
+            finish_reason=sample.reason or "interrupted",
+            usage=Usage(len(request.prompt), stats.cached_tokens, len(sample.ids), sample.forced),
+            timings=timings,
+            seed=request.sample_seed(self.samples.index(sample)),
+            sampling=request.sampling,
+            model=plan.model,
+            budget=budget,
+            raw_text=sample.raw,
+            thinking=sample.thinking,
+            stop=sample.stop,
+            logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
+            messages=messages,
+            tool_calls=reply.tool_calls if reply is not None else (),
+            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ())),
+            seeded=request.exact,
+            mode=plan.mode,
+            extra=extra,
+            made_with=plan.made_with,
+        )
+
+
+def _fields(sample: _Sample) -> dict[str, Any]:
+    """Return the report of each field of a structured answer, by JSON pointer."""
+    from llama_magic.structured import field_report
+
+    shift = max(0, sample.raw.find(sample.text))  # a thinking part stands before the answer
+    begins, ends, outside, logprobs = zip(*sample.scores, strict=True)
+    offsets = [(begin - shift, end - shift) for begin, end in zip(begins, ends, strict=True)]
+    return dict(field_report(sample.text, offsets, outside, logprobs))

@@ -1,0 +1,282 @@
+"""How a call becomes a request: options checked, prompt rendered and guarded, constraint attached."""
+
+from __future__ import annotations
+
+import operator
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol
+
+from llama_magic.engine.vocabulary import Vocabulary
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.model import prompt as prompting
+from llama_magic.model.answer import Assembler, Plan
+from llama_magic.model.structured import check_budget
+from llama_magic.model.thinking import Thinking, matcher_factory, note_of
+from llama_magic.request.request import Request
+from llama_magic.request.sampling import OTHER_NAMES, Sampling, check_seed
+from llama_magic.words.names import meant
+
+if TYPE_CHECKING:
+    from llama_magic.formatters import Formatter
+    from llama_magic.loading.load import LoadedFile
+    from llama_magic.structured import Constraint
+
+
+@dataclass(frozen=True)
+class Call:
+    """The options of one call, checked. What they mean stands at `Model.complete`."""
+
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    n: int = 1
+    logprobs: int | None = None
+    overflow: prompting.Overflow = "error"
+    reuse: bool = True
+    ignore_eos: bool = False
+    pressure: bool = False
+    sampling: Sampling = field(default_factory=Sampling)
+
+    @classmethod
+    def read(cls, defaults: Sampling, options: Mapping[str, Any]) -> Call:
+        """Check `options`; what is not an option of a call is a sampling parameter, or an error."""
+        given = dict(options)
+        _check_names(given)
+        stop = given.pop("stop", None) or ()
+        if not isinstance(stop, (str, list, tuple)):
+            raise InputTypeError(f"stop is {stop!r}; expected a text or a list of texts.")
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        for text in stop:
+            if not isinstance(text, str) or not text:
+                raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
+        seed = given.pop("seed", None)
+        sampling = given.pop("sampling", None) or defaults
+        if not isinstance(sampling, Sampling):
+            raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
+        return cls(
+            max_tokens=_count("max_tokens", given.pop("max_tokens", None), least=1),
+            seed=None if seed is None else check_seed(seed),
+            stop=stop,
+            n=_count("n", given.pop("n", 1), least=1) or 1,
+            logprobs=_count("logprobs", given.pop("logprobs", None), least=0),
+            overflow=prompting.check_overflow(given.pop("overflow", "error")),
+            reuse=bool(given.pop("reuse", True)),
+            ignore_eos=bool(given.pop("ignore_eos", False)),
+            pressure=bool(given.pop("pressure", False)),
+            sampling=sampling.replace(**given),
+        )
+
+
+# Parameters of the methods themselves, which a misspelt name may have meant.
+_OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", "tools"}
+# What the magic and other libraries call our options.
+_OTHER_NAMES = OTHER_NAMES | {
+    "fresh": "reuse=False", "cache_prompt": "reuse", "samples": "n", "num_samples": "n",
+    "num_return_sequences": "n", "max_new_tokens": "max_tokens", "max_length": "max_tokens",
+    "n_predict": "max_tokens", "num_predict": "max_tokens", "stop_sequences": "stop", "stop_strings": "stop",
+    "top_logprobs": "logprobs",
+}  # fmt: skip
+# What another method, or the magic alone, takes.
+_ELSEWHERE = {
+    "schema": "model.structured(prompt, schema) answers with an instance.",
+    "response_format": "model.structured(prompt, schema) answers with an instance.",
+    "retries": "model.structured takes it.",
+    "retry": "model.structured takes retries.",
+    "thinking": "model.structured takes it; for chat set the template's own: template_variables={…}.",
+    "system": "Put it first: [{'role': 'system', 'content': …}, …].",
+    "instruct": "model.complete takes it; model.chat always uses the template.",
+    "tools": "model.chat takes it.",
+    **dict.fromkeys(
+        ("grammar", "regex", "choices"),
+        "model.complete and model.chat take it; model.structured takes a type or a JSON schema.",
+    ),
+    "template_variables": "model.chat and model.structured take it.",
+    "session": "%%llama keeps conversations; in Python pass their messages.",
+    "new": "%%llama keeps conversations; in Python pass the messages you want.",
+    "out": "The result is what the call gives back.",
+    "ctx": "The window is set when a model is loaded: lm.load(…, ctx=…).",
+    "threads": "It is set when a model is loaded: lm.load(…, threads=…).",
+}
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Refuse what is neither an option of a call nor a sampling parameter."""
+    known = {f.name for f in (*fields(Call), *fields(Sampling))}
+    for name in given:
+        if name not in known:
+            if name in _ELSEWHERE:
+                raise OptionError(f"There is no option {name!r} here.", remedy=_ELSEWHERE[name])
+            hint = meant(name, known | _OF_METHODS, _OTHER_NAMES)
+            raise OptionError(f"There is no option {name!r}. {hint}")
+
+
+def _count(name: str, value: object, *, least: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
+    number = operator.index(value)
+    most = _MOST.get(name)
+    if number < least or (most is not None and number > most):
+        limit = f"{least} or more" if most is None else f"{least} to {most}"
+        raise OptionError(f"{name} is {number}; expected {limit}.")
+    return number
+
+
+# More samples than this are asked for in several calls; more alternatives a token cost more than decoding.
+_MOST = {"n": 1000, "logprobs": 1000}
+
+
+def as_messages(prompt: object, system: str | None, spans: Sequence[prompting.Span]) -> list[dict[str, Any]]:
+    """Return a prompt as one user turn, after `system` if there is one."""
+    if not isinstance(prompt, str):
+        raise InputTypeError(f"The prompt is a {type(prompt).__name__}; expected a str.")
+    head = [] if system is None else [{"role": "system", "content": system}]
+    return [*head, {"role": "user", "content": prompt, "_spans": tuple(spans or ())}]
+
+
+_RESERVED = {"messages", "tools", "guarded", "add_generation_prompt", "continue_final_message"}
+
+
+class Settings(Protocol):
+    """What of a model may change between calls."""
+
+    sampling: Sampling
+    formatter: Formatter
+
+
+class Calls:
+    """Build the request of each kind of call for one model."""
+
+    def __init__(self, name: str, file: LoadedFile, vocabulary: Vocabulary, settings: Settings) -> None:
+        self._name = name
+        self._file = file
+        self._vocabulary = vocabulary
+        self._settings = settings
+
+    def render(
+        self,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+    ) -> prompting.Prompt:
+        """Return the prompt of a conversation."""
+        if not isinstance(template_variables, (Mapping, type(None))):
+            raise InputTypeError(
+                f"template_variables is a {type(template_variables).__name__}; expected a dict of names."
+            )
+        variables = dict(template_variables or {})
+        for name in variables:
+            if not isinstance(name, str) or name in _RESERVED:
+                raise OptionError(
+                    f"template_variables cannot set {name!r}.",
+                    remedy="Use the parameter of that name instead.",
+                )
+        template = prompting.Template(
+            self._settings.formatter,
+            self._file.guarded,
+            variables,
+            tools,
+            continue_final=bool(variables.pop("continue_final", False)),
+        )
+        return prompting.from_messages(self._vocabulary, template, messages)
+
+    def text(
+        self,
+        text: str,
+        spans: Sequence[prompting.Span],
+        constraint: Constraint | None,
+        options: Mapping[str, Any],
+        mode: str = "complete",
+    ) -> Assembler:
+        """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
+        call = Call.read(self._settings.sampling, options)
+        prompt = prompting.from_text(self._vocabulary, text, spans or ())
+        guard = self._guard(call.overflow)
+        prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._vocabulary)
+        return self._assemble(mode, prompt, limit, call, constraint, None)
+
+    def chat(
+        self,
+        mode: str,
+        messages: Sequence[Any],
+        constraint: Constraint | None,
+        options: Mapping[str, Any],
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        thinking: Thinking | None = None,
+    ) -> Assembler:
+        """Prepare the answer to a conversation; `thinking` is of a structured one."""
+        if thinking is not None:
+            template_variables = thinking.variables
+        call = Call.read(self._settings.sampling, options)
+        prompt, limit = prompting.fit_messages(
+            self._guard(call.overflow),
+            messages,
+            call.max_tokens,
+            lambda kept: self.render(kept, tools, template_variables),
+        )
+        return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter, thinking)
+
+    def _guard(self, overflow: prompting.Overflow) -> prompting.Guard:
+        info = self._file.info
+        return prompting.Guard(
+            self._file.window, overflow, info.context_length, sum(info.kv_bytes_per_token())
+        )
+
+    def _assemble(
+        self,
+        mode: str,
+        prompt: prompting.Prompt,
+        limit: int,
+        call: Call,
+        constraint: Constraint | None,
+        formatter: Formatter | None,
+        thinking: Thinking | None = None,
+    ) -> Assembler:
+        if constraint is not None:
+            check_budget(constraint, limit)
+        for token, _ in call.sampling.logit_bias:
+            if not 0 <= token < self._vocabulary.n_tokens:
+                last = self._vocabulary.n_tokens - 1
+                raise OptionError(f"logit_bias names token {token}; this vocabulary has ids 0 to {last}.")
+        stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
+        ids = {text: self._vocabulary.special_id(text) for text in stops}
+        file, note = self._file, ""
+        if constraint is not None:
+            note = note_of(thinking, formatter, prompt.text)
+        plan = Plan(
+            mode,
+            self._name,
+            prompt,
+            limit,
+            file.window,
+            file.load_s,
+            formatter,
+            constraint,
+            thinking=note,
+            made_with=file.made_with,
+        )
+
+        def request(sink: Assembler) -> Request:
+            return Request(
+                prompt=prompt.ids,
+                max_tokens=limit,
+                sampling=call.sampling,
+                seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
+                sink=sink,
+                exact=call.seed is not None,
+                n=call.n,
+                stops=stops,
+                stop_texts={token: text for text, token in ids.items() if token is not None},
+                visible_ids=self._file.visible_ids(formatter),
+                logprobs=call.logprobs,
+                reuse=call.reuse,
+                ignore_eos=call.ignore_eos,
+                measure_outside=call.pressure and constraint is not None,
+                matcher=matcher_factory(constraint, formatter, prompt.text, self._vocabulary, thinking),
+            )
+
+        return Assembler(plan, self._vocabulary, request)

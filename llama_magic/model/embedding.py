@@ -1,0 +1,114 @@
+"""Embeddings: one vector a text, from a context of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from llama_magic.engine.native import DecodeStatus
+from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from llama_magic.engine.engine import Core, Engine
+    from llama_magic.engine.native import Context
+    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.loading.load import LoadedFile
+
+_PIECE = 256  # tokens read at once
+_PURPOSE = "embedding"
+
+
+def embed(
+    engine: Engine, vocabulary: Vocabulary, file: LoadedFile, texts: str | Sequence[str], *, normalize: bool
+) -> NDArray[np.float32]:
+    """Return (len(texts), n_embd) float32; see `Model.embed`."""
+    import numpy as np
+
+    texts = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts, (list, tuple)):
+        raise InputTypeError(f"The texts are a {type(texts).__name__}; expected a str or a list of str.")
+    # The file names a pooling only where the model was made for embeddings.
+    pooled = f"{file.info.architecture}.pooling_type" in file.info.metadata
+    batches = [_tokens(vocabulary, file, i, text) for i, text in enumerate(texts)]
+    with file.embedding_lock:
+        rows = [_one(engine, tokens, pooled) for tokens in batches]
+    matrix = np.stack(rows) if rows else np.zeros((0, file.info.embedding_length), np.float32)
+    if normalize:
+        lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+        matrix /= np.where(lengths > 0, lengths, 1)
+    return matrix
+
+
+def _tokens(vocabulary: Vocabulary, file: LoadedFile, index: int, text: object) -> list[int]:
+    if not isinstance(text, str):
+        raise InputTypeError(f"Text {index} is a {type(text).__name__}; expected a str.")
+    tokens = vocabulary.encode(text)
+    if not tokens or not text:
+        raise OptionError(f"Text {index} is empty, so there is nothing to embed.", remedy="Leave it out.")
+    if len(tokens) > file.window:
+        raise ContextOverflowError(
+            f"Text {index} has {len(tokens):,} tokens, but the window holds {file.window:,}.",
+            prompt_tokens=len(tokens),
+            max_tokens=0,
+            window=file.window,
+            remedy="Cut it into shorter texts, or load the model with a larger --ctx.",
+        )
+    return tokens
+
+
+def _one(engine: Engine, tokens: list[int], pooled: bool) -> NDArray[np.float32]:
+    """Embed one text, piece by piece between the steps of running answers.
+
+    A model without a pooling of its own is read in pieces whose means are averaged by their
+    length: attention is causal, so that is the mean over the whole text. (llama.cpp pools
+    each micro-batch for itself, and holds logits for all of its tokens.)
+    """
+    stopped = threading.Event()
+
+    def piece(core: Core, start: int, size: int) -> NDArray[np.float32]:
+        context = _context(core, pooled)
+        context.clear_abort()
+        if start == 0:
+            context.clear()
+        part = tokens[start : start + size]
+        n = len(part)
+        if (
+            stopped.is_set()
+            or context.decode(part, range(start, start + n), [0] * n, range(n)) is not DecodeStatus.DONE
+        ):
+            raise BackendError("The embedding was interrupted.")
+        return context.embedding(0) * (n / len(tokens))
+
+    try:
+        size = engine.call(lambda core: _context(core, pooled).n_batch)
+        starts = range(0, len(tokens), size)
+        return sum(engine.call(partial(piece, start=start, size=size)) for start in starts)  # type: ignore[return-value]
+    except BaseException:
+        stopped.set()
+        engine.abort(_PURPOSE)
+        raise
+
+
+def _context(core: Core, pooled: bool) -> Context:
+    """Return the context for embeddings, made at its first use."""
+    from llama_magic.engine.native import Context
+
+    context = core.extras.get(_PURPOSE)
+    if context is None:
+        options = core.options.context
+        size = options.cells if pooled else min(_PIECE, options.cells)
+        pooling = None if pooled else "mean"
+        context = Context(
+            core.weights,
+            replace(
+                options, sequences=1, batch=size, ubatch=size, outputs=size, embeddings=True, pooling=pooling
+            ),
+        )
+        core.extras[_PURPOSE] = context
+    return context

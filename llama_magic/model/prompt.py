@@ -1,0 +1,330 @@
+"""From text or messages to the tokens of a prompt, and the guard of the context window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from llama_magic.engine.vocabulary import Vocabulary, attribute_tokens
+from llama_magic.errors import ContextOverflowError, InputTypeError, OptionError
+from llama_magic.model.results import Budget, BudgetPart
+from llama_magic.words.counting import counted
+
+if TYPE_CHECKING:
+    from llama_magic.formatters import Formatter
+
+Overflow = Literal["error", "drop-oldest", "truncate-prompt"]
+OVERFLOWS = ("error", "drop-oldest", "truncate-prompt")
+Span = tuple[str, int, int]
+DEFAULT_MAX_TOKENS = 256
+ROUND = 256  # llama.cpp pads n_ctx to multiples of this
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt ready to decode: its text, its tokens, and what fills it."""
+
+    text: str
+    ids: list[int]
+    parts: tuple[BudgetPart, ...]
+    notes: tuple[str, ...] = ()
+    messages: tuple[dict[str, Any], ...] = ()
+
+    def budget(self, window: int, max_tokens: int) -> Budget:
+        return Budget(window, len(self.ids), max_tokens, self.parts)
+
+
+@dataclass(frozen=True)
+class Template:
+    """How messages become text for this model: formatter, guarded texts, variables."""
+
+    formatter: Formatter
+    guarded: frozenset[str]
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[Any] | None = None
+    continue_final: bool = False
+
+
+def from_text(vocabulary: Vocabulary, text: object, spans: Sequence[Span] = ()) -> Prompt:
+    """Tokenise a raw prompt. `spans` are (label, start, end) of filled-in variables."""
+    if not isinstance(text, str):
+        raise InputTypeError(f"The prompt is a {type(text).__name__}; expected a str.")
+    ids = vocabulary.encode(text)
+    if not ids:
+        raise OptionError(
+            "The prompt is empty, and this model has no token to begin a text with.",
+            remedy="Write at least one character.",
+        )
+    stretches = _split("prompt", "prompt", text, spans)
+    notes: tuple[str, ...] = ()
+    if vocabulary.add_bos and vocabulary.bos_id is not None:
+        written = vocabulary.native.text(vocabulary.bos_id)
+        if text.startswith(written):
+            notes = (
+                f"The prompt begins with {written}, which the tokenizer adds by itself; it is sent once.",
+            )
+    return Prompt(text, ids, _count(vocabulary, ids, stretches), notes)
+
+
+def from_messages(vocabulary: Vocabulary, template: Template, messages: Sequence[Any]) -> Prompt:
+    """Render and tokenise a conversation. A message may carry `_spans` like those of `from_text`."""
+    from llama_magic import formatters
+
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        raise InputTypeError(
+            f"The messages are a {type(messages).__name__}; expected a list of dicts with role and content."
+        )
+    spans = [m.get("_spans", ()) if isinstance(m, Mapping) else () for m in messages]
+    plain = formatters.normalise_messages(
+        [{k: v for k, v in m.items() if k != "_spans"} if isinstance(m, Mapping) else m for m in messages]
+    )
+    rendered = template.formatter.render(
+        plain,
+        add_generation_prompt=not template.continue_final,
+        continue_final=template.continue_final,
+        tools=template.tools,
+        guarded=template.guarded,
+        **template.variables,
+    )
+    ids = vocabulary.encode_parts((part.text, part.literal) for part in rendered.parts)
+    if not ids:
+        raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
+    stretches: list[tuple[str, str, str]] = []
+    by_content = {str(m.get("content")): s for m, s in zip(plain, spans, strict=True) if s}
+    for part in rendered.parts:
+        if part.kind == "template":
+            stretches.append(("template", "template", part.text))
+            continue
+        label = (
+            "system" if part.kind == "system" else f"{part.kind} {_ordinal(rendered.messages, part.index)}"
+        )
+        content = str(rendered.messages[part.index].get("content")) if part.index is not None else ""
+        found = _relocate(by_content.get(content, ()), content, part.text)
+        stretches += _split(label, part.kind, part.text, found)
+    notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
+    return Prompt(
+        rendered.text, ids, _count(vocabulary, ids, stretches), notes, tuple(dict(m) for m in plain)
+    )
+
+
+def _ordinal(messages: Sequence[Mapping[str, Any]], index: int | None) -> str:
+    if index is None:
+        return ""
+    role = messages[index].get("role")
+    return str(sum(1 for m in messages[: index + 1] if m.get("role") == role))
+
+
+def _relocate(spans: Sequence[Span], content: str, shown: str) -> list[Span]:
+    """Move spans of a message's content to where their text stands in what was rendered of it."""
+    moved: list[Span] = []
+    cursor = 0
+    for label, start, end in spans:
+        place = shown.find(content[start:end], cursor) if end > start else -1
+        if place >= 0:
+            cursor = place + end - start
+            moved.append((label, place, cursor))
+    return moved
+
+
+def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:
+    """Cut a stretch at its variables."""
+    out: list[tuple[str, str, str]] = []
+    cursor = 0
+    for name, start, end in sorted(spans, key=lambda span: span[1]):
+        if start < cursor or end > len(text):
+            continue
+        if start > cursor:
+            out.append((label, kind, text[cursor:start]))
+        shown = name if name.startswith("{{") else f"{{{{ {name} }}}}"
+        out.append((shown, "variable", text[start:end]))
+        cursor = end
+    if cursor < len(text) or not out:
+        out.append((label, kind, text[cursor:]))
+    return out
+
+
+def _count(
+    vocabulary: Vocabulary, ids: Sequence[int], stretches: Sequence[tuple[str, str, str]]
+) -> tuple[BudgetPart, ...]:
+    """Return one part a label, in order of first appearance, with its tokens."""
+    counts = attribute_tokens(vocabulary, ids, [text for _, _, text in stretches])
+    totals: dict[tuple[str, str], int] = {}
+    for (label, kind, _), count in zip(stretches, counts, strict=True):
+        totals[label, kind] = totals.get((label, kind), 0) + count
+    return tuple(BudgetPart(label, kind, tokens) for (label, kind), tokens in totals.items() if tokens)
+
+
+# --- the guard ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Refuse or cure what does not fit, before any decode. `grow` says what a larger window would cost."""
+
+    window: int
+    overflow: Overflow
+    n_ctx_train: int
+    kv_bytes_per_token: int
+
+    def check(self, prompt: Prompt, max_tokens: int | None) -> int:
+        """Return the tokens reserved for the answer, or raise `ContextOverflowError`.
+
+        Where no limit was given the default is used, or what the window has left.
+        """
+        used = len(prompt.ids)
+        wanted = max_tokens if max_tokens is not None else min(DEFAULT_MAX_TOKENS, max(1, self.window - used))
+        if used + wanted <= self.window:
+            return wanted
+        raise self._error(prompt, wanted)
+
+    def _error(self, prompt: Prompt, wanted: int) -> ContextOverflowError:
+        used = len(prompt.ids)
+        over = used + wanted - self.window
+        parts = (*((part.label, part.tokens) for part in prompt.parts), ("reserved answer", wanted))
+        filled = ", ".join(f"{label} {tokens:,}" for label, tokens in parts)
+        return ContextOverflowError(
+            f"The prompt has {counted(used, 'token')} and {wanted:,} {'is' if wanted == 1 else 'are'} "
+            f"reserved for the answer, but the context window holds {self.window:,}: "
+            f"{over:,} too many. It is filled by: {filled}.",
+            prompt_tokens=used,
+            max_tokens=wanted,
+            window=self.window,
+            parts=parts,
+            remedy=self._cures(prompt, wanted, over),
+        )
+
+    def _cures(self, prompt: Prompt, wanted: int, over: int) -> str:
+        cures: list[str] = []
+        if shorter := _shorter(prompt.parts, over):
+            cures.append(f"shorten {shorter} by {counted(over, 'token')}")
+        if wanted > over:
+            cures.append(f"ask for at most {counted(wanted - over, 'token')} (--max-tokens {wanted - over})")
+        turns = [p for p in prompt.parts if p.kind in ("user", "assistant")]
+        if len(turns) > 2 and self.overflow != "drop-oldest":
+            cures.append("--overflow drop-oldest leaves out the oldest turns")
+        elif self.overflow != "truncate-prompt":
+            cures.append("--overflow truncate-prompt cuts the beginning of the prompt")
+        needed = -(-(len(prompt.ids) + wanted) // ROUND) * ROUND
+        cost = (needed - self.window) * self.kv_bytes_per_token
+        beyond = (
+            f", more than the {self.n_ctx_train:,} it was trained on" if needed > self.n_ctx_train else ""
+        )
+        cures.append(f"load it with --ctx {needed} (+{cost / 1e6:,.0f} MB{beyond})")
+        text = ", or ".join(cures)
+        return text[0].upper() + text[1:] + "."
+
+
+def _shorter(parts: Sequence[BudgetPart], over: int) -> str:
+    """Name what can be shortened by `over` tokens: the longest variable, else the user's longest text."""
+    written = [p for p in parts if p.kind in ("prompt", "system", "user")]
+    last = next((p.label for p in reversed(written) if p.kind == "user"), "")
+    variables = [p for p in parts if p.kind == "variable"]
+    for group in (variables, written):
+        longest = max(group, key=lambda part: part.tokens, default=None)
+        if longest is not None and longest.tokens > over:
+            if longest.kind == "user":
+                return "the last message" if longest.label == last else f"message {longest.label}"
+            return {"prompt": "the prompt", "system": "the system prompt"}.get(longest.kind, longest.label)
+    return "the prompt" if sum(p.tokens for p in (*variables, *written)) > over else ""
+
+
+def fit_messages(
+    guard: Guard,
+    messages: Sequence[Any],
+    max_tokens: int | None,
+    render: Callable[[Sequence[Any]], Prompt],
+) -> tuple[Prompt, int]:
+    """Render a conversation and make it fit as `guard.overflow` says; the notes say what was dropped."""
+    prompt = render(messages)
+    try:
+        return prompt, guard.check(prompt, max_tokens)
+    except ContextOverflowError as error:
+        if guard.overflow == "error":
+            raise
+        first = error
+    kept = [dict(m) for m in messages] if guard.overflow == "drop-oldest" else list(messages)
+    if guard.overflow == "drop-oldest":
+        head = 1 if kept and kept[0].get("role") == "system" else 0
+        dropped = 0
+        while len(kept) - head > 1:
+            # A whole turn: a question and every answer to it.
+            del kept[head]
+            dropped += 1
+            while len(kept) - head > 1 and kept[head].get("role") != "user":
+                del kept[head]
+                dropped += 1
+            prompt = render(kept)
+            try:
+                limit = guard.check(prompt, max_tokens)
+            except ContextOverflowError:
+                continue
+            what = "oldest message" if dropped == 1 else f"{dropped} oldest messages"
+            note = f"Left out the {what} to fit the window of {guard.window:,} tokens."
+            return replace(prompt, notes=(*prompt.notes, note)), limit
+        raise first
+    return _truncate_last(guard, kept, max_tokens, render, first)
+
+
+def _truncate_last(
+    guard: Guard,
+    messages: Sequence[Any],
+    max_tokens: int | None,
+    render: Callable[[Sequence[Any]], Prompt],
+    error: ContextOverflowError,
+) -> tuple[Prompt, int]:
+    """Cut the beginning of the last message, by the fewest characters that make it fit."""
+    last = dict(messages[-1])
+    content = last.get("content")
+    if not isinstance(content, str):
+        raise error
+    last.pop("_spans", None)
+    low, high = 1, len(content)  # characters cut off
+    best: tuple[Prompt, int, int] | None = None
+    while low <= high:
+        cut = (low + high) // 2
+        prompt = render([*messages[:-1], {**last, "content": content[cut:]}])
+        try:
+            limit = guard.check(prompt, max_tokens)
+        except ContextOverflowError:
+            low = cut + 1
+            continue
+        best = (prompt, limit, cut)
+        high = cut - 1
+    if best is None:
+        raise error
+    prompt, limit, cut = best
+    note = (
+        f"Cut the first {counted(cut, 'character')} of the last message to fit the window of "
+        f"{guard.window:,} tokens."
+    )
+    return replace(prompt, notes=(*prompt.notes, note)), limit
+
+
+def fit_text(
+    guard: Guard, prompt: Prompt, max_tokens: int | None, vocabulary: Vocabulary
+) -> tuple[Prompt, int]:
+    """Make a raw prompt fit: with `truncate-prompt` its beginning is cut, BOS kept."""
+    try:
+        return prompt, guard.check(prompt, max_tokens)
+    except ContextOverflowError:
+        if guard.overflow != "truncate-prompt":
+            raise
+        wanted = max_tokens if max_tokens is not None else DEFAULT_MAX_TOKENS
+        bos = prompt.ids[:1] if vocabulary.add_bos and prompt.ids[0] == vocabulary.bos_id else []
+        room = guard.window - wanted - len(bos)
+        if room < 1:
+            raise
+        ids = [*bos, *prompt.ids[len(prompt.ids) - room :]]
+        cut = len(prompt.ids) - len(ids)
+        note = f"Cut the first {counted(cut, 'token')} of the prompt to fit the window of {guard.window:,}."
+        text = vocabulary.decode(ids)
+        parts = (BudgetPart("prompt", "prompt", len(ids)),)
+        return replace(prompt, ids=ids, text=text, parts=parts, notes=(*prompt.notes, note)), wanted
+
+
+def check_overflow(value: object) -> Overflow:
+    """Return `value` if it is a way to treat a prompt that does not fit."""
+    if value not in OVERFLOWS:
+        raise OptionError(f"overflow is {value!r}; expected one of {', '.join(OVERFLOWS)}.")
+    return value  # type: ignore[return-value]

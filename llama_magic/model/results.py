@@ -1,0 +1,207 @@
+"""What a generation gives back: plain data, no llama.cpp, no IPython."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import OptionError
+from llama_magic.request.events import FinishReason
+from llama_magic.words.counting import counted
+
+if TYPE_CHECKING:
+    from llama_magic.microscope.tracing import SamplerTrace
+    from llama_magic.request.sampling import Sampling
+    from llama_magic.structured import Constraint
+
+RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts. `cached_tokens` of the `prompt_tokens` were reused from the KV cache.
+
+    `forced_tokens` of the `completion_tokens` were not drawn: a constraint left no choice.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    forced_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds, measured from the call. `tokens_per_second` counts generated tokens after the first."""
+
+    load_s: float
+    prompt_s: float
+    first_token_s: float
+    total_s: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """One generated token: natural-log probability before any sampler, and the `top` alternatives."""
+
+    token_id: int
+    text: str
+    logprob: float
+    top: tuple[tuple[int, str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class BudgetPart:
+    """A stretch of the prompt: `kind` is template, system, user, assistant, tool, variable or prompt."""
+
+    label: str
+    kind: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How a context window is filled. All counts are tokens; the parts sum to `prompt_tokens`."""
+
+    window: int
+    prompt_tokens: int
+    max_tokens: int
+    parts: tuple[BudgetPart, ...] = ()
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+
+    @property
+    def free(self) -> int:
+        """Tokens neither used by the prompt nor reserved for the answer."""
+        return max(0, self.window - self.prompt_tokens - self.max_tokens)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an answer on its way.
+
+    `delta` is the new text, `text` all of it so far. `thinking` is the new text of a thinking
+    part, which `text` leaves out. `partial` is the object so far of a structured answer.
+    `finish_reason` is set on the last chunk only; `sample` counts from 0 when n > 1.
+    """
+
+    delta: str
+    text: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish_reason: FinishReason | None = None
+    thinking: str = ""
+    partial: Any = None
+    sample: int = 0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """An answer and everything needed to explain or repeat it.
+
+    `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all
+    that was decoded. `prompt` is what was really sent, template included. `notes` says in
+    plain words what was repaired, dropped or reused. `made_with` names the file (by fingerprint)
+    and the engine: build, window, KV type, threads.
+    """
+
+    text: str
+    prompt: str
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    seed: int
+    sampling: Sampling
+    model: str
+    budget: Budget
+    raw_text: str = ""
+    thinking: str = ""
+    stop: str | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    parsed: Any = None
+    messages: tuple[dict[str, Any], ...] = ()
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    seeded: bool = False
+    mode: str = "complete"
+    extra: dict[str, Any] = field(default_factory=dict)
+    made_with: dict[str, Any] = field(default_factory=dict)
+    _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
+    _constraint: Constraint | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"
+        return (
+            f"<Completion {text!r}: {counted(self.usage.completion_tokens, 'token')}, {self.finish_reason}>"
+        )
+
+    def xray(self, step: int) -> SamplerTrace:
+        """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.
+
+        Where the answer ended at a token of its own, that draw is the step after the last
+        token. The logits of the latest steps of a model are kept (64 MB); older steps are read
+        again, and the trace says so. Raises `OptionError` for a step that is none, and for an
+        answer that was not made in this process.
+        """
+        if self._tracer is None:
+            raise OptionError("This answer was not generated in this process, so no step of it is known.")
+        return self._tracer(step)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Per field of a structured answer (JSON pointer): how hard the mask held the model there.
+
+        Each report has `pressure` (mean probability mass outside the grammar, 0 to 1), `peak`, and
+        `confidence` (product of the probabilities of the value's tokens). Empty unless the call
+        asked with `pressure=True`.
+        """
+        return dict(self.extra.get("fields", {}))
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """The facts of this answer as JSON, without anything that differs from run to run.
+
+        With the same seed two receipts are equal: times are left out on purpose, they
+        are in `timings`. `file` and `engine` say what an equal answer needs elsewhere.
+        """
+        return {
+            "version": 1,
+            "mode": self.mode,
+            "model": self.model,
+            **self.made_with,
+            "seed": self.seed,
+            "seeded": self.seeded,
+            "sampling": self.sampling.to_dict(),
+            "finish_reason": self.finish_reason,
+            "stop": self.stop,
+            "usage": {
+                "prompt_tokens": self.usage.prompt_tokens,
+                "completion_tokens": self.usage.completion_tokens,
+                # What was reused explains why an unseeded answer may differ; a seeded one never does.
+                **({} if self.seeded else {"cached_tokens": self.usage.cached_tokens}),
+                **({"forced_tokens": self.usage.forced_tokens} if self.usage.forced_tokens else {}),
+            },
+            "budget": {
+                "window": self.budget.window,
+                "max_tokens": self.budget.max_tokens,
+                "parts": [asdict(part) for part in self.budget.parts],
+            },
+            "prompt": self.prompt,
+            "text": self.text,
+            "thinking": self.thinking,
+            **({"thinking_choice": self.extra["thinking"]} if "thinking" in self.extra else {}),
+            "token_ids": list(self.token_ids),
+            "messages": list(self.messages),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,194 @@
+"""Whether a structured answer may begin with a thinking part, and the constraint that waits for its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import InputTypeError, OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.formatters import Formatter
+    from llama_magic.request.matcher import Matcher
+    from llama_magic.structured import Constraint
+
+_AFTER = "the model thinks first; what comes after is constrained"
+_ALWAYS = "this template always opens a thinking part; what comes after it is constrained"
+_HEADER = "the model writes a header first; what comes after is constrained"
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """The choice for one call. `variables` go to the template; `note` says in words what was chosen."""
+
+    wanted: bool = False
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+    @classmethod
+    def choose(cls, formatter: Formatter, wanted: object, given: Mapping[str, Any]) -> Thinking:
+        """Decide by what the caller wants, and the template variables that they gave.
+
+        A variable that switches thinking counts more than `wanted`. Raises `OptionError` where
+        thinking is wanted of a template that has none.
+        """
+        if not isinstance(wanted, bool):
+            raise InputTypeError(f"thinking is {wanted!r}; expected True or False.")
+        if not isinstance(given, Mapping):
+            raise InputTypeError(f"template_variables is a {type(given).__name__}; expected a dict of names.")
+        off = formatter.thinking_off_variables or {}
+        own = {name: given[name] for name in given if name in off}
+        if own:
+            said = ", ".join(f"{name}={value!r}" for name, value in own.items())
+            thinks = any(value != off[name] for name, value in own.items())
+            how = _AFTER if thinks else "thinking is off"
+            return cls(thinks and opening(formatter) is not None, dict(given), f"{how} ({said}, as given)")
+        if wanted:
+            if not _has_thinking(formatter):
+                raise OptionError(
+                    "thinking is asked for, but the template of this model has no thinking part.",
+                    remedy="Leave thinking (--think) out.",
+                )
+            on = {name: True for name, value in off.items() if value is False}
+            return cls(True, {**on, **given}, _AFTER)
+        said = ", ".join(f"{name}={value!r}" for name, value in off.items())
+        return cls(False, {**off, **given}, f"thinking is switched off ({said})" if off else "")
+
+
+def _has_thinking(formatter: Formatter) -> bool:
+    return formatter.spec.header is not None or opening(formatter) is not None
+
+
+def opening(formatter: Formatter) -> str | None:
+    """Return the text that opens a thinking part inside an answer, None where there is none."""
+    return next((m.text for m in formatter.spec.marks if m.then == "thinking" and "text" in m.where), None)
+
+
+def note_of(thinking: Thinking | None, formatter: Formatter | None, prompt: str) -> str:
+    """Return what is to be said of thinking for a constrained answer to this prompt, "" for nothing."""
+    state = "text" if formatter is None else formatter.reader(prompt).state
+    if state != "text" and not (thinking is not None and thinking.wanted):
+        return _ALWAYS if state == "thinking" else _HEADER
+    return "" if thinking is None else thinking.note
+
+
+def matcher_factory(
+    constraint: Constraint | None,
+    formatter: Formatter | None,
+    prompt: str,
+    vocabulary: Vocabulary,
+    thinking: Thinking | None = None,
+) -> Callable[[], Matcher] | None:
+    """Return what makes a fresh matcher for each sample, or None where nothing is constrained."""
+    if constraint is None:
+        return None
+    if formatter is None:
+        return constraint.start
+    opened = formatter.reader(prompt).state != "text"
+    if not opened and not (thinking is not None and thinking.wanted):
+        return constraint.start
+    mark = None if opened else opening(formatter)
+    ways = Ways(formatter, vocabulary)
+    return lambda: AfterThinking(constraint.start(), formatter.reader(prompt), ways, mark)
+
+
+class Ways:
+    """What a thinking part must not do: end the answer, or go on into it within one token."""
+
+    def __init__(self, formatter: Formatter, vocabulary: Vocabulary) -> None:
+        marks = formatter.spec.marks
+        self.closing = tuple(m.text for m in marks if "thinking" in m.where and m.then is not None)
+        ends = {*vocabulary.eog_ids, *(vocabulary.special_id(text) for text in formatter.stop)}
+        ends -= {vocabulary.special_id(m.text) for m in marks}
+        self.ends = sorted(token for token in ends if token is not None)
+        self.vocabulary = vocabulary
+        self._over: dict[str, list[int]] = {}
+
+    def tokens_of(self, mark: str) -> list[int]:
+        """Return the tokens of a mark: the one of its own, or those of its text."""
+        own = self.vocabulary.special_id(mark)
+        return [own] if own is not None else list(self.vocabulary.tokenize(mark))
+
+    def forbidden(self, held: str) -> Sequence[int]:
+        """Return the tokens that may not come after `held`, the beginning of a mark that is being written."""
+        if not held:
+            return self.ends
+        if held not in self._over:
+            rests = [m[len(held) :].encode() for m in self.closing if m.startswith(held) and m != held]
+            self._over[held] = [
+                *self.ends,
+                *(
+                    token
+                    for token in range(self.vocabulary.n_tokens)
+                    for rest in rests
+                    if (piece := self.vocabulary.piece(token)).startswith(rest) and piece[len(rest) :].strip()
+                ),
+            ]
+        return self._over[held]
+
+
+class AfterThinking:
+    """A matcher that lets a thinking part be written freely, and constrains what comes after it.
+
+    With `mark` the answer begins with that mark, which opens the thinking part. Inside it the answer
+    cannot end, and no token closes the part and begins the answer at once.
+    """
+
+    def __init__(self, inner: Matcher, reader: Any, ways: Ways, mark: str | None = None) -> None:
+        self._inner = inner
+        self._reader = reader
+        self._ways = ways
+        self._opening = ways.tokens_of(mark) if mark is not None else []
+
+    @property
+    def _waiting(self) -> bool:
+        return bool(self._opening) or self._reader.state != "text"
+
+    def prepare(self) -> None:
+        if not self._waiting:
+            self._inner.prepare()
+
+    def apply(self, logits: NDArray[np.float32]) -> None:
+        if self._opening:
+            kept = logits[self._opening[0]]
+            logits.fill(-float("inf"))
+            logits[self._opening[0]] = kept
+        elif self._waiting:
+            logits[list(self._ways.forbidden(self._reader.held))] = -float("inf")
+        else:
+            self._inner.apply(logits)
+
+    def allowed_bits(self) -> NDArray[np.uint8] | None:
+        if not self._waiting:
+            return self._inner.allowed_bits()
+        import numpy as np
+
+        allowed = np.zeros(self._ways.vocabulary.n_tokens, dtype=np.uint8)
+        if self._opening:
+            allowed[self._opening[0]] = 1
+        else:
+            allowed[:] = 1
+            allowed[list(self._ways.forbidden(self._reader.held))] = 0
+        return np.packbits(allowed, bitorder="little")
+
+    def accept(self, token: int) -> None:
+        if not self._waiting:
+            self._inner.accept(token)
+            return
+        if self._opening:
+            self._opening = self._opening[1:]
+        self._reader.feed(self._ways.vocabulary.piece(token).decode("utf-8", "replace"))
+
+    def forced(self) -> list[int]:
+        if self._waiting:
+            return self._opening
+        return self._inner.forced()
+
+    @property
+    def finished(self) -> bool:
+        return not self._waiting and self._inner.finished

@@ -1,0 +1,66 @@
+"""What a source of tokens tells while it writes: tokens, progress, the end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "interrupted"]
+
+
+@dataclass(frozen=True)
+class TokenEvent:
+    """One decoded token. `text` is the text it made certain, often empty."""
+
+    sample: int
+    token: int
+    text: str
+    forced: bool = False
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    outside_mass: float | None = None
+
+
+@dataclass(frozen=True)
+class PromptEvent:
+    """Progress of prompt reading, in tokens; `cached` of them were reused."""
+
+    done: int
+    total: int
+    cached: int
+
+
+@dataclass(frozen=True)
+class FinishEvent:
+    """The end of one sample. `text` is what was held back until now."""
+
+    sample: int
+    reason: FinishReason
+    text: str = ""
+    stop: str | None = None
+
+
+@dataclass(frozen=True)
+class EndEvent:
+    """The end of the whole request, or the error that ended it."""
+
+    error: BaseException | None
+    stats: Stats
+
+
+@dataclass
+class Stats:
+    """Times of a request, `time.perf_counter()` seconds, and token counts."""
+
+    submitted: float = field(default_factory=time.perf_counter)
+    started: float = 0.0
+    prompt_done: float = 0.0
+    first_token: float = 0.0
+    last_token: float = 0.0
+    ended: float = 0.0
+    cached_tokens: int = 0
+    generated: int = 0
+
+
+Event = TokenEvent | PromptEvent | FinishEvent | EndEvent

@@ -1,0 +1,1 @@
+"""What one kernel holds: models, conversations, history, defaults."""

@@ -1,0 +1,305 @@
+"""What one kernel holds: models by name, conversations, the history of generations, defaults.
+
+There is one `Session` for each IPython shell (and one for a Python without a shell); it lives
+as long as the shell, so reloading the extension loses nothing. Nothing here decodes or draws.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from llama_magic.errors import LlamaMagicError, OptionError
+from llama_magic.model.results import Completion
+from llama_magic.session.chat import Chat
+from llama_magic.session.history import HistoryEntry
+from llama_magic.words.counting import counted
+
+if TYPE_CHECKING:
+    from llama_magic.words.tables import Table
+
+Loader = Callable[..., Any]
+HISTORY_LIMIT = 1000
+
+
+class History(Sequence[HistoryEntry]):
+    """The last generations of this kernel, oldest first; a bounded list that also speaks pandas."""
+
+    def __init__(self, limit: int = HISTORY_LIMIT) -> None:
+        self._entries: deque[HistoryEntry] = deque(maxlen=limit)
+
+    def add(self, completion: Completion) -> HistoryEntry:
+        """Append a generation, once; the oldest one falls out when the list is full."""
+        for known in reversed(self._entries):
+            if known.completion is completion:
+                return known
+        entry = HistoryEntry(completion)
+        self._entries.append(entry)
+        return entry
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[HistoryEntry]:
+        return iter(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> HistoryEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[HistoryEntry]: ...
+    def __getitem__(self, index: int | slice) -> HistoryEntry | list[HistoryEntry]:
+        return list(self._entries)[index]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict a generation: prompt, text, seed, counts, seconds, sampling parameters."""
+        return [_record(entry) for entry in self._entries]
+
+    def to_pandas(self) -> Any:
+        """Return the records as a `pandas.DataFrame`, indexed by number. ImportError without pandas."""
+        import pandas
+
+        records = self.records()
+        return pandas.DataFrame(records).set_index("number") if records else pandas.DataFrame()
+
+    def table(self) -> Table:
+        """Return the short view: one line for each generation."""
+        from llama_magic.display.views.registry import history_table
+
+        return history_table(self)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def __repr__(self) -> str:
+        return f"<History: {counted(len(self), 'generation')}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from llama_magic import display
+
+        return display.mimebundle(self.table())
+
+
+class Session:
+    """The models, chats, history and sampler settings of one kernel.
+
+    `loader` is called as `loader(source, name=…, **options)` and gives a model; it is
+    `llama_magic.loading.load.load` unless it is replaced.
+    """
+
+    def __init__(self, loader: Loader | None = None) -> None:
+        self.loader: Loader = loader or _default_loader
+        self.models: dict[str, Any] = {}
+        self.current_name: str | None = None
+        self.chats: dict[str, Chat] = {}
+        self._history = History()
+        self._taken: Completion | None = None  # the last of `generation.recent` that is in the history
+        self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
+
+    # --- models ---
+
+    def load(self, source: str | None = None, *, name: str | None = None, **options: Any) -> Any:
+        """Load a model through the loader, keep it under its name and make it current."""
+        model = self.loader(source, name=name, **options)
+        self.current_name = self._keep(model, name)
+        return model
+
+    def model(self, name: str | None = None, **load_options: Any) -> Any:
+        """Return the named model, or the current one; what is not loaded yet is loaded.
+
+        A name that is no loaded model is taken as a source, and the current model stays current.
+        """
+        self.refresh()
+        if name is None:
+            if self.current_name is None:
+                return self.load(None, **load_options)
+            return self.models[self.current_name]
+        if name in self.models:
+            return self.models[name]
+        before = self.current_name
+        try:
+            model = self.load(name, **load_options)
+        except LlamaMagicError as error:
+            near = difflib.get_close_matches(name, self.models, 1)
+            if not near:
+                raise
+            raise type(self)._with_hint(error, f"Did you mean the loaded model {near[0]}?") from None
+        self.current_name = before or self.current_name
+        return model
+
+    def use(self, name: str) -> Any:
+        """Make a loaded model current."""
+        self.refresh()
+        self._check_loaded(name)
+        self.current_name = name
+        return self.models[name]
+
+    def unload(
+        self, name: str | None = None, *, every: bool = False, forget: Callable[[Any], None] | None = None
+    ) -> list[str]:
+        """Close models and return the names that are gone. `name` None is the current model.
+
+        `forget` is called with each closed model, to drop what the host still holds of it.
+        """
+        self.refresh()
+        if every:
+            targets = list(dict.fromkeys(self.models))
+        else:
+            if name is None and self.current_name is None:
+                raise OptionError("No model is loaded, so there is none to unload.")
+            targets = [self._check_loaded(name or str(self.current_name))]
+        gone = {id(self.models[target]): self.models[target] for target in targets}
+        for model in gone.values():
+            model.close()
+            if forget is not None:
+                forget(model)
+        names = [n for n, model in self.models.items() if id(model) in gone]
+        self._forget_closed(names)
+        gone.clear()
+        gc.collect()  # views and results may hold the context in a cycle
+        return names
+
+    def _keep(self, model: Any, wanted: str | None) -> str:
+        self._forget_closed()
+        if wanted is None:
+            for name, other in self.models.items():
+                if other is model:
+                    return name
+        name = base = wanted or str(model.name)
+        number = 2
+        while self.models.get(name, model) is not model:
+            if wanted is not None:
+                raise OptionError(
+                    f"The name {wanted!r} belongs to another loaded model.",
+                    remedy=f"Choose another name, or free it first: %llama unload {wanted}.",
+                )
+            name, number = f"{base}-{number}", number + 1
+        self.models[name] = model
+        return name
+
+    def refresh(self) -> None:
+        """Forget models that were closed, and know those that Python code loaded."""
+        self._forget_closed()
+        for model in _loaded_in_python():
+            if not any(model is known for known in self.models.values()):
+                name = self._keep(model, None)
+                self.current_name = self.current_name or name
+
+    def _forget_closed(self, names: Sequence[str] = ()) -> None:
+        for name in [n for n, model in self.models.items() if n in names or getattr(model, "closed", False)]:
+            del self.models[name]
+        if self.current_name is not None and self.current_name not in self.models:
+            self.current_name = next(reversed(self.models), None)
+
+    def _check_loaded(self, name: str) -> str:
+        if name in self.models:
+            return name
+        near = difflib.get_close_matches(name, self.models, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        loaded = f"Loaded: {', '.join(self.models)}." if self.models else "No model is loaded."
+        raise OptionError(
+            f"No loaded model is called {name!r}.{hint}", remedy=f"{loaded} %llama load NAME loads one."
+        )
+
+    @staticmethod
+    def _with_hint(error: LlamaMagicError, hint: str) -> LlamaMagicError:
+        error.args = (f"{error}\n{hint}",)
+        return error
+
+    # --- chats and history ---
+
+    def chat(self, name: str = "default", *, create: bool = True) -> Chat:
+        """Return a conversation by name; an unknown one is begun, or refused where `create` is off."""
+        if name not in self.chats:
+            if not create:
+                near = difflib.get_close_matches(name, self.chats, 1)
+                hint = f" Did you mean {near[0]}?" if near else ""
+                known = f"Chats: {', '.join(self.chats)}." if self.chats else "There is none yet."
+                raise OptionError(
+                    f"There is no chat {name!r}.{hint}", remedy=f"{known} %%llama chat begins one."
+                )
+            self.chats[name] = Chat(name)
+        return self.chats[name]
+
+    @property
+    def history(self) -> History:
+        """Every generation of this kernel, made by a cell or in Python, in the order in which they ended."""
+        self._take_recent()
+        return self._history
+
+    def record(self, completion: Completion) -> None:
+        """Add a generation to the history, after those that ended before it, unless it is there."""
+        self._take_recent()
+        self._history.add(completion)
+
+    def _take_recent(self) -> None:
+        """Add the generations that ended since the last look, also those that no cell recorded."""
+        generation = sys.modules.get("llama_magic.model.stream")
+        new: list[Completion] = []
+        for completion in reversed(list(generation.recent) if generation is not None else ()):
+            if completion is self._taken:
+                break
+            new.append(completion)
+        for completion in reversed(new):
+            self._history.add(completion)
+        if new:
+            self._taken = new[0]
+
+
+def _default_loader(source: str | None, **options: Any) -> Any:
+    from llama_magic.loading import load as loading
+
+    return loading.load(source, **options)
+
+
+def _loaded_in_python() -> list[Any]:
+    """Return the models in memory, `llama_magic.load`'s included; nothing is imported for it."""
+    loading = sys.modules.get("llama_magic.loading.load")
+    return loading.loaded() if loading is not None else []
+
+
+def _record(entry: HistoryEntry) -> dict[str, Any]:
+    c = entry.completion
+    return {
+        "number": entry.number,
+        "mode": c.mode,
+        "model": c.model,
+        "prompt": c.prompt,
+        "text": c.text,
+        "seed": c.seed,
+        "seeded": c.seeded,
+        "finish_reason": entry.ended,
+        "max_tokens": c.budget.max_tokens,
+        "prompt_tokens": c.usage.prompt_tokens,
+        "cached_tokens": c.usage.cached_tokens,
+        "completion_tokens": c.usage.completion_tokens,
+        "load_s": c.timings.load_s,
+        "prompt_s": c.timings.prompt_s,
+        "first_token_s": c.timings.first_token_s,
+        "total_s": c.timings.total_s,
+        "tokens_per_second": entry.tokens_per_second,
+        **c.sampling.to_dict(),
+    }
+
+
+_sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
+_without_shell: list[Session] = []
+
+
+def current(shell: Any = None) -> Session:
+    """Return the session of `shell`, or of the running IPython shell, or of this plain Python process."""
+    if shell is None and "IPython" in sys.modules:
+        from IPython import get_ipython
+
+        shell = get_ipython()
+    if shell is None:
+        if not _without_shell:
+            _without_shell.append(Session())
+        return _without_shell[0]
+    if shell not in _sessions:
+        _sessions[shell] = Session()
+    return _sessions[shell]

@@ -1,0 +1,1 @@
+"""Files that are here: the cache folder, locks, parts, digests."""

@@ -1,0 +1,1 @@
+"""Files over HTTP: requests, transfers that resume, byte ranges."""

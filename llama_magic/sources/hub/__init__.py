@@ -1,0 +1,1 @@
+"""Repositories of the hub and its cache."""

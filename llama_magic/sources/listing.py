@@ -1,0 +1,103 @@
+"""Which models a hub repository holds: names, sizes, and what of them lies on this disk already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from llama_magic.errors import SourceError
+from llama_magic.sources.details import plain_errors
+from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
+from llama_magic.sources.hub.cache import cached_files, is_offline
+from llama_magic.sources.hub.quants import is_model, label_of, no_models
+from llama_magic.sources.resolver import parsed_source
+from llama_magic.sources.types import ParsedSource
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """One model of a repository. `label` is what to write after `owner/repo:` to mean it.
+
+    `files` are all its shards in order, `size` their bytes (None where the server does not say);
+    `parts` are the same files on this disk, empty where they are not all here.
+    """
+
+    label: str
+    files: tuple[str, ...]
+    size: int | None
+    quant: str | None
+    parts: tuple[Path, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return short_name(self.files[0])
+
+
+@dataclass(frozen=True)
+class HubModels:
+    """The models of a repository, the smallest first. `revision` is the one asked for, None for the usual."""
+
+    repo: str
+    revision: str | None
+    models: tuple[HubModel, ...]
+    offline: bool = False
+    notes: tuple[str, ...] = ()
+
+    def source(self, model: HubModel) -> str:
+        """Return what to write to load one of them."""
+        at = f"@{self.revision}" if self.revision else ""
+        return f"hf:{self.repo}:{model.label}{at}"
+
+
+@plain_errors()
+def hub_models(source: Any, *, revision: str | None = None, offline: bool | None = None) -> HubModels:
+    """Return the models of a hub repository; a quantisation or file that `source` names is left aside.
+
+    Costs one request (its file list), and one without a body for each file whose size the list lacks.
+    Offline, or where the hub cannot be reached, the models of the cache are listed and a note says so.
+    Raises `SourceError` where the repository is not there or holds no GGUF model, or `source` is no hub name.
+    """
+    from llama_magic.sources.http.client import UnreachableError
+    from llama_magic.sources.hub import hub as _hub
+
+    parsed = parsed_source(source, None, None, revision)
+    if parsed.kind != "hub" or parsed.repo is None:
+        raise SourceError(
+            f"{parsed.text} is no hub repository: there is nothing to choose from.",
+            remedy="Look at it alone: %llama inspect SOURCE, or lm.inspect(source).",
+        )
+    wanted = revision or parsed.revision
+    why = "offline mode is on"
+    if not is_offline(offline):
+        hub = _hub.Hub(parsed, revision)
+        try:
+            sizes = hub.sizes()
+            here = cached_files(parsed, hub.commit or wanted)
+            return HubModels(parsed.repo, wanted, _grouped(parsed, sizes, here), notes=tuple(hub.notes))
+        except UnreachableError as err:
+            why = str(err)
+    here = cached_files(parsed, wanted)
+    if not here:
+        raise SourceError(
+            f"Nothing of {parsed.repo} is in the cache, and {why}.",
+            remedy="Look again while the hub can be reached.",
+        )
+    found = {name: path.stat().st_size for name, path in here.items()}
+    note = f"Only what is in the cache is listed: {why}."
+    return HubModels(parsed.repo, wanted, _grouped(parsed, found, here), True, (note,))
+
+
+def _grouped(parsed: ParsedSource, sizes: Any, here: dict[str, Path]) -> tuple[HubModel, ...]:
+    groups = group_shards(name for name in sizes if is_model(PurePosixPath(name).name))
+    whole = [group for group in groups if all(name in sizes for name in group)]
+    if not whole:
+        raise no_models(str(parsed.repo), sizes)
+    models = []
+    for group in whole:
+        each = [sizes[name] for name in group]
+        size = None if None in each else sum(each)
+        parts = tuple(here[name] for name in group if name in here)
+        label, quant = label_of(group, whole), quant_of(group[0])
+        models.append(HubModel(label, tuple(group), size, quant, parts if len(parts) == len(group) else ()))
+    return tuple(sorted(models, key=lambda model: (model.size is None, model.size, model.label)))

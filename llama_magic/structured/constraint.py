@@ -1,0 +1,248 @@
+"""What an answer must be: compiled once, asked by anybody, started by the engine."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
+from llama_magic.structured.answer import strictjson as _strictjson
+from llama_magic.structured.grammar.grammar import limits
+from llama_magic.structured.mask.matcher import Matcher
+from llama_magic.structured.mask.vocab import Trie, byte_tokenizer
+from llama_magic.structured.schema.schemas import Keyword
+from llama_magic.structured.schema.shortest import Pieces, fewest_bytes, fewest_tokens
+
+Why = Callable[[str], str | None]  # text -> None, or why it is not an instance
+
+
+class Constraint:
+    """What may be said, and what is checked when it has been said.
+
+    `kind` is json, regex, choices, gbnf or lark; `schema` the JSON schema (None for the other
+    kinds); `enforced` the keywords that no token can break, `checked` those that are looked at
+    after the answer. `ignored` lists keywords that the schema's own draft does not have.
+    `any_order`: the schema was sorted by a tool, so its keys may come in any order.
+
+    `grammar` says what is taken as an answer, `writing` what a model is let write: for JSON one
+    layout of the same values, so that a model never has to choose its blanks.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        grammar: str,
+        *,
+        name: str,
+        schema: Any = None,
+        enforced: tuple[Keyword, ...] = (),
+        checked: tuple[Keyword, ...] = (),
+        ignored: tuple[tuple[str, str], ...] = (),
+        writing: str | None = None,
+        shortest: Pieces | None = None,
+        why: Why | None = None,
+        make: Callable[[str], Any] | None = None,
+        trie: Trie | None = None,
+        machine: Any = None,
+        any_order: bool = False,
+        mask_first: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.schema = schema
+        self.enforced = enforced
+        self.checked = checked
+        self.ignored = ignored
+        self.any_order = any_order
+        self.grammar = grammar
+        self.writing = grammar if writing is None else writing
+        self._name = name
+        self._shortest: Pieces = shortest or []
+        self._why = why
+        self._mask_first = mask_first  # the check itself may take endless time on a text that is none
+        self._make = make
+        self._trie = trie
+        self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
+
+    def __repr__(self) -> str:
+        return f"Constraint({self.describe()!r})"
+
+    def bound(self, trie: Trie) -> Constraint:
+        """Return the same constraint for another vocabulary."""
+        copy = object.__new__(Constraint)
+        copy.__dict__.update(
+            {
+                key: value
+                for key, value in self.__dict__.items()
+                if not isinstance(getattr(type(self), key, None), functools.cached_property)
+            }
+        )
+        copy._trie = trie
+        return copy
+
+    # --- asking ------------------------------------------------------------------------
+
+    def mask_accepts(self, text: str) -> bool:
+        """Say whether this text, in whatever layout, is one that the masks allow, and is whole."""
+        if not isinstance(text, str):
+            raise InputTypeError(f"A text is expected, got {type(text).__name__}.")
+        if self.kind == "json":
+            text = text.replace("\x7f", "\\u007f")  # llguidance knows this one character as an escape only
+        try:
+            data = list(text.encode())
+        except UnicodeEncodeError:
+            return False  # half a surrogate pair is no UTF-8
+        machine = self._bytes.deep_copy()
+        return bool(
+            machine.validate_tokens(data) == len(data)
+            and machine.consume_tokens(data)
+            and machine.is_accepting()
+        )
+
+    def accepts(self, text: str) -> bool:
+        """Say whether this text is possible: the masks let it through and the check after passes."""
+        return self.mask_accepts(text) and self.why_not(text) is None
+
+    def why_not(self, text: str) -> str | None:
+        """Return in one line why a text is not an instance, None if it is.
+
+        For JSON and choices the masks are not asked: the check is complete without them.
+        """
+        if (self._why is None or self._mask_first) and not self.mask_accepts(text):
+            return f"the text does not {'match' if self.kind == 'regex' else 'follow'} {self._name:.200}"
+        return None if self._why is None else self._why(text)
+
+    def parse(self, text: str) -> Any:
+        """Return the instance that a text stands for: of the type, or the JSON value, or the text.
+
+        Raises `StructuredOutputError` with the text, what could be read of it, and the reason.
+        """
+        reason = self.why_not(text)
+        if reason is not None:
+            raise StructuredOutputError(
+                f"The answer is not an instance of {self._name}: {reason}.",
+                text=text,
+                partial=self.partial(text),
+                remedy="Ask again with the reason, allow more tokens, or loosen what is asked for.",
+            )
+        return text if self._make is None else self._make(text)
+
+    def partial(self, text: str, ended: bool = False) -> Any:
+        """Return what can be read of an unfinished answer; it only grows as the text grows.
+
+        `ended` says that nothing follows: only then is a number at the root known to be whole.
+        """
+        if self.kind != "json":
+            return text
+        return _strictjson.partial(text + " " if ended else text, _empty(self.schema))
+
+    def min_tokens(self) -> int:
+        """Return the least number of tokens that an answer takes, the end token left out.
+
+        A lower bound: the best split of the shortest answers, free text counted as nothing.
+        Without a vocabulary, tokens are bytes; for a Lark grammar it is 0.
+        """
+        if self._trie is None:
+            return fewest_bytes(self._shortest)
+        if self.kind in ("regex", "gbnf"):  # which of the shortest texts has long tokens is not known
+            return -(-fewest_bytes(self._shortest) // self._trie.longest)
+        return self._fewest
+
+    @functools.cached_property
+    def _fewest(self) -> int:
+        assert self._trie is not None  # min_tokens asks only then
+        return fewest_tokens(self._shortest, self._trie.texts)
+
+    def describe(self) -> str:
+        """Return one line: what it is, what is enforced, what is checked after."""
+        parts = [f"{self._name} ({self.kind})", f"{len(self.enforced)} keywords enforced by the mask"]
+        if self.any_order:
+            parts.append("keys in any order, as the schema's are only sorted")
+        if self.checked:
+            names = list(dict.fromkeys(str(keyword) for keyword in self.checked))
+            more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+            parts.append("checked after the answer: " + "; ".join(names[:4]) + more)
+        if self.ignored:
+            parts.append(
+                "not in this draft: "
+                + ", ".join(f"{key} at {at or 'the root'}" for at, key in self.ignored[:4])
+            )
+        return "; ".join(parts)
+
+    # --- running -----------------------------------------------------------------------
+
+    def start(self) -> Matcher:
+        """Return the state for one new answer."""
+        if self._trie is None:
+            raise SchemaError(
+                "This constraint was compiled without a vocabulary, so it has no masks.",
+                remedy="Ask the model: model.constraint(X).",
+            )
+        return Matcher(self._machine.deep_copy(), self._trie)
+
+    @functools.cached_property
+    def _machine(self) -> Any:
+        assert self._trie is not None  # start asks only then
+        return _machine(self._trie.tokenizer, self.writing)
+
+
+def _empty(schema: Any) -> Any:
+    """Return what an answer is before its first character: an empty object or list where it is to be one."""
+    for _ in range(10):
+        ref = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(ref, str) or not ref.startswith("#/$defs/") or "type" in schema:
+            break
+        schema = schema.get("$defs", {}).get(ref.rsplit("/", 1)[-1])
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return {"object": {}, "array": []}.get(str(kind))
+
+
+def _machine(tokenizer: Any, grammar: str) -> Any:
+    from llguidance import LLMatcher
+
+    machine = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
+    if machine.is_error():
+        raise SchemaError(
+            f"The grammar cannot be compiled: {machine.get_error().splitlines()[0]:.300}",
+            remedy="Simplify it: it is over a stated limit of size or time.",
+        )
+    return machine
+
+
+def json_why(check: Callable[[Any], str | None], adapter: Any) -> Why:
+    """Return the check of a JSON answer: strict JSON, every keyword, then the type's own validators."""
+
+    def why(text: str) -> str | None:
+        try:
+            value = _strictjson.loads(text)
+        except _strictjson.NotJSONError as error:
+            return str(error)
+        reason = check(value)
+        if reason is None and adapter is not None:
+            reason = type_why(adapter, text)
+        return reason
+
+    return why
+
+
+def type_why(adapter: Any, text: str) -> str | None:
+    """Return why pydantic refuses a JSON text, None if it does not."""
+    import pydantic
+
+    try:
+        adapter.validate_json(text)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"/{part}" for part in first["loc"])
+        return f"{first['msg']} (at {place or 'the root'})"
+    except Exception as error:  # a validator of the user's raised something else than ValueError
+        return f"a validator raised {type(error).__name__}: {error!s:.200}"
+    return None
+
+
+def full_match(pattern: re.Pattern[str]) -> Why:
+    """Return the check that a whole answer matches a pattern."""
+    return lambda text: (
+        None if pattern.fullmatch(text) else f"the text does not match {pattern.pattern!r:.200}"
+    )

@@ -1,0 +1,1 @@
+"""Grammars as llguidance takes them: Lark, GBNF."""

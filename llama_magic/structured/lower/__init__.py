@@ -1,0 +1,1 @@
+"""From schema keywords to grammar rules."""

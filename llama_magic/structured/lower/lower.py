@@ -1,0 +1,203 @@
+"""Lower a bundled schema to what the mask's compiler (llguidance) can enforce.
+
+A rewrite is exact or it allows more; it never allows less. What it allows more is named in
+`checked` and left to the check after the answer. Nothing is dropped without being named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_magic.errors import SchemaError
+from llama_magic.structured.lower import arrays as _lower_arrays
+from llama_magic.structured.lower import combinators as _lower_combinators
+from llama_magic.structured.lower import numbers as _lower_numbers
+from llama_magic.structured.lower import objects as _lower_objects
+from llama_magic.structured.lower import strings as _lower_strings
+from llama_magic.structured.lower.numbers import LEAST
+from llama_magic.structured.schema.bundle import Bundle, Path, pointer, ref_path
+from llama_magic.structured.schema.finite import finite
+from llama_magic.structured.schema.regex import MAX_LEAST
+from llama_magic.structured.schema.schemas import Keyword, check_reachable, same, simplified, ways
+
+
+@dataclass
+class Loosening:
+    """What the mask's compiler turned out not to take: leave it to the check after the answer."""
+
+    patterns: set[str] = field(default_factory=set)
+    kinds: set[str] = field(default_factory=set)  # the names in _grammar._LADDER
+
+
+class TooWideError(Exception):
+    """Rewriting made so many branches at once that compiling them would take too long."""
+
+
+_MAX_WAYS = 24
+_MAX_STEPS = 60_000  # schemas lowered, rewrites among them: about a second
+_MAX_LEVEL = 150  # each takes about five calls of Python's stack
+
+
+class Lowered:
+    """`schema` for the mask, and the lists of keywords that it enforces or leaves to be checked."""
+
+    def __init__(self, bundle: Bundle, loosening: Loosening | None = None) -> None:
+        self.bundle = bundle
+        self.loosening = loosening or Loosening()
+        self.enforced: list[Keyword] = []
+        self.checked: list[Keyword] = []
+        self.patterns: set[str] = set()
+        self.any_order = False  # set where the grammar takes keys in any order
+        self.names: dict[str, str] = {}
+        self.defs: dict[str, Any] = {}
+        self.depth = 0
+        self._level = 0
+        self._steps = 0
+        check_reachable(bundle)
+        self.schema, self.defs = finite(self.lower((), bundle.root), self.defs)
+        if self.defs and self.schema is not False:
+            root = self.schema if isinstance(self.schema, dict) else {}
+            self.schema = {**root, "$defs": self.defs}
+
+    def lower(self, path: Path, node: Any) -> Any:
+        """Lower one schema; every 20th level becomes a definition, as llguidance reads 128 levels."""
+        self._level += 1
+        self._steps += 1
+        try:
+            if self._steps > _MAX_STEPS or self._level > _MAX_LEVEL:
+                raise self._too_much(path)
+            lowered = self._lower_one(path, node)
+            if self._level % 20 or not isinstance(lowered, dict):
+                return lowered
+            name = f"h{len(self.defs)}"
+            self.defs[name] = lowered
+            return {"$ref": f"#/$defs/{name}"}
+        finally:
+            self._level -= 1
+
+    def _lower_one(self, path: Path, node: Any) -> Any:
+        if isinstance(node, bool):
+            return node
+        out: dict[str, Any] = {}
+        extra: list[Any] = []
+        for keyword in sorted(node, key=_late):
+            rule = _RULES.get(keyword)
+            if rule is not None:
+                rule(self, path, node, keyword, out, extra)
+        if extra:
+            out["allOf"] = [*out.get("allOf", ()), *extra]
+        if (
+            len(out.get("allOf", ())) > 1
+            and "negation" not in self.loosening.kinds
+            and ways(out, 0) > _MAX_WAYS
+        ):
+            raise TooWideError
+        if "unions" in self.loosening.kinds:
+            self._fewer_ways(path, out)
+        return simplified(out)
+
+    def _too_much(self, path: Path) -> Exception:
+        if self._steps > _MAX_STEPS and "negation" not in self.loosening.kinds:
+            return TooWideError()  # the schema itself has fewer: it is the rewrites
+        limit = (
+            f"has more than {_MAX_STEPS:,} parts"
+            if self._steps > _MAX_STEPS
+            else f"is nested deeper than {_MAX_LEVEL} schemas, references followed"
+        )
+        return SchemaError(
+            f"The schema {limit}, at {pointer(path) or 'the root'}.",
+            pointer=pointer(path),
+            remedy="Ask for a part of it at a time.",
+        )
+
+    def _fewer_ways(self, path: Path, out: Any) -> None:
+        """Leave unions to the check after the answer where they multiply to more than can be compiled."""
+        kept: list[Any] = []
+        for part in out.get("allOf", ()):
+            if ways({"allOf": [*kept, part]}, 0) <= _MAX_WAYS:
+                kept.append(part)
+            else:
+                self.leave(path, "allOf", "too many combinations")
+        if kept:
+            out["allOf"] = kept
+        else:
+            out.pop("allOf", None)
+
+    def enforce(self, path: Path, keyword: str, note: str = "") -> None:
+        self.enforced.append(Keyword(pointer(path), keyword, note))
+
+    def leave(self, path: Path, keyword: str, note: str = "") -> None:
+        self.checked.append(Keyword(pointer(path), keyword, note))
+
+    def quiet(self, path: Path, node: Any) -> Any:
+        """Lower a schema that we wrote ourselves: its keywords are not the user's."""
+        enforced, checked = len(self.enforced), len(self.checked)
+        result = self.lower(path, node)
+        del self.enforced[enforced:]
+        unsure = self.checked[checked:]
+        del self.checked[checked:]
+        self.checked += [keyword for keyword in unsure if keyword not in self.checked]
+        return result
+
+
+def _late(keyword: str) -> int:
+    """Order: patterns of keys first, other keys last; each looks at what came before."""
+    return {"patternProperties": 0, "additionalProperties": 2}.get(keyword, 1)
+
+
+# --- what is of no one type; a rule takes (lowered, path, node, keyword, out, extra) ------------
+
+
+def _copy(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    out[keyword] = node[keyword]
+    lowered.enforce(path, keyword)
+
+
+def _ref(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    ref = node["$ref"]
+    if ref not in lowered.names:
+        name = lowered.names[ref] = f"d{len(lowered.names)}"
+        lowered.defs[name] = lowered.lower(ref_path(ref), lowered.bundle.target(ref))
+    # Beside other keywords llguidance takes no circular reference, inside allOf it does.
+    mine = {"$ref": f"#/$defs/{lowered.names[ref]}"}
+    if any(key in _RULES and key != "$ref" for key in node):
+        extra.append(mine)
+    else:
+        out.update(mine)
+    lowered.enforce(path, "$ref")
+
+
+def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    out["enum"] = [node["const"]] if keyword == "const" else list(node["enum"])
+    if keyword == "enum" and "const" in node:
+        out["enum"] = [item for item in node["enum"] if same(item, node["const"])]
+    if any(isinstance(item, (int, float)) and item < LEAST for item in out["enum"]):
+        rest = [item for item in out.pop("enum") if not (isinstance(item, (int, float)) and item < LEAST)]
+        extra.append({"anyOf": [{"type": "number"}, *([{"enum": rest}] if rest else [])]})
+        lowered.leave(path, keyword, "numbers near -2^63 or below")
+        return
+    if any(isinstance(item, str) and len(item) > MAX_LEAST for item in out["enum"]):
+        raise SchemaError(
+            f"{keyword} at {pointer(path) or 'the root'} holds a text of more than {MAX_LEAST:,} characters.",
+            pointer=pointer(path),
+            keyword=keyword,
+            remedy="Let a shorter text stand for it.",
+        )
+    lowered.enforce(path, keyword)
+
+
+Rule = Callable[[Lowered, Path, Any, str, Any, Any], None]
+_RULES: dict[str, Rule] = {
+    "$ref": _ref,
+    "type": _copy,
+    "enum": _enum,
+    "const": _enum,
+    "required": _copy,
+    **_lower_objects.RULES,
+    **_lower_arrays.RULES,
+    **_lower_strings.RULES,
+    **_lower_numbers.RULES,
+    **_lower_combinators.RULES,
+}

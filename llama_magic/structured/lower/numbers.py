@@ -1,0 +1,46 @@
+"""Lower bounds: of numbers, and of the lengths of strings and arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.structured.schema.bundle import Path
+from llama_magic.structured.schema.effort import takes_step
+
+if TYPE_CHECKING:
+    from llama_magic.structured.lower.lower import Lowered
+
+# llguidance (1.9.1) ends the process on a range of whole numbers that lies near -2^63 or below it.
+LEAST = -9 * 10**18
+
+
+def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    value = node[keyword]
+    if isinstance(value, bool):  # draft 4: a switch on minimum or maximum
+        plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(keyword)
+        if value and plain and plain in node:
+            out[keyword] = node[plain]
+        lowered.enforce(path, keyword)
+        return
+    large = keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
+    large = large or (keyword in ("maximum", "exclusiveMaximum") and value < LEAST)
+    if (large or "numbers" in lowered.loosening.kinds) and keyword not in out:
+        lowered.leave(path, keyword, "out of the mask's range")
+        return
+    if keyword not in out:
+        out[keyword] = value
+    lowered.enforce(path, keyword)
+
+
+def _size(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    if "lengths" in lowered.loosening.kinds and node[keyword] > 64:
+        lowered.leave(path, keyword, "too long for the mask")
+        return
+    out[keyword] = int(node[keyword])
+    lowered.enforce(path, keyword)
+
+
+RULES = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _bound),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _size),
+}

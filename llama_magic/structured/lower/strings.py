@@ -1,0 +1,57 @@
+"""Lower what a schema says of strings: patterns and formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import SchemaError
+from llama_magic.structured.schema import formats as _formats
+from llama_magic.structured.schema import regex as _regex
+from llama_magic.structured.schema.bundle import Path, pointer
+
+if TYPE_CHECKING:
+    from llama_magic.structured.lower.lower import Lowered
+
+
+def _pattern(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    masked, note = mask_pattern(lowered, path, node[keyword], keyword)
+    if masked is not None:
+        out["pattern"] = masked
+    if note is None:
+        lowered.enforce(path, keyword)
+    else:
+        lowered.leave(path, keyword, note)
+
+
+def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tuple[str | None, str | None]:
+    """Return (pattern for the mask, or None; why it must be checked later, or None)."""
+    masked = _regex.to_mask(pattern)
+    readable = _regex.to_python(pattern) is not None
+    if masked is None or masked[0] in lowered.loosening.patterns:
+        if not readable:
+            raise SchemaError(
+                f"{keyword} at {pointer(path) or 'the root'} is {pattern!r:.200}, which is not a "
+                "regular expression that can be enforced or checked.",
+                pointer=pointer(path),
+                keyword=keyword,
+                remedy="Write it without the part that is out of the common syntax.",
+            )
+        return None, "the mask has no such expression"
+    lowered.patterns.add(masked[0])
+    return masked[0], None if masked[1] else "look-around and word boundaries"
+
+
+def _format(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    name = node["format"]
+    if name not in _formats.CHECKS:
+        return
+    if name in _formats.MASKED and "formats" not in lowered.loosening.kinds:
+        out["format"] = name
+        lowered.enforce(path, "format", name)
+        if name in ("date", "date-time"):
+            lowered.leave(path, "format", f"{name}: that the day exists")
+    else:
+        lowered.leave(path, "format", name)
+
+
+RULES = {"pattern": _pattern, "format": _format}

@@ -1,0 +1,1 @@
+"""Masks over the vocabulary, step by step."""

@@ -1,0 +1,1 @@
+"""Schemas read and understood: sources, bundles, formats, patterns, what is finite or disjoint."""

@@ -1,0 +1,349 @@
+"""Bring any JSON schema into one document with plain `#/…` references.
+
+The bundle is what the answer is checked against, and what the mask is lowered from. It keeps
+the shape of the user's schema, so that every JSON pointer in a message is one into their text.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from llama_magic.errors import InputTypeError, SchemaError
+from llama_magic.structured.schema.effort import Effort
+
+MAX_NODES = 50_000  # values in the schema; the biggest of the JSONSchemaBench sample has 11,000
+MAX_CHARACTERS = 2_000_000
+MAX_DEPTH = 220  # values inside values: about 100 objects inside each other
+
+DRAFTS = {"draft-03": 3, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
+_SINCE = {
+    "const": 6,
+    "contains": 6,
+    "propertyNames": 6,
+    "if": 7,
+    "then": 7,
+    "else": 7,
+    "dependentRequired": 2019,
+    "dependentSchemas": 2019,
+    "minContains": 2019,
+    "maxContains": 2019,
+    "unevaluatedItems": 2019,
+    "unevaluatedProperties": 2019,
+    "prefixItems": 2020,
+}
+_UNTIL = {"dependencies": 7, "additionalItems": 2019}
+ONE = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "else",
+    "if",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
+NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+DEFINITIONS = ("$defs", "definitions")
+
+Path = tuple[str, ...]
+
+
+def pointer(path: Path) -> str:
+    """Return the JSON pointer of a path."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def ref_path(ref: str) -> Path:
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in ref.split("/")[1:])
+
+
+def children(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """Yield the subschemas of a schema with their relative paths."""
+    for keyword, value in node.items():
+        shape = _HOLDS.get(keyword)
+        if shape is None:
+            continue
+        if isinstance(value, list) and shape in ("many", "items"):
+            yield from (((keyword, str(i)), sub) for i, sub in enumerate(value))
+        elif shape in ("one", "items"):
+            yield (keyword,), value
+        elif isinstance(value, dict) and shape in ("named", "either"):
+            yield from (
+                ((keyword, name), sub)
+                for name, sub in value.items()
+                if shape == "named" or not isinstance(sub, list)
+            )
+
+
+_HOLDS = {
+    **dict.fromkeys(ONE, "one"),
+    **dict.fromkeys(MANY, "many"),
+    **dict.fromkeys(NAMED, "named"),
+    "items": "items",
+    "dependencies": "either",
+}
+
+
+class Bundle:
+    """A schema whose references are all of the form `#/pointer`.
+
+    `root` is the rewritten schema, `draft` the draft it names (0: none, every keyword counts),
+    `ignored` the (pointer, keyword) pairs that this draft does not know or overrides.
+    Raises `SchemaError` for what cannot be resolved.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        if not isinstance(schema, (dict, bool)):
+            raise InputTypeError(f"A JSON schema is an object, true or false; got {type(schema).__name__}.")
+        _check_size(schema)
+        self.root: Any = copy.deepcopy(schema)
+        self.draft = _draft(schema)
+        self.ignored: list[tuple[str, str]] = []
+        self._effort = 20_000
+        self._places: dict[str, tuple[Path, Any]] = {}  # absolute URI or URI#anchor -> where it stands
+        self._bases: dict[int, str] = {}  # id of a schema dict -> its base URI
+        self._walked: set[int] = set()
+        self._targets: dict[str, Any] = {}
+        self._index((), self.root, "")
+        self._rewrite((), self.root)
+        self.wide_multiple = self._measure()
+
+    def spend(self) -> bool:
+        """Say whether proofs about this schema may take one more step; they stop at 20,000."""
+        self._effort -= 1
+        return self._effort > 0
+
+    def target(self, ref: str) -> Any:
+        """Return the schema that a rewritten reference (`#/…`) points to."""
+        return self._targets[ref]
+
+    def _index(self, path: Path, node: Any, base: str) -> None:
+        if not isinstance(node, dict):
+            return
+        key = "id" if self.draft in (3, 4) else "$id"
+        name = node.get(key, node.get("id") if self.draft == 0 and not path else None)
+        ref_hides = "$ref" in node and 0 < self.draft <= 7
+        if isinstance(name, str) and not ref_hides:
+            if name.startswith("#"):
+                self._places.setdefault(base + name, (path, node))
+            else:
+                base = urldefrag(urljoin(base, name))[0]
+                self._places.setdefault(base, (path, node))
+        for anchor in ("$anchor", "$dynamicAnchor"):
+            if isinstance(node.get(anchor), str):
+                self._places.setdefault(f"{base}#{node[anchor]}", (path, node))
+        self._bases[id(node)] = base
+        for relative, sub in children(node):
+            self._index(path + relative, sub, base)
+
+    def _rewrite(self, path: Path, root: Any) -> None:
+        stack = [(path, root)]
+        while stack:
+            here, node = stack.pop()
+            if not isinstance(node, dict) or id(node) in self._walked:
+                continue
+            self._walked.add(id(node))
+            self._drop_unknown(here, node)
+            for keyword in ("$dynamicRef", "$recursiveRef"):
+                if keyword in node:  # one document: both point where $ref would
+                    node.setdefault("$ref", node.pop(keyword))
+            if "$ref" in node:
+                where, target = self._resolve(here, node)
+                node["$ref"] = "#" + pointer(where)
+                self._targets[node["$ref"]] = target
+                stack.append((where, target))
+            stack += [(here + relative, sub) for relative, sub in children(node)]
+
+    def _drop_unknown(self, path: Path, node: dict[str, Any]) -> None:
+        for keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"):
+            node.pop(keyword, None)
+        if self.draft in (0, 3, 4) and isinstance(node.get("id"), str):
+            node.pop("id")
+        if "$ref" in node and 0 < self.draft <= 7:
+            gone = [key for key in node if key not in ("$ref", "$defs", "definitions") and key in _ASSERTIONS]
+        else:
+            gone = [key for key in node if self.draft and not self._knows(key)]
+        for keyword in gone:
+            self.ignored.append((pointer(path), keyword))
+            node.pop(keyword)
+
+    def _knows(self, keyword: str) -> bool:
+        return _SINCE.get(keyword, 0) <= self.draft <= _UNTIL.get(keyword, 9999)
+
+    def _resolve(self, path: Path, node: dict[str, Any]) -> tuple[Path, Any]:
+        ref = node["$ref"]
+        if not isinstance(ref, str):
+            raise SchemaError(
+                f"$ref at {_show(path)} is {ref!r}; expected a text such as '#/$defs/Name'.",
+                pointer=pointer(path),
+                keyword="$ref",
+            )
+        base = self._bases.get(id(node), "")
+        uri, fragment = urldefrag(urljoin(base, ref) if not ref.startswith("#") else base + ref)
+        for resource in (uri, "") if ref.startswith("#") else (uri,):
+            start = self._places.get(resource) or (((), self.root) if resource == "" else None)
+            if start is not None:
+                found = self._follow(start, resource, unquote(fragment))
+                if found is not None:
+                    return found
+        raise SchemaError(
+            *self._not_found(path, ref, uri),
+            pointer=pointer(path),
+            keyword="$ref",
+            remedy=("Put the definition into the schema, under $defs, and point to it with '#/$defs/Name'."),
+        )
+
+    def _not_found(self, path: Path, ref: str, uri: str) -> tuple[str]:
+        if ref.startswith("#") or uri in self._places:
+            return (
+                f"$ref at {_show(path)} points to {ref!r}, and there is nothing in the schema at that place.",
+            )
+        return (
+            f"$ref at {_show(path)} points to {ref!r}, outside the schema; nothing is fetched for a schema.",
+        )
+
+    def _follow(self, start: tuple[Path, Any], resource: str, fragment: str) -> tuple[Path, Any] | None:
+        path, node = start
+        if fragment and not fragment.startswith("/"):
+            return self._places.get(f"{resource}#{fragment}")
+        for raw in fragment.split("/")[1:]:
+            part = raw.replace("~1", "/").replace("~0", "~")
+            if isinstance(node, dict) and part in node:
+                node = node[part]
+            elif isinstance(node, list) and re.fullmatch("0|[1-9][0-9]*", part) and int(part) < len(node):
+                node = node[int(part)]
+            else:
+                return None
+            path = (*path, part)
+        return (path, node) if isinstance(node, (dict, bool)) else None
+
+    def _measure(self) -> bool:
+        """Refuse circles and too much work; say whether `multipleOf` must be left out of the mask."""
+        effort = Effort(self._in_place, pointer)
+        for path, node in walk(self.root):
+            effort.count(path, node)
+        return effort.wide_multiple
+
+    def _in_place(self, path: Path, node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
+        """Yield the schemas that hold for the same value as this one, with their paths."""
+        for relative, sub in children(node):
+            if relative[0] in _IN_PLACE:
+                yield path + relative, sub
+        if "$ref" in node:
+            yield ref_path(node["$ref"]), self.target(node["$ref"])
+
+
+_IN_PLACE = frozenset(
+    ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+)
+
+
+_ASSERTIONS = frozenset(
+    (
+        *ONE,
+        *MANY,
+        "patternProperties",
+        "properties",
+        "dependentSchemas",
+        "items",
+        "dependencies",
+        "dependentRequired",
+        "type",
+        "enum",
+        "const",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minContains",
+        "maxContains",
+        "minProperties",
+        "maxProperties",
+        "required",
+    )
+)
+
+
+def walk(root: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield every subschema with its path, the root first."""
+    stack = [(path, root)]
+    while stack:
+        here, node = stack.pop()
+        yield here, node
+        if isinstance(node, dict):
+            stack += [(here + relative, sub) for relative, sub in children(node)]
+
+
+def _draft(schema: Any) -> int:
+    name = schema.get("$schema") if isinstance(schema, dict) else None
+    if not isinstance(name, str):
+        return 0
+    return next((draft for mark, draft in DRAFTS.items() if mark in name), 0)
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def _check_size(schema: Any) -> None:
+    count = characters = 0
+    stack: list[tuple[Any, Place, int]] = [(schema, None, 0)]
+    while stack:
+        value, place, depth = stack.pop()
+        count += 1
+        if isinstance(value, dict):
+            stack += [(item, (place, key), depth + 1) for key, item in value.items()]
+            for key in value:
+                if not isinstance(key, str):
+                    raise SchemaError(f"The schema holds the key {key!r}; JSON keys are texts.")
+                characters += len(key)
+        elif isinstance(value, (list, tuple)):
+            stack += [(item, (place, str(at)), depth + 1) for at, item in enumerate(value)]
+        elif isinstance(value, float) and value - value != 0:
+            raise SchemaError(f"The schema holds the number {value}, which JSON does not have.")
+        elif isinstance(value, str):
+            characters += len(value)
+            if _HALF.search(value):
+                raise SchemaError(f"The schema holds half of a surrogate pair: {value!r:.60}.")
+        elif value is not None and not isinstance(value, (bool, int, float)):
+            raise SchemaError(f"The schema holds a {type(value).__name__}, which is not JSON: {value!r:.60}.")
+        for found, most, what in (
+            (count + len(stack), MAX_NODES, "more than {:,} values"),
+            (characters, MAX_CHARACTERS, "more than {:,} characters of text"),
+            (depth, MAX_DEPTH, "nested deeper than {:,} levels"),
+        ):
+            if found > most:
+                raise SchemaError(
+                    f"The schema is too large: {what.format(most)}.",
+                    pointer=pointer(_path(place)),
+                    remedy="Ask for a part of it at a time.",
+                )
+
+
+Place = tuple[Any, str] | None  # where a value stands: (the place of what holds it, its key)
+
+
+def _path(place: Place) -> Path:
+    parts: list[str] = []
+    while place is not None:
+        place, key = place
+        parts.append(key)
+    return tuple(reversed(parts))
+
+
+def _show(path: Path) -> str:
+    return pointer(path) or "the root"

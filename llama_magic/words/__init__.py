@@ -1,0 +1,1 @@
+"""What is said to people, and how: counts, sizes, nearest names, harmless text, tables, progress."""
