@@ -61,7 +61,7 @@ def _bare(model: Any, threads: int) -> Iterator[int]:
     ids = model.tokenize(PROMPT)
     params = c.llama_context_default_params()
     params.n_ctx, params.n_threads, params.n_threads_batch = 1024, threads, threads
-    context = c.llama_init_from_model(model._file.shared.weights.pointer, params)
+    context = c.llama_init_from_model(model.backend.weights.pointer, params)
     greedy = c.llama_sampler_init_greedy()
     tokens = (ctypes.c_int32 * len(ids))(*ids)
     c.llama_decode(context, c.llama_batch_get_one(tokens, len(ids)))

@@ -127,6 +127,6 @@ def scripted_model(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 @pytest.fixture(autouse=True)
 def _no_history_of_other_tests() -> None:
     """A session's history holds every generation of the process: those of other tests are forgotten."""
-    generation = sys.modules.get("llama_magic.model.stream")
-    if generation is not None:
-        generation.recent.clear()
+    journal = sys.modules.get("llama_magic.model.journal")
+    if journal is not None:
+        journal.journal.clear()

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from llama_magic.engine.ahead import Ahead
+from llama_magic.engine.job import Job
 from llama_magic.engine.lanes.exact import CUT, ExactLane
 from llama_magic.engine.lanes.lane import HELPER_SEQUENCES, Lane
 from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.native import Context, ContextOptions, Weights
 from llama_magic.engine.steps import StepStore, StepTape
+from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.request.backend import Capabilities
+from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 
 T = TypeVar("T")
@@ -41,9 +45,13 @@ class EngineOptions:
 
 
 class Engine:
-    """Accept requests from any thread. `close()` cancels what runs, and is idempotent."""
+    """llama.cpp in this process, as a `Backend`. Takes requests from any thread; `close()` is idempotent."""
 
-    def __init__(self, weights: Weights, options: EngineOptions) -> None:
+    capabilities = Capabilities()
+
+    def __init__(self, weights: Weights, options: EngineOptions, tokenizer: Vocabulary) -> None:
+        self.tokenizer = tokenizer
+        self.side_lock = threading.Lock()  # held by the one job of a side context, such as embeddings
         self._core = Core(weights, options)
         self._thread = threading.Thread(target=self._core.run, name="llama_magic engine", daemon=True)
         self._pid = os.getpid()
@@ -68,15 +76,22 @@ class Engine:
     def options(self) -> EngineOptions:
         return self._core.options
 
-    def submit(self, request: Request) -> None:
-        """Queue a request; its events go to `request.sink`."""
+    @property
+    def local(self) -> Engine:
+        """The engine itself: what only llama.cpp in this process can do is asked of it."""
+        return self
+
+    def submit(self, request: Request, sink: Callable[[Event], None]) -> None:
+        """Queue a request; its events go to `sink`, which the engine thread calls and must not block."""
         self._check()
+        job = request.handle = Job.of(request, sink)
         refusal = ModelClosedError("The model was closed meanwhile.")
-        self._core.post(lambda core: core.accept(request), on_drop=lambda: request.finish(refusal))
+        self._core.post(lambda core: core.accept(job), on_drop=lambda: job.finish(refusal))
 
     def cancel(self, request: Request) -> None:
         """Stop a request now. Its last events say "interrupted". Any thread, any time."""
-        self._core.cancel(request)
+        if request.handle is not None:
+            self._core.cancel(request.handle)
 
     def call(self, function: Callable[[Core], T]) -> T:
         """Run `function(core)` between two steps on the engine thread, and return what it returns."""
@@ -158,10 +173,10 @@ class Core:
             self._inbox.append((job, on_drop))
             self._wake.notify()
 
-    def cancel(self, request: Request) -> None:
-        request.cancelled = True
+    def cancel(self, job: Job) -> None:
+        job.cancelled = True
         for lane in list(self.lanes.values()):
-            lane.cancel(request)
+            lane.cancel(job)
         with self._wake:
             self._wake.notify()
 
@@ -200,13 +215,13 @@ class Core:
         except BaseException as error:
             lane.fail(error)
 
-    def accept(self, request: Request) -> None:
-        """Queue a request in its lane."""
-        request.tapes = tuple(StepTape(self.steps) for _ in range(request.n))
+    def accept(self, job: Job) -> None:
+        """Queue a job in its lane."""
+        job.tapes = tuple(StepTape(self.steps) for _ in range(job.n))
         try:
-            self.lane(exact=request.exact).submit(request)
+            self.lane(exact=job.exact).submit(job)
         except BaseException as error:
-            request.finish(error)
+            job.finish(error)
 
     def lane(self, *, exact: bool) -> Lane:
         """Return the lane for exact or shared requests, made on first use."""

@@ -103,6 +103,18 @@ class Vocabulary:
         """Return the bytes of one token, control tokens as they are written."""
         return self.native.piece(token, special=True)
 
+    def text(self, token: int) -> str:
+        """Return a token as it stands in the file (`▁Hello`, `<0x0A>`, `<|im_start|>`)."""
+        return self.native.text(token)
+
+    @property
+    def control_ids(self) -> frozenset[int]:
+        return self.native.control_ids
+
+    @property
+    def user_defined_ids(self) -> frozenset[int]:
+        return self.native.user_defined_ids
+
     def special_id(self, text: str) -> int | None:
         """Return the id of the control or user-defined token that is written `text`, if there is one."""
         tokens = self.native.tokenize(text, add_special=False, parse_special=True)
@@ -128,30 +140,3 @@ class Vocabulary:
 
     def tokenize(self, text: str | bytes) -> list[int]:
         return self.native.tokenize(text, add_special=False, parse_special=False)
-
-
-def attribute_tokens(vocabulary: Vocabulary, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
-    """Return how many of `tokens` begin in each of the stretches `texts` of the prompt.
-
-    The counts sum to `len(tokens)`. BOS and other tokens without text count where they stand.
-    """
-    ends: list[int] = []
-    total = 0
-    for text in texts:
-        total += len(text.encode("utf-8", "replace"))
-        ends.append(total)
-    counts = [0] * len(texts)
-    whole = "".join(texts).encode("utf-8", "replace")
-    position, place = 0, 0
-    for token in tokens:
-        piece = vocabulary.piece(token)
-        while place < len(ends) - 1 and position >= ends[place]:
-            place += 1
-        counts[place] += 1
-        if whole.startswith(piece, position):
-            position += len(piece)
-        elif piece[:1] == b" " and whole.startswith(piece[1:], position):
-            position += len(piece) - 1  # the space that SPM vocabularies put in front
-        elif token != vocabulary.bos_id:
-            position = min(len(whole), position + len(piece))
-    return counts

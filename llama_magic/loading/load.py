@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf, sources
@@ -24,63 +24,19 @@ from llama_magic.errors import FitError, OptionError
 from llama_magic.loading.options import LoadOptions, Settings
 from llama_magic.loading.provenance import made_with
 from llama_magic.loading.weights import SharedWeights, acquire, prove
+from llama_magic.model.file import LoadedFile
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
 from llama_magic.words.progress import ProgressCallback
 
 if TYPE_CHECKING:
     from llama_magic.fit import Estimate, Machine, Speed
-    from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
+    from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.sources import Resolved
 
 _lock = threading.RLock()
 _models: dict[Any, Model] = {}
-
-
-@dataclass
-class LoadedFile:
-    """What a model keeps of its loading."""
-
-    source: Resolved
-    info: GGUFInfo
-    options: dict[str, Any]
-    window: int
-    formatter: Formatter
-    sampling: Sampling
-    load_s: float
-    memory: dict[str, int]
-    notes: tuple[str, ...]
-    guarded: frozenset[str]
-    made_with: dict[str, Any]
-    shared: SharedWeights
-    key: Any
-    embedding_lock: threading.Lock = field(default_factory=threading.Lock)
-    _visible: dict[str, frozenset[int]] = field(default_factory=dict)
-    _released: bool = False
-
-    def visible_ids(self, formatter: Formatter | None) -> frozenset[int]:
-        """Return the control tokens whose text the formatter's reader must see, such as thinking marks."""
-        if formatter is None:
-            return frozenset()
-        if formatter.name not in self._visible:
-            marks = {mark.text for mark in formatter.spec.marks} | {formatter.spec.header_end}
-            vocab = self.shared.weights.vocab
-            self._visible[formatter.name] = frozenset(
-                i for i in vocab.control_ids if any(vocab.text(i) in mark for mark in marks)
-            )
-        return self._visible[formatter.name]
-
-    def release(self, engine: Engine) -> None:
-        """Stop the engine, then let go of the weights; once."""
-        with _lock:
-            if self._released:
-                return
-            self._released = True
-            _models.pop(self.key, None)
-        engine.close()
-        with _lock:
-            self.shared.release()
 
 
 @dataclass(frozen=True)
@@ -179,33 +135,42 @@ def _load(
     verdict = prove(found, info, settings, report)
     shared = acquire(found, settings, verdict, identity, report)
     try:
+        if shared.vocabulary is None:
+            shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
         seeded = settings.seeded_bytes(info)
         options = EngineOptions(
             settings.context(),
             settings.store_budget(machine),
             before_exact=functools.partial(_room_for_seeded, seeded, on_gpu=bool(settings.gpu_layers)),
         )
-        engine = Engine(shared.weights, options)
+        engine = Engine(shared.weights, options, shared.vocabulary)
     except BaseException:
         shared.release()
         raise
     try:
-        file = _describe(
-            found, info, wanted, settings, shared, engine, estimate, verdict, key, began, warnings
-        )
+        file = _describe(found, info, wanted, settings, shared, engine, estimate, verdict, began, warnings)
     except BaseException:
         engine.close()
         shared.release()
         raise
-    assert shared.vocabulary is not None
+    file.release = functools.partial(_release, key, engine, shared)
     others = [m.name for k, m in _models.items() if k[0] == identity and not m.closed]
     if others:
         names = ", ".join(others)
         note = f"{names}: of the same file, stays loaded, shares the weights. %llama unload {others[0]}"
         file.notes = (*file.notes, note)
-    model = Model(name or _free_name(found.name), file, engine, shared.vocabulary)
+    model = Model(name or _free_name(found.name), file, engine)
     _models[key] = model
     return model
+
+
+def _release(key: Any, engine: Engine, shared: SharedWeights) -> None:
+    """Stop the engine, then let go of the weights."""
+    with _lock:
+        _models.pop(key, None)
+    engine.close()
+    with _lock:
+        shared.release()
 
 
 def _room_for_seeded(need: int, *, on_gpu: bool) -> None:
@@ -254,14 +219,11 @@ def _describe(
     engine: Engine,
     estimate: Any,
     verdict: crash_check.Verdict,
-    key: Any,
     began: float,
     warnings: tuple[str, ...],
 ) -> LoadedFile:
     from llama_magic import formatters
 
-    if shared.vocabulary is None:
-        shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
     formatter = formatters.choose(wanted.formatter or "auto", info)
     window, buffers = engine.call(
         lambda core: (core.lane(exact=False).cells, core.lane(exact=False).context.buffers)
@@ -291,24 +253,23 @@ def _describe(
         load_s=time.perf_counter() - began,
         memory=memory,
         notes=tuple(dict.fromkeys(notes)),
-        guarded=_guarded(shared.vocabulary, info),
+        guarded=_guarded(engine.tokenizer, info),
         made_with=made_with(found, info, settings, verdict, window),
-        shared=shared,
-        key=key,
+        n_ctx_train=info.context_length,
+        kv_bytes_per_token=sum(info.kv_bytes_per_token()),
     )
 
 
-def _guarded(vocabulary: Vocabulary, info: GGUFInfo) -> frozenset[str]:
+def _guarded(tokenizer: Tokenizer, info: GGUFInfo) -> frozenset[str]:
     """Return the texts that a message must not be able to write as tokens.
 
     Control tokens, ends of generation, and those user-defined tokens that the chat template
     writes itself. (Other user-defined tokens, such as runs of line breaks, are ordinary text.)
     """
     templates = "\n".join(info.chat_templates.values())
-    native = vocabulary.native
-    user_defined = (native.text(i) for i in native.user_defined_ids)
+    user_defined = (tokenizer.text(i) for i in tokenizer.user_defined_ids)
     marks = {t for t in user_defined if len(t) > 2 and not t.isspace() and "▁" not in t and t in templates}
-    return vocabulary.control_texts | frozenset(marks)
+    return tokenizer.control_texts | frozenset(marks)
 
 
 # general.sampling.* of a GGUF file (llama.cpp: common_init_sampler_from_model)

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_magic.errors import TemplateError
+from llama_magic.request.filled import Filled, Span
 
-Span = tuple[str, int, int]
 _RAW = "Add --raw to the %%llama line to leave every {{ }} as it stands, or write {{ '{{' }} for two braces."
 
 
-def interpolate(body: str, namespace: Mapping[str, Any]) -> tuple[str, tuple[Span, ...]]:
-    """Return the filled text, and where each value stands in it: `(expression, start, end)` in characters."""
+def interpolate(body: str, namespace: Mapping[str, Any]) -> Filled:
+    """Return the filled text, which knows where each value stands: `(expression, start, end)`."""
     pieces: list[str] = []
     spans: list[Span] = []
     length = at = 0
@@ -35,7 +35,7 @@ def interpolate(body: str, namespace: Mapping[str, Any]) -> tuple[str, tuple[Spa
         length += len(value)
         at = close + 2
     pieces.append(body[at:])
-    return "".join(pieces), tuple(spans)
+    return Filled("".join(pieces), spans)
 
 
 def _closing(body: str, open_: int) -> int:

@@ -67,9 +67,9 @@ class Call:
     def namespace(self) -> dict[str, Any]:
         return self.magics.host.user_ns  # type: ignore[no-any-return]
 
-    def fill(self, text: str) -> tuple[str, tuple[tuple[str, int, int], ...]]:
-        """Return the text with `{{ }}` filled, and the spans of the values."""
-        return (text, ()) if self.options.get("raw") else interpolate(text, self.namespace)
+    def fill(self, text: str) -> str:
+        """Return the text with `{{ }}` filled; it knows where the values stand."""
+        return text if self.options.get("raw") else interpolate(text, self.namespace)
 
     def sampling(self) -> dict[str, Any]:
         """Return the sampling parameters to pass on: option over `%llama sampler` over %config."""
@@ -111,30 +111,28 @@ def _complete(call: Call) -> Any:
         raise OptionError(
             "--system needs a template, and complete has none.", remedy="Add --instruct, or use chat."
         )
-    prompt, spans = call.fill(call.body)
+    prompt = call.fill(call.body)
     call.model = call.magics.get_model(call.options.get("model"))
     extra = {key: call.options[key] for key in ("instruct", "system") if key in call.options}
-    stream = call.model.complete(prompt, stream=True, spans=spans, **extra, **call.keywords())
+    stream = call.model.complete(prompt, stream=True, **extra, **call.keywords())
     return _finish(call, stream, "complete")
 
 
 def _chat(call: Call) -> Any:
     name, fresh = call.options.get("session", "default"), bool(call.options.get("new"))
-    messages, system, system_spans = _messages(call)
+    messages, system = _messages(call)
     chat = call.magics.session.chats.get(name) or Chat(name)
     cell = call.magics.cell_key()
     call.model = call.magics.get_model(call.options.get("model"))
     everything = chat.messages_for(messages, cell=cell, system=system, fresh=fresh)
-    if system_spans and everything[0]["role"] == "system":
-        everything[0] = everything[0] | {"_spans": system_spans}
     stream = call.model.chat(everything, stream=True, **call.keywords())
-    plain = tuple({key: value for key, value in m.items() if key != "_spans"} for m in messages)
+    plain = tuple(message | {"content": str(message["content"])} for message in messages)
 
     def keep(completion: Completion) -> None:
         turn = Turn(
             (*plain, answer_message(completion)),
             cell,
-            system,
+            None if system is None else str(system),
             interrupted=completion.finish_reason == "interrupted",
             completion=completion,
         )
@@ -153,40 +151,37 @@ def _structured(call: Call) -> Any:
     schema = find_schema(call.options["schema"], call.namespace)
     blocks = split_blocks(call.body)
     if len(blocks) > 1 or blocks[0][0] != "user" or "system" in call.options:
-        messages, system, system_spans = _messages(call)
-        head = [{"role": "system", "content": system, "_spans": system_spans}] if system else []
+        messages, system = _messages(call)
+        head = [{"role": "system", "content": system}] if system else []
         prompt: Any = head + messages
-        spans: tuple[tuple[str, int, int], ...] = ()
     else:
-        prompt, spans = call.fill(blocks[0][1])
+        prompt = call.fill(blocks[0][1])
     call.model = call.magics.get_model(call.options.get("model"))
-    keywords = call.keywords() | ({"spans": spans} if spans else {})
-    stream = call.model.structured(prompt, schema, stream=True, **keywords)
+    stream = call.model.structured(prompt, schema, stream=True, **call.keywords())
     return _finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
 
 
-def _messages(call: Call) -> tuple[list[Message], str | None, tuple[tuple[str, int, int], ...]]:
-    """Return the body's turns, the system prompt and its spans, filled block by block: no value opens one."""
+def _messages(call: Call) -> tuple[list[Message], str | None]:
+    """Return the body's turns and the system prompt, filled block by block: no value opens one."""
     messages: list[Message] = []
-    system_spans: tuple[tuple[str, int, int], ...] = ()
     system = call.options.get("system")
     for role, text in split_blocks(call.body):
-        filled, spans = call.fill(text)
+        filled = call.fill(text)
         if role == "system":
             if messages or system is not None:
                 raise OptionError(
                     "The system prompt is given twice, or after the first turn.",
                     remedy="Write one system: block at the top, or --system, not both.",
                 )
-            system, system_spans = filled, spans
+            system = filled
         else:
-            messages.append({"role": role, "content": filled} | ({"_spans": spans} if spans else {}))
+            messages.append({"role": role, "content": filled})
     if not messages or messages[-1]["role"] != "user":
         raise OptionError(
             f"The body ends with {messages[-1]['role'] if messages else 'system'}:, so nothing is asked.",
             remedy="End it with a user: block.",
         )
-    return messages, system, system_spans
+    return messages, system
 
 
 def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], None] | None = None) -> Any:
@@ -226,17 +221,17 @@ def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], No
 
 
 def _tokens(call: Call) -> Any:
-    text, _ = call.fill(call.body)
+    text = call.fill(call.body)
     return _look(call, lambda model: model.token_strip(text))
 
 
 def _surprise(call: Call) -> Any:
-    text, _ = call.fill(call.body)
+    text = call.fill(call.body)
     return _look(call, lambda model: model.read(text))
 
 
 def _xray(call: Call) -> Any:
-    text, _ = call.fill(call.body)
+    text = call.fill(call.body)
 
     def trace(model: Any) -> Any:
         given = call.magics.call_defaults() | dict(call.options)

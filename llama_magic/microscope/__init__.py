@@ -6,12 +6,17 @@ shows it. Knows the engine, not IPython.
 
 from __future__ import annotations
 
-from llama_magic.microscope.advice import advise
-from llama_magic.microscope.cells import KVSequence, KVState, PrefixNode
-from llama_magic.microscope.comparing import TokenComparison, compare_tokens
-from llama_magic.microscope.exploring import Move, describe, move, options_line
-from llama_magic.microscope.reading import ReadThrough, ReadToken
-from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
+from typing import TYPE_CHECKING
+
+from llama_magic.words.lazy import lazily
+
+if TYPE_CHECKING:
+    from llama_magic.microscope.advice import advise
+    from llama_magic.microscope.cells import KVSequence, KVState, PrefixNode
+    from llama_magic.microscope.comparing import TokenComparison, compare_tokens
+    from llama_magic.microscope.exploring import Move, describe, move, options_line
+    from llama_magic.microscope.reading import ReadThrough, ReadToken
+    from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 
 __all__ = [
     "Drawn",
@@ -30,3 +35,24 @@ __all__ = [
     "move",
     "options_line",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "Drawn": "llama_magic.microscope.tracing",
+        "KVSequence": "llama_magic.microscope.cells",
+        "KVState": "llama_magic.microscope.cells",
+        "Move": "llama_magic.microscope.exploring",
+        "PrefixNode": "llama_magic.microscope.cells",
+        "ReadThrough": "llama_magic.microscope.reading",
+        "ReadToken": "llama_magic.microscope.reading",
+        "SamplerTrace": "llama_magic.microscope.tracing",
+        "TokenComparison": "llama_magic.microscope.comparing",
+        "TraceStage": "llama_magic.microscope.tracing",
+        "advise": "llama_magic.microscope.advice",
+        "compare_tokens": "llama_magic.microscope.comparing",
+        "describe": "llama_magic.microscope.exploring",
+        "move": "llama_magic.microscope.exploring",
+        "options_line": "llama_magic.microscope.exploring",
+    },
+)

@@ -13,8 +13,8 @@ from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
-    from llama_magic.engine.vocabulary import Vocabulary
-    from llama_magic.loading.load import LoadedFile
+    from llama_magic.gguf import GGUFInfo
+    from llama_magic.request.tokenizer import Tokenizer
 
 _SHOWN = 40  # characters of a text in the tree
 
@@ -158,14 +158,14 @@ class KVState:
         return mimebundle(self)
 
 
-def kv_state(engine: Engine, vocabulary: Vocabulary, file: LoadedFile) -> KVState:
+def kv_state(engine: Engine, tokenizer: Tokenizer, info: GGUFInfo) -> KVState:
     """Return what the caches of a model hold now; see `Model.kv`."""
     taken: Snapshot = engine.call(snapshot)
     options = engine.options.context
-    per_token = sum(file.info.kv_bytes_per_token(options.type_k, options.type_v, options.swa_full))
+    per_token = sum(info.kv_bytes_per_token(options.type_k, options.type_v, options.swa_full))
     return KVState(
         lanes=taken.lanes,
-        sequences=tuple(_sequence(vocabulary, held, per_token) for held in taken.sequences),
+        sequences=tuple(_sequence(tokenizer, held, per_token) for held in taken.sequences),
         bytes_per_token=per_token,
         type_k=options.type_k,
         type_v=options.type_v,
@@ -174,8 +174,8 @@ def kv_state(engine: Engine, vocabulary: Vocabulary, file: LoadedFile) -> KVStat
     )
 
 
-def _sequence(vocabulary: Vocabulary, held: HeldSequence, per_token: int) -> KVSequence:
-    pieces = tuple(vocabulary.piece(token).decode("utf-8", "replace") for token in held.tokens)
+def _sequence(tokenizer: Tokenizer, held: HeldSequence, per_token: int) -> KVSequence:
+    pieces = tuple(tokenizer.piece(token).decode("utf-8", "replace") for token in held.tokens)
     return KVSequence(
         id=held.id,
         place="cells" if held.in_cells else "host memory",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llama_magic.engine.engine import Core, Engine
-    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.request.tokenizer import Tokenizer
 
 EXPECTED = 5
 _LOGIT_BYTES = 64 * 2**20  # a chunk's logits; at least 64 tokens are read at once
@@ -155,11 +155,11 @@ def _block(logits: NDArray[np.float32], targets: NDArray[np.int64]) -> tuple[NDA
     )
 
 
-def read(engine: Engine, vocabulary: Vocabulary, window: int, model: str, text: object) -> ReadThrough:
+def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: object) -> ReadThrough:
     """Read a text through; see `Model.read`."""
-    ids = _tokens(vocabulary, window, text)
+    ids = _tokens(tokenizer, window, text)
     assert isinstance(text, str)
-    first = ReadToken(ids[0], piece_text(vocabulary, ids[0]), None, None, None)
+    first = ReadToken(ids[0], piece_text(tokenizer, ids[0]), None, None, None)
     tokens = [first]
     try:
         with _context(engine, len(ids)) as context:
@@ -169,15 +169,15 @@ def read(engine: Engine, vocabulary: Vocabulary, window: int, model: str, text: 
                 part = _Job(context, ids[start:end], start, targets)
                 result = engine.call(part) if targets else None
                 if result is not None:
-                    tokens += _read_tokens(vocabulary, targets, result)
+                    tokens += _read_tokens(tokenizer, targets, result)
                 start = end
     except KeyboardInterrupt:
-        raise _interrupted(vocabulary, text, ids, tokens, model) from None
+        raise _interrupted(tokenizer, text, ids, tokens, model) from None
     return ReadThrough(text, tuple(tokens), model)
 
 
 def _interrupted(
-    vocabulary: Vocabulary, text: str, ids: list[int], tokens: list[ReadToken], model: str
+    tokenizer: Tokenizer, text: str, ids: list[int], tokens: list[ReadToken], model: str
 ) -> GenerationInterrupted:
     """Return what to raise for a reading that was stopped: it holds the tokens read so far."""
     words = f"{len(tokens):,} of {counted(len(ids), 'token')} were read, and are kept"
@@ -186,7 +186,7 @@ def _interrupted(
     data = text.encode("utf-8", "replace")
     position = 0
     for token in tokens:
-        piece = vocabulary.piece(token.id)
+        piece = tokenizer.piece(token.id)
         if not data.startswith(piece, position) and piece[:1] == b" ":
             piece = piece[1:]  # the space that SPM vocabularies put in front
         if data.startswith(piece, position):  # BOS does not stand in the text
@@ -195,10 +195,10 @@ def _interrupted(
     return GenerationInterrupted(ReadThrough(part, tuple(tokens), model, interrupted=True), words)
 
 
-def _tokens(vocabulary: Vocabulary, window: int, text: object) -> list[int]:
+def _tokens(tokenizer: Tokenizer, window: int, text: object) -> list[int]:
     if not isinstance(text, str):
         raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
-    ids = vocabulary.encode(text)
+    ids = tokenizer.encode(text)
     if not text or not ids:
         raise OptionError("The text is empty, so there is nothing to read.", remedy="Write some text.")
     if len(ids) > window:
@@ -284,13 +284,13 @@ class _Job:
         return measure(logits, np.asarray(self.targets, dtype=np.int64))
 
 
-def _read_tokens(vocabulary: Vocabulary, ids: list[int], r: Reading) -> Iterator[ReadToken]:
+def _read_tokens(tokenizer: Tokenizer, ids: list[int], r: Reading) -> Iterator[ReadToken]:
     for i, token in enumerate(ids):
         likely = zip(r.best[i], np.exp(r.best_logprob[i]), strict=True)
-        expected = tuple((piece_text(vocabulary, int(t)), float(p)) for t, p in likely)
+        expected = tuple((piece_text(tokenizer, int(t)), float(p)) for t, p in likely)
         yield ReadToken(
             token,
-            piece_text(vocabulary, token),
+            piece_text(tokenizer, token),
             float(r.logprob[i]),
             int(r.rank[i]),
             float(r.entropy_bits[i]),

@@ -35,7 +35,7 @@ from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine.native import ContextOptions
-    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.request.tokenizer import Tokenizer
 
 MAGIC = b"LMKVSEQ\n"
 VERSION = 1
@@ -59,13 +59,13 @@ class Fingerprint:
 
 
 def fingerprint(
-    digest: str, parts: Sequence[Path], vocabulary: Vocabulary, options: ContextOptions
+    digest: str, parts: Sequence[Path], tokenizer: Tokenizer, options: ContextOptions
 ) -> Fingerprint:
     """Return the fingerprint of a loaded model: the header's `digest`, 1 MB of its weights, its options."""
     context = {name: getattr(options, name) for name in _OPTIONS}
     context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
     context["llama_cpp_python"] = system_report()["bindings"]
-    return Fingerprint(gguf.fingerprint(digest, parts), vocabulary.n_tokens, context)
+    return Fingerprint(gguf.fingerprint(digest, parts), tokenizer.n_tokens, context)
 
 
 def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint) -> Path:

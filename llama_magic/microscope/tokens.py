@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.engine.vocabulary import attribute_tokens
+from llama_magic.request.tokenizer import attribute_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from llama_magic.engine.vocabulary import Vocabulary
     from llama_magic.formatters import Rendered
+    from llama_magic.request.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,21 @@ class TokenStrip:
         return pandas.DataFrame([asdict(piece) for piece in self.tokens])
 
 
-def token_strip(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> TokenStrip:
+def token_strip(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> TokenStrip:
     """Return the strip of `ids`, the tokens of `text`."""
-    special = vocabulary.native.control_ids
+    special = tokenizer.control_ids
     pieces = tuple(
-        TokenPiece(token, piece_text(vocabulary, token), vocabulary.piece(token), token in special)
+        TokenPiece(token, piece_text(tokenizer, token), tokenizer.piece(token), token in special)
         for token in ids
     )
     return TokenStrip(text, pieces)
 
 
-def conversation_strip(vocabulary: Vocabulary, rendered: Rendered) -> TokenStrip:
+def conversation_strip(tokenizer: Tokenizer, rendered: Rendered) -> TokenStrip:
     """Return the strip of a rendered conversation, each token with the role whose words it belongs to."""
-    ids = vocabulary.encode_parts((part.text, part.literal) for part in rendered.parts)
-    counts = attribute_tokens(vocabulary, ids, [part.text for part in rendered.parts])
-    strip = token_strip(vocabulary, rendered.text, ids)
+    ids = tokenizer.encode_parts((part.text, part.literal) for part in rendered.parts)
+    counts = attribute_tokens(tokenizer, ids, [part.text for part in rendered.parts])
+    strip = token_strip(tokenizer, rendered.text, ids)
     roles = [part.kind for part, count in zip(rendered.parts, counts, strict=True) for _ in range(count)]
     return replace(
         strip,
@@ -76,9 +76,9 @@ def conversation_strip(vocabulary: Vocabulary, rendered: Rendered) -> TokenStrip
     )
 
 
-def piece_text(vocabulary: Vocabulary, token: int) -> str:
+def piece_text(tokenizer: Tokenizer, token: int) -> str:
     """Return the text of a token; bytes that are no whole character as `<0xE2>`."""
-    data = vocabulary.piece(token)
+    data = tokenizer.piece(token)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from llama_magic.engine.native import SamplerChain
-from llama_magic.engine.steps import Step
+from llama_magic.engine.steps import Step, StepTape
 from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope.advice import advise, parameters_of
 from llama_magic.microscope.tokens import piece_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llama_magic.engine.engine import Engine
-    from llama_magic.engine.vocabulary import Vocabulary
+    from llama_magic.request.tokenizer import Tokenizer
 
 LEADERS = 10
 # Stages whose state depends on what was drawn from: it is rebuilt by walking all earlier steps.
@@ -167,14 +167,14 @@ class Tracer:
     """Trace any step of one answer. Copies and pickles as None: it holds the engine."""
 
     def __init__(
-        self, engine: Engine, vocabulary: Vocabulary, request: Request, index: int, ids: Sequence[int]
+        self, engine: Engine, tokenizer: Tokenizer, request: Request, index: int, ids: Sequence[int]
     ) -> None:
         self._engine = engine
-        self._vocabulary = vocabulary
+        self._tokenizer = tokenizer
         self._sampling = request.sampling
         self._prompt = tuple(request.prompt)
-        self._tape = request.tapes[index] if request.tapes else None
-        self._matcher = request.matcher
+        self._tape: StepTape | None = request.handle.tapes[index] if request.handle.tapes else None
+        self._constraint = request.constraint
         self._seed = request.sample_seed(index)
         self._ids = tuple(ids)
 
@@ -207,7 +207,7 @@ class Tracer:
                 "can differ in the last bits from those of the draw.",
             )
         assert known.logits is not None
-        start = begin(known, self._vocabulary)
+        start = begin(known, self._tokenizer)
         return self._trace(start, step, self._sampling, self._seed, notes, exact=not notes)
 
     def _step(self, index: int) -> Step:
@@ -230,12 +230,12 @@ class Tracer:
         try:
             afresh = self._catch_up(chain, step, same=same)
             notes += afresh
-            stages, drawn = walk(chain, start, sampling, self._vocabulary)
+            stages, drawn = walk(chain, start, sampling, self._tokenizer)
         finally:
             chain.close()
         was: str | None = None
         if same and step < len(self._ids):
-            was = piece_text(self._vocabulary, self._ids[step])
+            was = piece_text(self._tokenizer, self._ids[step])
             if drawn.id != self._ids[step]:
                 notes += (f"The answer has {was!r} here; this chain draws {drawn.text!r}.",)
         return SamplerTrace(
@@ -276,7 +276,7 @@ class Tracer:
 
     def _forced(self, step: int) -> SamplerTrace:
         token = self._ids[step]
-        text = piece_text(self._vocabulary, token)
+        text = piece_text(self._tokenizer, token)
         one = np.array([token], np.int32), np.zeros(1, np.float32), np.ones(1, np.float32)
         stage = TraceStage("constraint", {}, 1, 0.0, 1.0, ((text, 1.0),), *one)
         note = "The constraint left one way on, so the token was taken without a draw."
@@ -306,8 +306,8 @@ class Tracer:
                 done.set()
 
         greedy = Sampling(temperature=0)
-        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0, sink)
-        self._engine.submit(request)
+        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0)
+        self._engine.submit(request, sink)
         try:
             while not done.wait(0.1):  # a timeout keeps Ctrl-C working on Windows
                 pass
@@ -318,10 +318,10 @@ class Tracer:
             ) from None
         if errors[0] is not None:
             raise errors[0]
-        logits = request.tapes[0].step(0).logits
-        if logits is None or self._matcher is None:
+        logits = request.handle.tapes[0].step(0).logits
+        if logits is None or self._constraint is None:
             return Step(logits)
-        matcher = self._matcher()
+        matcher = self._constraint.start()
         for token in self._ids[:step]:
             matcher.accept(token)
         matcher.apply(logits.copy())
@@ -333,23 +333,23 @@ class Tracer:
     def _context(self, step: int) -> str:
         """Return the end of the text before the step."""
         tokens = [*self._prompt[-12:], *self._ids[:step]][-12:]
-        return b"".join(self._vocabulary.piece(t) for t in tokens).decode("utf-8", "replace")
+        return b"".join(self._tokenizer.piece(t) for t in tokens).decode("utf-8", "replace")
 
 
-def begin(known: Step, vocabulary: Vocabulary) -> tuple[TraceStage, ...]:
+def begin(known: Step, tokenizer: Tokenizer) -> tuple[TraceStage, ...]:
     """Return the stages before the chain: the model's logits, and what a constraint left of them."""
     logits = known.logits
     assert logits is not None
     ids = np.arange(len(logits), dtype=np.int32)
     base = _softmax(logits)[0]
-    stages = [_stage("logits", {}, ids, logits, base, vocabulary)]
+    stages = [_stage("logits", {}, ids, logits, base, tokenizer)]
     if known.allowed is not None:
-        stages.append(_stage("constraint", {}, ids, _masked(logits, known.allowed), base, vocabulary))
+        stages.append(_stage("constraint", {}, ids, _masked(logits, known.allowed), base, tokenizer))
     return tuple(stages)
 
 
 def walk(
-    chain: SamplerChain, start: tuple[TraceStage, ...], sampling: Sampling, vocabulary: Vocabulary
+    chain: SamplerChain, start: tuple[TraceStage, ...], sampling: Sampling, tokenizer: Tokenizer
 ) -> tuple[tuple[TraceStage, ...], Drawn]:
     """Send the logits that `begin` returned through a chain; return every stage, and the draw."""
     stages = list(start)
@@ -358,16 +358,14 @@ def walk(
     logits[start[-1].ids] = start[-1].logits
     token = -1
     for name, rows, selected in chain.walk(logits):
-        stages.append(
-            _stage(name, parameters_of(sampling, name), rows["id"], rows["logit"], base, vocabulary)
-        )
+        stages.append(_stage(name, parameters_of(sampling, name), rows["id"], rows["logit"], base, tokenizer))
         if selected >= 0:
             token = int(rows["id"][selected])
     last = stages[-1]
     share = float(last.probabilities[last.ids == token].sum())
     if chain.stages[-1] == "greedy":
         share = 1.0
-    return tuple(stages), Drawn(token, piece_text(vocabulary, token), share)
+    return tuple(stages), Drawn(token, piece_text(tokenizer, token), share)
 
 
 def _masked(logits: NDArray[np.float32], allowed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
@@ -380,7 +378,7 @@ def _stage(
     ids: NDArray[np.int32],
     logits: NDArray[np.float32],
     base: NDArray[np.float32],
-    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
 ) -> TraceStage:
     alive = logits > -np.inf
     if not alive.all():
@@ -389,7 +387,7 @@ def _stage(
     k = min(LEADERS, len(p))
     best = np.argpartition(p, -k)[-k:] if k < len(p) else np.arange(k)
     best = best[np.argsort(-p[best], kind="stable")]
-    leaders = tuple((piece_text(vocabulary, int(ids[i])), float(p[i])) for i in best)
+    leaders = tuple((piece_text(tokenizer, int(ids[i])), float(p[i])) for i in best)
     whole = len(ids) == len(base)
     mass = 1.0 if whole else min(1.0, float(base[ids].sum(dtype=np.float64)))
     return TraceStage(name, parameters, len(ids), entropy, mass, leaders, np.array(ids), np.array(logits), p)

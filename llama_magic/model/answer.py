@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
-from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, TokenEvent
+from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, TokenEvent
 from llama_magic.request.request import Request
+from llama_magic.structured import field_report
 from llama_magic.words.progress import Progress
 
 if TYPE_CHECKING:
-    from llama_magic.engine.vocabulary import Vocabulary
     from llama_magic.formatters import Formatter
     from llama_magic.model.prompt import Prompt
+    from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
 
@@ -59,10 +61,11 @@ class _Sample:
 class Assembler:
     """Put the events of one request together. Called by the engine thread; read by the caller."""
 
-    def __init__(self, plan: Plan, vocabulary: Vocabulary, request: Callable[[Assembler], Request]) -> None:
+    def __init__(self, plan: Plan, tokenizer: Tokenizer, request: Request) -> None:
         self.plan = plan
-        self.vocabulary = vocabulary
-        self.request = request(self)
+        self.tokenizer = tokenizer
+        self.request = request
+        self.stats = Stats()
         formatter, prompt = plan.formatter, plan.prompt.text
         self.samples = [
             _Sample(formatter.reader(prompt) if formatter is not None else None)
@@ -77,15 +80,27 @@ class Assembler:
         if isinstance(event, TokenEvent):
             self._token(event)
         elif isinstance(event, PromptEvent):
-            self.progress = Progress("prompt", event.done, event.total, unit="tokens")
+            self._prompt(event)
         elif isinstance(event, FinishEvent):
             self._finish(event)
         elif isinstance(event, EndEvent):
             self.error = event.error
+            self.stats.ended = time.perf_counter()
+            self.stats = event.stats or self.stats
             self.ended.set()
             self.deliver(None)
 
+    def _prompt(self, event: PromptEvent) -> None:
+        self.progress = Progress("prompt", event.done, event.total, unit="tokens")
+        now = time.perf_counter()
+        self.stats.started = self.stats.started or now
+        self.stats.cached_tokens = event.cached
+        if event.done >= event.total:
+            self.stats.prompt_done = now
+
     def _token(self, event: TokenEvent) -> None:
+        self.stats.last_token = time.perf_counter()
+        self.stats.first_token = self.stats.first_token or self.stats.last_token
         sample = self.samples[event.sample]
         sample.ids.append(event.token)
         sample.forced += event.forced
@@ -136,7 +151,7 @@ class Assembler:
 
     def _logprob(self, event: TokenEvent) -> TokenLogprob:
         def shown(token: int) -> str:
-            return self.vocabulary.piece(token).decode("utf-8", "replace")
+            return self.tokenizer.piece(token).decode("utf-8", "replace")
 
         top = tuple((token, shown(token), value) for token, value in event.top)
         assert event.logprob is not None
@@ -149,12 +164,12 @@ class Assembler:
         plan = self.plan
         return plan.prompt.budget(plan.window, plan.max_tokens)
 
-    def completions(self) -> list[Completion]:
+    def completions(self) -> list[Completion[Any]]:
         """Return what was written so far, one completion a sample."""
         return [self._completion(sample) for sample in self.samples]
 
-    def _completion(self, sample: _Sample) -> Completion:
-        plan, request, stats = self.plan, self.request, self.request.stats
+    def _completion(self, sample: _Sample) -> Completion[Any]:
+        plan, request, stats = self.plan, self.request, self.stats
         reply = plan.formatter.parse(sample.raw, plan.prompt.text) if plan.formatter is not None else None
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=len(sample.ids))
         messages = plan.prompt.messages
@@ -199,8 +214,6 @@ class Assembler:
 
 def _fields(sample: _Sample) -> dict[str, Any]:
     """Return the report of each field of a structured answer, by JSON pointer."""
-    from llama_magic.structured import field_report
-
     shift = max(0, sample.raw.find(sample.text))  # a thinking part stands before the answer
     begins, ends, outside, logprobs = zip(*sample.scores, strict=True)
     offsets = [(begin - shift, end - shift) for begin, end in zip(begins, ends, strict=True)]

@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llama_magic.engine.vocabulary import Vocabulary
+from llama_magic import structured
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
-from llama_magic.model.structured import check_budget
-from llama_magic.model.thinking import Thinking, matcher_factory, note_of
+from llama_magic.model.thinking import Thinking, after_thinking, note_of
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import OTHER_NAMES, Sampling, check_seed
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
-    from llama_magic.loading.load import LoadedFile
+    from llama_magic.model.file import LoadedFile
+    from llama_magic.request.backend import Backend
     from llama_magic.structured import Constraint
 
 
@@ -129,14 +129,6 @@ def _count(name: str, value: object, *, least: int) -> int | None:
 _MOST = {"n": 1000, "logprobs": 1000}
 
 
-def as_messages(prompt: object, system: str | None, spans: Sequence[prompting.Span]) -> list[dict[str, Any]]:
-    """Return a prompt as one user turn, after `system` if there is one."""
-    if not isinstance(prompt, str):
-        raise InputTypeError(f"The prompt is a {type(prompt).__name__}; expected a str.")
-    head = [] if system is None else [{"role": "system", "content": system}]
-    return [*head, {"role": "user", "content": prompt, "_spans": tuple(spans or ())}]
-
-
 _RESERVED = {"messages", "tools", "guarded", "add_generation_prompt", "continue_final_message"}
 
 
@@ -150,11 +142,34 @@ class Settings(Protocol):
 class Calls:
     """Build the request of each kind of call for one model."""
 
-    def __init__(self, name: str, file: LoadedFile, vocabulary: Vocabulary, settings: Settings) -> None:
+    def __init__(self, name: str, file: LoadedFile, backend: Backend, settings: Settings) -> None:
         self._name = name
         self._file = file
-        self._vocabulary = vocabulary
+        self.backend = backend
+        self._tokenizer = backend.tokenizer
         self._settings = settings
+        self._visible: dict[str, frozenset[int]] = {}
+
+    @property
+    def formatter(self) -> Formatter:
+        return self._settings.formatter
+
+    def constraint(self, spec: Any = None, **kinds: Any) -> Constraint:
+        """Compile what an answer must be, for this model's tokens; see `structured.compile`."""
+        return structured.compile(spec, vocabulary=self._tokenizer, **kinds)
+
+    def visible_ids(self, formatter: Formatter | None) -> frozenset[int]:
+        """Return the control tokens whose text the formatter's reader must see, such as thinking marks."""
+        if formatter is None:
+            return frozenset()
+        if formatter.name not in self._visible:
+            marks = {mark.text for mark in formatter.spec.marks} | {formatter.spec.header_end}
+            self._visible[formatter.name] = frozenset(
+                i
+                for i in self._tokenizer.control_ids
+                if any(self._tokenizer.text(i) in mark for mark in marks)
+            )
+        return self._visible[formatter.name]
 
     def render(
         self,
@@ -181,21 +196,20 @@ class Calls:
             tools,
             continue_final=bool(variables.pop("continue_final", False)),
         )
-        return prompting.from_messages(self._vocabulary, template, messages)
+        return prompting.from_messages(self._tokenizer, template, messages)
 
     def text(
         self,
         text: str,
-        spans: Sequence[prompting.Span],
         constraint: Constraint | None,
         options: Mapping[str, Any],
         mode: str = "complete",
     ) -> Assembler:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
         call = Call.read(self._settings.sampling, options)
-        prompt = prompting.from_text(self._vocabulary, text, spans or ())
+        prompt = prompting.from_text(self._tokenizer, text)
         guard = self._guard(call.overflow)
-        prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._vocabulary)
+        prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._tokenizer)
         return self._assemble(mode, prompt, limit, call, constraint, None)
 
     def chat(
@@ -221,10 +235,8 @@ class Calls:
         return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter, thinking)
 
     def _guard(self, overflow: prompting.Overflow) -> prompting.Guard:
-        info = self._file.info
-        return prompting.Guard(
-            self._file.window, overflow, info.context_length, sum(info.kv_bytes_per_token())
-        )
+        file = self._file
+        return prompting.Guard(file.window, overflow, file.n_ctx_train, file.kv_bytes_per_token)
 
     def _assemble(
         self,
@@ -237,13 +249,13 @@ class Calls:
         thinking: Thinking | None = None,
     ) -> Assembler:
         if constraint is not None:
-            check_budget(constraint, limit)
+            prompting.check_budget(constraint, limit)
         for token, _ in call.sampling.logit_bias:
-            if not 0 <= token < self._vocabulary.n_tokens:
-                last = self._vocabulary.n_tokens - 1
-                raise OptionError(f"logit_bias names token {token}; this vocabulary has ids 0 to {last}.")
+            if not 0 <= token < self._tokenizer.n_tokens:
+                last = self._tokenizer.n_tokens - 1
+                raise OptionError(f"logit_bias names token {token}; this tokenizer has ids 0 to {last}.")
         stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
-        ids = {text: self._vocabulary.special_id(text) for text in stops}
+        ids = {text: self._tokenizer.special_id(text) for text in stops}
         file, note = self._file, ""
         if constraint is not None:
             note = note_of(thinking, formatter, prompt.text)
@@ -260,23 +272,26 @@ class Calls:
             made_with=file.made_with,
         )
 
-        def request(sink: Assembler) -> Request:
-            return Request(
-                prompt=prompt.ids,
-                max_tokens=limit,
-                sampling=call.sampling,
-                seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
-                sink=sink,
-                exact=call.seed is not None,
-                n=call.n,
-                stops=stops,
-                stop_texts={token: text for text, token in ids.items() if token is not None},
-                visible_ids=self._file.visible_ids(formatter),
-                logprobs=call.logprobs,
-                reuse=call.reuse,
-                ignore_eos=call.ignore_eos,
-                measure_outside=call.pressure and constraint is not None,
-                matcher=matcher_factory(constraint, formatter, prompt.text, self._vocabulary, thinking),
+        request = Request(
+            prompt=prompt.ids,
+            max_tokens=limit,
+            sampling=call.sampling,
+            seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
+            exact=call.seed is not None,
+            n=call.n,
+            stops=stops,
+            stop_texts={token: text for text, token in ids.items() if token is not None},
+            visible_ids=self.visible_ids(formatter),
+            logprobs=call.logprobs,
+            reuse=call.reuse,
+            ignore_eos=call.ignore_eos,
+            measure_outside=call.pressure and constraint is not None,
+            constraint=after_thinking(constraint, formatter, prompt.text, self._tokenizer, thinking),
+            text=prompt.text,
+            messages=prompt.messages,
+        )
+        if lack := self.backend.capabilities.lacks(request):
+            raise OptionError(
+                f"{self._name} cannot honour {lack}.", remedy="Leave it out, or load the model here."
             )
-
-        return Assembler(plan, self._vocabulary, request)
+        return Assembler(plan, self._tokenizer, request)

@@ -6,17 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from llama_magic.engine.vocabulary import Vocabulary, attribute_tokens
-from llama_magic.errors import ContextOverflowError, InputTypeError, OptionError
+from llama_magic import formatters
+from llama_magic.errors import ContextOverflowError, InputTypeError, OptionError, StructuredOutputError
 from llama_magic.model.results import Budget, BudgetPart
+from llama_magic.request.filled import Filled, Span, spans_in, spans_of
+from llama_magic.request.tokenizer import Tokenizer, attribute_tokens
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
+    from llama_magic.structured import Constraint
 
 Overflow = Literal["error", "drop-oldest", "truncate-prompt"]
 OVERFLOWS = ("error", "drop-oldest", "truncate-prompt")
-Span = tuple[str, int, int]
 DEFAULT_MAX_TOKENS = 256
 ROUND = 256  # llama.cpp pads n_ctx to multiples of this
 
@@ -46,39 +48,36 @@ class Template:
     continue_final: bool = False
 
 
-def from_text(vocabulary: Vocabulary, text: object, spans: Sequence[Span] = ()) -> Prompt:
-    """Tokenise a raw prompt. `spans` are (label, start, end) of filled-in variables."""
+def from_text(tokenizer: Tokenizer, text: object) -> Prompt:
+    """Tokenise a raw prompt; a `Filled` one is counted variable by variable."""
     if not isinstance(text, str):
         raise InputTypeError(f"The prompt is a {type(text).__name__}; expected a str.")
-    ids = vocabulary.encode(text)
+    ids = tokenizer.encode(text)
     if not ids:
         raise OptionError(
             "The prompt is empty, and this model has no token to begin a text with.",
             remedy="Write at least one character.",
         )
-    stretches = _split("prompt", "prompt", text, spans)
+    stretches = _split("prompt", "prompt", text, spans_of(text))
     notes: tuple[str, ...] = ()
-    if vocabulary.add_bos and vocabulary.bos_id is not None:
-        written = vocabulary.native.text(vocabulary.bos_id)
+    if tokenizer.add_bos and tokenizer.bos_id is not None:
+        written = tokenizer.text(tokenizer.bos_id)
         if text.startswith(written):
             notes = (
                 f"The prompt begins with {written}, which the tokenizer adds by itself; it is sent once.",
             )
-    return Prompt(text, ids, _count(vocabulary, ids, stretches), notes)
+    return Prompt(str(text), ids, _count(tokenizer, ids, stretches), notes)
 
 
-def from_messages(vocabulary: Vocabulary, template: Template, messages: Sequence[Any]) -> Prompt:
-    """Render and tokenise a conversation. A message may carry `_spans` like those of `from_text`."""
-    from llama_magic import formatters
-
+def from_messages(tokenizer: Tokenizer, template: Template, messages: Sequence[Any]) -> Prompt:
+    """Render and tokenise a conversation; `Filled` contents are counted variable by variable."""
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
         raise InputTypeError(
             f"The messages are a {type(messages).__name__}; expected a list of dicts with role and content."
         )
-    spans = [m.get("_spans", ()) if isinstance(m, Mapping) else () for m in messages]
-    plain = formatters.normalise_messages(
-        [{k: v for k, v in m.items() if k != "_spans"} if isinstance(m, Mapping) else m for m in messages]
-    )
+    contents = [m.get("content") for m in messages if isinstance(m, Mapping)]
+    filled = [content for content in contents if isinstance(content, Filled)]
+    plain = formatters.normalise_messages(messages)
     rendered = template.formatter.render(
         plain,
         add_generation_prompt=not template.continue_final,
@@ -87,11 +86,10 @@ def from_messages(vocabulary: Vocabulary, template: Template, messages: Sequence
         guarded=template.guarded,
         **template.variables,
     )
-    ids = vocabulary.encode_parts((part.text, part.literal) for part in rendered.parts)
+    ids = tokenizer.encode_parts((part.text, part.literal) for part in rendered.parts)
     if not ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
     stretches: list[tuple[str, str, str]] = []
-    by_content = {str(m.get("content")): s for m, s in zip(plain, spans, strict=True) if s}
     for part in rendered.parts:
         if part.kind == "template":
             stretches.append(("template", "template", part.text))
@@ -99,13 +97,27 @@ def from_messages(vocabulary: Vocabulary, template: Template, messages: Sequence
         label = (
             "system" if part.kind == "system" else f"{part.kind} {_ordinal(rendered.messages, part.index)}"
         )
-        content = str(rendered.messages[part.index].get("content")) if part.index is not None else ""
-        found = _relocate(by_content.get(content, ()), content, part.text)
-        stretches += _split(label, part.kind, part.text, found)
+        stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
     notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
-    return Prompt(
-        rendered.text, ids, _count(vocabulary, ids, stretches), notes, tuple(dict(m) for m in plain)
-    )
+    return Prompt(rendered.text, ids, _count(tokenizer, ids, stretches), notes, tuple(dict(m) for m in plain))
+
+
+def as_messages(prompt: object, system: str | None) -> list[dict[str, Any]]:
+    """Return a prompt as one user turn, after `system` if there is one."""
+    if not isinstance(prompt, str):
+        raise InputTypeError(f"The prompt is a {type(prompt).__name__}; expected a str.")
+    head = [] if system is None else [{"role": "system", "content": system}]
+    return [*head, {"role": "user", "content": prompt}]
+
+
+def check_budget(constraint: Constraint, limit: int) -> None:
+    """Refuse an answer whose shortest form does not fit the tokens it may take."""
+    least = constraint.min_tokens()
+    if least > limit:
+        raise StructuredOutputError(
+            f"The shortest answer takes {least:,} tokens, but at most {limit:,} are reserved for it.",
+            remedy=f"Allow at least {least:,} tokens (--max-tokens {least}), or ask for less.",
+        )
 
 
 def _ordinal(messages: Sequence[Mapping[str, Any]], index: int | None) -> str:
@@ -113,18 +125,6 @@ def _ordinal(messages: Sequence[Mapping[str, Any]], index: int | None) -> str:
         return ""
     role = messages[index].get("role")
     return str(sum(1 for m in messages[: index + 1] if m.get("role") == role))
-
-
-def _relocate(spans: Sequence[Span], content: str, shown: str) -> list[Span]:
-    """Move spans of a message's content to where their text stands in what was rendered of it."""
-    moved: list[Span] = []
-    cursor = 0
-    for label, start, end in spans:
-        place = shown.find(content[start:end], cursor) if end > start else -1
-        if place >= 0:
-            cursor = place + end - start
-            moved.append((label, place, cursor))
-    return moved
 
 
 def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:
@@ -145,10 +145,10 @@ def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tupl
 
 
 def _count(
-    vocabulary: Vocabulary, ids: Sequence[int], stretches: Sequence[tuple[str, str, str]]
+    tokenizer: Tokenizer, ids: Sequence[int], stretches: Sequence[tuple[str, str, str]]
 ) -> tuple[BudgetPart, ...]:
     """Return one part a label, in order of first appearance, with its tokens."""
-    counts = attribute_tokens(vocabulary, ids, [text for _, _, text in stretches])
+    counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
     totals: dict[tuple[str, str], int] = {}
     for (label, kind, _), count in zip(stretches, counts, strict=True):
         totals[label, kind] = totals.get((label, kind), 0) + count
@@ -278,7 +278,6 @@ def _truncate_last(
     content = last.get("content")
     if not isinstance(content, str):
         raise error
-    last.pop("_spans", None)
     low, high = 1, len(content)  # characters cut off
     best: tuple[Prompt, int, int] | None = None
     while low <= high:
@@ -302,7 +301,7 @@ def _truncate_last(
 
 
 def fit_text(
-    guard: Guard, prompt: Prompt, max_tokens: int | None, vocabulary: Vocabulary
+    guard: Guard, prompt: Prompt, max_tokens: int | None, tokenizer: Tokenizer
 ) -> tuple[Prompt, int]:
     """Make a raw prompt fit: with `truncate-prompt` its beginning is cut, BOS kept."""
     try:
@@ -311,14 +310,14 @@ def fit_text(
         if guard.overflow != "truncate-prompt":
             raise
         wanted = max_tokens if max_tokens is not None else DEFAULT_MAX_TOKENS
-        bos = prompt.ids[:1] if vocabulary.add_bos and prompt.ids[0] == vocabulary.bos_id else []
+        bos = prompt.ids[:1] if tokenizer.add_bos and prompt.ids[0] == tokenizer.bos_id else []
         room = guard.window - wanted - len(bos)
         if room < 1:
             raise
         ids = [*bos, *prompt.ids[len(prompt.ids) - room :]]
         cut = len(prompt.ids) - len(ids)
         note = f"Cut the first {counted(cut, 'token')} of the prompt to fit the window of {guard.window:,}."
-        text = vocabulary.decode(ids)
+        text = tokenizer.decode(ids)
         parts = (BudgetPart("prompt", "prompt", len(ids)),)
         return replace(prompt, ids=ids, text=text, parts=parts, notes=(*prompt.notes, note)), wanted
 

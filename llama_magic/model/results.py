@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 from llama_magic.errors import OptionError
 from llama_magic.request.events import FinishReason
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from llama_magic.request.sampling import Sampling
     from llama_magic.structured import Constraint
 
+T = TypeVar("T", default=Any)  # what `parsed` is
 RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
 
 
@@ -102,7 +105,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Completion:
+class Completion(Generic[T]):
     """An answer and everything needed to explain or repeat it.
 
     `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all
@@ -126,7 +129,7 @@ class Completion:
     thinking: str = ""
     stop: str | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None
-    parsed: Any = None
+    parsed: T = None  # type: ignore[assignment]  # where nothing was asked for, there is nothing
     messages: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()

@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 import queue
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 from llama_magic.errors import GenerationInterrupted, StructuredOutputError
 from llama_magic.model.answer import Assembler, Plan
+from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion
-from llama_magic.request.request import Request
 from llama_magic.words.counting import counted
 from llama_magic.words.progress import Progress
 
 if TYPE_CHECKING:
-    from llama_magic.engine.engine import Engine
+    from llama_magic.request.backend import Backend
     from llama_magic.structured import Constraint
 
 _WAIT_S = 0.1  # a bounded wait keeps Ctrl-C working on Windows
-# The last generations of this process, for the session's history.
-recent: deque[Completion] = deque(maxlen=1000)
+C = TypeVar("C", default=Any)  # what `completion` is
 
 
-class Stream:
+class Stream(Generic[C]):
     """An answer as it is written: iterate for `Chunk`s, then read `completion`.
 
     `cancel()` stops it and keeps what was written (finish reason "interrupted"). Ctrl-C while
@@ -36,19 +37,19 @@ class Stream:
 
     def __init__(
         self,
-        engine: Engine,
+        backend: Backend,
         assembler: Assembler,
         deliver: Callable[[Chunk | None], None] | None = None,
     ) -> None:
-        self._engine = engine
+        self._backend = backend
         self._assembler = assembler
         self._request = assembler.request
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
-        self._result: Any = None
+        self._result: C | None = None
         self._failure: StructuredOutputError | None = None
         assembler.deliver = deliver or self._chunks.put
-        engine.submit(self._request)
-        self._finalizer = weakref.finalize(self, engine.cancel, self._request)
+        backend.submit(self._request, assembler)
+        self._finalizer = weakref.finalize(self, backend.cancel, self._request)
         self._finalizer.atexit = False
 
     @property
@@ -87,7 +88,7 @@ class Stream:
         if self._assembler.error is not None:
             raise self._assembler.error
 
-    def run(self) -> Any:
+    def run(self) -> C:
         """Wait for the end and return the completion (a list for n > 1), chunks unread."""
         self._assembler.deliver = _ignore  # a thread that wakes for each chunk takes the GIL from the engine
         try:
@@ -101,7 +102,7 @@ class Stream:
 
     def cancel(self) -> None:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
-        self._engine.cancel(self._request)
+        self._backend.cancel(self._request)
         self._assembler.ended.wait(10)
 
     close = cancel
@@ -120,7 +121,7 @@ class Stream:
         return GenerationInterrupted()
 
     @property
-    def completion(self) -> Any:
+    def completion(self) -> C:
         """The completion, or a list of them for n > 1; what was written so far while it runs."""
         if self._result is not None:
             return self._result
@@ -140,27 +141,34 @@ class Stream:
                 failure.completions = made
             if ended:
                 self._failure = failure
-                recent.extend(made)
+                _tell(made)
             raise failure
-        result = made if self._request.n > 1 else made[0]
+        result: Any = made if self._request.n > 1 else made[0]
         if ended:
             self._result = result
-            recent.extend(made)
-        return result
+            _tell(made)
+        return result  # type: ignore[no-any-return]
 
     def _traceable(self) -> list[Completion]:
         """Return the completions so far, each with what its `xray` needs."""
-        from llama_magic.microscope.tracing import Tracer
-
         made = self._assembler.completions()
-        parts = (self._engine, self._assembler.vocabulary, self._request)
+        if self._backend.local is None:
+            return made
+        from llama_magic.microscope.tracing import Tracer  # for weight: llama.cpp
+
+        parts = (self._backend.local, self._assembler.tokenizer, self._request)
         return [replace(c, _tracer=Tracer(*parts, i, c.token_ids)) for i, c in enumerate(made)]
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Stream[C]:
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self.cancel()
+
+
+def _tell(made: Sequence[Completion]) -> None:
+    for completion in made:
+        journal.add(completion)
 
 
 def _with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
@@ -200,7 +208,7 @@ def _ignore(_chunk: Chunk | None) -> None:
 
 
 def _courier(
-    loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[Chunk | None], request: Request
+    loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[Chunk | None], cancel: Callable[[], None]
 ) -> Callable[[Chunk | None], None]:
     """Return what carries chunks from the engine thread into a loop. It does not hold the stream."""
 
@@ -208,25 +216,26 @@ def _courier(
         try:
             loop.call_soon_threadsafe(chunks.put_nowait, chunk)
         except RuntimeError:  # the loop was closed while the answer was written
-            request.cancelled = True
+            cancel()
 
     return deliver
 
 
-class AsyncStream:
+class AsyncStream(Generic[C]):
     """An answer as it is written, for `async for`. Leaving the loop, or cancelling its task, stops it."""
 
-    def __init__(self, engine: Engine, assembler: Assembler) -> None:
+    def __init__(self, backend: Backend, assembler: Assembler) -> None:
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
         self._done = False
-        courier = _courier(asyncio.get_running_loop(), self._chunks, assembler.request)
-        self._inner = Stream(engine, assembler, courier)
+        cancel = partial(backend.cancel, assembler.request)
+        courier = _courier(asyncio.get_running_loop(), self._chunks, cancel)
+        self._inner: Stream[C] = Stream(backend, assembler, courier)
 
     @property
     def budget(self) -> Budget:
         return self._inner.budget
 
-    def __aiter__(self) -> AsyncStream:
+    def __aiter__(self) -> AsyncStream[C]:
         return self
 
     async def __anext__(self) -> Chunk:
@@ -244,7 +253,7 @@ class AsyncStream:
         constraint = self._inner._assembler.plan.constraint
         return chunk if constraint is None else _with_partial(chunk, constraint)
 
-    async def run(self) -> Any:
+    async def run(self) -> C:
         """Wait for the end and return the completion."""
         async for _ in self:
             pass
@@ -252,11 +261,11 @@ class AsyncStream:
 
     def cancel(self) -> None:
         """Stop now; what was written is kept."""
-        self._inner._engine.cancel(self._inner._request)
+        self._inner._backend.cancel(self._inner._request)
 
     async def aclose(self) -> None:
         self.cancel()
 
     @property
-    def completion(self) -> Any:
+    def completion(self) -> C:
         return self._inner.completion

@@ -5,34 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
+from llama_magic.model.call import Calls
+from llama_magic.model.prompt import as_messages
+from llama_magic.model.stream import AsyncStream, Stream
 from llama_magic.model.thinking import Thinking
 
 if TYPE_CHECKING:
-    from llama_magic.model.model import Model
-    from llama_magic.model.results import Budget, Chunk, Completion
-    from llama_magic.model.stream import Stream
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.results import Budget, Chunk
     from llama_magic.structured import Constraint
     from llama_magic.words.progress import Progress
 
-
-def check_budget(constraint: Constraint, limit: int) -> None:
-    """Refuse an answer whose shortest form does not fit the tokens it may take."""
-    least = constraint.min_tokens()
-    if least > limit:
-        raise StructuredOutputError(
-            f"The shortest answer takes {least:,} tokens, but at most {limit:,} are reserved for it.",
-            remedy=f"Allow at least {least:,} tokens (--max-tokens {least}), or ask for less.",
-        )
+C = TypeVar("C", default=Any)  # what `completion` is
 
 
 @dataclass
 class StructuredCall:
     """One call of `Model.structured`."""
 
-    model: Model
+    calls: Calls
     schema: Any
     retries: int
     template_variables: Mapping[str, Any]
@@ -44,31 +40,29 @@ class StructuredCall:
     def __post_init__(self) -> None:
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise OptionError(f"retries is {self.retries!r}; expected 0 or more.")
-        self.constraint = self.model.constraint(self.schema)
-        self._thinking = Thinking.choose(self.model.formatter, self.thinking, self.template_variables)
+        self.constraint = self.calls.constraint(self.schema)
+        self._thinking = Thinking.choose(self.calls.formatter, self.thinking, self.template_variables)
 
-    def run(
-        self, prompt: Any, *, system: str | None, spans: Sequence[tuple[str, int, int]], stream: bool
-    ) -> Any:
+    def run(self, prompt: Any, *, system: str | None, stream: bool) -> Any:
         """Run it for one prompt, one conversation, or a list of prompts together."""
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
             if stream:
                 raise OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
-            streams = [StructuredStream(self, self._messages(p, system, ())) for p in prompt]
+            streams: list[StructuredStream[Any]] = [
+                StructuredStream(self, self._messages(p, system)) for p in prompt
+            ]
             try:
                 return [one.run() for one in streams]
             except BaseException:
                 for one in streams:
                     one.cancel()
                 raise
-        made = StructuredStream(self, self._messages(prompt, system, spans))
+        made: StructuredStream[Any] = StructuredStream(self, self._messages(prompt, system))
         return made if stream else made.run()
 
-    def _messages(self, prompt: Any, system: str | None, spans: Sequence[Any]) -> list[Any]:
-        from llama_magic.model.call import as_messages
-
+    def _messages(self, prompt: Any, system: str | None) -> list[Any]:
         if isinstance(prompt, str):
-            return list(as_messages(prompt, system, spans))
+            return list(as_messages(prompt, system))
         if not isinstance(prompt, (list, tuple)):
             raise InputTypeError(
                 f"The prompt is a {type(prompt).__name__}; expected a str, messages, or a list of str."
@@ -76,24 +70,25 @@ class StructuredCall:
         head = [] if system is None else [{"role": "system", "content": system}]
         return [*head, *prompt]
 
-    async def arun(self, prompt: Any, *, system: str | None, spans: Sequence[tuple[str, int, int]]) -> Any:
+    async def arun(self, prompt: Any, *, system: str | None) -> Any:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
-            return list(await asyncio.gather(*(self.arun(p, system=system, spans=()) for p in prompt)))
-        attempts = _Attempts(self._messages(prompt, system, spans), self.retries)
+            return list(await asyncio.gather(*(self.arun(p, system=system) for p in prompt)))
+        attempts = _Attempts(self._messages(prompt, system), self.retries)
         while True:
-            made = self.model.astart_structured(
-                attempts.messages, self.constraint, self._thinking, self.options
-            )
+            made: AsyncStream[Any] = AsyncStream(self.calls.backend, self._assembler(attempts.messages))
             try:
                 return await made.run()
             except StructuredOutputError as error:
                 if not attempts.again(error):
                     raise
 
-    def stream(self, messages: Sequence[Any]) -> Stream:
+    def stream(self, messages: Sequence[Any]) -> Stream[Any]:
         """Start one attempt."""
-        return self.model.start_structured(messages, self.constraint, self._thinking, self.options)
+        return Stream(self.calls.backend, self._assembler(messages))
+
+    def _assembler(self, messages: Sequence[Any]) -> Assembler:
+        return self.calls.chat("structured", messages, self.constraint, self.options, thinking=self._thinking)
 
 
 @dataclass
@@ -115,7 +110,7 @@ class _Attempts:
         return True
 
 
-class StructuredStream:
+class StructuredStream(Generic[C]):
     """A structured answer as it is written; each chunk has `partial`, an object that only grows.
 
     When a finished answer fails its check and retries are left, it is asked for again with
@@ -125,7 +120,7 @@ class StructuredStream:
     def __init__(self, call: StructuredCall, messages: list[Any]) -> None:
         self._call = call
         self._attempts = _Attempts(messages, call.retries)
-        self._stream = call.stream(messages)
+        self._stream: Stream[C] = call.stream(messages)
 
     @property
     def budget(self) -> Budget:
@@ -147,7 +142,7 @@ class StructuredStream:
             if not self._again():
                 return
 
-    def run(self) -> Any:
+    def run(self) -> C:
         """Wait for the end and return the completion."""
         while True:
             try:
@@ -176,11 +171,11 @@ class StructuredStream:
     close = cancel
 
     @property
-    def completion(self) -> Completion | list[Completion]:
+    def completion(self) -> C:
         """The completion; raises `StructuredOutputError` where the answer is not an instance."""
-        return self._stream.completion  # type: ignore[no-any-return]
+        return self._stream.completion
 
-    def __enter__(self) -> StructuredStream:
+    def __enter__(self) -> StructuredStream[C]:
         return self
 
     def __exit__(self, *_exc: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from llama_magic.engine.vocabulary import Vocabulary
     from llama_magic.formatters import Formatter
+    from llama_magic.request.matcher import Constraint as Asked
     from llama_magic.request.matcher import Matcher
+    from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
 _AFTER = "the model thinks first; what comes after is constrained"
@@ -77,42 +78,62 @@ def note_of(thinking: Thinking | None, formatter: Formatter | None, prompt: str)
     return "" if thinking is None else thinking.note
 
 
-def matcher_factory(
+def after_thinking(
     constraint: Constraint | None,
     formatter: Formatter | None,
     prompt: str,
-    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
     thinking: Thinking | None = None,
-) -> Callable[[], Matcher] | None:
-    """Return what makes a fresh matcher for each sample, or None where nothing is constrained."""
-    if constraint is None:
-        return None
-    if formatter is None:
-        return constraint.start
+) -> Asked | None:
+    """Return what the request carries: the constraint, or one that waits for the end of a thinking part."""
+    if constraint is None or formatter is None:
+        return constraint
     opened = formatter.reader(prompt).state != "text"
     if not opened and not (thinking is not None and thinking.wanted):
-        return constraint.start
+        return constraint
     mark = None if opened else opening(formatter)
-    ways = Ways(formatter, vocabulary)
-    return lambda: AfterThinking(constraint.start(), formatter.reader(prompt), ways, mark)
+    return ThinkingFirst(constraint, formatter, prompt, Ways(formatter, tokenizer), mark)
+
+
+@dataclass(frozen=True)
+class ThinkingFirst:
+    """A constraint on what comes after a thinking part."""
+
+    constraint: Constraint
+    formatter: Formatter
+    prompt: str
+    ways: Ways
+    mark: str | None
+
+    @property
+    def kind(self) -> str:
+        return self.constraint.kind
+
+    @property
+    def schema(self) -> Any:
+        return self.constraint.schema
+
+    def start(self) -> Matcher:
+        reader = self.formatter.reader(self.prompt)
+        return AfterThinking(self.constraint.start(), reader, self.ways, self.mark)
 
 
 class Ways:
     """What a thinking part must not do: end the answer, or go on into it within one token."""
 
-    def __init__(self, formatter: Formatter, vocabulary: Vocabulary) -> None:
+    def __init__(self, formatter: Formatter, tokenizer: Tokenizer) -> None:
         marks = formatter.spec.marks
         self.closing = tuple(m.text for m in marks if "thinking" in m.where and m.then is not None)
-        ends = {*vocabulary.eog_ids, *(vocabulary.special_id(text) for text in formatter.stop)}
-        ends -= {vocabulary.special_id(m.text) for m in marks}
+        ends = {*tokenizer.eog_ids, *(tokenizer.special_id(text) for text in formatter.stop)}
+        ends -= {tokenizer.special_id(m.text) for m in marks}
         self.ends = sorted(token for token in ends if token is not None)
-        self.vocabulary = vocabulary
+        self.tokenizer = tokenizer
         self._over: dict[str, list[int]] = {}
 
     def tokens_of(self, mark: str) -> list[int]:
         """Return the tokens of a mark: the one of its own, or those of its text."""
-        own = self.vocabulary.special_id(mark)
-        return [own] if own is not None else list(self.vocabulary.tokenize(mark))
+        own = self.tokenizer.special_id(mark)
+        return [own] if own is not None else list(self.tokenizer.tokenize(mark))
 
     def forbidden(self, held: str) -> Sequence[int]:
         """Return the tokens that may not come after `held`, the beginning of a mark that is being written."""
@@ -124,9 +145,9 @@ class Ways:
                 *self.ends,
                 *(
                     token
-                    for token in range(self.vocabulary.n_tokens)
+                    for token in range(self.tokenizer.n_tokens)
                     for rest in rests
-                    if (piece := self.vocabulary.piece(token)).startswith(rest) and piece[len(rest) :].strip()
+                    if (piece := self.tokenizer.piece(token)).startswith(rest) and piece[len(rest) :].strip()
                 ),
             ]
         return self._over[held]
@@ -168,7 +189,7 @@ class AfterThinking:
             return self._inner.allowed_bits()
         import numpy as np
 
-        allowed = np.zeros(self._ways.vocabulary.n_tokens, dtype=np.uint8)
+        allowed = np.zeros(self._ways.tokenizer.n_tokens, dtype=np.uint8)
         if self._opening:
             allowed[self._opening[0]] = 1
         else:
@@ -182,7 +203,7 @@ class AfterThinking:
             return
         if self._opening:
             self._opening = self._opening[1:]
-        self._reader.feed(self._ways.vocabulary.piece(token).decode("utf-8", "replace"))
+        self._reader.feed(self._ways.tokenizer.piece(token).decode("utf-8", "replace"))
 
     def forced(self) -> list[int]:
         if self._waiting:

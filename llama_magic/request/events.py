@@ -43,10 +43,10 @@ class FinishEvent:
 
 @dataclass(frozen=True)
 class EndEvent:
-    """The end of the whole request, or the error that ended it."""
+    """The end of the whole request, or the error that ended it; `stats` is the backend's own clock."""
 
-    error: BaseException | None
-    stats: Stats
+    error: BaseException | None = None
+    stats: Stats | None = None
 
 
 @dataclass

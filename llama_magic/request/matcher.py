@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,3 +28,19 @@ class Matcher(Protocol):
 
     @property
     def finished(self) -> bool: ...
+
+
+class Constraint(Protocol):
+    """What an answer must be, as a request carries it.
+
+    `kind` is json, regex, choices, gbnf or lark; `schema` the JSON schema, None for the other kinds.
+    """
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def schema(self) -> Any: ...
+
+    def start(self) -> Matcher:
+        """Return the state for one new answer."""

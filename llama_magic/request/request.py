@@ -1,38 +1,35 @@
-"""A call on a source of tokens: a prompt, how to go on from it, and where events go."""
+"""A call on a source of tokens: what is asked, as plain data."""
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from llama_magic.request.events import EndEvent, Event, Stats
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llama_magic.engine.steps import StepTape
-    from llama_magic.request.matcher import Matcher
+    from llama_magic.request.matcher import Constraint
     from llama_magic.request.sampling import Sampling
 
-_ids = itertools.count(1)
+_GOLDEN = 0x9E3779B1  # 2**32 over the golden ratio: neighbouring samples get far seeds
 
 
 @dataclass(eq=False)
 class Request:
-    """One call on the engine: a prompt, how to go on from it, and where events go.
+    """A prompt and how to go on from it. A `Backend` answers it with events.
 
-    `exact` asks for the same tokens every time (design.md §2): the request then has a stream
-    and batches of its own. `sink` is called from the engine thread and must not block.
+    `prompt` holds token ids of the backend's tokenizer; `text` is the same prompt in words, and
+    `messages` the conversation that it was rendered from, where there was one: a server that has a
+    tokenizer of its own takes these. `exact` asks for the same tokens every time the same is asked.
     `stops` are texts that end the answer, `stop_texts` tokens that do, with how they are written;
-    `visible_ids` are control tokens whose text is kept.
+    `visible_ids` are control tokens whose text is kept. `logprobs` is how many alternatives are told
+    of each token (None: no probabilities). `measure_outside` asks how much of the model's wish lay
+    outside of the constraint. `handle` belongs to the backend while the request is on its way.
     """
 
     prompt: Sequence[int]
     max_tokens: int
     sampling: Sampling
     seed: int
-    sink: Callable[[Event], None]
     exact: bool = False
     n: int = 1
     stops: tuple[str, ...] = ()
@@ -41,21 +38,17 @@ class Request:
     logprobs: int | None = None
     reuse: bool = True
     ignore_eos: bool = False
-    matcher: Callable[[], Matcher] | None = None
     measure_outside: bool = False
-    stats: Stats = field(default_factory=Stats)
-    id: int = field(default_factory=lambda: next(_ids))
-    tapes: tuple[StepTape, ...] = ()  # one a sample, or none to keep nothing
-    cancelled: bool = False
-    closed: bool = False
+    constraint: Constraint | None = None
+    text: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    handle: Any = field(default=None, repr=False)
 
     def sample_seed(self, index: int) -> int:
         """Return the seed of sample `index`; sample 0 has the request's own."""
-        return (self.seed + index * 0x9E3779B1) % 0xFFFFFFFF
+        return sample_seed(self.seed, index)
 
-    def finish(self, error: BaseException | None = None) -> None:
-        """Send the last event, once."""
-        if not self.closed:
-            self.closed = True
-            self.stats.ended = time.perf_counter()
-            self.sink(EndEvent(error, self.stats))
+
+def sample_seed(seed: int, index: int) -> int:
+    """Return the seed of the `index`-th sample of a call: the call's own for the first."""
+    return (seed + index * _GOLDEN) % 0xFFFFFFFF

@@ -10,9 +10,9 @@ import difflib
 import math
 import numbers
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.words.names import meant
@@ -119,6 +119,38 @@ class Sampling:
         data["logit_bias"] = [[token, _json_float(bias)] for token, bias in self.logit_bias]
         data["dry_sequence_breakers"] = list(self.dry_sequence_breakers)
         return data
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of `Sampling` as keywords of a call; one that is left out is the model's own."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    typical_p: float
+    top_n_sigma: float
+    repeat_penalty: float
+    repeat_last_n: int
+    presence_penalty: float
+    frequency_penalty: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: Sequence[str]
+    xtc_probability: float
+    xtc_threshold: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    mirostat: int
+    mirostat_tau: float
+    mirostat_eta: float
+    adaptive_target: float
+    adaptive_decay: float
+    min_keep: int
+    logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
+    samplers: str | Sequence[str]
 
 
 _INF = math.inf

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from llama_magic.errors import LlamaMagicError, OptionError
+from llama_magic.model.journal import journal
 from llama_magic.model.results import Completion
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import HistoryEntry
@@ -97,7 +98,7 @@ class Session:
         self.current_name: str | None = None
         self.chats: dict[str, Chat] = {}
         self._history = History()
-        self._taken: Completion | None = None  # the last of `generation.recent` that is in the history
+        journal.listen(self._history.add)
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
     # --- models ---
@@ -228,26 +229,11 @@ class Session:
     @property
     def history(self) -> History:
         """Every generation of this kernel, made by a cell or in Python, in the order in which they ended."""
-        self._take_recent()
         return self._history
 
     def record(self, completion: Completion) -> None:
-        """Add a generation to the history, after those that ended before it, unless it is there."""
-        self._take_recent()
+        """Add a generation to the history, unless it is there."""
         self._history.add(completion)
-
-    def _take_recent(self) -> None:
-        """Add the generations that ended since the last look, also those that no cell recorded."""
-        generation = sys.modules.get("llama_magic.model.stream")
-        new: list[Completion] = []
-        for completion in reversed(list(generation.recent) if generation is not None else ()):
-            if completion is self._taken:
-                break
-            new.append(completion)
-        for completion in reversed(new):
-            self._history.add(completion)
-        if new:
-            self._taken = new[0]
 
 
 def _default_loader(source: str | None, **options: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,9 @@ def _start(model: Any, matcher: Parity, *, exact: bool) -> Callable[[], tuple[li
     """Start a request under a matcher; returns what waits for its events and its error."""
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     prompt = model.tokenize("One two three four")
-    request = Request(
-        prompt, 12, Sampling(temperature=0.0), 1, events.put, exact=exact, matcher=lambda: matcher
-    )
-    model._engine.submit(request)
+    constraint = SimpleNamespace(kind="parity", schema=None, start=lambda: matcher)
+    request = Request(prompt, 12, Sampling(temperature=0.0), 1, exact=exact, constraint=constraint)
+    model.backend.submit(request, events.put)
 
     def wait() -> tuple[list[Any], Any]:
         seen = []
@@ -73,7 +73,7 @@ def _start(model: Any, matcher: Parity, *, exact: bool) -> Callable[[], tuple[li
 def test_masks_are_computed_beside_the_decode(loaded: Callable[..., Any], exact: bool) -> None:
     """Every mask is made by the thread for masks, and every drawn token is one that it allows."""
     model = loaded("smollm2")
-    matcher = Parity(1, model._engine.weights.vocab.n_tokens, 6)
+    matcher = Parity(1, model.backend.weights.vocab.n_tokens, 6)
     events, error = _start(model, matcher, exact=exact)()
     assert error is None
     drawn = [event.token for event in events if isinstance(event, TokenEvent)]
@@ -85,7 +85,7 @@ def test_masks_are_computed_beside_the_decode(loaded: Callable[..., Any], exact:
 def test_a_mask_that_fails_ends_its_own_request(loaded: Callable[..., Any]) -> None:
     """An error in one request's mask comes out of that request; one decoded beside it is finished."""
     model = loaded("smollm2")
-    n_vocab = model._engine.weights.vocab.n_tokens
+    n_vocab = model.backend.weights.vocab.n_tokens
     bad = _start(model, Parity(0, n_vocab, 6, fails=True), exact=False)
     good = _start(model, Parity(1, n_vocab, 6), exact=False)
     events, error = bad()

@@ -32,10 +32,10 @@ def logits(model: Any) -> Any:
 def _raw_logits(model: Any, ids: list[int]) -> Any:
     params = c.llama_context_default_params()
     params.n_ctx, params.n_threads, params.n_threads_batch = 512, 1, 1
-    context = c.llama_init_from_model(model._file.shared.weights.pointer, params)
+    context = c.llama_init_from_model(model.backend.weights.pointer, params)
     tokens = (ctypes.c_int32 * len(ids))(*ids)
     assert c.llama_decode(context, c.llama_batch_get_one(tokens, len(ids))) == 0
-    n = c.llama_vocab_n_tokens(c.llama_model_get_vocab(model._file.shared.weights.pointer))
+    n = c.llama_vocab_n_tokens(c.llama_model_get_vocab(model.backend.weights.pointer))
     row = np.ctypeslib.as_array(c.llama_get_logits_ith(context, -1), (n,)).copy()
     c.llama_free(context)
     return row
@@ -107,7 +107,7 @@ def _cases(n: int, vocab: Any, seed: int) -> dict[str, tuple[dict[str, Any], lis
 def test_same_seed_same_token_as_the_c_api(model: Any, logits: Any) -> None:
     """For every kind of stage and two orders, eight seeds draw the tokens that a hand-built chain draws."""
     prompt = model.tokenize(PROMPT)
-    vocab = c.llama_model_get_vocab(model._file.shared.weights.pointer)
+    vocab = c.llama_model_get_vocab(model.backend.weights.pointer)
     for seed in range(8):
         for name, (settings, samplers) in _cases(len(logits), vocab, seed).items():
             token = model.complete(PROMPT, max_tokens=1, seed=seed, ignore_eos=True, **settings).token_ids[0]

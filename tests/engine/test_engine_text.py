@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_magic.engine.kv.store import PrefixStore, Stretch, common_prefix
-from llama_magic.engine.text import TextStream
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.request.sampling import DEFAULT_ORDER, MAX_SEED, Sampling, check_seed
+from llama_magic.request.text import TextStream
 
 
 def _run(pieces: list[bytes], stops: tuple[str, ...]) -> tuple[str, str | None]:

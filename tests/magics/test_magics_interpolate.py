@@ -14,7 +14,7 @@ from llama_magic.magics._interpolate import interpolate
 
 
 def fill(body: str, **names: Any) -> str:
-    return interpolate(body, names)[0]
+    return interpolate(body, names)
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,18 @@ def test_code_is_literal(body: str) -> None:
 @given(st.text(alphabet="{}[]%#$ab\"'\n ").filter(lambda text: "{{" not in text))
 def test_a_body_without_two_opening_braces_is_untouched(body: str) -> None:
     """Only `{{` starts anything."""
-    assert interpolate(body, {}) == (body, ())
+    filled = interpolate(body, {})
+    assert (filled, filled.spans) == (body, ())
 
 
 @settings(deadline=None)  # the machine is shared, and the first call imports
 @given(st.text())
 def test_values_are_never_read_again(value: str) -> None:
     """A value that itself holds `{{ }}` stays as it is, and its span is exactly its place."""
-    filled, spans = interpolate("<{{ value }}> and {{ value }}!", {"value": value})
+    filled = interpolate("<{{ value }}> and {{ value }}!", {"value": value})
     assert filled == f"<{value}> and {value}!"
-    assert [filled[start:end] for _, start, end in spans] == [value, value]
-    assert [label for label, _, _ in spans] == ["value", "value"]
+    assert [filled[start:end] for _, start, end in filled.spans] == [value, value]
+    assert [label for label, _, _ in filled.spans] == ["value", "value"]
 
 
 def test_expressions() -> None:

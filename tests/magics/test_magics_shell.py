@@ -148,7 +148,7 @@ def test_variables_fill_the_body_and_their_spans_travel(ip: Any, run: Any, model
     run("%%llama complete --stop '{who}'\nHi {{ who }}! {json: 1}")
     _, prompt, options = model.calls[-1]
     assert prompt == "Hi {{ nobody }}! {json: 1}"
-    assert options["spans"] == (("who", 3, 15),)
+    assert prompt.spans == (("who", 3, 15),)
     assert options["stop"] == ("{who}",)
     run("%%llama complete --raw\nHi {{ who }}")
     assert model.calls[-1][1] == "Hi {{ who }}"

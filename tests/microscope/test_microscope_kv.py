@@ -34,7 +34,7 @@ def check(model: Any) -> KVState:
             for helper in (lane._scratch, lane._pin):
                 assert lane.context.span(helper) == (-1, -1)
 
-    model._engine.call(ask)
+    model.backend.call(ask)
     held = {s.id: s for s in state.sequences if s.place == "cells"}
     for name, span in spans.items():
         expected = (0, held[name].n_tokens - 1) if name in held else (-1, -1)

@@ -23,7 +23,7 @@ TEXT = (
 
 def reference(model: Any, ids: list[int]) -> np.ndarray:
     """Return the logits (n, n_vocab) of a text read in one batch, through llama.cpp's own calls."""
-    weights = model._engine.weights
+    weights = model.backend.weights
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch = 1024, len(ids), len(ids)
     params.n_outputs_max, params.swa_full = len(ids), True
@@ -147,12 +147,12 @@ def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(smollm2: Any
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not any(name.startswith("reading") for name in list(smollm2._engine._core.extras)):
+    while not any(name.startswith("reading") for name in list(smollm2.backend._core.extras)):
         assert thread.is_alive()
     raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
     thread.join(20)
     assert caught
-    left = smollm2._engine.call(lambda core: [name for name in core.extras if name.startswith("reading")])
+    left = smollm2.backend.call(lambda core: [name for name in core.extras if name.startswith("reading")])
     assert left == []
     assert len(smollm2.read("The sky is blue.").tokens) == 5
 

@@ -25,7 +25,7 @@ def _endless(scripted_model: Any, **options: Any) -> Any:
 
 
 def _idle(model: Any) -> bool:
-    return not model._engine.call(lambda core: any(lane.busy for lane in core.lanes.values()))
+    return not model.backend.call(lambda core: any(lane.busy for lane in core.lanes.values()))
 
 
 def _until_idle(model: Any) -> None:
@@ -157,13 +157,13 @@ def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None
     """A request that the engine has not looked at when it closes is ended with the same error."""
     model = _endless(scripted_model)
     hold, entered = threading.Event(), threading.Event()
-    blocker = threading.Thread(target=lambda: model._engine.call(lambda core: (entered.set(), hold.wait(30))))
+    blocker = threading.Thread(target=lambda: model.backend.call(lambda core: (entered.set(), hold.wait(30))))
     blocker.start()
     entered.wait()
     stream = model.complete("a", stream=True)  # lies in the inbox
     closer = threading.Thread(target=model.close)
     closer.start()
-    while not model._engine._core._stopping:
+    while not model.backend._core._stopping:
         pass
     hold.set()
     with pytest.raises(lm.ModelClosedError):
@@ -266,8 +266,8 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     assert same is one or same.window == one.window
     assert lm.load(scripted_file.path, ctx=1024, threads=1) is one
     assert other is not one
-    assert other._file.shared is one._file.shared
-    weights = one._file.shared.weights
+    assert other.backend.weights is one.backend.weights
+    weights = one.backend.weights
     one.close()
     assert other.complete("a", max_tokens=2).finish_reason == "stop"
     other.close()

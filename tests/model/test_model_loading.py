@@ -65,7 +65,7 @@ def test_crash_with_repacked_weights_is_avoided(child: Any, scripted_file: Scrip
     for _ in range(2):
         with lm.load(scripted_file.path, ctx=512, threads=1) as model:
             assert any("repacked" in note and "GGML_NATIVE=OFF" in note for note in model.notes)
-            assert model._file.shared.weights.options.use_extra_bufts is False
+            assert model.backend.weights.options.use_extra_bufts is False
             assert model.complete("a", max_tokens=2).finish_reason == "stop"
         assert runs() == 2  # with and without; the second load asked no child
     assert [v.fell_back for v in crash_check.verdicts(cache_dir() / "crash_checks.json")] == [True]
@@ -225,7 +225,7 @@ def test_window_is_one_number_everywhere(scripted_file: Scripted) -> None:
     """ctx=1000 becomes 1,024 in the window, the cache, the budget and the error, and a note says so."""
     with lm.load(scripted_file.path, ctx=1000, threads=1) as model:
         assert model.window == 1024
-        assert model._engine.call(lambda core: core.lane(exact=False).context.n_ctx) == 1024
+        assert model.backend.call(lambda core: core.lane(exact=False).context.n_ctx) == 1024
         assert model.complete("a", max_tokens=3).budget.window == 1024
         assert any("1,000" in note and "1,024" in note for note in model.notes)
         with pytest.raises(lm.ContextOverflowError) as caught:

@@ -18,12 +18,12 @@ def mamba(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A random Mamba; what it writes is nonsense, but depends on every token before."""
     path = random_mamba.build(tmp_path_factory.mktemp("mamba") / "mamba.gguf")
     with lm.load(path, ctx=2048, threads=1) as model:
-        assert model._file.shared.weights.recurrent
+        assert model.backend.weights.recurrent
         yield model
 
 
 def _cold(model: Any, prompt: str, **options: Any) -> Any:
-    model._engine.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    model.backend.call(lambda core: [lane.forget() for lane in core.lanes.values()])
     return model.complete(prompt, reuse=False, **options).token_ids
 
 

@@ -123,11 +123,11 @@ def test_a_mark_of_several_tokens(model_of: Any) -> None:
     model = model_of(ALWAYS, arrows, user_defined=[], default="hm ")
     answer = model.structured("Which?", CHOICES, seed=1, max_tokens=20)
     assert (answer.thinking, answer.parsed) == ("hm", "green")
-    ways = Ways(model.formatter, model._vocabulary)
-    texts = {model._vocabulary.piece(token) for token in ways.forbidden("</th")}
+    ways = Ways(model.formatter, model.backend.tokenizer)
+    texts = {model.backend.tokenizer.piece(token) for token in ways.forbidden("</th")}
     assert b'ink>"blue"' in texts
     assert not texts & {b"ink>", b"ink>  ", b"hm "}
-    assert model._vocabulary.eos_id in ways.forbidden("")
+    assert model.backend.tokenizer.eos_id in ways.forbidden("")
 
 
 def _thinking_templates() -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.model.journal import journal
 from llama_magic.session.chat import Chat, Turn, check_message, split_blocks
 from llama_magic.session.session import History, Session, current
 
@@ -110,15 +110,13 @@ def test_history_is_bounded() -> None:
     assert History().to_pandas().empty
 
 
-def test_history_is_in_the_order_in_which_answers_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Python code made between two cells stands between them, also if nobody looked meanwhile."""
-    from llama_magic.model import stream as generation
-
+def test_history_is_in_the_order_in_which_answers_ended() -> None:
+    """What Python code made between two cells stands between them, also before there was a session."""
     made = [SimpleNamespace(text=text) for text in "abcd"]
-    monkeypatch.setattr(generation, "recent", deque(maxlen=1000))
+    journal.add(made[0])  # type: ignore[arg-type]
     session = Session()
-    for i, answer in enumerate(made):
-        generation.recent.append(answer)
+    for i, answer in enumerate(made[1:]):
+        journal.add(answer)  # type: ignore[arg-type]
         if i % 2:
             session.record(answer)  # type: ignore[arg-type]
     assert [entry.completion.text for entry in session.history] == ["a", "b", "c", "d"]

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Iterable
 
 from llama_magic.engine.ahead import Ahead
+from llama_magic.engine.job import Job
 from llama_magic.engine.kv.store import PrefixStore, StoredPrefix, Stretch
 from llama_magic.engine.lanes.running import Running, Slot
 from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
 from llama_magic.errors import BackendError
 from llama_magic.request.matcher import Matcher
-from llama_magic.request.request import Request
 
 # Prompt tokens read in one step while other streams are being written, so that these go on.
 BUSY_CHUNK = 128
@@ -44,9 +44,9 @@ class Lane:
         self._ahead = ahead
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
-        self.last: Request | None = None  # the last request that ended
+        self.last: Job | None = None  # the last request that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took
-        self._in_flight: set[Request] = set()
+        self._in_flight: set[Job] = set()
         self._flight_lock = threading.Lock()
 
     # --- what the engine asks -------------------------------------------------------------
@@ -55,12 +55,12 @@ class Lane:
     def busy(self) -> bool:
         return bool(self.waiting or self.running)
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Job) -> None:
         """Queue the samples of a request."""
         for index in range(request.n):
             self.waiting.append(Running(request, index, self.weights))
 
-    def cancel(self, request: Request) -> None:
+    def cancel(self, request: Job) -> None:
         """Stop a request: at the next step, or now if it is being decoded. Any thread."""
         request.cancelled = True
         with self._flight_lock:
@@ -199,7 +199,7 @@ class Lane:
         if not self.context.remove(slot.sequence, len(slot.tokens)) or self.weights.recurrent:
             self._empty(slot)
 
-    def _fail_request(self, request: Request, error: BaseException) -> None:
+    def _fail_request(self, request: Job, error: BaseException) -> None:
         for running in (*self.running, *self.waiting):
             if running.request is request:
                 running.drop()
@@ -228,7 +228,7 @@ class Lane:
             slot.last_used = time.monotonic()
             self._close_if_last(running.request)
 
-    def _close_if_last(self, request: Request) -> None:
+    def _close_if_last(self, request: Job) -> None:
         if not any(r.request is request for r in (*self.running, *self.waiting)):
             self.last = request
             request.finish()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llama_magic.engine.job import Job
 from llama_magic.engine.native import Context, SamplerChain, Weights
-from llama_magic.engine.text import TextStream
 from llama_magic.errors import BackendError, OptionError
 from llama_magic.request.events import FinishEvent, FinishReason, PromptEvent, TokenEvent
 from llama_magic.request.matcher import Matcher
-from llama_magic.request.request import Request
+from llama_magic.request.text import TextStream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class Slot:
 class Running:
     """A sample of a request on its way: tokens to feed, sampler chain, constraint, text."""
 
-    def __init__(self, request: Request, index: int, weights: Weights) -> None:
+    def __init__(self, request: Job, index: int, weights: Weights) -> None:
         self.request = request
         self.index = index
         self.weights = weights

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from llama_magic.engine.engine import Core, Engine
     from llama_magic.engine.native import Context
-    from llama_magic.engine.vocabulary import Vocabulary
-    from llama_magic.loading.load import LoadedFile
+    from llama_magic.gguf import GGUFInfo
+    from llama_magic.request.tokenizer import Tokenizer
 
 _PIECE = 256  # tokens read at once
 _PURPOSE = "embedding"
 
 
 def embed(
-    engine: Engine, vocabulary: Vocabulary, file: LoadedFile, texts: str | Sequence[str], *, normalize: bool
+    engine: Engine, info: GGUFInfo, window: int, texts: str | Sequence[str], *, normalize: bool
 ) -> NDArray[np.float32]:
     """Return (len(texts), n_embd) float32; see `Model.embed`."""
     import numpy as np
@@ -34,29 +34,29 @@ def embed(
     if not isinstance(texts, (list, tuple)):
         raise InputTypeError(f"The texts are a {type(texts).__name__}; expected a str or a list of str.")
     # The file names a pooling only where the model was made for embeddings.
-    pooled = f"{file.info.architecture}.pooling_type" in file.info.metadata
-    batches = [_tokens(vocabulary, file, i, text) for i, text in enumerate(texts)]
-    with file.embedding_lock:
+    pooled = f"{info.architecture}.pooling_type" in info.metadata
+    batches = [_tokens(engine.tokenizer, window, i, text) for i, text in enumerate(texts)]
+    with engine.side_lock:
         rows = [_one(engine, tokens, pooled) for tokens in batches]
-    matrix = np.stack(rows) if rows else np.zeros((0, file.info.embedding_length), np.float32)
+    matrix = np.stack(rows) if rows else np.zeros((0, info.embedding_length), np.float32)
     if normalize:
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
         matrix /= np.where(lengths > 0, lengths, 1)
     return matrix
 
 
-def _tokens(vocabulary: Vocabulary, file: LoadedFile, index: int, text: object) -> list[int]:
+def _tokens(tokenizer: Tokenizer, window: int, index: int, text: object) -> list[int]:
     if not isinstance(text, str):
         raise InputTypeError(f"Text {index} is a {type(text).__name__}; expected a str.")
-    tokens = vocabulary.encode(text)
+    tokens = tokenizer.encode(text)
     if not tokens or not text:
         raise OptionError(f"Text {index} is empty, so there is nothing to embed.", remedy="Leave it out.")
-    if len(tokens) > file.window:
+    if len(tokens) > window:
         raise ContextOverflowError(
-            f"Text {index} has {len(tokens):,} tokens, but the window holds {file.window:,}.",
+            f"Text {index} has {len(tokens):,} tokens, but the window holds {window:,}.",
             prompt_tokens=len(tokens),
             max_tokens=0,
-            window=file.window,
+            window=window,
             remedy="Cut it into shorter texts, or load the model with a larger --ctx.",
         )
     return tokens

@@ -1,0 +1,82 @@
+"""A request on its way through the engine: its sink, its clock, its tapes, and whether it is cancelled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from llama_magic.request.events import EndEvent, Event, Stats
+from llama_magic.request.request import Request, sample_seed
+
+if TYPE_CHECKING:
+    from llama_magic.engine.steps import StepTape
+    from llama_magic.request.matcher import Matcher
+    from llama_magic.request.sampling import Sampling
+
+
+@dataclass(eq=False)
+class Job:
+    """What the lanes work on. `sink` is called from the engine thread and must not block.
+
+    `exact` asks for the same tokens every time (CONTRIBUTING, "How the engine arranges contexts"): the
+    job then has a stream and batches of its own. The other fields are those of `Request`.
+    """
+
+    prompt: Sequence[int]
+    max_tokens: int
+    sampling: Sampling
+    seed: int
+    sink: Callable[[Event], None]
+    exact: bool = False
+    n: int = 1
+    stops: tuple[str, ...] = ()
+    stop_texts: Mapping[int, str] = field(default_factory=dict)
+    visible_ids: frozenset[int] = frozenset()
+    logprobs: int | None = None
+    reuse: bool = True
+    ignore_eos: bool = False
+    matcher: Callable[[], Matcher] | None = None
+    measure_outside: bool = False
+    stats: Stats = field(default_factory=Stats)
+    tapes: tuple[StepTape, ...] = ()  # one a sample, or none to keep nothing
+    cancelled: bool = False
+    closed: bool = False
+
+    @classmethod
+    def of(cls, request: Request, sink: Callable[[Event], None]) -> Job:
+        """Return the job that answers `request` with events to `sink`."""
+        return cls(
+            prompt=request.prompt,
+            max_tokens=request.max_tokens,
+            sampling=request.sampling,
+            seed=request.seed,
+            sink=sink,
+            exact=request.exact,
+            n=request.n,
+            stops=request.stops,
+            stop_texts=request.stop_texts,
+            visible_ids=request.visible_ids,
+            logprobs=request.logprobs,
+            reuse=request.reuse,
+            ignore_eos=request.ignore_eos,
+            matcher=None if request.constraint is None else request.constraint.start,
+            measure_outside=request.measure_outside,
+        )
+
+    def sample_seed(self, index: int) -> int:
+        """Return the seed of sample `index`; sample 0 has the request's own."""
+        return sample_seed(self.seed, index)
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Send the last event, once."""
+        if not self.closed:
+            self.closed = True
+            self.stats.ended = time.perf_counter()
+            sink, self.sink = self.sink, _nobody  # who listened is not kept alive by what was answered
+            sink(EndEvent(error, self.stats))
+
+
+def _nobody(_event: Event) -> None:
+    """Take events that come after the end."""

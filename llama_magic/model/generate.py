@@ -1,0 +1,491 @@
+"""The calls that generate: `complete`, `chat`, `structured`, and their twins for `await`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar, Unpack, overload
+
+from llama_magic.errors import InputTypeError
+from llama_magic.model.answer import Assembler
+from llama_magic.model.call import Calls
+from llama_magic.model.options import CallOptions, StructuredOptions, spelled_out
+from llama_magic.model.prompt import as_messages
+from llama_magic.model.results import Completion
+from llama_magic.model.stream import AsyncStream, Stream
+from llama_magic.model.structured import StructuredCall, StructuredStream
+from llama_magic.request.messages import Messages
+from llama_magic.structured import Constraint
+
+T = TypeVar("T")
+One = Completion[None]
+Many = list[Completion[None]]
+
+
+class Generating:
+    """What `Model` can be asked to write. Every call becomes one request to the backend."""
+
+    _calls: Calls
+
+    def _open(self) -> None:
+        """Raise `ModelClosedError` where the model is closed."""
+        raise NotImplementedError
+
+    # --- complete ---------------------------------------------------------------------------
+
+    @overload
+    def complete(
+        self,
+        prompt: str,
+        *,
+        stream: Literal[False] = False,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> One: ...
+    @overload
+    def complete(
+        self,
+        prompt: str,
+        *,
+        n: int,
+        stream: Literal[False] = False,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Many: ...
+    @overload
+    def complete(
+        self,
+        prompt: str,
+        *,
+        stream: Literal[True],
+        n: int = 1,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Stream[One]: ...
+    @spelled_out(CallOptions)
+    def complete(
+        self,
+        prompt: str,
+        *,
+        stream: bool = False,
+        n: int = 1,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Continue a text as it stands; `instruct` wraps it as one user turn first.
+
+        `max_tokens`: longest answer (256 or a quarter of the window, whichever is less). `seed`:
+        makes the answer reproducible. `stop`: text or texts that end it. `n`: samples of one prompt,
+        decoded together. `logprobs`: alternatives to report a token. `overflow`: "error", "drop-oldest"
+        or "truncate-prompt" where prompt and answer exceed the window. `reuse`: of the KV cache.
+        `ignore_eos`: go on where the model would end. `sampling`: a `Sampling` in place of the model's
+        own; its fields (`temperature`, `top_k`, …) may be given one by one. `grammar` (GBNF), `regex`
+        and `choices` constrain the text.
+
+        Returns a `Completion`, a list of them for n > 1, or with `stream` a `Stream` of chunks.
+        Raises `ContextOverflowError` before any decode, `GenerationInterrupted` on Ctrl-C.
+        """
+        self._open()
+        made = self._completing(
+            prompt, n, instruct, system, self._constraint_of(grammar, regex, choices), options
+        )
+        return self._run(made, stream)
+
+    @overload
+    async def acomplete(
+        self,
+        prompt: str,
+        *,
+        stream: Literal[False] = False,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> One: ...
+    @overload
+    async def acomplete(
+        self,
+        prompt: str,
+        *,
+        n: int,
+        stream: Literal[False] = False,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Many: ...
+    @overload
+    async def acomplete(
+        self,
+        prompt: str,
+        *,
+        stream: Literal[True],
+        n: int = 1,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AsyncStream[One]: ...
+    @spelled_out(CallOptions)
+    async def acomplete(
+        self,
+        prompt: str,
+        *,
+        stream: bool = False,
+        n: int = 1,
+        instruct: bool = False,
+        system: str | None = None,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Like `complete`, for `await`; with `stream` the result is for `async for`."""
+        self._open()
+        made = self._completing(
+            prompt, n, instruct, system, self._constraint_of(grammar, regex, choices), options
+        )
+        return await self._arun(made, stream)
+
+    def _completing(
+        self,
+        prompt: str,
+        n: int,
+        instruct: bool,
+        system: str | None,
+        constraint: Constraint | None,
+        options: Mapping[str, Any],
+    ) -> Assembler:
+        options = {**options, "n": n}
+        if instruct or system is not None:
+            return self._calls.chat("complete", as_messages(prompt, system), constraint, options)
+        return self._calls.text(prompt, constraint, options)
+
+    # --- chat -------------------------------------------------------------------------------
+
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        stream: Literal[False] = False,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> One: ...
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        n: int,
+        stream: Literal[False] = False,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Many: ...
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        stream: Literal[True],
+        n: int = 1,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Stream[One]: ...
+    @spelled_out(CallOptions)
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        stream: bool = False,
+        n: int = 1,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Answer a conversation: messages are dicts with `role` and `content`. Options as for `complete`.
+
+        `tools` and `template_variables` go to the chat template.
+        """
+        self._open()
+        constraint = self._constraint_of(grammar, regex, choices)
+        options = {**options, "n": n}
+        made = self._calls.chat("chat", messages, constraint, options, tools, template_variables)
+        return self._run(made, stream)
+
+    @overload
+    async def achat(
+        self,
+        messages: Messages,
+        *,
+        stream: Literal[False] = False,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> One: ...
+    @overload
+    async def achat(
+        self,
+        messages: Messages,
+        *,
+        n: int,
+        stream: Literal[False] = False,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Many: ...
+    @overload
+    async def achat(
+        self,
+        messages: Messages,
+        *,
+        stream: Literal[True],
+        n: int = 1,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AsyncStream[One]: ...
+    @spelled_out(CallOptions)
+    async def achat(
+        self,
+        messages: Messages,
+        *,
+        stream: bool = False,
+        n: int = 1,
+        grammar: str | None = None,
+        regex: str | None = None,
+        choices: Sequence[Any] | None = None,
+        tools: Sequence[Any] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Like `chat`, for `await`; with `stream` the result is for `async for`."""
+        self._open()
+        constraint = self._constraint_of(grammar, regex, choices)
+        options = {**options, "n": n}
+        made = self._calls.chat("chat", messages, constraint, options, tools, template_variables)
+        return await self._arun(made, stream)
+
+    # --- structured -------------------------------------------------------------------------
+
+    @overload
+    def structured(
+        self,
+        prompt: str | Messages,
+        schema: type[T],
+        *,
+        stream: Literal[False] = False,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> Completion[T]: ...
+    @overload
+    def structured(
+        self,
+        prompt: str | Messages | list[str],
+        schema: type[T],
+        *,
+        n: int,
+        stream: Literal[False] = False,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> list[Completion[T]]: ...
+    @overload
+    def structured(
+        self,
+        prompt: list[str],
+        schema: type[T],
+        *,
+        stream: Literal[False] = False,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> list[Completion[T]]: ...
+    @overload
+    def structured(
+        self,
+        prompt: str | Messages,
+        schema: type[T],
+        *,
+        stream: Literal[True],
+        n: int = 1,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> StructuredStream[Completion[T]]: ...
+    @overload
+    def structured(
+        self,
+        prompt: str | Messages,
+        schema: Any,
+        *,
+        stream: Literal[False] = False,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> Completion[Any]: ...
+    @overload
+    def structured(
+        self,
+        prompt: str | Messages | list[str],
+        schema: Any,
+        *,
+        stream: bool = False,
+        n: int = 1,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> Any: ...
+    @spelled_out(StructuredOptions)
+    def structured(
+        self,
+        prompt: Any,
+        schema: Any,
+        *,
+        stream: bool = False,
+        n: int = 1,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Answer with an instance of `schema`; it stands in `completion.parsed`.
+
+        `prompt` is one user turn, a list of messages, or a list of prompts: these are decoded
+        together and a list comes back. `schema` is a pydantic model, any type that pydantic
+        knows, or a JSON schema dict. Tokens that cannot lead to an instance are never drawn;
+        what the mask cannot say is checked at the end, and asked again up to `retries` times.
+        With `pressure=True` the completion's `fields` say where the model wanted something else.
+        Thinking is switched off where the template has a switch; with `thinking=True` the model
+        thinks first, freely, and what comes after is constrained. The completion's notes say which.
+        `lm.vote` counts the answers of `n=8`, field by field.
+
+        Raises `SchemaError` before the first token, `StructuredOutputError` with what was
+        written if the answer is not an instance.
+        """
+        self._open()
+        options = {**options, "n": n}
+        call = StructuredCall(self._calls, schema, retries, template_variables or {}, options, thinking)
+        return call.run(prompt, system=system, stream=stream)
+
+    @overload
+    async def astructured(
+        self,
+        prompt: str | Messages,
+        schema: type[T],
+        *,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> Completion[T]: ...
+    @overload
+    async def astructured(
+        self,
+        prompt: str | Messages | list[str],
+        schema: Any,
+        *,
+        n: int = 1,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> Any: ...
+    @spelled_out(StructuredOptions)
+    async def astructured(
+        self,
+        prompt: Any,
+        schema: Any,
+        *,
+        n: int = 1,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Like `structured`, for `await`; its answer comes whole, not in chunks."""
+        self._open()
+        options = {**options, "n": n}
+        call = StructuredCall(self._calls, schema, retries, template_variables or {}, options, thinking)
+        return await call.arun(prompt, system=system)
+
+    # --- what they share --------------------------------------------------------------------
+
+    def _constraint_of(
+        self, grammar: str | None, regex: str | None, choices: Sequence[Any] | None
+    ) -> Constraint | None:
+        if grammar is None and regex is None and choices is None:
+            return None
+        if choices is not None and not isinstance(choices, (list, tuple, set, frozenset)):
+            raise InputTypeError(f"choices is {choices!r}; expected a list of texts.")
+        return self._calls.constraint(grammar=grammar, regex=regex, choices=choices)
+
+    def _run(self, assembler: Assembler, stream: bool) -> Any:
+        made: Stream[Any] = Stream(self._calls.backend, assembler)
+        return made if stream else made.run()
+
+    async def _arun(self, assembler: Assembler, stream: bool) -> Any:
+        made: AsyncStream[Any] = AsyncStream(self._calls.backend, assembler)
+        return made if stream else await made.run()

@@ -1,0 +1,76 @@
+"""The seam: everything above asks a `Backend` for tokens, and knows nothing of where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from llama_magic.request.events import Event
+from llama_magic.request.request import Request
+from llama_magic.request.tokenizer import Tokenizer
+
+Sink = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a source of tokens can honour. What it cannot is refused by name before it is asked.
+
+    `seeds`: the same seed gives the same tokens. `constraints`: the kinds it can keep (json, regex,
+    choices, gbnf, lark). `logprobs`: the most alternatives it tells of a token, None for none at all.
+    `samples`: the most answers to one request. `pressure`: it can say how hard a constraint held.
+    """
+
+    seeds: bool = True
+    constraints: frozenset[str] = frozenset({"json", "regex", "choices", "gbnf", "lark"})
+    logprobs: int | None = 1000
+    samples: int = 1000
+    pressure: bool = True
+
+    def lacks(self, request: Request) -> str | None:
+        """Return what of a request cannot be honoured, in words; None where all can."""
+        if request.exact and not self.seeds:
+            return "a seed (the same seed gives other tokens there)"
+        if request.constraint is not None and request.constraint.kind not in self.constraints:
+            return f"a constraint of the kind {request.constraint.kind!r}"
+        if request.logprobs is not None and (self.logprobs is None or request.logprobs > self.logprobs):
+            most = "none" if self.logprobs is None else f"at most {self.logprobs}"
+            return f"logprobs={request.logprobs} ({most})"
+        if request.n > self.samples:
+            return f"n={request.n} (at most {self.samples})"
+        if request.measure_outside and not self.pressure:
+            return "pressure=True"
+        return None
+
+
+class Backend(Protocol):
+    """A source of tokens: llama.cpp in this process, a server, a script.
+
+    `submit` returns at once; events go to `sink`, from any one thread, in this order: `PromptEvent`s,
+    then `TokenEvent`s and one `FinishEvent` for each sample, and one `EndEvent` last, whatever happens.
+    `cancel` may be called from any thread at any moment, by a finalizer too: it takes no lock and does
+    not wait. `close` is idempotent, and ends what runs. `local` is the engine in this process, None
+    where there is none: the microscope asks it.
+    """
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def local(self) -> Any: ...
+
+    def submit(self, request: Request, sink: Sink) -> None:
+        """Begin to answer a request. Raises `ModelClosedError` where the backend is closed."""
+
+    def cancel(self, request: Request) -> None:
+        """Stop a request; its last events say "interrupted"."""
+
+    def close(self) -> None:
+        """End what runs and free what is held."""

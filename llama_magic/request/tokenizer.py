@@ -1,0 +1,87 @@
+"""Text to tokens and back, as everything above a source of tokens knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+
+class Tokenizer(Protocol):
+    """The tokenizer of a source of tokens. Safe to use from any thread.
+
+    `fingerprint` is equal for equal vocabularies. `add_bos` says that a prompt begins with `bos_id`.
+    `control_texts` are the texts of the tokens that can open or close something.
+    May also have `vocab_ptr` and `tokenize_fptr` (see `structured.TokenVocabulary`).
+    """
+
+    n_tokens: int
+    fingerprint: str
+    bos_id: int | None
+    eos_id: int
+    add_bos: bool
+    eog_ids: Sequence[int]
+
+    @property
+    def control_ids(self) -> frozenset[int]: ...
+
+    @property
+    def user_defined_ids(self) -> frozenset[int]: ...
+
+    @property
+    def control_texts(self) -> frozenset[str]: ...
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a prompt: special tokens parsed, BOS in front once if it is to be there."""
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        """Return the tokens of a prompt in parts `(text, literal)`; a literal part is never control."""
+
+    def decode(self, tokens: Sequence[int], *, special: bool = True) -> str:
+        """Return the text of tokens, without a BOS that `encode` adds."""
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of one token, control tokens as they are written."""
+
+    def text(self, token: int) -> str:
+        """Return a token as the vocabulary writes it."""
+
+    def special_id(self, text: str) -> int | None:
+        """Return the id of the control or user-defined token that is written `text`, if there is one."""
+
+    # What constrained decoding asks.
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes of a token, b"" for one without text."""
+
+    def is_control(self, token: int) -> bool:
+        """Say whether a token is control, unused or unknown: one that is no text."""
+
+    def tokenize(self, text: str) -> list[int]:
+        """Return the tokens of a text, special tokens not parsed."""
+
+
+def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
+    """Return how many of `tokens` begin in each of the stretches `texts` of the prompt.
+
+    The counts sum to `len(tokens)`. BOS and other tokens without text count where they stand.
+    """
+    ends: list[int] = []
+    total = 0
+    for text in texts:
+        total += len(text.encode("utf-8", "replace"))
+        ends.append(total)
+    counts = [0] * len(texts)
+    whole = "".join(texts).encode("utf-8", "replace")
+    position, place = 0, 0
+    for token in tokens:
+        piece = tokenizer.piece(token)
+        while place < len(ends) - 1 and position >= ends[place]:
+            place += 1
+        counts[place] += 1
+        if whole.startswith(piece, position):
+            position += len(piece)
+        elif piece[:1] == b" " and whole.startswith(piece[1:], position):
+            position += len(piece) - 1  # the space that SPM vocabularies put in front
+        elif token != tokenizer.bos_id:
+            position = min(len(whole), position + len(piece))
+    return counts
