@@ -164,6 +164,11 @@ class Session:
         gc.collect()  # views and results may hold the context in a cycle
         return names
 
+    def keep(self, model: Any, name: str | None = None) -> str:
+        """Know a model that was made elsewhere, under `name` or its own, and make it current."""
+        self.current_name = self._keep(model, name)
+        return self.current_name
+
     def _keep(self, model: Any, wanted: str | None) -> str:
         self._forget_closed()
         if wanted is None:

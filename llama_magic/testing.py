@@ -1,0 +1,348 @@
+"""A scripted source of tokens: what a model answers is known in advance, and no weights are needed.
+
+    model = scripted_model({"What is the capital of France?": "Paris."})
+    assert model.chat([{"role": "user", "content": "What is the capital of France?"}]).text == "Paris."
+
+Everything above the backend is real: templates, counts, the guard of the window, streams, stop texts,
+structured answers with their masks and checks, magics, chats and history. `Script` brings on demand
+what is hard to meet: an error or an interrupt in the middle, an answer that waits. What needs an engine
+in this process (`xray`, `read`, `kv`, `embed`) says so.
+"""
+
+from __future__ import annotations
+
+import _thread
+import itertools
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_magic import formatters
+from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.model.file import LoadedFile
+from llama_magic.model.model import Model
+from llama_magic.request.backend import Capabilities, Sink
+from llama_magic.request.events import EndEvent, FinishEvent, FinishReason, PromptEvent, TokenEvent
+from llama_magic.request.matcher import Matcher
+from llama_magic.request.request import Request
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.text import TextStream
+from llama_magic.session import session as sessions
+
+_WORD = re.compile(r"\s*\S+|\s+")
+_SHARE = math.log(0.9)  # what every written token was worth, as a log-probability
+
+
+@dataclass(frozen=True)
+class Script:
+    """One answer, and what goes wrong with it.
+
+    `text` is what is written; `samples` are the texts of `n` samples, where they differ. After `at`
+    tokens (None: after all) the answer waits until `hold` is set, `interrupt` presses Ctrl-C, and
+    `error` ends it. `delay` is in seconds, before each token.
+    """
+
+    text: str = ""
+    samples: tuple[str, ...] = ()
+    at: int | None = None
+    hold: threading.Event | None = None
+    interrupt: bool = False
+    error: BaseException | None = None
+    delay: float = 0.0
+
+    def of(self, index: int) -> str:
+        """Return the text of a sample."""
+        return self.samples[index % len(self.samples)] if self.samples else self.text
+
+
+Answer = str | Script
+Answers = Mapping[str, Answer] | Sequence[Answer] | Callable[[Request], Answer]
+
+
+class WordTokenizer:
+    """One token a word with the blanks before it, one for each control text, one for each byte.
+
+    Under a constraint answers are written byte by byte: those tokens alone are known to the masks.
+    """
+
+    eos_id: int = 256
+    bos_id: int | None = None
+    add_bos: bool = False
+    user_defined_ids: frozenset[int] = frozenset()
+
+    def __init__(self, controls: Iterable[str] = (), n_tokens: int = 8192) -> None:
+        self.n_tokens = n_tokens
+        marks = list(dict.fromkeys(("</s>", *controls)))
+        self._special = {text: 256 + i for i, text in enumerate(marks)}
+        self.control_ids = frozenset(self._special.values())
+        self.control_texts = frozenset(self._special)
+        self.eog_ids: Sequence[int] = (self.eos_id,)
+        self.fingerprint = f"words:{n_tokens}:{marks}"
+        self._texts = {token: text for text, token in self._special.items()}
+        self._words: dict[str, int] = {}
+        self._free = itertools.count(256 + len(marks))
+        self._lock = threading.Lock()
+        longest_first = sorted(marks, key=len, reverse=True)
+        self._marks = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_parts([(text, False)])
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        tokens: list[int] = []
+        for text, literal in parts:
+            for piece in [text] if literal else self._marks.split(text):
+                if not literal and piece in self._special:
+                    tokens.append(self._special[piece])
+                else:
+                    tokens += [token for word in _WORD.findall(piece) for token in self._word(word)]
+        return tokens
+
+    def _word(self, word: str) -> list[int]:
+        with self._lock:
+            if word not in self._words:
+                token = next(self._free)
+                if token >= self.n_tokens:
+                    return self.tokenize(word)
+                self._words[word] = token
+                self._texts[token] = word
+            return [self._words[word]]
+
+    def decode(self, tokens: Sequence[int], *, special: bool = True) -> str:
+        kept = (t for t in tokens if special or t not in self.control_ids)
+        return b"".join(self.piece(token) for token in kept).decode("utf-8", "replace")
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else self._texts.get(token, "").encode("utf-8", "replace")
+
+    def text(self, token: int) -> str:
+        return f"<0x{token:02X}>" if token < 256 else self._texts.get(token, "")
+
+    def special_id(self, text: str) -> int | None:
+        return self._special.get(text)
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else b""
+
+    def is_control(self, token: int) -> bool:
+        return token >= 256
+
+    def tokenize(self, text: str) -> list[int]:
+        return list(text.encode("utf-8", "replace"))
+
+
+class ScriptedBackend:
+    """A `Backend` that answers by a script: known tokens, errors and delays on demand.
+
+    `answers` maps a text to its answer (the last message's content, else a text that the prompt ends
+    with), or lists answers in the order in which they are asked for, or is a function of the request.
+    What no script is there for is answered "answer 1", "answer 2", …. `requests` holds what was asked.
+    """
+
+    local = None
+
+    def __init__(
+        self,
+        answers: Answers = (),
+        *,
+        tokenizer: WordTokenizer | None = None,
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        self.answers = answers if callable(answers) or isinstance(answers, Mapping) else list(answers)
+        self.tokenizer = tokenizer or WordTokenizer()
+        self.capabilities = capabilities or Capabilities()
+        self.requests: list[Request] = []
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def submit(self, request: Request, sink: Sink) -> None:
+        if self._closed:
+            raise ModelClosedError("The model was unloaded; load it again to use it.")
+        self.requests.append(request)
+        run = request.handle = _Run(self, request, sink, self._script(request))
+        threading.Thread(target=run, name="llama_magic script", daemon=True).start()
+        run.submitted = True
+
+    def cancel(self, request: Request) -> None:
+        if request.handle is not None:
+            request.handle.cancelled = True
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _script(self, request: Request) -> Script:
+        found: Answer | None = None
+        if callable(self.answers):
+            found = self.answers(request)
+        elif isinstance(self.answers, Mapping):
+            asked = str(request.messages[-1].get("content")) if request.messages else request.text
+            found = self.answers.get(asked)
+            if found is None:
+                ends = [text for text in self.answers if request.text.endswith(text)]
+                found = self.answers[max(ends, key=len)] if ends else None
+        elif self.answers:
+            found = self.answers.pop(0)
+        if found is None:
+            found = f"answer {len(self.requests)}"
+        return found if isinstance(found, Script) else Script(found)
+
+
+@dataclass
+class _Sample:
+    """What is still to be written of one sample."""
+
+    index: int
+    tokens: list[int]
+    text: TextStream
+    matcher: Matcher | None
+    written: int = 0
+    done: bool = False
+
+
+@dataclass
+class _Run:
+    """One request on its way, in a thread of its own."""
+
+    backend: ScriptedBackend
+    request: Request
+    sink: Sink
+    script: Script
+    cancelled: bool = False
+    submitted: bool = False
+    _fired: bool = field(default=False, init=False)
+
+    def __call__(self) -> None:
+        error: BaseException | None = None
+        try:
+            self._write()
+        except BaseException as caught:
+            error = caught
+        self.sink(EndEvent(error))
+
+    def _write(self) -> None:
+        request = self.request
+        total = len(request.prompt)
+        self.sink(PromptEvent(0, total, 0))
+        samples = [self._sample(index) for index in range(request.n)]
+        self.sink(PromptEvent(total, total, 0))
+        while any(not sample.done for sample in samples):
+            for sample in samples:
+                if not sample.done:
+                    self._advance(sample)
+
+    def _sample(self, index: int) -> _Sample:
+        tokenizer, constraint = self.backend.tokenizer, self.request.constraint
+        text = self.script.of(index)
+        tokens = tokenizer.encode(text) if constraint is None else tokenizer.tokenize(text)
+        matcher = None if constraint is None else constraint.start()
+        return _Sample(index, tokens, TextStream(self.request.stops), matcher)
+
+    def _advance(self, sample: _Sample) -> None:
+        """Write one token of a sample, or end it."""
+        limit = len(sample.tokens) if self.script.at is None else min(self.script.at, len(sample.tokens))
+        if sample.written >= limit and not self._fired:
+            self._fired = True
+            self._go_wrong()
+        if self.script.delay:
+            time.sleep(self.script.delay)
+        if self._stopped():
+            self._finish(sample, "interrupted")
+            return
+        if sample.written >= len(sample.tokens):
+            self._finish(sample, "stop")
+            return
+        self._take(sample, sample.tokens[sample.written])
+
+    def _take(self, sample: _Sample, token: int) -> None:
+        request, tokenizer = self.request, self.backend.tokenizer
+        if token in request.stop_texts or (token in tokenizer.eog_ids and not request.ignore_eos):
+            self._finish(sample, "stop", request.stop_texts.get(token))
+            return
+        if sample.matcher is not None:
+            self._check(sample, sample.matcher, token)
+        hidden = token in tokenizer.control_ids and token not in request.visible_ids
+        text = sample.text.decode(b"" if hidden else tokenizer.piece(token))
+        logprob = None if request.logprobs is None else _SHARE
+        top = ((token, _SHARE),) if request.logprobs else ()
+        sample.written += 1
+        self.sink(TokenEvent(sample.index, token, text, logprob=logprob, top=top))
+        if sample.text.stop is not None or (sample.matcher is not None and sample.matcher.finished):
+            self._finish(sample, "stop")
+        elif sample.written >= request.max_tokens:
+            self._finish(sample, "length")
+
+    def _check(self, sample: _Sample, matcher: Matcher, token: int) -> None:
+        bits = matcher.allowed_bits()
+        if bits is not None and not bits[token // 8] >> (token % 8) & 1:
+            written = self.backend.tokenizer.decode(sample.tokens[: sample.written])
+            raise BackendError(
+                f"The script goes on with {chr(token)!r} after {written!r}, which the constraint forbids.",
+                remedy="Script an answer that fits the schema, as json.dumps writes it.",
+            )
+        matcher.accept(token)
+
+    def _go_wrong(self) -> None:
+        """Do what the script says for this place: wait, press Ctrl-C, fail."""
+        while self.script.hold is not None and not self.script.hold.wait(0.01) and not self._stopped():
+            pass
+        if self.script.interrupt:
+            while not self.submitted:  # the caller is to wait for the answer when Ctrl-C comes
+                time.sleep(0.001)
+            time.sleep(0.02)
+            _thread.interrupt_main()
+            while not self._stopped():
+                time.sleep(0.001)
+        if self.script.error is not None:
+            raise self.script.error
+
+    def _stopped(self) -> bool:
+        if self.backend.closed:
+            raise ModelClosedError("The model was closed meanwhile.")
+        return self.cancelled
+
+    def _finish(self, sample: _Sample, reason: FinishReason, stop: str | None = None) -> None:
+        sample.done = True
+        rest = sample.text.flush()
+        if sample.text.stop is not None and reason == "length":
+            reason = "stop"
+        self.sink(FinishEvent(sample.index, reason, rest, stop or sample.text.stop))
+
+
+def scripted_model(
+    answers: Answers = (),
+    *,
+    name: str = "scripted",
+    window: int = 512,
+    formatter: str = "chatml",
+    sampling: Sampling | None = None,
+    capabilities: Capabilities | None = None,
+    shell: Any = None,
+) -> Model:
+    """Return a `Model` whose answers are scripted; see `ScriptedBackend` for `answers`.
+
+    `window` is in tokens (words). `formatter` names a family, whose marks become control tokens. With
+    `shell`, an IPython shell, it is that shell's current model, so that `%%llama` cells ask it.
+    """
+    family = formatters.get(formatter)
+    marks = (*family.stop, *getattr(family, "marks", ()), *(mark.text for mark in family.spec.marks))
+    tokenizer = WordTokenizer(marks)
+    backend = ScriptedBackend(answers, tokenizer=tokenizer, capabilities=capabilities)
+    file = LoadedFile(
+        window,
+        family,
+        sampling or Sampling(),
+        guarded=tokenizer.control_texts,
+        made_with={"engine": {"scripted": True}},
+        n_ctx_train=window,
+    )
+    model = Model(name, file, backend)
+    if shell is not None:
+        sessions.current(shell).keep(model)
+    return model
