@@ -16,14 +16,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llama_magic.errors import BackendError as BackendError
+    from llama_magic.errors import ContextOverflowError as ContextOverflowError
+    from llama_magic.errors import FitError as FitError
+    from llama_magic.errors import GenerationInterrupted as GenerationInterrupted
+    from llama_magic.errors import InputTypeError as InputTypeError
+    from llama_magic.errors import InvalidGGUFError as InvalidGGUFError
+    from llama_magic.errors import LlamaMagicError as LlamaMagicError
+    from llama_magic.errors import ModelClosedError as ModelClosedError
+    from llama_magic.errors import OptionError as OptionError
+    from llama_magic.errors import SchemaError as SchemaError
+    from llama_magic.errors import SourceError as SourceError
+    from llama_magic.errors import StructuredOutputError as StructuredOutputError
+    from llama_magic.errors import TemplateError as TemplateError
     from llama_magic.experiments.vote import vote as vote
-    from llama_magic.gguf import GGUFInfo
+    from llama_magic.gguf import GGUFInfo as GGUFInfo
     from llama_magic.loading.compare import compare as compare
+    from llama_magic.loading.inspect import inspect as inspect
     from llama_magic.loading.load import load as load
     from llama_magic.model.model import Model as Model
     from llama_magic.model.results import Chunk as Chunk
     from llama_magic.model.results import Completion as Completion
     from llama_magic.request.sampling import Sampling as Sampling
+    from llama_magic.sources import add_alias as add_alias
 
 __version__ = "0.1.0"
 _PLACES = {
@@ -34,6 +49,7 @@ _PLACES = {
     "Sampling": "llama_magic.request.sampling",
     "add_alias": "llama_magic.sources",
     "compare": "llama_magic.loading.compare",
+    "inspect": "llama_magic.loading.inspect",
     "load": "llama_magic.loading.load",
     "vote": "llama_magic.experiments.vote",
 }
@@ -52,7 +68,7 @@ _ERRORS = (
     "StructuredOutputError",
     "TemplateError",
 )
-__all__ = [*sorted(_PLACES), *_ERRORS, "inspect", "load_ipython_extension", "unload_ipython_extension"]
+__all__ = [*sorted(_PLACES), *_ERRORS, "load_ipython_extension", "unload_ipython_extension"]
 
 
 def __getattr__(name: str) -> Any:
@@ -65,22 +81,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def inspect(source: Any = None, **options: Any) -> GGUFInfo:
-    """Read the header of a model file, here or remote, without loading weights.
-
-    `source` is anything that `load` takes; of a remote file only the header travels.
-    Raises `SourceError` and `InvalidGGUFError`.
-    """
-    from llama_magic import gguf, sources
-
-    located = sources.locate(source, **options)
-    if located.path is not None:
-        return gguf.inspect(located.path, parts=located.parts)
-    options.pop("offline", None)  # what is not here was looked up just now
-    readers = sources.open_parts(source, **options)
-    return gguf.inspect(readers[0], parts=readers[1:])
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import fit, gguf, sources
 from llama_magic.engine import crash_check
@@ -21,13 +21,14 @@ from llama_magic.engine.engine import Engine, EngineOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import FitError, OptionError
-from llama_magic.loading.options import LoadOptions, Settings
+from llama_magic.loading.options import LoadKeywords, LoadOptions, Settings
 from llama_magic.loading.provenance import made_with
 from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.file import LoadedFile
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
 from llama_magic.words.progress import ProgressCallback
+from llama_magic.words.signature import spelled_out
 
 if TYPE_CHECKING:
     from llama_magic.fit import Estimate, Machine, Speed
@@ -71,6 +72,31 @@ class DryRun:
         return "\n".join((*lines, *self.notes))
 
 
+@overload
+def load(
+    source: str | os.PathLike[str] | None = None,
+    *,
+    name: str | None = None,
+    dry_run: Literal[False] = False,
+    progress: ProgressCallback | None = None,
+    sha256: str | None = None,
+    revision: str | None = None,
+    offline: bool | None = None,
+    **options: Unpack[LoadKeywords],
+) -> Model: ...
+@overload
+def load(
+    source: str | os.PathLike[str] | None = None,
+    *,
+    dry_run: Literal[True],
+    name: str | None = None,
+    progress: ProgressCallback | None = None,
+    sha256: str | None = None,
+    revision: str | None = None,
+    offline: bool | None = None,
+    **options: Unpack[LoadKeywords],
+) -> DryRun: ...
+@spelled_out(LoadKeywords, {}, "None")
 def load(
     source: str | os.PathLike[str] | None = None,
     *,

@@ -53,10 +53,10 @@ def _several(source: str | None, options: dict[str, Any]) -> Any:
 
 
 def _header(source: str | None, options: dict[str, Any], *, with_plan: bool) -> Any:
-    import llama_magic
+    from llama_magic.loading.inspect import inspect
     from llama_magic.loading.plan import Plan, plan
 
-    info = llama_magic.inspect(source, **options)
+    info = inspect(source, **options)
     if with_plan:
         shown = source or "smollm2"
         try:

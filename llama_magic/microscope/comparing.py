@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.microscope.tokens import TokenStrip
-    from llama_magic.model.model import Model
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,16 @@ class TokenComparison:
         return mimebundle(self._table())
 
 
-def compare_tokens(text: str, *models: Model) -> TokenComparison:
+class Splitter(Protocol):
+    """What is asked of a model here: its name, and the tokens that it makes of a text."""
+
+    @property
+    def name(self) -> str: ...
+
+    def token_strip(self, text: str, *, parse_special: bool = True) -> TokenStrip: ...
+
+
+def compare_tokens(text: str, *models: Splitter) -> TokenComparison:
     """Split `text` with the tokenizer of each model. Special tokens in the text stay ordinary text."""
     if not isinstance(text, str):
         raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from llama_magic.errors import InputTypeError
 from llama_magic.model.answer import Assembler
 from llama_magic.model.call import Calls
-from llama_magic.model.options import CallOptions, StructuredOptions, spelled_out
+from llama_magic.model.options import CallOptions, StructuredOptions, shows
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.results import Completion
 from llama_magic.model.stream import AsyncStream, Stream
@@ -73,7 +73,7 @@ class Generating:
         choices: Sequence[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Stream[One]: ...
-    @spelled_out(CallOptions)
+    @shows(CallOptions)
     def complete(
         self,
         prompt: str,
@@ -147,7 +147,7 @@ class Generating:
         choices: Sequence[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> AsyncStream[One]: ...
-    @spelled_out(CallOptions)
+    @shows(CallOptions)
     async def acomplete(
         self,
         prompt: str,
@@ -225,7 +225,7 @@ class Generating:
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Stream[One]: ...
-    @spelled_out(CallOptions)
+    @shows(CallOptions)
     def chat(
         self,
         messages: Messages,
@@ -290,7 +290,7 @@ class Generating:
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> AsyncStream[One]: ...
-    @spelled_out(CallOptions)
+    @shows(CallOptions)
     async def achat(
         self,
         messages: Messages,
@@ -394,7 +394,7 @@ class Generating:
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> Any: ...
-    @spelled_out(StructuredOptions)
+    @shows(StructuredOptions)
     def structured(
         self,
         prompt: Any,
@@ -452,7 +452,7 @@ class Generating:
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> Any: ...
-    @spelled_out(StructuredOptions)
+    @shows(StructuredOptions)
     async def astructured(
         self,
         prompt: Any,

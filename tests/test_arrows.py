@@ -1,0 +1,119 @@
+"""The rooms stand on floors, and an import only goes down; `python tests/test_arrows.py` lists what does not.
+
+Every import of our own modules counts, those under `TYPE_CHECKING` and inside functions too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# A floor a line, from the ground up: a room knows the floors below its own, and no neighbour on it.
+FLOORS = (
+    "errors",
+    "words",
+    "request formatters gguf sources",
+    "structured fit engine",
+    "microscope",
+    "model",
+    "loading",
+    "experiments",
+    "session",
+    "display",
+    "magics testing",
+)
+UPWARD = {("llama_magic.words.shown", "display")}  # the one arrow up: a result shows itself
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
+
+
+def _modules() -> dict[str, Path]:
+    """Return every module by its dotted name; `formatters/` is imported from within the package."""
+    found: dict[str, Path] = {}
+    for base in (ROOT / "llama_magic", ROOT / "formatters"):
+        for path in base.rglob("*.py"):
+            if "__pycache__" in path.parts or "llama_magic/formatters" in path.as_posix():
+                continue
+            parts = list(path.relative_to(ROOT).with_suffix("").parts)
+            parts = ["llama_magic", *parts] if base.name == "formatters" else parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _imports(name: str, path: Path, modules: dict[str, Path]) -> Iterator[tuple[str, int]]:
+    """Yield each of our modules that a module imports, with the line."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((a.name, node.lineno) for a in node.names if a.name.startswith("llama_magic"))
+        elif isinstance(node, ast.ImportFrom):
+            up = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*up, *([node.module] if node.module else [])])
+            if base.split(".")[0] == "llama_magic":
+                for alias in node.names:
+                    inner = f"{base}.{alias.name}"
+                    yield (inner if inner in modules else base), node.lineno
+
+
+def _room(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""
+
+
+def upward() -> list[str]:
+    """Return the imports that do not go down, as `file:line: what`."""
+    modules = _modules()
+    found: list[str] = []
+    for name, path in modules.items():
+        for target, line in _imports(name, path, modules):
+            here, there = _room(name), _room(target)
+            if here in ("", there) or (name, there) in UPWARD:
+                continue
+            if there == "" or FLOOR_OF[there] >= FLOOR_OF[here]:
+                found.append(f"{path.relative_to(ROOT)}:{line}: {here} imports {target}")
+    return sorted(found)
+
+
+def circles() -> list[str]:
+    """Return the circles among modules, each as a sorted list of names."""
+    modules = _modules()
+    ways = {
+        name: {t for t, _ in _imports(name, path, modules) if t in modules and _room(name)} - {name}
+        for name, path in modules.items()
+    }
+    ways["llama_magic.words.shown"] = set()  # the named arrow closes one with everything that shows itself
+    reach: dict[str, set[str]] = {}
+
+    def visit(name: str, trail: list[str]) -> None:
+        for target in ways.get(name, ()):
+            if target in trail:
+                reach.setdefault(" -> ".join(sorted(trail[trail.index(target) :])), set())
+            elif target not in done:
+                visit(target, [*trail, target])
+        done.add(name)
+
+    done: set[str] = set()
+    for name in modules:
+        if name not in done:
+            visit(name, [name])
+    return sorted(reach)
+
+
+def test_every_room_has_a_floor() -> None:
+    """A new folder is put into the table, which is what a newcomer reads."""
+    rooms = {_room(name) for name in _modules()} - {""}
+    assert rooms == set(FLOOR_OF), "Put the room on its floor in tests/test_arrows.py."
+
+
+def test_imports_go_down() -> None:
+    """No import goes up or sideways, but the one that is named."""
+    assert upward() == []
+
+
+def test_there_are_no_circles() -> None:
+    """No module imports itself by way of others."""
+    assert circles() == []
+
+
+if __name__ == "__main__":
+    print("\n".join([*upward(), *circles()]) or "0 arrows upward, 0 circles")

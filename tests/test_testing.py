@@ -1,0 +1,196 @@
+"""The scripted Backend under the real `Model`: errors, waits and interrupts on demand, and no weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import llama_magic as lm
+from llama_magic.request.backend import Capabilities
+from llama_magic.testing import Script, WordTokenizer, scripted_model
+
+
+class City(BaseModel):
+    name: str
+    country: str
+
+
+LYON = json.dumps({"name": "Lyon", "country": "France"})
+ASK = [{"role": "user", "content": "Where?"}]
+
+
+def test_answers_are_found_by_what_is_asked() -> None:
+    """A mapping is asked by the last message, or by the end of a raw prompt; the rest is numbered."""
+    model = scripted_model({"Where?": "In Lyon.", "upon a": " time"})
+    assert model.chat(ASK).text == "In Lyon."
+    assert model.complete("Once upon a").text == " time"
+    assert model.complete("nothing known").text == "answer 3"
+
+
+def test_answers_come_in_order_or_from_a_function() -> None:
+    """A list is used up; a function sees the request: prompt, options, constraint."""
+    model = scripted_model(["one", "two"])
+    assert [model.complete("x").text for _ in range(3)] == ["one", "two", "answer 3"]
+    echo = scripted_model(lambda request: f"{request.text} {request.sampling.temperature} {request.seed}")
+    assert echo.complete("hi", temperature=0.25, seed=3).text == "hi 0.25 3"
+
+
+def test_counts_are_words_and_marks() -> None:
+    """A token is a word with its blanks or a mark of the template, and budget and usage are exact."""
+    model = scripted_model(["three more words"])
+    done = model.chat(ASK, max_tokens=9)
+    assert done.prompt == "<|im_start|>user\nWhere?<|im_end|>\n<|im_start|>assistant\n"
+    pieces = ["<|im_start|>", "user", "\n", "Where?", "<|im_end|>", "\n", "<|im_start|>", "assistant", "\n"]
+    assert [model.detokenize([token]) for token in done.prompt_token_ids] == pieces
+    assert (done.usage.prompt_tokens, done.usage.completion_tokens) == (9, 3)
+    assert sum(part.tokens for part in done.budget.parts) == 9
+
+
+def test_the_guard_is_real() -> None:
+    """A prompt over the window is refused before the backend hears of it."""
+    model = scripted_model(window=16)
+    with pytest.raises(lm.ContextOverflowError, match="16"):
+        model.complete("word " * 30)
+    assert model.backend.requests == []
+
+
+@pytest.mark.parametrize(("stop", "text"), [(None, "one two three"), (" two", "one"), ("tw", "one ")])
+def test_stop_texts_and_limits_are_real(stop: str | None, text: str) -> None:
+    """Stop texts may straddle tokens; the limit of tokens ends an answer as "length"."""
+    model = scripted_model(["one two three"] * 2)
+    done = model.complete("x", stop=stop)
+    assert (done.text, done.finish_reason) == (text, "stop")
+    assert model.complete("x", max_tokens=2).finish_reason == "length"
+
+
+def test_structured_answers_pass_the_real_mask() -> None:
+    """A scripted object is written under the mask; what the schema forbids is an error that says where."""
+    model = scripted_model([LYON, LYON, '{"name": 3}'])
+    assert model.structured("x", City).parsed == City(name="Lyon", country="France")
+    chunks = list(model.structured("x", City, stream=True))
+    assert chunks[-1].partial == {"name": "Lyon", "country": "France"}
+    with pytest.raises(lm.BackendError, match="constraint forbids"):
+        model.structured("x", City)
+
+
+def test_an_error_keeps_what_was_written() -> None:
+    """A backend that fails in the middle raises its error; chunks until then were delivered."""
+    model = scripted_model([Script("one two three", at=2, error=lm.BackendError("the wire broke"))])
+    stream = model.complete("x", stream=True)
+    assert [next(stream).delta, next(stream).delta] == ["one", " two"]
+    with pytest.raises(lm.BackendError, match="the wire broke"):
+        next(stream)
+    assert stream.completion.text == "one two"
+
+
+def test_ctrl_c_keeps_what_was_written() -> None:
+    """A scripted Ctrl-C is GenerationInterrupted with the completion so far."""
+    model = scripted_model([Script("one two three", at=2, interrupt=True)])
+    with pytest.raises(lm.GenerationInterrupted) as caught:
+        model.complete("x")
+    assert caught.value.completion.text == "one two"
+    assert caught.value.completion.finish_reason == "interrupted"
+
+
+def test_an_answer_waits_until_it_may_go_on() -> None:
+    """While one answer is held another one is given; a held one can be cancelled."""
+    gate = threading.Event()
+    model = scripted_model({"slow": Script("one two", at=1, hold=gate), "fast": "at once"})
+    slow = model.complete("slow", stream=True)
+    assert next(slow).delta == "one"
+    assert model.complete("fast").text == "at once"
+    gate.set()
+    assert "".join(chunk.delta for chunk in slow) == " two"
+    held = model.complete("slow", stream=True)
+    held.cancel()
+    assert held.completion.finish_reason in ("interrupted", "stop")
+
+
+def test_samples_have_texts_of_their_own() -> None:
+    """`n` samples are written side by side, each with its text, its seed and its end."""
+    model = scripted_model([Script(samples=("red", "green and blue"))])
+    done = model.complete("x", n=2, seed=5)
+    assert [one.text for one in done] == ["red", "green and blue"]
+    assert done[0].seed == 5 != done[1].seed
+
+
+def test_await_is_the_same() -> None:
+    """The twins for `await` and `async for` go the same way."""
+    model = scripted_model(["one two", "three"])
+
+    async def both() -> tuple[str, list[str]]:
+        first = await model.acomplete("x")
+        return first.text, [chunk.delta async for chunk in await model.acomplete("x", stream=True)]
+
+    text, deltas = asyncio.run(both())
+    assert (text, "".join(deltas)) == ("one two", "three")
+
+
+def test_what_a_backend_cannot_do_is_refused_by_name() -> None:
+    """Capabilities are looked at before anything is sent."""
+    able = Capabilities(seeds=False, constraints=frozenset(), logprobs=None, samples=1)
+    model = scripted_model(capabilities=able)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"seed": 1}, "a seed"),
+        ({"regex": "a"}, "'regex'"),
+        ({"logprobs": 2}, "logprobs=2"),
+        ({"n": 2}, "n=2"),
+    ]
+    for options, named in cases:
+        with pytest.raises(lm.OptionError, match=named):
+            model.complete("x", **options)
+    assert model.backend.requests == []
+
+
+@pytest.mark.parametrize("ask", ["read", "xray", "embed", "kv", "kv_clear"])
+def test_what_needs_an_engine_says_so(ask: str) -> None:
+    """The microscope asks `backend.local`, and says in one sentence why not where there is none."""
+    model = scripted_model()
+    with pytest.raises(lm.BackendError, match="needs an engine"):
+        getattr(model, ask) if ask == "kv" else getattr(model, ask)(*([] if ask == "kv_clear" else ["a"]))
+
+
+def test_a_closed_model_says_so() -> None:
+    """Closing ends what runs; later calls are ModelClosedError."""
+    gate = threading.Event()
+    model = scripted_model([Script("one", hold=gate)])
+    stream = model.complete("x", stream=True)
+    model.close()
+    with pytest.raises(lm.ModelClosedError):
+        list(stream)
+    with pytest.raises(lm.ModelClosedError):
+        model.complete("x")
+
+
+def test_tokens_of_messages_are_never_control() -> None:
+    """A mark inside a message stays text; the template's own marks are control tokens."""
+    model = scripted_model(["ok"])
+    ids = model.chat([{"role": "user", "content": "a <|im_end|> b"}]).prompt_token_ids
+    marks = [token for token in ids if token in model.backend.tokenizer.control_ids]
+    assert len(marks) == 3  # two turns opened, one closed
+
+
+def test_the_tokenizer_round_trips() -> None:
+    """Any text comes back from its tokens, also when the words run out."""
+    tokenizer = WordTokenizer(("<end>",), n_tokens=262)
+    text = "a few words, 漢字 🦙, more\n\n than ids"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert max(tokenizer.encode(text)) < 262
+
+
+def test_no_weights_and_no_llama_cpp_are_needed() -> None:
+    """Importing and asking a scripted model imports neither llama.cpp nor a widget library."""
+    code = (
+        "import sys; from llama_magic.testing import scripted_model\n"
+        "assert scripted_model(['yes']).complete('x').text == 'yes'\n"
+        "print(sorted({'llama_cpp', 'ipywidgets', 'anywidget'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
