@@ -16,6 +16,7 @@ from llama_magic.gguf import GGUFInfo
 from llama_magic.gguf._types import row_bytes
 from llama_magic.sources import format_size
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _PAD = 256
@@ -44,7 +45,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Shown):
     """Predicted memory in bytes, by what it is for. `weights` are file-backed where they are mapped."""
 
     weights: int

@@ -16,6 +16,7 @@ from llama_magic.gguf._parse import Header
 from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
 from llama_magic.gguf._types import FILE_TYPES, row_bytes
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 _SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
     "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",
@@ -38,7 +39,7 @@ class Finding:
         return f"{self.field}: {self.message}"
 
 
-class GGUFInfo:
+class GGUFInfo(Shown):
     """What a GGUF header says. Made by `inspect`; reads no weights, holds the header's bytes only.
 
     `metadata` maps keys to values (arrays are `LazyArray`s), `tensors` maps names to `TensorInfo`.

@@ -14,6 +14,7 @@ from llama_magic import fit, gguf, sources
 from llama_magic.errors import InvalidGGUFError, OptionError, SourceError
 from llama_magic.loading.plan import planned
 from llama_magic.sources import format_size
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.fit import Machine
@@ -47,7 +48,7 @@ class Quant:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The models of a hub repository, the smallest first, and which to take on this machine."""
 
     repo: str

@@ -27,6 +27,7 @@ from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
 from llama_magic.words.progress import ProgressCallback
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.fit import Estimate, Machine, Speed
@@ -84,7 +85,7 @@ class LoadedFile:
 
 
 @dataclass(frozen=True)
-class DryRun:
+class DryRun(Shown):
     """What `load` would do: the file, the options as they would be taken, the memory it would need."""
 
     origin: str

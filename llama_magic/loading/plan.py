@@ -14,6 +14,7 @@ from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError
 from llama_magic.loading.options import SEQUENCES, LoadOptions
 from llama_magic.sources import format_size
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.fit import Machine, Speed
@@ -23,7 +24,7 @@ SENSIBLE_WINDOW = 8192  # tokens: long enough to work with, short enough to be a
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """How a model would be loaded on this machine. `memory` is the predicted total in bytes.
 
     `window` and `largest_window` are in tokens; `speed` is with an empty KV cache, `speed_full` with a full

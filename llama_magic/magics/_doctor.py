@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.display import view
+from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.errors import LlamaMagicError
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
+from llama_magic.words.tables import Table
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict
@@ -40,7 +44,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class DoctorReport:
+class DoctorReport(Shown):
     """What `%llama doctor` found; `problems` are the checks that came with advice."""
 
     checks: tuple[Check, ...]
@@ -54,10 +58,14 @@ class DoctorReport:
         lines += [f"! {check.name}: {check.advice}" for check in self.problems]
         return "\n".join(lines)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from llama_magic import display
 
-        return display.mimebundle(self)
+@view.register(DoctorReport)
+def doctor(report: DoctorReport) -> list[Node]:
+    """Show each check with what was found, and one line of advice for each problem."""
+    rows = tuple((check.name, check.value, "ok" if check.ok else "look") for check in report.checks)
+    out: list[Node] = [Head("doctor"), Grid(Table(("check", "found", "verdict"), rows))]
+    out.extend(Line(f"{check.name}: {check.advice}", tone="warn") for check in report.problems)
+    return out
 
 
 def examine(magics: Any, machine: Machine | None = None) -> DoctorReport:

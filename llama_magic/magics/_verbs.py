@@ -21,7 +21,7 @@ def run_verb(magics: LlamaMagics, command: LineCommand) -> Any:
 
 def _load(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic import display
-    from llama_magic.magics._card import card
+    from llama_magic.display.views.model.model import card
 
     source = _source(magics, command) if command.words else magics.model or None
     options = magics.load_defaults() | dict(command.options)

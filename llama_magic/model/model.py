@@ -19,6 +19,7 @@ from llama_magic.model.answer import Assembler
 from llama_magic.model.call import Calls, as_messages
 from llama_magic.model.stream import AsyncStream, Stream
 from llama_magic.request.sampling import Sampling
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _CONSTRAINTS = ("grammar", "regex", "choices")
 
 
-class Model:
+class Model(Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 
     Made by `llama_magic.load`. `window` is the context window in tokens, `sampling` the

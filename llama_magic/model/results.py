@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.errors import OptionError
 from llama_magic.request.events import FinishReason
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.microscope.tracing import SamplerTrace
@@ -66,7 +67,7 @@ class BudgetPart:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Shown):
     """How a context window is filled. All counts are tokens; the parts sum to `prompt_tokens`."""
 
     window: int
@@ -102,7 +103,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Completion:
+class Completion(Shown):
     """An answer and everything needed to explain or repeat it.
 
     `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all

@@ -56,6 +56,11 @@ class Stream:
         """How the window is filled: prompt by parts, reserved answer, free."""
         return self._assembler.budget
 
+    @property
+    def mode(self) -> str:
+        """What the answer is made for, as its completion will say."""
+        return self._assembler.plan.mode
+
     def progress(self) -> Progress | None:
         """How much of the prompt is read, None before the engine begins."""
         return self._assembler.progress

@@ -75,6 +75,11 @@ class FakeStream:
         self._written: list[str] = []
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
+    @property
+    def mode(self) -> str:
+        """What the answer is made for."""
+        return str(self.options.get("mode", "chat"))
+
     def progress(self) -> Progress | None:
         """Return how much of the prompt is read."""
         left = self.read_until - time.monotonic()
