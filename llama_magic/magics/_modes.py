@@ -198,7 +198,6 @@ def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], No
             format=call.options.get("format", call.magics.display),
             quiet=call.quiet,
             shell=call.magics.host,
-            fields=getattr(stream, "fields", ()),
         )
     except GenerationInterrupted as error:
         if error.completion is None:

@@ -64,10 +64,12 @@ class FakeStream:
         reading: float = 0.0,
         error: Any = None,
         partials: Sequence[Any] | None = None,
+        fields: Sequence[str] = (),
         **options: Any,
     ) -> None:
         self.pieces = [pieces] if isinstance(pieces, str) else list(pieces)
         self.rate, self.reading, self.error, self.partials = rate, reading, error, partials
+        self.fields = tuple(fields)
         self.options = options
         self.budget = Budget(4096, 100, options.get("max_tokens", 256), PARTS)
         self.cancelled = threading.Event()

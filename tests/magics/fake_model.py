@@ -62,6 +62,7 @@ class FakeStream:
         self._text = ""
         self._ended = False
         self.budget, self.mode = make("", "stop").budget, make("", "stop").mode
+        self.fields: tuple[str, ...] = ()
 
     def progress(self) -> None:
         """Nothing is to be read."""

@@ -29,7 +29,7 @@ import traitlets
 from llama_magic.display import hosts
 from llama_magic.display.views import gauge
 from llama_magic.display.views.data import leaves, plain
-from llama_magic.model.results import Budget, Chunk, Completion
+from llama_magic.model.results import Budget, Chunk
 from llama_magic.words.harmless import visible
 from llama_magic.words.progress import Progress
 
@@ -117,7 +117,7 @@ class Live:
                 self._widget.send(message)
             self._ended.wait(_LONG_PERIOD if self._feed.written_for() > _LONG else _PERIOD)
 
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+    def finish(self, bundle: dict[str, Any], completion: Any) -> None:
         """Put the static output in the view's place; the widget closes when a page has it."""
         self._ended.set()
         self._feed.news.set()

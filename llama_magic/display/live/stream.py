@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import errors
@@ -17,7 +16,11 @@ from llama_magic.model.results import Chunk, Completion
 
 if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
+    from llama_magic.model.structured import StructuredStream
 
+    AnyStream = Stream | StructuredStream
+
+Answers = Completion | list[Completion]  # a list where several samples were asked for
 _FINISH_TRIES = 5  # an impatient second interrupt must not leave a live view behind
 
 
@@ -25,7 +28,7 @@ class View(Protocol):
     """What a host shows: pieces as they come, then the end."""
 
     def feed(self, chunk: Chunk) -> None: ...
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None: ...
+    def finish(self, bundle: dict[str, Any], completion: Answers | None) -> None: ...
 
 
 class Silent:
@@ -37,7 +40,7 @@ class Silent:
     def feed(self, chunk: Chunk) -> None:
         """Wait for the end."""
 
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+    def finish(self, bundle: dict[str, Any], completion: Answers | None) -> None:
         """Publish the static output once."""
         if not self._quiet:
             self._quiet = True
@@ -45,31 +48,28 @@ class Silent:
 
 
 def show_stream(
-    stream: Stream,
+    stream: AnyStream,
     *,
     title: str,
     model_name: str,
     format: Format = "auto",
     quiet: bool = False,
     shell: Any = None,
-    fields: Sequence[str] = (),
-) -> Completion:
-    """Show a generation while it runs, replace the view by its static output, and return the completion.
+) -> Answers:
+    """Show a generation while it runs, replace the view by its static output, and return what came.
 
-    `title` and `model_name` head the live view. `fields` names the top fields of a structured answer, so
-    that those not yet written can be shown greyed.
-
+    `title` and `model_name` head the live view.
     Raises: GenerationInterrupted (a KeyboardInterrupt) with what was written, after an interrupt;
     any error of the stream, after the text so far was left as the output.
     """
     view = _view(stream, shell if shell is not None else hosts.current_shell(), format, quiet,
-                 {"title": title, "model": model_name, "fields": list(fields)})  # fmt: skip
+                 {"title": title, "model": model_name, "fields": list(stream.fields)})  # fmt: skip
     text = ""
     try:
         for chunk in stream:
             text = chunk.text
             view.feed(chunk)
-        completion: Completion = stream.completion
+        completion: Answers = stream.completion
     except KeyboardInterrupt as stop:
         completion = _stopped(stream, stop)
         _finish(view, mimebundle(completion, format), completion)
@@ -81,7 +81,7 @@ def show_stream(
     return completion
 
 
-def _view(stream: Stream, shell: Any, format: Format, quiet: bool, head: dict[str, Any]) -> View:
+def _view(stream: AnyStream, shell: Any, format: Format, quiet: bool, head: dict[str, Any]) -> View:
     where = "plain" if quiet or format == "json" else hosts.host(shell)
     if where == "terminal":
         return Terminal(stream.progress)
@@ -95,23 +95,20 @@ def _view(stream: Stream, shell: Any, format: Format, quiet: bool, head: dict[st
     return Silent(shell, quiet=quiet)
 
 
-def _stopped(stream: Stream, stop: BaseException) -> Completion:
+def _stopped(stream: AnyStream, stop: BaseException) -> Answers:
     """Return what was written; a further interrupt while the engine winds down is not lost work."""
     if isinstance(stop, errors.GenerationInterrupted) and stop.completion is not None:
         return stop.completion  # type: ignore[no-any-return]
-    completion: Completion
     for _ in range(_FINISH_TRIES):
         try:
             stream.cancel()
-            completion = stream.completion
-            return completion
+            return stream.completion
         except KeyboardInterrupt:
             continue
-    completion = stream.completion
-    return completion
+    return stream.completion
 
 
-def _finish(view: View, bundle: dict[str, Any], completion: Completion | None) -> None:
+def _finish(view: View, bundle: dict[str, Any], completion: Answers | None) -> None:
     for _ in range(_FINISH_TRIES):
         try:
             view.finish(bundle, completion)

@@ -41,7 +41,7 @@ class Terminal:
             self._write("\n\n" * self._thinking + chunk.delta)
             self._thinking = False
 
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+    def finish(self, bundle: dict[str, Any], completion: Any) -> None:
         """End the text and write the figures."""
         if self._done:
             return
