@@ -15,6 +15,7 @@ from llama_magic.gguf._hparams import HParams
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
 from llama_magic.gguf._types import FILE_TYPES, row_bytes
+from llama_magic.words.amounts import count, size
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 
@@ -297,7 +298,7 @@ class GGUFInfo(Shown):
 
     def __repr__(self) -> str:
         return (
-            f"<GGUFInfo {self.name!r}: {self.architecture}, {_count(self.n_params)} parameters, "
+            f"<GGUFInfo {self.name!r}: {self.architecture}, {count(self.n_params)} parameters, "
             f"{self.quantisation}, context {self.context_length:,}>"
         )
 
@@ -313,10 +314,9 @@ class GGUFInfo(Shown):
         return {
             "name": self.name,
             "architecture": self.architecture,
-            "parameters": _count(self.n_params),
+            "parameters": count(self.n_params),
             "quantisation": f"{self.quantisation} ({mix})" if mix else self.quantisation,
-            "file": f"{self.file_size / 1e6:,.1f} MB, GGUF v{self.version}, "
-            f"header {self.header_bytes:,} bytes",
+            "file": f"{size(self.file_size)}, GGUF v{self.version}, header {self.header_bytes:,} bytes",
             "context": f"{self.context_length:,} tokens{window}",
             "shape": f"{counted(self.block_count, 'block')} × {self.embedding_length:,} wide, "
             f"{counted(self.head_count, 'head')}, "
@@ -339,13 +339,6 @@ class GGUFInfo(Shown):
     def _strings(self, key: str) -> LazyArray | None:
         value = self.metadata.get(key)
         return value if isinstance(value, LazyArray) and value.type == "str" else None
-
-
-def _count(n: int) -> str:
-    for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if n >= size:
-            return f"{n / size:.3g} {unit}"
-    return str(n)
 
 
 def _plain(value: Any) -> Any:

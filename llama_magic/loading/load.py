@@ -26,6 +26,7 @@ from llama_magic.loading.provenance import made_with
 from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
+from llama_magic.words import amounts
 from llama_magic.words.progress import ProgressCallback
 from llama_magic.words.shown import Shown
 
@@ -99,7 +100,7 @@ class DryRun(Shown):
     seeded_bytes: int = 0  # what the first answer with a seed adds
 
     def __str__(self) -> str:
-        lines = [f"{self.origin} ({sources.format_size(self.size)}); nothing was loaded."]
+        lines = [f"{self.origin} ({amounts.size(self.size)}); nothing was loaded."]
         if self.info is not None:
             lines.append(
                 f"{self.info.architecture} {self.info.quantisation}, trained on "
@@ -107,9 +108,7 @@ class DryRun(Shown):
             )
         if self.estimate is not None and self.window is not None:
             lines.append(f"a window of {self.window:,} tokens: {self.estimate.explained()}")
-            lines.append(
-                f"{sources.format_size(self.seeded_bytes)} more from the first answer with a seed on"
-            )
+            lines.append(f"{amounts.size(self.seeded_bytes)} more from the first answer with a seed on")
         if self.speed is not None:
             lines.append(str(self.speed))
         lines += [f"{name}: {value}" for name, value in self.options.items()]
@@ -211,7 +210,7 @@ def _load(
 
 def _room_for_seeded(need: int, *, on_gpu: bool) -> None:
     """Refuse the context for seeded answers where it would not fit."""
-    machine, size = fit.machine(), sources.format_size
+    machine, size = fit.machine(), amounts.size
     have = machine.vram_free if on_gpu and machine.gpus else machine.ram_available
     if need > have:
         raise FitError(

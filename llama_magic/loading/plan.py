@@ -13,7 +13,7 @@ from llama_magic import fit, gguf
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError
 from llama_magic.loading.options import SEQUENCES, LoadOptions
-from llama_magic.sources import format_size
+from llama_magic.words import amounts
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Plan(Shown):
         if not self.fits:
             return self.why
         lines = [
-            f"fits with a window of {self.window:,} tokens in {format_size(self.memory)} "
+            f"fits with a window of {self.window:,} tokens in {amounts.size(self.memory)} "
             f"(at most {self.largest_window:,} tokens fit)",
             str(self.speed or ""),
             self.load_line,

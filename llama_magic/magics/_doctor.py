@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.display import view
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.errors import LlamaMagicError
+from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 from llama_magic.words.tables import Table
@@ -210,7 +211,7 @@ def _caches() -> Iterable[Check]:
             advice = f"{there} cannot be written; set LLAMA_MAGIC_CACHE or HF_HOME to a folder that can."
         elif free < _LOW_DISK:
             advice = "The disk is nearly full; delete models that you no longer use."
-        yield Check(name, f"{folder}, {sources.format_size(free)} free", advice)
+        yield Check(name, f"{folder}, {amounts.size(free)} free", advice)
     demo = any(found.kind == "demo" for found in sources.on_disk())
     advice = "" if demo else 'Without a source %llama load needs it: pip install "llama-magic[demo]".'
     yield Check("demo model", "installed" if demo else "not installed", advice)
