@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Literal
 
 from llama_magic.display import hosts
@@ -12,8 +13,8 @@ from llama_magic.display.static import text as render_text
 from llama_magic.display.views.data import plain
 from llama_magic.display.views.find import nodes
 from llama_magic.model.results import RECEIPT_MIME, Completion
-from llama_magic.words.harmless import json_safe
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
 Format = Literal["auto", "markdown", "text", "html", "json"]
 
 
@@ -76,3 +77,14 @@ def show(obj: Any, shell: Any = None, format: Format = "auto") -> None:
     """Publish `obj` as a static output; print its text where there is no IPython."""
     shell = shell if shell is not None else hosts.current_shell()
     hosts.publish(shell, mimebundle(obj, format))
+
+
+def json_safe(value: Any) -> Any:
+    """Return a copy of JSON data in which lone surrogates are U+FFFD: notebooks are saved as UTF-8."""
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {json_safe(key): json_safe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_safe(item) for item in value]
+    return value
