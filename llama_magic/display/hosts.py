@@ -69,6 +69,11 @@ def no_widgets(shell: Any) -> str:
     return f"{needs}, and {reason}" if reason else ""
 
 
+def somebody_looks() -> bool:
+    """Return whether this is shown to someone: what was measured has no place in what a batch run saves."""
+    return host(current_shell()) != "plain"
+
+
 def _request(kernel: Any) -> dict[str, Any]:
     """Return the execute request that runs now (empty where the kernel is not ipykernel)."""
     get_parent = getattr(kernel, "get_parent", None)

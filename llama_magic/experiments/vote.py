@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.model.results import Completion
@@ -63,7 +64,7 @@ class FieldVote:
 
 
 @dataclass(frozen=True)
-class Vote:
+class Vote(Shown):
     """What several answers say together.
 
     `parsed` is the instance of the winners put together, and `text` its JSON. Where the winners are no
@@ -110,11 +111,6 @@ class Vote:
                 "others": [{said(value): count for value, count in one.counts[1:]} for one in self.fields],
             }
         )
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic import display
-
-        return display.mimebundle(self)
 
 
 def vote(completions: Iterable[Completion]) -> Vote:

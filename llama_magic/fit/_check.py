@@ -8,7 +8,7 @@ from llama_magic.errors import FitError
 from llama_magic.fit._estimate import Estimate, estimate, round_context
 from llama_magic.fit._machine import Machine
 from llama_magic.gguf import GGUFInfo
-from llama_magic.sources import format_size
+from llama_magic.words import amounts
 
 _CONTEXT_CAP = 1 << 24  # a trained context beyond this is an error in the file
 _HEADROOM = 512 << 20  # left to the kernel, the browser and the rest when we choose the context ourselves
@@ -25,8 +25,8 @@ def check(predicted: Estimate, machine: Machine) -> tuple[str, ...]:
         return _notes(predicted, machine)
     what, need, have = problem
     raise FitError(
-        f"Does not fit: {what} needs {format_size(need)}, {format_size(need - have)} more than the "
-        f"{format_size(have)} there is.\n" + predicted.explained(),
+        f"Does not fit: {what} needs {amounts.size(need)}, {amounts.size(need - have)} more than the "
+        f"{amounts.size(have)} there is.\n" + predicted.explained(),
         remedy=_remedy(predicted, machine),
     )
 
@@ -54,7 +54,7 @@ def _notes(e: Estimate, machine: Machine) -> tuple[str, ...]:
     if need <= machine.ram_available:
         return ()
     return (
-        f"Of the {format_size(need)} only {format_size(machine.ram_available)} are free: parts of the "
+        f"Of the {amounts.size(need)} only {amounts.size(machine.ram_available)} are free: parts of the "
         "weights will be read from disk again and again, slowly.",
     )
 

@@ -14,8 +14,9 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.gguf import GGUFInfo
 from llama_magic.gguf._types import row_bytes
-from llama_magic.sources import format_size
+from llama_magic.words import amounts
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _PAD = 256
@@ -44,7 +45,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Shown):
     """Predicted memory in bytes, by what it is for. `weights` are file-backed where they are mapped."""
 
     weights: int
@@ -91,8 +92,8 @@ class Estimate:
 
     def explained(self) -> str:
         """Return the estimate in lines of words and numbers."""
-        lines = [f"{what:<17} {format_size(size):>8}  {why}" for what, size, why in self.parts()]
-        return "\n".join([*lines, f"{'total':<17} {format_size(self.total):>8}"])
+        lines = [f"{what:<17} {amounts.size(size):>8}  {why}" for what, size, why in self.parts()]
+        return "\n".join([*lines, f"{'total':<17} {amounts.size(self.total):>8}"])
 
     def __str__(self) -> str:
         return self.explained()

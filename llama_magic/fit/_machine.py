@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from llama_magic.sources import format_size
+from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 
 
@@ -52,8 +52,8 @@ class Machine:
         return ", ".join(
             [
                 cores,
-                f"{format_size(self.ram_available)} of {format_size(self.ram_total)} RAM free",
-                *(f"{g.name} ({format_size(g.free)} of {format_size(g.total)} free)" for g in self.gpus),
+                f"{amounts.size(self.ram_available)} of {amounts.size(self.ram_total)} RAM free",
+                *(f"{g.name} ({amounts.size(g.free)} of {amounts.size(g.total)} free)" for g in self.gpus),
             ]
         )
 

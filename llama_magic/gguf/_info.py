@@ -15,7 +15,9 @@ from llama_magic.gguf._hparams import HParams
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
 from llama_magic.gguf._types import FILE_TYPES, row_bytes
+from llama_magic.words.amounts import count, size
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 _SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
     "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",
@@ -38,7 +40,7 @@ class Finding:
         return f"{self.field}: {self.message}"
 
 
-class GGUFInfo:
+class GGUFInfo(Shown):
     """What a GGUF header says. Made by `inspect`; reads no weights, holds the header's bytes only.
 
     `metadata` maps keys to values (arrays are `LazyArray`s), `tensors` maps names to `TensorInfo`.
@@ -296,7 +298,7 @@ class GGUFInfo:
 
     def __repr__(self) -> str:
         return (
-            f"<GGUFInfo {self.name!r}: {self.architecture}, {_count(self.n_params)} parameters, "
+            f"<GGUFInfo {self.name!r}: {self.architecture}, {count(self.n_params)} parameters, "
             f"{self.quantisation}, context {self.context_length:,}>"
         )
 
@@ -312,10 +314,9 @@ class GGUFInfo:
         return {
             "name": self.name,
             "architecture": self.architecture,
-            "parameters": _count(self.n_params),
+            "parameters": count(self.n_params),
             "quantisation": f"{self.quantisation} ({mix})" if mix else self.quantisation,
-            "file": f"{self.file_size / 1e6:,.1f} MB, GGUF v{self.version}, "
-            f"header {self.header_bytes:,} bytes",
+            "file": f"{size(self.file_size)}, GGUF v{self.version}, header {self.header_bytes:,} bytes",
             "context": f"{self.context_length:,} tokens{window}",
             "shape": f"{counted(self.block_count, 'block')} × {self.embedding_length:,} wide, "
             f"{counted(self.head_count, 'head')}, "
@@ -338,13 +339,6 @@ class GGUFInfo:
     def _strings(self, key: str) -> LazyArray | None:
         value = self.metadata.get(key)
         return value if isinstance(value, LazyArray) and value.type == "str" else None
-
-
-def _count(n: int) -> str:
-    for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if n >= size:
-            return f"{n / size:.3g} {unit}"
-    return str(n)
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from llama_magic import fit, gguf, sources
 from llama_magic.errors import InvalidGGUFError, OptionError, SourceError
 from llama_magic.loading.plan import planned
-from llama_magic.sources import format_size
+from llama_magic.words import amounts
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.fit import Machine
@@ -47,7 +48,7 @@ class Quant:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The models of a hub repository, the smallest first, and which to take on this machine."""
 
     repo: str
@@ -70,7 +71,7 @@ class Comparison:
     def __str__(self) -> str:
         verdicts = {True: "fits", False: "does not fit", None: ""}
         lines = [
-            f"{row.quantisation:<12} {format_size(row.size):>8}  {verdicts[row.fits]:<12}  {row.load_line}"
+            f"{row.quantisation:<12} {amounts.size(row.size):>8}  {verdicts[row.fits]:<12}  {row.load_line}"
             for row in self.rows
         ]
         return "\n".join((*lines, self.recommendation, *self.notes))
@@ -195,12 +196,12 @@ def _advice(rows: Sequence[Quant], best: Quant | None, machine: Machine) -> str:
             return "What fits cannot be told without a header."
         least = min(known, key=lambda row: row.memory or 0)
         return (
-            f"None fits: the smallest, {least.quantisation}, needs {format_size(least.memory)}, and "
-            f"{format_size(machine.ram_available)} are free. Take a smaller model."
+            f"None fits: the smallest, {least.quantisation}, needs {amounts.size(least.memory)}, and "
+            f"{amounts.size(machine.ram_available)} are free. Take a smaller model."
         )
     words = [
-        f"Take {best.quantisation}: the most precise that fits, {format_size(best.memory)} of the "
-        f"{format_size(machine.ram_available)} that are free with a window of {best.window:,} tokens."
+        f"Take {best.quantisation}: the most precise that fits, {amounts.size(best.memory)} of the "
+        f"{amounts.size(machine.ram_available)} that are free with a window of {best.window:,} tokens."
     ]
     larger = [row for row in rows if row.fits and (row.bits or 0) > _LOSSLESS]
     if larger and (best.bits or 0) <= _LOSSLESS:
@@ -211,7 +212,7 @@ def _advice(rows: Sequence[Quant], best: Quant | None, machine: Machine) -> str:
     elif (small := _quicker(rows, best)) is not None:
         ratio = (small.tokens_per_second or 0) / (best.tokens_per_second or 1)
         words.append(
-            f"{small.quantisation} can write {ratio:.1f} times as fast in {format_size(small.memory)}, at "
+            f"{small.quantisation} can write {ratio:.1f} times as fast in {amounts.size(small.memory)}, at "
             "some loss."
         )
     return " ".join(words)

@@ -27,7 +27,9 @@ from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.file import LoadedFile
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
+from llama_magic.words import amounts
 from llama_magic.words.progress import ProgressCallback
+from llama_magic.words.shown import Shown
 from llama_magic.words.signature import spelled_out
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ _models: dict[Any, Model] = {}
 
 
 @dataclass(frozen=True)
-class DryRun:
+class DryRun(Shown):
     """What `load` would do: the file, the options as they would be taken, the memory it would need."""
 
     origin: str
@@ -55,7 +57,7 @@ class DryRun:
     seeded_bytes: int = 0  # what the first answer with a seed adds
 
     def __str__(self) -> str:
-        lines = [f"{self.origin} ({sources.format_size(self.size)}); nothing was loaded."]
+        lines = [f"{self.origin} ({amounts.size(self.size)}); nothing was loaded."]
         if self.info is not None:
             lines.append(
                 f"{self.info.architecture} {self.info.quantisation}, trained on "
@@ -63,9 +65,7 @@ class DryRun:
             )
         if self.estimate is not None and self.window is not None:
             lines.append(f"a window of {self.window:,} tokens: {self.estimate.explained()}")
-            lines.append(
-                f"{sources.format_size(self.seeded_bytes)} more from the first answer with a seed on"
-            )
+            lines.append(f"{amounts.size(self.seeded_bytes)} more from the first answer with a seed on")
         if self.speed is not None:
             lines.append(str(self.speed))
         lines += [f"{name}: {value}" for name, value in self.options.items()]
@@ -201,7 +201,7 @@ def _release(key: Any, engine: Engine, shared: SharedWeights) -> None:
 
 def _room_for_seeded(need: int, *, on_gpu: bool) -> None:
     """Refuse the context for seeded answers where it would not fit."""
-    machine, size = fit.machine(), sources.format_size
+    machine, size = fit.machine(), amounts.size
     have = machine.vram_free if on_gpu and machine.gpus else machine.ram_available
     if need > have:
         raise FitError(

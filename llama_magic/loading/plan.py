@@ -13,7 +13,8 @@ from llama_magic import fit, gguf
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError
 from llama_magic.loading.options import SEQUENCES, LoadOptions
-from llama_magic.sources import format_size
+from llama_magic.words import amounts
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.fit import Machine, Speed
@@ -23,7 +24,7 @@ SENSIBLE_WINDOW = 8192  # tokens: long enough to work with, short enough to be a
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """How a model would be loaded on this machine. `memory` is the predicted total in bytes.
 
     `window` and `largest_window` are in tokens; `speed` is with an empty KV cache, `speed_full` with a full
@@ -59,7 +60,7 @@ class Plan:
         if not self.fits:
             return self.why
         lines = [
-            f"fits with a window of {self.window:,} tokens in {format_size(self.memory)} "
+            f"fits with a window of {self.window:,} tokens in {amounts.size(self.memory)} "
             f"(at most {self.largest_window:,} tokens fit)",
             str(self.speed or ""),
             self.load_line,

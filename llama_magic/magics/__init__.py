@@ -17,20 +17,10 @@ __all__ = ["reference_markdown", "register", "unregister"]
 # The magics object holds %config's values, so a reload must find the same one again.
 _known: weakref.WeakKeyDictionary[Any, LlamaMagics] = weakref.WeakKeyDictionary()
 _MATCHER = "llama_magic"  # our name among the matchers of IPython's completer
-# What verbs and modes give back; `display.install` looks after the results of generations.
-_RESULTS = (
-    ("llama_magic.model.model", "Model"),
-    ("llama_magic.loading.load", "DryRun"),
-    ("llama_magic.loading.compare", "Comparison"),
-    ("llama_magic.loading.plan", "Plan"),
-    ("llama_magic.microscope.tokens", "TokenStrip"),
-    ("llama_magic.gguf._info", "GGUFInfo"),
-)
 
 
 def register(ipython: Any) -> None:
     """Add the magics and their tab completion to an IPython shell; a second call changes nothing."""
-    from llama_magic import display
     from llama_magic.magics._magics import LlamaMagics
 
     magics = _known.get(ipython)
@@ -40,17 +30,12 @@ def register(ipython: Any) -> None:
         ipython.configurables.append(magics)
     ipython.register_magics(magics)
     magics.mute_shown_results()
-    display.install(ipython)
-    for module, name in _RESULTS:
-        ipython.display_formatter.mimebundle_formatter.for_type_by_name(module, name, _bundle)
     _remove_matcher(ipython)
     ipython.Completer.custom_matchers.append(_matcher(ipython))
 
 
 def unregister(ipython: Any) -> None:
     """Take the magics out of the shell again; the session with its models stays."""
-    from llama_magic import display
-
     magics: Any = _known.get(ipython)
     if magics is None:
         return
@@ -62,9 +47,6 @@ def unregister(ipython: Any) -> None:
     if magics in ipython.configurables:
         ipython.configurables.remove(magics)
     magics.unmute_results()
-    display.uninstall(ipython)
-    for module, name in _RESULTS:
-        ipython.display_formatter.mimebundle_formatter.pop(f"{module}.{name}", None)
     _remove_matcher(ipython)
 
 
@@ -73,12 +55,6 @@ def reference_markdown() -> str:
     from llama_magic.magics._help import reference_markdown as render
 
     return render()
-
-
-def _bundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-    from llama_magic.magics._card import bundle
-
-    return bundle(obj)
 
 
 def _matcher(shell: Any) -> Any:

@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.display import view
+from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.errors import LlamaMagicError
+from llama_magic.words import amounts
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
+from llama_magic.words.tables import Table
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict
@@ -40,7 +45,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class DoctorReport:
+class DoctorReport(Shown):
     """What `%llama doctor` found; `problems` are the checks that came with advice."""
 
     checks: tuple[Check, ...]
@@ -54,10 +59,14 @@ class DoctorReport:
         lines += [f"! {check.name}: {check.advice}" for check in self.problems]
         return "\n".join(lines)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from llama_magic import display
 
-        return display.mimebundle(self)
+@view.register(DoctorReport)
+def doctor(report: DoctorReport) -> list[Node]:
+    """Show each check with what was found, and one line of advice for each problem."""
+    rows = tuple((check.name, check.value, "ok" if check.ok else "look") for check in report.checks)
+    out: list[Node] = [Head("doctor"), Grid(Table(("check", "found", "verdict"), rows))]
+    out.extend(Line(f"{check.name}: {check.advice}", tone="warn") for check in report.problems)
+    return out
 
 
 def examine(magics: Any, machine: Machine | None = None) -> DoctorReport:
@@ -202,7 +211,7 @@ def _caches() -> Iterable[Check]:
             advice = f"{there} cannot be written; set LLAMA_MAGIC_CACHE or HF_HOME to a folder that can."
         elif free < _LOW_DISK:
             advice = "The disk is nearly full; delete models that you no longer use."
-        yield Check(name, f"{folder}, {sources.format_size(free)} free", advice)
+        yield Check(name, f"{folder}, {amounts.size(free)} free", advice)
     demo = any(found.kind == "demo" for found in sources.on_disk())
     advice = "" if demo else 'Without a source %llama load needs it: pip install "llama-magic[demo]".'
     yield Check("demo model", "installed" if demo else "not installed", advice)

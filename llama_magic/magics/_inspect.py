@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.display.hosts import somebody_looks
 from llama_magic.errors import InvalidGGUFError
-from llama_magic.magics._card import somebody_looks
 from llama_magic.magics._lookup import find_source
 from llama_magic.magics._parse import LineCommand
 

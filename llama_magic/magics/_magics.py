@@ -14,6 +14,7 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 from llama_magic.magics import _help
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.session.session import Session
@@ -22,13 +23,6 @@ ipython: Any = _magic  # its decorators are not typed for methods
 _MAX_SEED = 0xFFFFFFFE  # engine.sampling.MAX_SEED, which is not imported at load
 _SAMPLING_TRAITS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 _CALL_TRAITS = ("max_tokens", "seed", "overflow")
-_SHOWN_WHILE_RUNNING = (
-    ("llama_magic.model.results", "Completion"),
-    ("llama_magic.magics._modes", "Samples"),
-    ("llama_magic.microscope.tracing", "SamplerTrace"),
-    ("llama_magic.model.model", "Model"),
-    ("llama_magic.gguf._info", "GGUFInfo"),
-)
 
 
 @ipython.magics_class
@@ -161,14 +155,12 @@ class LlamaMagics(_magic.Magics):
     def mute_shown_results(self) -> None:
         """Teach the shell's formatter to pass over a result that stands in the output already."""
         formatter = self.host.display_formatter.ipython_display_formatter
-        for module, name in _SHOWN_WHILE_RUNNING:
-            formatter.for_type_by_name(module, name, self._display)
+        formatter.for_type(Shown, self._display)
 
     def unmute_results(self) -> None:
         """Undo `mute_shown_results`."""
         formatter = self.host.display_formatter.ipython_display_formatter
-        for module, name in _SHOWN_WHILE_RUNNING:
-            formatter.pop(f"{module}.{name}", None)
+        formatter.pop(Shown, None)
 
     def _display(self, result: Any) -> None:
         run, shown = self._shown or (None, None)

@@ -13,6 +13,7 @@ from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
 from llama_magic.model.results import Completion
 from llama_magic.session.chat import Chat, Message, Turn, answer_message, split_blocks
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.magics._magics import LlamaMagics
@@ -34,7 +35,7 @@ _CALL_KEYS = (
 )
 
 
-class Samples(list[Any]):
+class Samples(Shown, list[Any]):
     """The answers of one call with `-N`, in order: a list of `Completion`."""
 
     @property
@@ -43,11 +44,6 @@ class Samples(list[Any]):
         from llama_magic.experiments.vote import vote
 
         return vote(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from llama_magic import display
-
-        return display.mimebundle(self)
 
 
 @dataclass
@@ -194,11 +190,9 @@ def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], No
             stream,
             title=title,
             model_name=call.model.name,
-            budget=getattr(stream, "budget", None),
             format=call.options.get("format", call.magics.display),
             quiet=call.quiet,
             shell=call.magics.host,
-            fields=getattr(stream, "fields", ()),
         )
     except GenerationInterrupted as error:
         if error.completion is None:

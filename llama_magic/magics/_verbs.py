@@ -21,7 +21,7 @@ def run_verb(magics: LlamaMagics, command: LineCommand) -> Any:
 
 def _load(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic import display
-    from llama_magic.magics._card import card
+    from llama_magic.display.views.model.model import card
 
     source = _source(magics, command) if command.words else magics.model or None
     options = magics.load_defaults() | dict(command.options)
@@ -52,7 +52,7 @@ def _use(magics: LlamaMagics, command: LineCommand) -> Any:
 
 def _models(magics: LlamaMagics, command: LineCommand) -> Any:
     from llama_magic import sources
-    from llama_magic.sources import format_size
+    from llama_magic.words import amounts
     from llama_magic.words.tables import Table
 
     session = magics.session
@@ -60,11 +60,11 @@ def _models(magics: LlamaMagics, command: LineCommand) -> Any:
     rows: list[tuple[Any, ...]] = []
     for name, model in session.models.items():
         state = "current" if name == session.current_name else "loaded"
-        rows.append((name, state, format_size(model.size_bytes), model.window, str(model.path)))
+        rows.append((name, state, amounts.size(model.size_bytes), model.window, str(model.path)))
     loaded = {str(model.path) for model in session.models.values()}
     for found in sources.on_disk():
         if str(found.path) not in loaded:
-            rows.append((found.name, "on disk", format_size(found.size), None, str(found.path)))
+            rows.append((found.name, "on disk", amounts.size(found.size), None, str(found.path)))
     return Table(
         ("name", "state", "size", "window", "path"),
         tuple(rows),

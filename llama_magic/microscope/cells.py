@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.engine.kv.cells import HeldSequence, LaneState, LastCall, Snapshot, snapshot
 from llama_magic.engine.kv.store import common_prefix
 from llama_magic.words.counting import counted
+from llama_magic.words.harmless import one_line
+from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
@@ -68,7 +70,7 @@ class PrefixNode:
 
 
 @dataclass(frozen=True)
-class KVState:
+class KVState(Printed):
     """The KV caches of a model at one moment.
 
     `used` and `total` count cells (a cell that sequences share is counted once); `bytes` is what
@@ -147,16 +149,6 @@ class KVState:
         ]
         return pandas.DataFrame(rows, columns=columns)
 
-    def __str__(self) -> str:
-        from llama_magic.display import to_text
-
-        return to_text(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic.display import mimebundle
-
-        return mimebundle(self)
-
 
 def kv_state(engine: Engine, tokenizer: Tokenizer, info: GGUFInfo) -> KVState:
     """Return what the caches of a model hold now; see `Model.kv`."""
@@ -222,8 +214,6 @@ def _words(node: PrefixNode) -> str:
 
 
 def _tokens_words(node: PrefixNode) -> str:
-    from llama_magic.display import one_line
-
     text = node.text
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.words.counting import counted
+from llama_magic.words.harmless import blanks_shown
+from llama_magic.words.shown import Printed
+from llama_magic.words.tables import Table
 
 if TYPE_CHECKING:
     from llama_magic.microscope.tokens import TokenStrip
 
 
 @dataclass(frozen=True)
-class TokenComparison:
+class TokenComparison(Printed):
     """One text, one strip for each model. BOS and other tokens without text are left out of `rows`."""
 
     text: str
@@ -32,14 +35,8 @@ class TokenComparison:
         data = [["|".join(pieces) for pieces in row] for row in self.rows]
         return pandas.DataFrame(data, columns=list(self.names))
 
-    def __str__(self) -> str:
-        from llama_magic.display import to_text
-
-        return to_text(self._table())
-
-    def _table(self) -> Any:
-        from llama_magic.display import Table, blanks_shown
-
+    def table(self) -> Table:
+        """Return the rows as a table: blanks shown, the tokens of a stretch joined by `|`."""
         counts = ", ".join(
             f"{n}: {counted(s.count, 'token')}" for n, s in zip(self.names, self.strips, strict=True)
         )
@@ -47,11 +44,6 @@ class TokenComparison:
             tuple("|".join(blanks_shown(piece) for piece in pieces) for pieces in row) for row in self.rows
         )
         return Table(self.names, rows, caption=counts)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic.display import mimebundle
-
-        return mimebundle(self._table())
 
 
 class Splitter(Protocol):

@@ -27,6 +27,7 @@ from llama_magic.errors import (
 )
 from llama_magic.microscope.tokens import piece_text
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class ReadToken:
 
 
 @dataclass(frozen=True)
-class ReadThrough:
+class ReadThrough(Printed):
     """A text, token by token. `model` names who read it.
 
     Of an `interrupted` one, `text` and `tokens` are what was read until then.
@@ -104,16 +105,6 @@ class ReadThrough:
         import pandas
 
         return pandas.DataFrame([asdict(token) | {"bits": token.bits} for token in self.tokens])
-
-    def __str__(self) -> str:
-        from llama_magic.display import to_text
-
-        return to_text(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic.display import mimebundle
-
-        return mimebundle(self)
 
 
 @dataclass(frozen=True)

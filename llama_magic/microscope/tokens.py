@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.request.tokenizer import attribute_tokens
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ class TokenPiece:
 
 
 @dataclass(frozen=True)
-class TokenStrip:
+class TokenStrip(Shown):
     """The tokens of a text, in order. `count` is their number."""
 
     text: str

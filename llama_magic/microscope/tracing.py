@@ -23,7 +23,9 @@ from llama_magic.microscope.tokens import piece_text
 from llama_magic.request.events import EndEvent, Event
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.words import shown
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +69,7 @@ class TraceStage:
 
 
 @dataclass(frozen=True)
-class SamplerTrace:
+class SamplerTrace(Printed):
     """The road of one token: `stages` in order, from the logits to the draw.
 
     `step` counts from 0 in the answer. `notes` say what does nothing, what cancels what, and
@@ -119,9 +121,7 @@ class SamplerTrace:
 
     def live(self) -> Any:
         """Return a live view: sliders that rerun the chain at every move. Needs a notebook with widgets."""
-        from llama_magic.display import live_trace
-
-        return live_trace(self)
+        return shown.live(self)
 
     def to_pandas(self) -> Any:
         """Return one row a stage: name, parameters, survivors, entropy_bits, mass_kept, leader."""
@@ -151,16 +151,6 @@ class SamplerTrace:
             for i, (text, share) in zip(best, stage.leaders, strict=True):
                 rows.append((stage.name, text, int(stage.ids[i]), float(stage.logits[i]), share))
         return pandas.DataFrame(rows, columns=["stage", "token", "id", "logit", "probability"])
-
-    def __str__(self) -> str:
-        from llama_magic.display import to_text
-
-        return to_text(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic.display import mimebundle
-
-        return mimebundle(self)
 
 
 class Tracer:

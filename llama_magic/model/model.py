@@ -20,6 +20,7 @@ from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
 from llama_magic.request.sampling import Sampling
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from llama_magic.structured import Constraint
 
 
-class Model(Generating):
+class Model(Generating, Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 
     Made by `llama_magic.load`, of facts and a `Backend`. `window` is the context window in tokens,

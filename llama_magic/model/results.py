@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 from llama_magic.errors import OptionError
 from llama_magic.request.events import FinishReason
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
     from llama_magic.microscope.tracing import SamplerTrace
@@ -69,7 +70,7 @@ class BudgetPart:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Shown):
     """How a context window is filled. All counts are tokens; the parts sum to `prompt_tokens`."""
 
     window: int
@@ -105,7 +106,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Completion(Generic[T]):
+class Completion(Shown, Generic[T]):
     """An answer and everything needed to explain or repeat it.
 
     `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all

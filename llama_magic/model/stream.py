@@ -57,6 +57,16 @@ class Stream(Generic[C]):
         """How the window is filled: prompt by parts, reserved answer, free."""
         return self._assembler.budget
 
+    @property
+    def mode(self) -> str:
+        """What the answer is made for, as its completion will say."""
+        return self._assembler.plan.mode
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the top fields of the answer: none, for it is a text."""
+        return ()
+
     def progress(self) -> Progress | None:
         """How much of the prompt is read, None before the engine begins."""
         return self._assembler.progress

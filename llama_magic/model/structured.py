@@ -126,6 +126,10 @@ class StructuredStream(Generic[C]):
     def budget(self) -> Budget:
         return self._stream.budget
 
+    @property
+    def mode(self) -> str:
+        return self._stream.mode
+
     def progress(self) -> Progress | None:
         return self._stream.progress()
 

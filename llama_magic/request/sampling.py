@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.words.names import meant
+from llama_magic.words.shown import Shown
 
 DEFAULT_ORDER = (
     "penalties",
@@ -40,7 +41,7 @@ OTHER_NAMES = {"temp": "temperature", "repetition_penalty": "repeat_penalty", "t
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Shown):
     """How the next token is chosen from the logits.
 
     `temperature <= 0` is greedy decoding. `samplers` is the order in which the stages run;

@@ -15,6 +15,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Shown
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
@@ -84,7 +85,7 @@ class Branch:
 
 
 @dataclass
-class Chat:
+class Chat(Shown):
     """One conversation. `turns` are the current ones; `branches` were replaced, oldest first."""
 
     name: str = "default"
@@ -214,11 +215,6 @@ class Chat:
                 f"branch {number}: {counted(len(branch.turns) - branch.at, 'turn')} kept, {branch.reason}"
             )
         return "\n".join(lines)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from llama_magic import display
-
-        return display.mimebundle(self)
 
     def _place(self, cell: str | None) -> int:
         """Return the position of the turn of `cell`, or the end."""

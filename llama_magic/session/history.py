@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from llama_magic.model.results import Completion
 from llama_magic.request.events import FinishReason
+from llama_magic.words.shown import Shown
+from llama_magic.words.tables import Table
 
+_BRIEF = 120  # characters of a prompt or an answer in the table
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class HistoryEntry:
+class HistoryEntry(Shown):
     """One generation of this kernel, as `%llama history` lists it."""
 
     completion: Completion
@@ -29,3 +33,22 @@ class HistoryEntry:
         """The speed of the tokens after the first; None where there is none after it."""
         found = self.completion
         return found.timings.tokens_per_second if found.usage.completion_tokens > 1 else None
+
+
+def table(entries: Sequence[HistoryEntry]) -> Table:
+    """List generations: number, mode, model, prompt, answer, tokens, seed, seconds, speed."""
+    headers = ("#", "mode", "model", "prompt", "answer", "tokens", "ended", "seed", "seconds", "tok/s")
+    rows = []
+    for entry in entries:
+        r = entry.completion
+        prompt = str(r.messages[-2].get("content", "")) if len(r.messages) > 1 else r.prompt
+        answer = (_brief(prompt), _brief(r.text), r.usage.completion_tokens, entry.ended or "", str(r.seed))
+        speed = entry.tokens_per_second
+        times = (round(r.timings.total_s, 2), None if speed is None else round(speed, 1))
+        rows.append((entry.number, r.mode, r.model, *answer, *times))
+    return Table(headers, tuple(rows), empty="No generation yet in this kernel.")
+
+
+def _brief(text: str) -> str:
+    """Return the first words of a text: a list is for finding, `to_pandas()` has all of it."""
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, overload
 from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Completion
+from llama_magic.session import history
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import HistoryEntry
 from llama_magic.words.counting import counted
+from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
     from llama_magic.words.tables import Table
@@ -28,7 +30,7 @@ Loader = Callable[..., Any]
 HISTORY_LIMIT = 1000
 
 
-class History(Sequence[HistoryEntry]):
+class History(Printed, Sequence[HistoryEntry]):
     """The last generations of this kernel, oldest first; a bounded list that also speaks pandas."""
 
     def __init__(self, limit: int = HISTORY_LIMIT) -> None:
@@ -69,20 +71,10 @@ class History(Sequence[HistoryEntry]):
 
     def table(self) -> Table:
         """Return the short view: one line for each generation."""
-        from llama_magic.display.views.registry import history_table
-
-        return history_table(self)
-
-    def __str__(self) -> str:
-        return str(self.table())
+        return history.table(self)
 
     def __repr__(self) -> str:
         return f"<History: {counted(len(self), 'generation')}>"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from llama_magic import display
-
-        return display.mimebundle(self.table())
 
 
 class Session:

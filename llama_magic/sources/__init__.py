@@ -15,7 +15,7 @@ from llama_magic.sources.locator import locate, open_parts, open_remote
 from llama_magic.sources.notation import add_alias, aliases, parse
 from llama_magic.sources.redact import redact
 from llama_magic.sources.resolver import resolve
-from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved, format_size
+from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved
 
 if TYPE_CHECKING:
     from llama_magic.sources.http.ranges import RangeReader
@@ -34,7 +34,6 @@ __all__ = [
     "aliases",
     "cache_dir",
     "cached_repos",
-    "format_size",
     "hub_cache",
     "hub_models",
     "locate",

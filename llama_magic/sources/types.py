@@ -85,16 +85,3 @@ class OnDisk:
     path: Path
     size: int
     kind: Kind
-
-
-def format_size(size: int | None) -> str:
-    """Return bytes as people write them: `98.4 MB`, `2.31 GB`; powers of 1000."""
-    if size is None:
-        return "size unknown"
-    if size < 1000:
-        return f"{size} B"
-    number, units = size / 1000, ["TB", "GB", "MB", "kB"]
-    while number >= 999.5 and len(units) > 1:
-        number /= 1000
-        units.pop()
-    return f"{number:.3g} {units[-1]}"

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 
-def size(count: float) -> str:
-    """Say a number of bytes in decimal units: `92.1 MB`."""
-    value = float(count)
-    for unit in ("B", "kB", "MB"):
-        if abs(value) < 1000:
-            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+def size(count: float | None) -> str:
+    """Say a number of bytes to three digits, in powers of 1000: `92.1 MB`, `4.37 GB`; None is not known."""
+    return "size unknown" if count is None else _scaled(count, ("B", "kB", "MB", "GB", "TB"))
+
+
+def count(number: float) -> str:
+    """Say a number of parameters to three digits: `135 M`, `7.24 B`."""
+    return _scaled(number, ("", "k", "M", "B", "T"))
+
+
+def _scaled(amount: float, units: tuple[str, ...]) -> str:
+    """Return an amount in the first unit that leaves it below 1000, as it is rounded there."""
+    if amount < 1000:
+        return f"{amount:.0f} {units[0]}".rstrip()
+    value = float(amount)
+    for unit in units[1:]:
         value /= 1000
-    return f"{value:,.2f} GB"
-
-
-def count(number: int) -> str:
-    """Say a number of parameters: `135 M`, `7.2 B`."""
-    for limit, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            value = number / limit
-            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
-    return str(number)
+        if value < 999.5:
+            return f"{value:.3g} {unit}"
+    return f"{value:,.0f} {units[-1]}"
 
 
 def duration(seconds: float) -> str:

@@ -8,16 +8,13 @@ Persian, variation selectors.
 
 from __future__ import annotations
 
-import html
 import re
-from typing import Any
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 without tab, LF and CR; DEL; C1
     "\u00ad\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
     "\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def _stand_in(match: re.Match[str]) -> str:
@@ -42,24 +39,3 @@ def one_line(text: str, limit: int = 0) -> str:
 def blanks_shown(text: str) -> str:
     """Return a token's text on one line with its blanks shown: `·` space, `↵` line break, `→` tab."""
     return one_line(text).replace(" ", "·")
-
-
-def escaped(text: str) -> str:
-    """Return visible text escaped for HTML, fit for element content and quoted attributes."""
-    return html.escape(visible(text), quote=True)
-
-
-def json_safe(value: Any) -> Any:
-    """Return a copy of JSON data in which lone surrogates are U+FFFD: notebooks are saved as UTF-8."""
-    if isinstance(value, str):
-        return _SURROGATES.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {json_safe(key): json_safe(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_safe(item) for item in value]
-    return value
-
-
-def safe_link(address: str) -> bool:
-    """Return whether `address` may become a link: http, https or mailto, and nothing invisible in it."""
-    return bool(re.match(r"(?:https?://|mailto:)[!-~]+\Z", address, re.IGNORECASE))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from llama_magic.words.shown import Printed
+
 
 @dataclass(frozen=True)
 class Share:
@@ -16,7 +18,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Printed):
     """Rows of `str`, numbers, `None` or tuples of `Share` under `headers`; `caption` says what it lists."""
 
     headers: tuple[str, ...]
@@ -35,16 +37,6 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def __str__(self) -> str:
-        from llama_magic.display import to_text
-
-        return to_text(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic.display import mimebundle
-
-        return mimebundle(self)
 
 
 def cell_text(value: Any) -> str:

@@ -63,7 +63,8 @@ class Server:
             "JUPYTER_CONFIG_DIR": str(root / ".config"), "JUPYTER_DATA_DIR": str(root / ".data"),
             "JUPYTER_RUNTIME_DIR": str(root / ".runtime"), "JUPYTERLAB_SETTINGS_DIR": str(root / ".settings"),
             "JUPYTERLAB_WORKSPACES_DIR": str(root / ".workspaces"), "IPYTHONDIR": str(root / ".ipython"),
-            "PYTHONPATH": str(HERE.parent / "display"), "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            "PYTHONPATH": os.pathsep.join((str(HERE.parent / "display"), str(HERE.parents[1]))),
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         }  # fmt: skip
         command = [sys.executable, "-m", app, "--no-browser", f"--port={self.port}", "--allow-root",
                    f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}",

@@ -158,8 +158,8 @@ def test_dark_theme_has_readable_contrast(lab: Any, opened: Any) -> None:
 def test_structured_answers_fill_a_form(lab: Any, opened: Any) -> None:
     """Fields not yet written are greyed, and fill while the answer is generated."""
     partials = "[{'name': 'Ada'[:i]} if i < 4 else {'name': 'Ada', 'born': 1815} for i in range(1, 5)] * 5"
-    source = cell("['x'] * 20", f"rate=4, partials=({partials})[:4] * 2 + [{{'name': 'Ada', 'born': 1815}}]",
-                  ", fields=['name', 'born', 'wrote']")  # fmt: skip
+    source = cell("['x'] * 20", f"rate=4, partials=({partials})[:4] * 2 + [{{'name': 'Ada', 'born': 1815}}], "
+                  "fields=['name', 'born', 'wrote']")  # fmt: skip
     tab = opened(lab, "form.ipynb", [IMPORTS, source])
     tab.run(0)
     tab.run(1)

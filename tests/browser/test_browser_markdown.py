@@ -9,26 +9,8 @@ import hostile
 import pytest
 
 from llama_magic.display.live.live import LiveView
-from llama_magic.display.static.html import blocks_html
-from llama_magic.display.static.lightmd import parse
 
 SCRIPT = LiveView._esm
-READ = """async ([texts, script]) => {
-  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
-  const { blocks } = await import(url);
-  const plain = (node) => {
-    for (const one of node.querySelectorAll("*")) for (const name of [...one.getAttributeNames()])
-      if (!["href", "start"].includes(name)) one.removeAttribute(name);
-    node.querySelectorAll("span").forEach((one) => one.replaceWith(...one.childNodes));
-    node.normalize();
-    return node.innerHTML.replace(/>\\n+</g, "><");
-  };
-  return texts.map(([source, ours]) => {
-    const python = document.createElement("div");
-    python.innerHTML = ours;
-    return [plain(blocks(document.createElement("div"), source.split("\\n"))), plain(python)];
-  });
-}"""
 GROW = """async ([texts, script]) => {
   const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
   const view = await import(url);
@@ -102,16 +84,6 @@ def blank(browser: Any) -> Any:
     page = browser.new_page()
     yield page
     page.close()
-
-
-def test_script_and_python_read_the_same_markdown(blank: Any) -> None:
-    """For 700 texts the elements and the text that the script builds are those of the saved HTML."""
-    from llama_magic.words.harmless import visible
-
-    sources = [visible(text) for text in texts()]
-    pairs = [[source, blocks_html(parse(source))] for source in sources]
-    for source, (script, python) in zip(sources, blank.evaluate(READ, [pairs, SCRIPT]), strict=True):
-        assert script == python, repr(source)
 
 
 def test_a_text_that_grows_ends_as_the_text_read_at_once(blank: Any) -> None:

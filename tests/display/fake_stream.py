@@ -64,16 +64,23 @@ class FakeStream:
         reading: float = 0.0,
         error: Any = None,
         partials: Sequence[Any] | None = None,
+        fields: Sequence[str] = (),
         **options: Any,
     ) -> None:
         self.pieces = [pieces] if isinstance(pieces, str) else list(pieces)
         self.rate, self.reading, self.error, self.partials = rate, reading, error, partials
+        self.fields = tuple(fields)
         self.options = options
         self.budget = Budget(4096, 100, options.get("max_tokens", 256), PARTS)
         self.cancelled = threading.Event()
         self.read_until = 0.0
         self._written: list[str] = []
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    @property
+    def mode(self) -> str:
+        """What the answer is made for."""
+        return str(self.options.get("mode", "chat"))
 
     def progress(self) -> Progress | None:
         """Return how much of the prompt is read."""

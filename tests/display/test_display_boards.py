@@ -90,7 +90,7 @@ def test_an_order_or_seed_that_cannot_be_meant_keeps_the_last_view(trace: Any) -
     board.order.value = "temperature;top_k"
     assert [stage.name for stage in board.trace.stages] == ["logits", "temperature", "top_k", "dist"]
     board.seed.value = "x"
-    assert "The seed is &#x27;x&#x27;" in board.output.value
+    assert "The seed is &#39;x&#39;" in board.output.value
     board.seed.value = ""
     assert board.trace.seed == 1
 

@@ -16,7 +16,7 @@ def test_a_plan_ends_in_the_line_to_paste() -> None:
     """Window, memory, speed; a full window is named where it slows by more than a tenth."""
     plan = Plan("m", 8192, "q8_0", 4_000_000_000, 16384, True, SPEED, Speed(99.0, 1, 1, "arithmetic", 1, 4))
     text = to_text(plan)
-    assert re.search(r"fits here +4.00 GB with a window of 8,192 tokens", text)
+    assert re.search(r"fits here +4 GB with a window of 8,192 tokens", text)
     assert re.search(r"longest window +16,384 tokens fit", text)
     assert re.search(r"speed +at most about 120 tokens per second, from memory bandwidth\n", text)
     assert re.search(r"with a full window +about 99 tokens per second", text)
@@ -45,8 +45,8 @@ def test_a_comparison_is_one_row_a_quant() -> None:
     found = Comparison("o/r", rows, "Take Q4_0.", machine, rows[0], ("a <note>",))
     text = to_text(found)
     assert "quants: hf:o/r · 2 cores (4 threads), 4 GB of 8 GB RAM free" in text
-    assert re.search(r"Q4_0 +a.gguf +1.00 GB +4.50 +2.00 GB at 8,192 +8,192 +yes +12\n", text)
-    assert re.search(r"Q8_0 +b-1.gguf \(2 parts\) +2.00 GB +8.50 +– +– +no +1\n", text)
+    assert re.search(r"Q4_0 +a.gguf +1 GB +4.50 +2 GB at 8,192 +8,192 +yes +12\n", text)
+    assert re.search(r"Q8_0 +b-1.gguf \(2 parts\) +2 GB +8.50 +– +– +no +1\n", text)
     assert re.search(r"F16 +c.gguf, here +unknown +– +– +– +– +–\n", text)
     assert "Take Q4_0.\n%llama load A\n" in text
     assert "%llama load C" in text

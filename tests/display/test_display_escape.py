@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_magic.words.harmless import blanks_shown, escaped, json_safe, one_line, safe_link, visible
+from llama_magic.display.bundle import json_safe
+from llama_magic.display.static.commonmark import safe_link
+from llama_magic.display.static.markup import Html
+from llama_magic.words.harmless import blanks_shown, one_line, visible
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)  # surrogates too
 
@@ -55,8 +58,27 @@ def test_hidden_characters_have_stand_ins(text: str, shown: str) -> None:
 
 @given(ANY_TEXT)
 def test_escaped_text_cannot_open_an_element_or_end_an_attribute(text: str) -> None:
-    """No `<`, `>`, quote or bare ampersand is left."""
-    assert not set(escaped(text)) & set("<>\"'")
+    """However it is put into HTML - formatted, added, joined - no `<`, `>` or quote of it is left."""
+    built = (
+        Html("{}").format(text),
+        Html("{:>3}").format(text),
+        Html("%s") % text,
+        Html() + text,
+        text + Html(),
+        Html().join([text]),
+        Html.escape(text),
+    )
+    for html in built:
+        assert isinstance(html, Html)
+        assert not set(html) & set("<>\"'")
+        assert visible(html) == html
+
+
+def test_html_stays_html() -> None:
+    """What is HTML already is put in as it is, once."""
+    bold = Html("<b>{}</b>").format("a & b")
+    assert Html("<p>{}</p>").format(bold) == "<p><b>a &amp; b</b></p>"
+    assert Html(", ").join([bold, "<i>"]) == "<b>a &amp; b</b>, &lt;i&gt;"
 
 
 def test_one_line_shows_breaks_and_cuts_with_an_ellipsis() -> None:

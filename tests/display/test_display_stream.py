@@ -110,6 +110,19 @@ def test_a_front_end_sees_a_widget_that_is_replaced_by_static_output(metadata: d
     assert len(_instances) == before
 
 
+@pytest.mark.parametrize(("mode", "markdown"), [("chat", True), ("complete", False), ("structured", False)])
+@pytest.mark.parametrize("title", ["chat", "complete", "anything"])
+def test_the_mode_says_what_is_markdown(mode: str, markdown: bool, title: str) -> None:
+    """The title heads the view and decides nothing, while it grows, at the end and after an error."""
+    lab = shell(LAB)
+    show_stream(FakeStream(["**a**"], mode=mode), title=title, model_name="m", shell=lab)
+    broken = FakeStream(["**a**"], mode=mode, error=errors.BackendError("gone"))
+    with pytest.raises(errors.BackendError):
+        show_stream(broken, title=title, model_name="m", shell=lab)
+    assert [view.head["markdown"] for view in LiveView._unanswered] == [markdown, markdown]
+    assert ["<strong>a</strong>" in left["text/html"] for left in lab.display_pub.shown()] == [markdown] * 2
+
+
 def test_an_ended_view_holds_its_output_for_a_page_that_is_loaded_again() -> None:
     """Its state names the cell, the run and the view; of more than fifty the oldest closes."""
     for number in range(52):

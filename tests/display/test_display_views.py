@@ -8,32 +8,31 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
+import gguf
+import numpy as np
 from fake_stream import completion
 from hypothesis import given
 from hypothesis import strategies as st
 
 import llama_magic.display as display
 from llama_magic import errors
-from llama_magic.display import Table, to_html, to_markdown, to_text
+from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
 from llama_magic.display.views import gauge
-from llama_magic.display.views import registry as views
-from llama_magic.display.views.registry import leaves
+from llama_magic.display.views.data import leaves
+from llama_magic.display.views.model.model import ModelCard
+from llama_magic.gguf import inspect
 from llama_magic.microscope.reading import ReadThrough, ReadToken
+from llama_magic.microscope.tokens import TokenPiece, TokenStrip
+from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 from llama_magic.model.results import Budget
 from llama_magic.request.sampling import Sampling
+from llama_magic.session import history
 from llama_magic.session.history import HistoryEntry
-from llama_magic.words.amounts import count, duration, size
 from llama_magic.words.progress import Progress
-
-
-def named(kind: str, **fields: Any) -> Any:
-    """Return an object of a class with this name: views know objects by it."""
-    return dataclasses.make_dataclass(kind, fields)(**fields)
+from llama_magic.words.tables import Table
 
 
 @given(st.integers(0, 9000), st.integers(1, 9000), st.integers(1, 9000), st.integers(0, 9000))
@@ -74,12 +73,7 @@ def test_an_overflow_shows_what_fills_the_window() -> None:
 def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
     """Without colour, control tokens stand in brackets and blanks are dots."""
     tokens = [("<|im_start|>", 1, True), ("user", 9690, False), ("\n", 198, False), (" to", 288, False)]
-    strip = named(
-        "TokenStrip",
-        tokens=tuple(SimpleNamespace(id=i, text=t, special=s) for t, i, s in tokens),
-        count=4,
-        text="",
-    )
+    strip = TokenStrip("", tuple(TokenPiece(i, t, t.encode(), s) for t, i, s in tokens))
     assert to_text(strip).startswith(
         "tokens: 4 tokens, 1 of them control tokens ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
     )
@@ -90,35 +84,22 @@ def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
 
 def test_a_read_through_counts_in_bits() -> None:
     """Surprise is -log2 p, perplexity 2 to its mean; the worst token comes first."""
-    token = named("ReadToken", text="x", logprob=None, rank=None, entropy=None, expected=None)
-    likely = dataclasses.replace(token, text=" a", logprob=math.log(0.5), rank=1, expected=" a")
-    rare = dataclasses.replace(token, text=" b", logprob=math.log(1 / 8), rank=7, expected=" c")
-    text = to_text(named("ReadThrough", tokens=(token, likely, rare)))
+    first = ReadToken(1, "x", None, None, None)
+    likely = ReadToken(2, " a", math.log(0.5), 1, 1.0, ((" a", 0.5), (" d", 0.25)))
+    rare = ReadToken(3, " b", math.log(1 / 8), 7, 1.0, ((" c", 0.5),))
+    text = to_text(ReadThrough("x a b", (first, likely, rare)))
     assert "3 tokens · 4.0 bits · 2.00 bits a token · perplexity 4.00" in text
     assert re.search(r"place .*\n\s*3\s+·b\s+3\s+7\s+·c\n\s*2\s+·a\s+1\s+1\s+·a", text)
 
 
 def test_a_sampler_trace_says_who_was_cut() -> None:
     """A candidate that leads one stage and is gone in the next is named as cut."""
-    stage = named(
-        "Stage",
-        name="logits",
-        parameters={},
-        survivors=49152,
-        entropy_bits=4.31,
-        mass_kept=1.0,
-        leaders=((" door", 0.5), (" gate", 0.25)),
+    nothing: Any = ()  # ids, logits and probabilities of the survivors are not shown
+    first = TraceStage(
+        "logits", {}, 49152, 4.31, 1.0, ((" door", 0.5), (" gate", 0.25)), nothing, nothing, nothing
     )
-    last = dataclasses.replace(
-        stage,
-        name="min_p",
-        parameters={"min_p": 0.05},
-        survivors=1,
-        entropy_bits=0.0,
-        mass_kept=0.5,
-        leaders=((" door", 1.0),),
-    )
-    text = to_text(named("SamplerTrace", stages=(stage, last), drawn=" door"))
+    last = TraceStage("min_p", {"min_p": 0.05}, 1, 0.0, 0.5, ((" door", 1.0),), nothing, nothing, nothing)
+    text = to_text(SamplerTrace((first, last), Drawn(7, " door", 1.0), 0, 1, Sampling()))
     assert "x-ray: drawn: ·door" in text
     assert re.search(r"logits +49,152 +4.31 +100.0% +·door 50% · ·gate 25%", text)
     assert re.search(r"min_p 0.05 +1 +0 +50.0% +·door 100% · ·gate cut", text)
@@ -126,8 +107,7 @@ def test_a_sampler_trace_says_who_was_cut() -> None:
 
 def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
     """The card has size, quantisation, context, template and both memory figures."""
-    card = named(
-        "ModelCard",
+    card = ModelCard(
         name="smollm2",
         architecture="llama",
         n_params=134_515_008,
@@ -135,9 +115,10 @@ def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
         file_size=92_100_000,
         window=2048,
         trained_context=8192,
-        template="chatml",
+        formatter="chatml",
         predicted_bytes=201_000_000,
         actual_bytes=205_500_000,
+        notes=(),
     )
     text = to_text(card)
     for words in (
@@ -146,26 +127,27 @@ def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
         "92.1 MB",
         "2,048 tokens (trained for 8,192)",
         "chatml",
-        "201.0 MB",
-        "205.5 MB",
+        "201 MB",
+        "206 MB",
     ):
         assert words in text
 
 
-def test_long_lists_of_a_header_are_brief_in_text_and_whole_in_html() -> None:
+def test_long_lists_of_a_header_are_brief_in_text_and_whole_in_html(tmp_path: Path) -> None:
     """A terminal is not flooded by 300 tensors; the saved HTML folds them away, all of them."""
-    tensors = tuple(
-        SimpleNamespace(name=f"blk.{i}", shape=(576, 192), type="Q4_1", n_bytes=69120) for i in range(300)
-    )
-    info = named(
-        "GGUFInfo", architecture="llama", name="x", n_params=10**6, metadata={"a.b": 1}, tensors=tensors
-    )
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    for i in range(300):
+        writer.add_tensor(f"blk.{i}", np.zeros((192, 576), np.float32))
+    for step in ("header", "kv_data", "ti_data"):  # a header without its data is enough to be inspected
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    info = inspect(tmp_path / "x.gguf")
     text = to_text(info)
     assert "tensors (300)" in text
     assert "blk.5 " in text
     assert "blk.299" not in text
     assert "… 289 more lines" in text
-    assert "<td>blk.299</td><td>576 × 192</td><td>Q4_1</td><td>69.1 kB</td>" in to_html(info)
+    assert "<td>blk.299</td><td>576 × 192</td><td>F32</td><td>442 kB</td>" in to_html(info)
 
 
 def test_the_sampler_chain_is_shown_in_its_order() -> None:
@@ -188,10 +170,10 @@ def test_history_lists_what_was_asked_and_answered() -> None:
 def test_the_history_leaves_out_what_means_nothing() -> None:
     """A step that was asked for has no ending; one token has no speed."""
     answer = completion("Yes.", mode="xray", finish_reason="length", n=1)
-    table = views.history_table([HistoryEntry(answer)])
+    table = history.table([HistoryEntry(answer)])
     row = dict(zip(table.headers, table.rows[0], strict=True))
     assert (row["mode"], row["ended"], row["tok/s"]) == ("xray", "", None)
-    stopped = views.history_table([HistoryEntry(dataclasses.replace(answer, finish_reason="interrupted"))])
+    stopped = history.table([HistoryEntry(dataclasses.replace(answer, finish_reason="interrupted"))])
     assert "interrupted" in stopped.rows[0]
 
 
@@ -235,32 +217,24 @@ def test_a_download_says_bytes_speed_time_left_and_where_it_went_on() -> None:
     head = progress_nodes(
         Progress("download", 50_000_000, 100_000_000, "x.gguf", "B", 20_000_000, 5e6, 10.0)
     )[0]
-    assert head.details == "x.gguf · 50.0 MB of 100.0 MB · 50% · 5.0 MB/s · 10 s left · resumed at 20.0 MB"
-
-
-@pytest.mark.parametrize(
-    ("value", "words"), [(999, "999 B"), (92_100_000, "92.1 MB"), (4_370_000_000, "4.37 GB")]
-)
-def test_sizes(value: int, words: str) -> None:
-    """Bytes are said in decimal units."""
-    assert size(value) == words
-
-
-def test_counts_and_durations() -> None:
-    """Parameters and times are said as people say them."""
-    assert [count(n) for n in (134_515_008, 7_241_732_096, 1234)] == ["135 M", "7.24 B", "1.23 k"]
-    assert [duration(s) for s in (0.42, 59.7, 200, 3900)] == ["0.4 s", "1 min 0 s", "3 min 20 s", "1 h 5 min"]
+    assert head.details == "x.gguf · 50 MB of 100 MB · 50% · 5 MB/s · 10 s left · resumed at 20 MB"
 
 
 def test_an_object_without_a_view_is_shown_by_its_fields() -> None:
     """Nothing is ever shown as a bare repr where it has fields."""
-    assert re.search(r"Odd\nfield +value\nx +3", to_text(named("Odd", x=3)))
+    odd = dataclasses.make_dataclass("Odd", ["x"])
+    assert re.search(r"Odd\nfield +value\nx +3", to_text(odd(3)))
 
 
 def test_importing_the_package_brings_no_widgets_and_no_ipython() -> None:
-    """`import llama_magic.display` loads neither IPython nor a widget library nor numpy."""
-    code = "import sys, llama_magic.display as d; d.show\n"
-    code += "print([m for m in ('IPython', 'ipywidgets', 'anywidget', 'numpy') if m in sys.modules])"
+    """`import llama_magic.display`, and showing a table, load no IPython, widgets, numpy, llama.cpp."""
+    code = (
+        "import sys, llama_magic.display as d\n"
+        "from llama_magic.words.tables import Table\n"
+        "Table(('a',), ((1,),))._repr_mimebundle_()\n"
+        "heavy = ('IPython', 'ipywidgets', 'anywidget', 'numpy', 'llama_cpp')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "[]\n"

@@ -26,7 +26,7 @@ from llama_magic.fit import (
     round_context,
 )
 from llama_magic.gguf import GGUFInfo, inspect
-from llama_magic.sources import format_size
+from llama_magic.words import amounts
 
 GIB = 1 << 30
 BIG = Machine(8, 16, 64 * GIB, 60 * GIB)
@@ -128,7 +128,7 @@ def test_parts_sum_to_the_total(tiny: GGUFInfo) -> None:
     """The parts that `explained` lists are all there is."""
     e = estimate(tiny, ctx=1024, contexts=2, n_seq=3)
     assert sum(size for _, size, _ in e.parts()) == e.total
-    assert e.explained().endswith(format_size(e.total))
+    assert e.explained().endswith(amounts.size(e.total))
 
 
 def test_unknown_kv_type_is_refused_by_name(tiny: GGUFInfo) -> None:

@@ -61,7 +61,11 @@ class FakeStream:
         self._make, self._answer, self._stop_after, self._n = make, answer, stop_after, n
         self._text = ""
         self._ended = False
-        self.budget = make("", "stop").budget
+        self.budget, self.mode = make("", "stop").budget, make("", "stop").mode
+        self.fields: tuple[str, ...] = ()
+
+    def progress(self) -> None:
+        """Nothing is to be read."""
 
     def __iter__(self) -> Iterator[Chunk]:
         for sample in range(self._n):

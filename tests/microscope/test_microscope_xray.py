@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from numpy_samplers import Chain
 
-from llama_magic.display import blanks_shown
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope import SamplerTrace
 from llama_magic.request.sampling import DEFAULT_ORDER, Sampling
+from llama_magic.words.harmless import blanks_shown
 
 PROMPTS = (
     "Once upon a time",

@@ -199,7 +199,6 @@ def test_the_public_names_are_these() -> None:
         "aliases",
         "cache_dir",
         "cached_repos",
-        "format_size",
         "hub_cache",
         "hub_models",
         "locate",
@@ -211,22 +210,6 @@ def test_the_public_names_are_these() -> None:
         "resolve",
     }
     assert all(getattr(sources, name).__doc__ for name in functions)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1 kB"),
-        (98_362_432, "98.4 MB"),
-        (999_600_000, "1 GB"),
-        (None, "size unknown"),
-    ],
-)
-def test_sizes_are_written_as_people_write_them(size: int | None, text: str) -> None:
-    """Three digits, powers of 1000, never `1e+03`."""
-    assert sources.format_size(size) == text
 
 
 def test_importing_sources_is_light() -> None:

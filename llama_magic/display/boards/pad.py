@@ -12,22 +12,27 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 
+from llama_magic.display import hosts
 from llama_magic.display.boards import controls
 from llama_magic.display.boards.board import Board
-from llama_magic.display.live.protocols import PadModel
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Answer, Code, Head, Line, Node
 from llama_magic.display.views import gauge
-from llama_magic.display.views import registry as views
+from llama_magic.display.views.errors import error as error_view
+from llama_magic.display.views.model.results import completion
 from llama_magic.errors import LlamaMagicError
-from llama_magic.model.results import Budget
+from llama_magic.model.results import Budget, Completion
 from llama_magic.request.sampling import Sampling
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
+
+if TYPE_CHECKING:
+    from llama_magic.model.model import Model
+    from llama_magic.model.stream import Stream
 
 _PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
 _COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
@@ -47,16 +52,16 @@ class Pad(Board):
 
     def __init__(
         self,
-        model: PadModel,
+        model: Model,
         *,
         prompt: str = "",
         system: str = "",
         insert: Callable[[str], None] | None = None,
     ) -> None:
         self.model = model
-        self.answer: Any = None
+        self.answer: Completion | None = None
         self._insert = insert or _next_cell
-        self._stream: Any = None
+        self._stream: Stream | None = None
         self._reader: threading.Thread | None = None
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
@@ -104,7 +109,7 @@ class Pad(Board):
         for message in self.messages() if self.answer is None else self._asked:
             if message["content"].strip():
                 out += [Line(message["role"], dim=True), Answer(message["content"])]
-        return out + (self._counted if self.answer is None else views.completion(self.answer))
+        return out + (self._counted if self.answer is None else completion(self.answer))
 
     def recipe(self) -> list[Node]:
         """Return the pad as a cell, where there is something to run."""
@@ -174,10 +179,10 @@ class Pad(Board):
             try:
                 tokens = self.model.count_tokens(self.messages()) if self.prompt.value else 0
             except Exception as error:  # a template's or a closed model's: the pad shows it
-                self._counted = views.error(error)
+                self._counted = error_view(error)
                 self.gauge.value = render_html.page(self._counted)
                 return None
-            budget = Budget(_window(self.model), tokens, self.max_tokens.value)
+            budget = Budget(self.model.window, tokens, self.max_tokens.value)
             over = tokens + self.max_tokens.value - budget.window
             nodes: list[Node] = [gauge.bar(budget), Line(gauge.words(budget), dim=True)]
             if over > 0:
@@ -195,12 +200,12 @@ class Pad(Board):
         try:
             self._stream = self.model.chat(asked, stream=True, **self.options())
         except Exception as error:  # shown where the answer would stand
-            self.output.value = render_html.page(views.error(error))
+            self.output.value = render_html.page(error_view(error))
             return
         self.run_button.disabled, self.stop_button.disabled = True, False
         context = contextvars.copy_context()
         self._reader = threading.Thread(
-            target=context.run, args=(self._read, asked), name="llama_magic-pad", daemon=True
+            target=context.run, args=(self._read, self._stream, asked), name="llama_magic-pad", daemon=True
         )
         self._reader.start()
 
@@ -209,34 +214,25 @@ class Pad(Board):
         if self._stream is not None:
             self._stream.cancel()
 
-    def _read(self, asked: list[dict[str, str]]) -> None:
-        stream, due = self._stream, 0.0
+    def _read(self, stream: Stream, asked: list[dict[str, str]]) -> None:
+        due = 0.0
         try:
             for chunk in stream:
                 if (now := time.monotonic()) >= due:
                     due = now + _PERIOD
                     self.output.value = render_html.page((Head("writing"), Answer(chunk.text, markdown=True)))
             self.answer, self._asked = stream.completion, asked
-            self.output.value = render_html.page(views.completion(self.answer))
+            self.output.value = render_html.page(completion(self.answer))
             self.voice.text = f"Answer: {one_line(self.answer.text, _SAID)}"
             self.refresh()
         except Exception as error:  # a thread has nobody above it: its error is shown on the pad
-            self.output.value = render_html.page(views.error(error))
+            self.output.value = render_html.page(error_view(error))
         finally:
             self._stream = None
             self.run_button.disabled, self.stop_button.disabled = False, True
 
 
-def _window(model: Any) -> int:
-    for name in ("window", "n_ctx"):
-        if isinstance(value := getattr(model, name, None), int):
-            return value
-    return int(model.info.context_length)
-
-
 def _next_cell(source: str) -> None:
-    from llama_magic.display import hosts
-
     shell = hosts.current_shell()
     if shell is not None:
         shell.set_next_input(source)

@@ -10,8 +10,8 @@ from llama_magic.display.boards import controls
 from llama_magic.display.boards.board import Board
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Code, Line, Node
-from llama_magic.display.views import registry as views
-from llama_magic.display.views import teach as views_teach
+from llama_magic.display.views.errors import error as error_view
+from llama_magic.display.views.microscope.tracing import sampler_trace
 from llama_magic.errors import LlamaMagicError
 from llama_magic.microscope.advice import PARAMETERS, is_off
 from llama_magic.microscope.exploring import move, outcome
@@ -81,7 +81,7 @@ class LiveTrace(Board):
 
     def view(self) -> list[Node]:
         """Return the trace, its outcome in words, and what does nothing."""
-        table = views_teach.sampler_trace(self.trace, self.move.warnings, leaders=_LEADERS)
+        table = sampler_trace(self.trace, self.move.warnings, leaders=_LEADERS)
         return [table[0], Line(self.move.sentence), *table[1:]]
 
     def recipe(self) -> list[Node]:
@@ -128,7 +128,7 @@ class LiveTrace(Board):
         self.refresh()
 
     def _refuse(self, error: LlamaMagicError) -> None:
-        self.output.value = render_html.page(views.error(error)) + render_html.page(self.view())
+        self.output.value = render_html.page(error_view(error)) + render_html.page(self.view())
         self.voice.text = error.message
 
 

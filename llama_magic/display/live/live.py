@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,8 +28,8 @@ import traitlets
 
 from llama_magic.display import hosts
 from llama_magic.display.views import gauge
-from llama_magic.display.views import registry as views
-from llama_magic.model.results import Budget, Chunk, Completion
+from llama_magic.display.views.data import leaves, plain
+from llama_magic.model.results import Budget, Chunk
 from llama_magic.words.harmless import visible
 from llama_magic.words.progress import Progress
 
@@ -83,21 +83,16 @@ class Live:
         self,
         shell: Any,
         *,
-        title: str,
-        model: str,
+        head: dict[str, Any],
         budget: Budget,
-        progress: Callable[[], Progress | None] | None,
-        fields: Sequence[str],
-        markdown: bool,
+        progress: Callable[[], Progress | None],
     ) -> None:
+        """Show the view; `head` has `title`, `model`, `fields` and whether the answer is `markdown`."""
         self._shell, self._progress, self._budget = shell, progress, budget
         self._display_id: str | None = uuid.uuid4().hex  # transient: it is not saved
         self._feed = Feed()
         self._ended = threading.Event()
-        head = {"title": title, "model": model, "markdown": markdown, "fields": list(fields)} | _gauge_head(
-            budget
-        )
-        self._widget = LiveView(head=head)
+        self._widget = LiveView(head=head | _gauge_head(budget))
         view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
         bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
         hosts.publish(shell, bundle, display_id=self._display_id)
@@ -116,17 +111,13 @@ class Live:
         while not self._ended.is_set():
             self._feed.news.wait(0.2)
             message = self._feed.take()
-            if (
-                not self._feed.started
-                and self._progress is not None
-                and (state := self._progress()) is not None
-            ):
+            if not self._feed.started and (state := self._progress()) is not None:
                 message = {"progress": [state.done, state.total or 0]}
             if message:
                 self._widget.send(message)
             self._ended.wait(_LONG_PERIOD if self._feed.written_for() > _LONG else _PERIOD)
 
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+    def finish(self, bundle: dict[str, Any], completion: Any) -> None:
         """Put the static output in the view's place; the widget closes when a page has it."""
         self._ended.set()
         self._feed.news.set()
@@ -207,7 +198,7 @@ class Feed:
         return {"figures": figures} | ({"text": text} if text else {}) | ({"rows": rows} if rows else {})
 
     def _changed(self, partial: Any, early: bool) -> list[list[Any]]:
-        rows = {path: visible(str(value)) for path, value in views.leaves(views.plain(partial))}
+        rows = {path: visible(str(value)) for path, value in leaves(plain(partial))}
         before, self._rows = self._rows, rows
         if rows == before and not early:
             return []

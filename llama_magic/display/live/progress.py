@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from llama_magic.display import hosts
+from llama_magic.display.bundle import mimebundle
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
-from llama_magic.display.static.bundle import mimebundle
 from llama_magic.display.static.doc import Bar, Head, Node, Segment
 from llama_magic.words.amounts import duration, size
 from llama_magic.words.progress import Progress

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import errors
 from llama_magic.display import hosts
-from llama_magic.display.live.protocols import Stream
+from llama_magic.display.bundle import Format, mimebundle
 from llama_magic.display.live.terminal import Terminal
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
-from llama_magic.display.static.bundle import Format, mimebundle
 from llama_magic.display.static.doc import Answer, Head, Line
-from llama_magic.model.results import Budget, Chunk, Completion
-from llama_magic.words.progress import Progress
+from llama_magic.display.views.model.results import is_markdown
+from llama_magic.model.results import Chunk, Completion
 
+if TYPE_CHECKING:
+    from llama_magic.model.stream import Stream
+    from llama_magic.model.structured import StructuredStream
+
+    AnyStream = Stream | StructuredStream
+
+Answers = Completion | list[Completion]  # a list where several samples were asked for
 _FINISH_TRIES = 5  # an impatient second interrupt must not leave a live view behind
 
 
@@ -23,7 +28,7 @@ class View(Protocol):
     """What a host shows: pieces as they come, then the end."""
 
     def feed(self, chunk: Chunk) -> None: ...
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None: ...
+    def finish(self, bundle: dict[str, Any], completion: Answers | None) -> None: ...
 
 
 class Silent:
@@ -35,7 +40,7 @@ class Silent:
     def feed(self, chunk: Chunk) -> None:
         """Wait for the end."""
 
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+    def finish(self, bundle: dict[str, Any], completion: Answers | None) -> None:
         """Publish the static output once."""
         if not self._quiet:
             self._quiet = True
@@ -43,83 +48,67 @@ class Silent:
 
 
 def show_stream(
-    stream: Stream,
+    stream: AnyStream,
     *,
     title: str,
     model_name: str,
-    budget: Budget | None = None,
     format: Format = "auto",
     quiet: bool = False,
     shell: Any = None,
-    progress: Callable[[], Progress | None] | None = None,
-    fields: Sequence[str] = (),
-) -> Completion:
-    """Show a generation while it runs, replace the view by its static output, and return the completion.
+) -> Answers:
+    """Show a generation while it runs, replace the view by its static output, and return what came.
 
-    `fields` names the top fields of a structured answer, so that those not yet written can be shown greyed.
-
+    `title` and `model_name` head the live view.
     Raises: GenerationInterrupted (a KeyboardInterrupt) with what was written, after an interrupt;
     any error of the stream, after the text so far was left as the output.
     """
-    shell = shell if shell is not None else hosts.current_shell()
-    budget = budget if budget is not None else stream.budget
-    progress = progress or getattr(stream, "progress", None)
-    fields = fields or getattr(stream, "fields", ())
-    view = _view(shell, title, model_name, budget, format, quiet, progress, fields)
+    view = _view(stream, shell if shell is not None else hosts.current_shell(), format, quiet,
+                 {"title": title, "model": model_name, "fields": list(stream.fields)})  # fmt: skip
     text = ""
     try:
         for chunk in stream:
             text = chunk.text
             view.feed(chunk)
-        completion = stream.completion
+        completion: Answers = stream.completion
     except KeyboardInterrupt as stop:
         completion = _stopped(stream, stop)
         _finish(view, mimebundle(completion, format), completion)
         raise errors.GenerationInterrupted(completion) from None
     except BaseException as error:
-        _finish(view, _broken(title, model_name, text, error), None)
+        _finish(view, _broken(title, model_name, Answer(text, is_markdown(stream.mode)), error), None)
         raise
     _finish(view, mimebundle(completion, format), completion)
     return completion
 
 
-def _view(
-    shell: Any,
-    title: str,
-    model_name: str,
-    budget: Budget,
-    format: Format,
-    quiet: bool,
-    progress: Callable[[], Progress | None] | None,
-    fields: Sequence[str],
-) -> View:
+def _view(stream: AnyStream, shell: Any, format: Format, quiet: bool, head: dict[str, Any]) -> View:
     where = "plain" if quiet or format == "json" else hosts.host(shell)
     if where == "terminal":
-        return Terminal(progress)
+        return Terminal(stream.progress)
     if where == "live":
         try:
-            from llama_magic.display.live.live import Live
+            from llama_magic.display.live.live import Live  # ipywidgets
         except ImportError:  # no widget library: the answer is shown when it is there
             return Silent(shell)
-        return Live(shell, title=title, model=model_name, budget=budget, progress=progress, fields=fields,
-                    markdown=format != "text" and title != "complete")  # fmt: skip
+        head["markdown"] = format != "text" and is_markdown(stream.mode)
+        return Live(shell, head=head, budget=stream.budget, progress=stream.progress)
     return Silent(shell, quiet=quiet)
 
 
-def _stopped(stream: Stream, stop: BaseException) -> Completion:
+def _stopped(stream: AnyStream, stop: BaseException) -> Answers:
     """Return what was written; a further interrupt while the engine winds down is not lost work."""
     if isinstance(stop, errors.GenerationInterrupted) and stop.completion is not None:
         return stop.completion  # type: ignore[no-any-return]
     for _ in range(_FINISH_TRIES):
         try:
             stream.cancel()
-            return stream.completion
+            return stream.completion  # type: ignore[no-any-return]
         except KeyboardInterrupt:
             continue
-    return stream.completion
+    return stream.completion  # type: ignore[no-any-return]
 
 
-def _finish(view: View, bundle: dict[str, Any], completion: Completion | None) -> None:
+def _finish(view: View, bundle: dict[str, Any], completion: Answers | None) -> None:
     for _ in range(_FINISH_TRIES):
         try:
             view.finish(bundle, completion)
@@ -129,11 +118,11 @@ def _finish(view: View, bundle: dict[str, Any], completion: Completion | None) -
     view.finish(bundle, completion)
 
 
-def _broken(title: str, model_name: str, text: str, error: BaseException) -> dict[str, Any]:
+def _broken(title: str, model_name: str, answer: Answer, error: BaseException) -> dict[str, Any]:
     """Return the output of a generation that an error ended: the text so far, and that an error ended it."""
     nodes = (
         Head(title, model_name, tone="bad"),
-        Answer(text, markdown=title.startswith("chat")),
+        answer,
         Line(f"Ended by an error: {type(error).__name__}.", tone="bad"),
     )
     return {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}

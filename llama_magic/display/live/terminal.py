@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_magic.display.views import gauge
-from llama_magic.display.views import registry as views
+from llama_magic.display.views.model.results import ending, notes
 from llama_magic.model.results import Chunk, Completion
 from llama_magic.words.harmless import visible
 from llama_magic.words.progress import Progress
@@ -20,13 +20,13 @@ _PERIOD = 0.2
 class Terminal:
     """Write deltas to standard output, made harmless; say how far a long prompt is read."""
 
-    def __init__(self, progress: Callable[[], Progress | None] | None) -> None:
+    def __init__(self, progress: Callable[[], Progress | None]) -> None:
         self._out = sys.stdout
         self._text = ""
         self._thinking = False
         self._samples = False
         self._done = False
-        self._reading = Ticker(self._read(progress)) if progress is not None and self._out.isatty() else None
+        self._reading = Ticker(self._read(progress)) if self._out.isatty() else None
 
     def feed(self, chunk: Chunk) -> None:
         """Write what is new. Of several samples the first is streamed, the others follow at the end."""
@@ -41,7 +41,7 @@ class Terminal:
             self._write("\n\n" * self._thinking + chunk.delta)
             self._thinking = False
 
-    def finish(self, bundle: dict[str, Any], completion: Completion | None) -> None:
+    def finish(self, bundle: dict[str, Any], completion: Any) -> None:
         """End the text and write the figures."""
         if self._done:
             return
@@ -109,5 +109,5 @@ def figures(completion: Completion) -> str:
     speed = f" · first token {times.first_token_s:.2f} s" if written else ""
     speed += f" · {times.tokens_per_second:.1f} tok/s" if written > 1 else ""
     words = gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)
-    line = f"[{words}{speed} · seed {completion.seed} · {views.ending(completion)}]"
-    return "\n".join((line, *views.notes(completion)))
+    line = f"[{words}{speed} · seed {completion.seed} · {ending(completion)}]"
+    return "\n".join((line, *notes(completion)))

@@ -1,6 +1,6 @@
 """Nodes into static HTML: no scripts, no addresses, words first, styles on top.
 
-Everything that a model, a file or a user wrote goes through `escape.escaped`. The classes
+Everything that a model, a file or a user wrote goes into `Html`, which escapes it. The classes
 are coloured by `base.css`, from the host's theme; with every style stripped (GitHub does
 that) the same words stand in headings, paragraphs, lists and tables.
 """
@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from llama_magic.display.static import doc
-from llama_magic.display.static.lightmd import Block, Span, parse
-from llama_magic.words.harmless import blanks_shown, escaped
+from llama_magic.display.static import commonmark, doc
+from llama_magic.display.static.commonmark import Content
+from llama_magic.display.static.markup import Html
+from llama_magic.words.harmless import blanks_shown, visible
 from llama_magic.words.tables import Share, cell_text, is_number
 
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
+_NONE = Html()
+_LINE = Html("\n")
 
 
 @functools.cache
@@ -44,124 +47,147 @@ def page(nodes: Sequence[doc.Node], mark: str = "") -> str:
     """
     tone = next((f" lm-{node.tone}" for node in nodes if isinstance(node, doc.Head) and node.tone), "")
     tone += f" {mark}" if mark else ""
-    body = "\n".join(fragment(node) for node in nodes)
-    style = f"<style>{stylesheet(tone + body)}</style>"
-    return f'<div class="lm{tone} tex2jax_ignore mathjax_ignore">{style}\n{body}\n</div>'
+    body = _LINE.join(fragment(node) for node in nodes)
+    style = Html(stylesheet(tone + body))
+    whole = Html('<div class="lm{} tex2jax_ignore mathjax_ignore"><style>{}</style>\n{}\n</div>')
+    return str(whole.format(tone, style, body))
 
 
-def fragment(node: doc.Node) -> str:
+def fragment(node: doc.Node) -> Html:
     """Return the HTML of one node."""
     return _WRITERS[type(node)](node)
 
 
-def _head(node: doc.Head) -> str:
-    details = f" {escaped(node.details)}" if node.details else ""
-    return f'<p class="lm-head"><b>{escaped(node.label)}</b>{details}</p>'
+def elements(contents: Iterable[Content]) -> Html:
+    """Return the HTML of elements and texts."""
+    return _NONE.join(_element(one) for one in contents)
 
 
-def _answer(node: doc.Answer) -> str:
+def _element(one: Content) -> str | Html:
+    if isinstance(one, str):
+        return one
+    tag = Html(one.tag)
+    attributes = _NONE.join(Html(' {}="{}"').format(name, value) for name, value in one.attributes)
+    if one.tag in ("br", "hr"):
+        return Html("<{}{}>").format(tag, attributes)
+    return Html("<{0}{1}>{2}</{0}>").format(tag, attributes, elements(one.children))
+
+
+def _lines(text: str) -> Html:
+    return elements(commonmark.lines(visible(text)))
+
+
+def _head(node: doc.Head) -> Html:
+    details = Html(" {}").format(node.details) if node.details else _NONE
+    return Html('<p class="lm-head"><b>{}</b>{}</p>').format(node.label, details)
+
+
+def _answer(node: doc.Answer) -> Html:
     box = " lm-long" if len(node.text) > LONG else ""
-    reach = ' tabindex="0"' if box else ""  # a box that scrolls must be reachable by keyboard
+    reach = Html(' tabindex="0"') if box else _NONE  # a box that scrolls must be reachable by keyboard
     if node.markdown:
-        return f'<div class="lm-text{box}"{reach}>{blocks_html(parse(node.text))}</div>'
-    return f'<div class="lm-text lm-raw{box}"{reach}>{_breaks(escaped(node.text))}</div>'
+        inner = _LINE.join(elements([one]) for one in commonmark.read(node.text))
+        return Html('<div class="lm-text{}"{}>{}</div>').format(box, reach, inner)
+    return Html('<div class="lm-text lm-raw{}"{}>{}</div>').format(box, reach, _lines(node.text))
 
 
-def _breaks(text: str) -> str:
-    return text.replace("\n", "<br>")
+def _line(node: doc.Line) -> Html:
+    classes = ("lm-foot" if node.dim else "lm-line") + (f" lm-{node.tone}" if node.tone else "")
+    return Html('<p class="{}">{}</p>').format(classes, _lines(node.text))
 
 
-def _line(node: doc.Line) -> str:
-    classes = "lm-foot" if node.dim else "lm-line"
-    return f'<p class="{classes}{f" lm-{node.tone}" if node.tone else ""}">{_breaks(escaped(node.text))}</p>'
-
-
-def _bar(node: doc.Bar) -> str:
+def _bar(node: doc.Bar) -> Html:
     total = node.total or 1
-    parts = "".join(
-        f'<i class="lm-k-{escaped(part.kind)}" style="width:{100 * part.amount / total:.2f}%"></i>'
+    parts = _NONE.join(
+        Html('<i class="lm-k-{}" style="width:{:.2f}%"></i>').format(part.kind, 100 * part.amount / total)
         for part in node.segments
         if part.amount > 0
     )
-    bar = f'<div class="lm-bar" aria-hidden="true">{parts}</div>'
+    bar = Html('<div class="lm-bar" aria-hidden="true">{}</div>').format(parts)
     keyed = node.legend or len(node.segments) > 1  # colours need a key; the words of other formats do not
-    return bar + (_legend(node.segments) if keyed else "")
+    return bar + (_legend(node.segments) if keyed else _NONE)
 
 
-def _legend(segments: Iterable[doc.Segment]) -> str:
-    items = "".join(
-        f'<li><i class="lm-k-{escaped(part.kind)}"></i>{escaped(part.words)}</li>' for part in segments
-    )
-    return f'<ul class="lm-legend">{items}</ul>'
+def _legend(segments: Iterable[doc.Segment]) -> Html:
+    item = Html('<li><i class="lm-k-{}"></i>{}</li>')
+    items = _NONE.join(item.format(part.kind, part.words) for part in segments)
+    return Html('<ul class="lm-legend">{}</ul>').format(items)
 
 
-def _strip(node: doc.Strip) -> str:
-    return f'<p class="lm-strip">{"".join(_piece(piece) for piece in node.pieces)}</p>'
+def _strip(node: doc.Strip) -> Html:
+    return Html('<p class="lm-strip">{}</p>').format(_NONE.join(_piece(piece) for piece in node.pieces))
 
 
-def _piece(piece: doc.Piece) -> str:
-    shown = escaped(blanks_shown(piece.text)) or "∅"
+def _piece(piece: doc.Piece) -> Html:
+    shown = blanks_shown(piece.text) or "∅"
     words = ", ".join(
         word for word in (f"id {piece.token_id}" if piece.token_id is not None else "", piece.hint) if word
     )
-    title = f' title="{escaped(words)}"' if words else ""
+    title = Html(' title="{}"').format(words) if words else _NONE
     if piece.special:
-        return f'<span class="lm-c"{title}>⟦{shown}⟧</span> '
-    shade = f' style="--lm-s:{piece.shade:.2f}"' if piece.shade else ""
-    tint = f" lm-r-{escaped(piece.kind)}" if piece.kind else ""
-    ends = "<br>" if piece.text.endswith("\n") else "<wbr>"
-    shown = re.sub("([·↵→]+)", r'<span class="lm-ws">\1</span>', shown)
-    return f'<span class="lm-t{tint}"{title}{shade}>{shown}</span>{ends}'
+        return Html('<span class="lm-c"{}>⟦{}⟧</span> ').format(title, shown)
+    shade = Html(' style="--lm-s:{:.2f}"').format(piece.shade) if piece.shade else _NONE
+    tint = f" lm-r-{piece.kind}" if piece.kind else ""
+    ends = Html("<br>") if piece.text.endswith("\n") else Html("<wbr>")
+    token = Html('<span class="lm-t{}"{}{}>{}</span>{}')
+    return token.format(tint, title, shade, _NONE.join(map(_blank, re.split("([·↵→]+)", shown))), ends)
 
 
-def _grid(node: doc.Grid) -> str:
+def _blank(part: str) -> str | Html:
+    return Html('<span class="lm-ws">{}</span>').format(part) if part[:1] in ("·", "↵", "→") else part
+
+
+def _grid(node: doc.Grid) -> Html:
     table = node.table
     if not table.rows:
-        return f'<p class="lm-line">{escaped(table.empty)}</p>'
+        return Html('<p class="lm-line">{}</p>').format(table.empty)
     right = [
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
-    marks = [' class="lm-n"' if is_right else "" for is_right in right]
-    head = "".join(
-        f'<th scope="col"{mark}>{escaped(name)}</th>' for mark, name in zip(marks, table.headers, strict=True)
+    marks = [Html(' class="lm-n"') if is_right else _NONE for is_right in right]
+    head = _NONE.join(
+        Html('<th scope="col"{}>{}</th>').format(mark, name)
+        for mark, name in zip(marks, table.headers, strict=True)
     )
-    rows = "\n".join(
-        "<tr>"
-        + "".join(f"<td{mark}>{_cell(value)}</td>" for mark, value in zip(marks, row, strict=True))
-        + "</tr>"
-        for row in table.rows
-    )
-    caption = f"<caption>{escaped(table.caption)}</caption>" if table.caption else ""
-    return f'<table class="lm-table">{caption}<thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>'
+    rows = _LINE.join(_row(marks, row) for row in table.rows)
+    caption = Html("<caption>{}</caption>").format(table.caption) if table.caption else _NONE
+    whole = Html('<table class="lm-table">{}<thead><tr>{}</tr></thead><tbody>\n{}\n</tbody></table>')
+    return whole.format(caption, head, rows)
 
 
-def _cell(value: Any) -> str:
+def _row(marks: Sequence[Html], row: Sequence[Any]) -> Html:
+    cells = (Html("<td{}>{}</td>").format(mark, _cell(value)) for mark, value in zip(marks, row, strict=True))
+    return Html("<tr>{}</tr>").format(_NONE.join(cells))
+
+
+def _cell(value: Any) -> Html:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
-        return " · ".join(_share(item) for item in value)
-    return _breaks(escaped(cell_text(value)))
+        return Html(" · ").join(_share(item) for item in value)
+    return _lines(cell_text(value))
 
 
-def _share(item: Share) -> str:
+def _share(item: Share) -> Html:
     if item.gone:
-        return f'<s class="lm-gone">{escaped(item.text)}</s> cut'
-    bar = f'<i class="lm-p" style="width:{item.share * 5:.2f}em" aria-hidden="true"></i>'
-    return f"{bar}{escaped(item.text)} {item.share:.0%}"
+        return Html('<s class="lm-gone">{}</s> cut').format(item.text)
+    bar = Html('<i class="lm-p" style="width:{:.2f}em" aria-hidden="true"></i>{} {:.0%}')
+    return bar.format(item.share * 5, item.text, item.share)
 
 
-def _code(node: doc.Code) -> str:
-    return f'<pre class="lm-code"><code>{escaped(node.text)}</code></pre>'
+def _code(node: doc.Code) -> Html:
+    return Html('<pre class="lm-code"><code>{}</code></pre>').format(node.text)
 
 
-def _fold(node: doc.Fold) -> str:
-    inner = "\n".join(fragment(inner) for inner in node.nodes)
-    return f'<details class="lm-fold"><summary>{escaped(node.summary)}</summary>\n{inner}\n</details>'
+def _fold(node: doc.Fold) -> Html:
+    inner = _LINE.join(fragment(inner) for inner in node.nodes)
+    whole = Html('<details class="lm-fold"><summary>{}</summary>\n{}\n</details>')
+    return whole.format(node.summary, inner)
 
 
-def _picture(node: doc.Picture) -> str:
-    return f'<div class="lm-picture">{node.svg}</div>'
+def _picture(node: doc.Picture) -> Html:
+    return Html('<div class="lm-picture">{}</div>').format(Html(node.svg))
 
 
-_WRITERS: dict[type, Callable[[Any], str]] = {
+_WRITERS: dict[type, Callable[[Any], Html]] = {
     doc.Head: _head,
     doc.Answer: _answer,
     doc.Line: _line,
@@ -172,79 +198,3 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Code: _code,
     doc.Fold: _fold,
 }
-
-
-def blocks_html(blocks: Sequence[Block]) -> str:
-    """Return the HTML of light Markdown. List items that follow each other share one list."""
-    out: list[str] = []
-    items: list[Block] = []
-    for block in blocks:
-        if block.kind == "item":
-            items.append(block)
-            continue
-        if items:
-            out.append(_list(items))
-            items = []
-        out.append(_block(block))
-    if items:
-        out.append(_list(items))
-    return "\n".join(out)
-
-
-def _list(items: Sequence[Block]) -> str:
-    """Nest items by depth: a deeper item goes into a list inside the item before it."""
-    out: list[str] = []
-    open_lists: list[tuple[int, str]] = []  # (depth, tag)
-    for item in items:
-        tag = "ol" if item.marker[0].isdigit() else "ul"
-        while open_lists and open_lists[-1][0] > item.depth:
-            out.append(f"</li></{open_lists.pop()[1]}>")
-        if open_lists and open_lists[-1][0] == item.depth and open_lists[-1][1] != tag:
-            out.append(f"</li></{open_lists.pop()[1]}>")
-        if open_lists and open_lists[-1][0] == item.depth:
-            out.append("</li>")
-        else:
-            start = f' start="{int(item.marker[:-1])}"' if tag == "ol" and item.marker[:-1] != "1" else ""
-            out.append(f"<{tag}{start}>")
-            open_lists.append((item.depth, tag))
-        out.append(f"<li>{spans_html(item.spans)}")
-    out.extend(f"</li></{tag}>" for _, tag in reversed(open_lists))
-    return "".join(out)
-
-
-def _block(block: Block) -> str:
-    if block.kind == "heading":
-        level = min(6, block.depth + 2)  # an answer's headings stand below the notebook's own
-        return f"<h{level}>{spans_html(block.spans)}</h{level}>"
-    if block.kind == "code":
-        language = f'<p class="lm-foot">{escaped(block.marker)}</p>' if block.marker else ""
-        return f'{language}<pre class="lm-code"><code>{escaped(block.text)}</code></pre>'
-    if block.kind == "rule":
-        return "<hr>"
-    if block.kind == "quote":
-        return f"<blockquote>{blocks_html(block.blocks)}</blockquote>"
-    if block.kind == "table":
-        return _md_table(block)
-    return f"<p>{spans_html(block.spans)}</p>"
-
-
-def _md_table(block: Block) -> str:
-    head = "".join(f'<th scope="col">{spans_html(cell)}</th>' for cell in block.rows[0])
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{spans_html(cell)}</td>" for cell in row) + "</tr>" for row in block.rows[1:]
-    )
-    return f'<table class="lm-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-
-
-def spans_html(spans: Sequence[Span]) -> str:
-    """Return the HTML of inline spans; only http, https and mailto addresses become links."""
-    return "".join(_span(span) for span in spans)
-
-
-def _span(span: Span) -> str:
-    text = _breaks(escaped(span.text))
-    if span.style == "link":
-        address = escaped(span.href)  # also in words: a label can lie, and paper has no links
-        link = f'<a href="{address}" rel="noopener noreferrer nofollow" target="_blank">{text}</a>'
-        return link if text == address else f"{link} ({address})"
-    return text if span.style == "text" else f"<{span.style}>{text}</{span.style}>"

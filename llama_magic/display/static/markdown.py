@@ -1,18 +1,19 @@
 """Nodes into Markdown that is data as well: raw HTML, images and mathematics are escaped.
 
 A trusted notebook's Markdown output is rendered with its HTML live, in JupyterLab and in
-nbconvert. So a model's Markdown is read by `lightmd` and written anew: the marks that were
+nbconvert. So a model's Markdown is read once (`commonmark`) and written anew: the marks that were
 read are written in one canonical way, every other mark is escaped, and all renderers agree.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from llama_magic.display.static import doc
-from llama_magic.display.static.lightmd import Block, Span, parse
+from llama_magic.display.static.commonmark import Content, Element, read, words
 from llama_magic.words.harmless import blanks_shown, one_line, visible
 from llama_magic.words.tables import cell_text, is_number
 
@@ -79,7 +80,7 @@ def _head(node: doc.Head) -> str:
 
 def _answer(node: doc.Answer) -> str:
     if node.markdown:
-        return blocks_markdown(parse(node.text))
+        return elements(read(node.text))
     return "\n\n".join(literal(part) for part in re.split(r"\n{2,}", node.text))
 
 
@@ -138,54 +139,85 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
 }
 
 
-def blocks_markdown(blocks: Sequence[Block]) -> str:
-    """Return canonical Markdown of light Markdown."""
+# --- a model's Markdown, written anew --------------------------------------------------------------
+
+
+def elements(contents: Iterable[Content]) -> str:
+    """Return canonical Markdown of elements: blocks, and runs of text between them."""
+    parts: list[tuple[str, str]] = []  # (kind, text)
+    for is_block, group in itertools.groupby(contents, key=_is_block):
+        if is_block:
+            parts += [(one.tag, _block(one)) for one in group if isinstance(one, Element)]
+        else:
+            parts.append(("p", _spans(group)))
     out = ""
-    before: Block | None = None
-    for block in blocks:
-        tight = before is not None and before.kind == block.kind == "item"
-        out += ("" if not out else "\n" if tight else "\n\n") + _block(block)
-        before = block
+    for i, (kind, text) in enumerate(parts):
+        tight = kind in ("ul", "ol") and i and parts[i - 1][0] == "p"  # a list below the words of its item
+        out += ("" if not i else "\n" if tight and not out.endswith("\n") else "\n\n") + text
     return out
 
 
-def _block(block: Block) -> str:
-    if block.kind == "heading":
-        return "#" * min(6, block.depth + 2) + " " + spans_markdown(block.spans).replace("\n", " ")
-    if block.kind == "code":
-        return code_block(block.text, block.marker)
-    if block.kind == "rule":
+def _is_block(one: Content) -> bool:
+    return isinstance(one, Element) and one.tag not in ("strong", "em", "code", "a", "br")
+
+
+def _block(one: Element) -> str:
+    if one.tag[0] == "h" and one.tag != "hr":
+        return "#" * int(one.tag[1]) + " " + _spans(one.children).replace("\n", " ")
+    if one.tag == "pre":
+        return code_block(words(one.children))
+    if one.tag == "hr":
         return "---"
-    if block.kind == "quote":
-        return "\n".join(f"> {line}".rstrip() for line in blocks_markdown(block.blocks).split("\n"))
-    if block.kind == "table":
-        return _md_table(block)
-    if block.kind == "item":
-        indent = " " * (4 * (block.depth // 2) if block.depth > 1 else 4 * block.depth)
-        return f"{indent}{block.marker} " + spans_markdown(block.spans).replace("\n", f"\n{indent}  ")
-    return spans_markdown(block.spans)
+    if one.tag == "blockquote":
+        return "\n".join(f"> {line}".rstrip() for line in elements(one.children).split("\n"))
+    if one.tag == "table":
+        return _table(one)
+    if one.tag in ("ul", "ol"):
+        return "\n".join(_items(one))
+    return _spans(one.children)
 
 
-def _md_table(block: Block) -> str:
-    width = len(block.rows[0])
+def _items(one: Element) -> Iterator[str]:
+    number = int(dict(one.attributes).get("start", "1"))
+    for item in one.children:
+        assert isinstance(item, Element)
+        mark = "- " if one.tag == "ul" else f"{number}. "
+        number += 1
+        first, *others = elements(item.children).split("\n")
+        yield "\n".join([f"{mark}{first}", *(f"{' ' * len(mark)}{line}".rstrip() for line in others)])
+
+
+def _table(one: Element) -> str:
+    rows = [row for part in one.children if isinstance(part, Element) for row in part.children]
     lines = []
-    for row in block.rows:
-        cells = [literal("".join(span.text for span in cell)) for cell in row[:width]]
-        lines.append("| " + " | ".join(cells + [""] * (width - len(cells))) + " |")
-    lines.insert(1, "|" + " --- |" * width)
+    for row in rows:
+        assert isinstance(row, Element)
+        cells = (literal(words(cell.children)) for cell in row.children if isinstance(cell, Element))
+        lines.append(f"| {' | '.join(cells)} |")
+    assert isinstance(rows[0], Element)
+    lines.insert(1, "|" + " --- |" * len(rows[0].children))
     return "\n".join(lines)
 
 
-def spans_markdown(spans: Sequence[Span]) -> str:
-    """Return inline Markdown; text between the marks is escaped."""
-    return "".join(_span(span) for span in spans)
+def _spans(contents: Iterable[Content]) -> str:
+    """Return inline Markdown; the text between the marks is escaped, with its line breaks."""
+    out = ""
+    for one in contents:
+        if isinstance(one, str):
+            out += literal(one)
+        elif one.tag == "br":
+            out += "  \n"
+        else:
+            out += _span(one)
+    # An empty line would end the paragraph.
+    return re.sub(r"^[ \t]*(?=\n)|(?<=\n)[ \t]*(?=\n)", "\u00a0", out)
 
 
-def _span(span: Span) -> str:
-    if span.style == "code":
-        return code_span(span.text)
-    text = literal(span.text)
-    if span.style == "link":
-        link = f"[{text}](<{span.href.replace('<', '%3C').replace('>', '%3E')}>)"
-        return link if span.text == span.href else f"{link} ({literal(span.href)})"
-    return {"text": text, "strong": f"**{text}**", "em": f"*{text}*"}[span.style]
+def _span(one: Element) -> str:
+    if one.tag == "code":
+        return code_span(words(one.children))
+    text = _spans(one.children)
+    if one.tag == "a":
+        href = dict(one.attributes)["href"]
+        return f"[{text}](<{href.replace('<', '%3C').replace('>', '%3E')}>)"
+    return f"**{text}**" if one.tag == "strong" else f"*{text}*"

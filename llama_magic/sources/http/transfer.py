@@ -24,7 +24,7 @@ from llama_magic.sources.http import client as _http
 from llama_magic.sources.http.client import UnreachableError, httpx
 from llama_magic.sources.http.meter import Meter
 from llama_magic.sources.redact import redact
-from llama_magic.sources.types import format_size
+from llama_magic.words import amounts
 
 RETRIES = 5  # tries in a row that bring no new byte
 BACKOFF_S = 0.5  # doubles with each try
@@ -109,7 +109,7 @@ def fetch(job: Job, meter: Meter) -> Fetched:
         discard(job)  # a full disk is freed again, and the cache stays usable
         raise SourceError(
             f"{job.label} cannot be written to {job.target.parent}: {err.strerror}. "
-            f"The unfinished {format_size(size)} were removed.",
+            f"The unfinished {amounts.size(size)} were removed.",
             remedy="Free some space, or set LLAMA_MAGIC_CACHE (for the hub HF_HUB_CACHE) to another disk.",
         ) from None
 
@@ -220,8 +220,8 @@ def _check_space(job: Job, offset: int, total: int | None) -> None:
     needed = total - offset
     if usage.total and usage.free < needed:  # a volume that reports a size of 0 tells nothing
         raise SourceError(
-            f"{job.label} needs {format_size(needed)} more, and {job.target.parent} has "
-            f"{format_size(usage.free)} free.",
+            f"{job.label} needs {amounts.size(needed)} more, and {job.target.parent} has "
+            f"{amounts.size(usage.free)} free.",
             remedy="Free some space, or set LLAMA_MAGIC_CACHE (for the hub HF_HUB_CACHE) to a larger disk.",
         )
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
 from llama_magic.sources.redact import redact
-from llama_magic.sources.types import format_size
+from llama_magic.words import amounts
 
 _NOT_MODELS = ("mmproj", "imatrix")  # projectors and importance matrices carry .gguf too
 Sizes = Mapping[str, int | None]
@@ -90,7 +90,7 @@ def _table(groups: list[list[str]], sizes: Sizes, fits: Callable[[int], bool] | 
         size = _size(group, sizes)
         verdict = "" if fits is None or size is None else "  fits" if fits(size) else "  does not fit"
         parts = f"  ({len(group)} parts)" if len(group) > 1 else ""
-        rows.append((label_of(group, groups), f"{format_size(size):>8}{verdict}{parts}"))
+        rows.append((label_of(group, groups), f"{amounts.size(size):>8}{verdict}{parts}"))
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"  {label:<{width}}  {rest}" for label, rest in rows)
 

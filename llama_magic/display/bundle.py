@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Literal
 
+from llama_magic.display import hosts
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static import markdown as render_markdown
 from llama_magic.display.static import text as render_text
-from llama_magic.display.views import registry as views
+from llama_magic.display.views.data import plain
+from llama_magic.display.views.find import nodes
 from llama_magic.model.results import RECEIPT_MIME, Completion
-from llama_magic.words.harmless import json_safe
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
 Format = Literal["auto", "markdown", "text", "html", "json"]
 
 
 def to_html(obj: Any) -> str:
     """Return `obj` as one static HTML fragment: escaped, without scripts or addresses."""
-    return render_html.page(views.nodes(obj))
+    return render_html.page(nodes(obj))
 
 
 def to_markdown(obj: Any) -> str:
     """Return `obj` as Markdown without live HTML, images or mathematics."""
-    return render_markdown.page(views.nodes(obj))
+    return render_markdown.page(nodes(obj))
 
 
 def to_text(obj: Any) -> str:
     """Return `obj` as plain text without control characters."""
-    return render_text.page(views.nodes(obj))
+    return render_text.page(nodes(obj))
 
 
 def mimebundle(obj: Any, format: Format = "auto") -> dict[str, Any]:
@@ -38,7 +41,7 @@ def mimebundle(obj: Any, format: Format = "auto") -> dict[str, Any]:
     """
     receipt = _receipt(obj)
     if format == "json":
-        data = receipt if receipt is not None else json_safe(views.plain(obj))
+        data = receipt if receipt is not None else json_safe(plain(obj))
         text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
         data = json.loads(text)
         return {"application/json": data, "text/plain": text} | _receipt_entry(receipt)
@@ -68,3 +71,20 @@ def saved_receipt(completion: Completion) -> dict[str, Any]:
     if completion.seeded:
         receipt["usage"].pop("cached_tokens", None)
     return receipt
+
+
+def show(obj: Any, shell: Any = None, format: Format = "auto") -> None:
+    """Publish `obj` as a static output; print its text where there is no IPython."""
+    shell = shell if shell is not None else hosts.current_shell()
+    hosts.publish(shell, mimebundle(obj, format))
+
+
+def json_safe(value: Any) -> Any:
+    """Return a copy of JSON data in which lone surrogates are U+FFFD: notebooks are saved as UTF-8."""
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {json_safe(key): json_safe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_safe(item) for item in value]
+    return value

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
+from llama_magic.display.views.view import view
 from llama_magic.errors import LlamaMagicError
+from llama_magic.experiments.vote import Vote, said
+from llama_magic.experiments.vote import vote as count
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Share, Table
@@ -16,15 +19,14 @@ _LONGEST = 60  # characters of a value in the table
 
 def of_samples(answers: Sequence[Completion]) -> list[Node]:
     """Show the vote of the answers of one call; nothing where none of them is an instance."""
-    from llama_magic.experiments.vote import vote as count
-
     try:
         return vote(count(answers))
     except LlamaMagicError:
         return []
 
 
-def vote(v: Any) -> list[Node]:
+@view.register(Vote)
+def vote(v: Vote) -> list[Node]:
     """Show a vote: for each field the winner, how many agree, and what the others said."""
     left_out = f", {v.left_out} left out" if v.left_out else ""
     rows = tuple(
@@ -55,8 +57,6 @@ def vote(v: Any) -> list[Node]:
 
 
 def _brief(value: Any) -> str:
-    from llama_magic.experiments.vote import said
-
     text = value if isinstance(value, str) and value.strip() == value != "" else said(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

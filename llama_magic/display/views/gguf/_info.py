@@ -1,0 +1,77 @@
+"""How a GGUF header looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
+from llama_magic.display.views.find import nodes
+from llama_magic.display.views.view import view
+from llama_magic.gguf import GGUFInfo, TensorInfo
+from llama_magic.words.amounts import count, size
+from llama_magic.words.counting import counted
+from llama_magic.words.tables import Table
+
+_MAX_ROWS = 2000  # of tensors or metadata; more are counted
+
+
+@view.register(GGUFInfo)
+def gguf_info(info: GGUFInfo) -> list[Node]:
+    """Show a GGUF header: what the file holds, what is odd about it, its metadata, tensors and template."""
+    trained = info.context_length
+    rows = (
+        ("architecture", info.architecture),
+        ("parameters", count(info.n_params)),
+        ("quantisation", info.quantisation),
+        ("file size", size(info.file_size)),
+        ("context, trained", f"{trained:,} tokens" if trained else ""),
+        ("tensors", len(info.tensors) or ""),
+        ("chat template", "in the file" if info.chat_template else "none"),
+    )
+    known = tuple(row for row in rows if row[1] != "")
+    out: list[Node] = [Head("GGUF", info.name), Grid(Table(("", ""), known))]
+    out.extend(Line(f"{finding.level}: {finding}", tone="warn") for finding in info.findings)
+    if info.plan is not None:
+        out.extend(nodes(info.plan))
+    return [*out, *_folds(info)]
+
+
+def _folds(info: GGUFInfo) -> Iterable[Node]:
+    if info.metadata:
+        table = Grid(_metadata_table(info.metadata))
+        yield Fold(f"metadata ({counted(len(info.metadata), 'key')})", (table,), brief=True)
+    if info.tensors:
+        table = Grid(_tensor_table(list(info.tensors.values())))
+        yield Fold(f"tensors ({len(info.tensors):,})", (table,), brief=True)
+    if info.chat_template:
+        yield Fold("chat template", (Code(info.chat_template),), brief=True)
+
+
+def _metadata_table(metadata: Mapping[str, Any]) -> Table:
+    rows = tuple((key, _short(value)) for key, value in list(metadata.items())[:_MAX_ROWS])
+    return Table(("key", "value"), rows, caption=_cut(len(metadata)))
+
+
+def _short(value: Any) -> str:
+    """Return a value's words; arrays are read no further than their first items (they may be lazy)."""
+    if isinstance(value, (str, int, float, bool)):
+        text = str(value)
+        return text if len(text) <= 120 else f"{text[:120]}… ({len(text):,} characters)"
+    try:
+        length = len(value)
+    except TypeError:
+        return str(value)[:120]
+    head = ", ".join(repr(value[i]) for i in range(min(4, length)))
+    return f"[{head}{', …' if length > 4 else ''}] ({counted(length, 'item')})"
+
+
+def _tensor_table(tensors: list[TensorInfo]) -> Table:
+    rows = tuple(
+        (t.name, " × ".join(str(n) for n in t.shape), t.type, size(t.n_bytes)) for t in tensors[:_MAX_ROWS]
+    )
+    return Table(("tensor", "shape", "type", "size"), rows, caption=_cut(len(tensors)))
+
+
+def _cut(length: int) -> str:
+    return f"the first {_MAX_ROWS:,} of {length:,}" if length > _MAX_ROWS else ""

@@ -1,0 +1,34 @@
+"""How a dry run looks: what a load would do."""
+
+from __future__ import annotations
+
+from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.views.view import view
+from llama_magic.loading.load import DryRun
+from llama_magic.words.amounts import size
+from llama_magic.words.tables import Table
+
+
+@view.register(DryRun)
+def dry_run(report: DryRun) -> list[Node]:
+    """Show what a load would do: the file, what takes how much memory, the speed, and what is against it."""
+    out: list[Node] = [Head("dry run", f"{report.origin} · nothing was loaded")]
+    info, estimate = report.info, report.estimate
+    rows: list[tuple[str, str]] = [("file size", size(report.size))] if report.size is not None else []
+    if info is not None:
+        trained = f", trained on {info.context_length:,} tokens" if info.context_length else ""
+        rows.append(("model", f"{info.architecture} {info.quantisation}{trained}"))
+    if report.window is not None:
+        rows.append(("window", f"{report.window:,} tokens"))
+    if report.speed is not None:
+        rows.append(("speed", str(report.speed)))
+    out.append(Grid(Table(("", ""), tuple(rows))))
+    if estimate is not None:
+        parts = tuple((what, size(amount), why) for what, amount, why in estimate.parts())
+        out.append(
+            Grid(Table(("memory for", "size", "because"), (*parts, ("total", size(estimate.total), ""))))
+        )
+        out.append(Line(f"{size(report.seeded_bytes)} more from the first answer with a seed on", dim=True))
+    out.append(Line(" · ".join(f"{name} {value}" for name, value in report.options.items()), dim=True))
+    out.extend(Line(str(note), tone="warn") for note in report.notes)
+    return out

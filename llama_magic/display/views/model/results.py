@@ -1,0 +1,107 @@
+"""How an answer, several answers to one prompt, and a budget look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llama_magic.display.static.doc import Answer, Code, Fold, Grid, Head, Line, Node
+from llama_magic.display.views import gauge
+from llama_magic.display.views.data import leaves, plain
+from llama_magic.display.views.experiments import vote as views_vote
+from llama_magic.display.views.view import together, view
+from llama_magic.model.results import Budget, Completion
+from llama_magic.words.counting import counted
+from llama_magic.words.tables import Share, Table
+
+ENDINGS = {
+    "stop": "ended by itself",
+    "length": "cut at max_tokens",
+    "interrupted": "stopped before its end",
+}
+
+
+@view.register(Completion)
+def completion(r: Completion) -> list[Node]:
+    """Show an answer: head, thinking folded, text or table, gauge, how it ended. No times: they differ."""
+    out: list[Node] = [Head(r.mode, f"{r.model} · {seed_words(r)}")]
+    if r.thinking:
+        out.append(Fold("thinking", (Answer(r.thinking, markdown=True),)))
+    out.extend(_body(r))
+    out.append(gauge.bar(r.budget, r.usage.completion_tokens))
+    usage = r.usage
+    filled = gauge.words(r.budget, usage.completion_tokens, forced=usage.forced_tokens)
+    out.append(Line(f"{filled} · {ending(r)}", dim=True))
+    if "thinking" in r.extra:
+        out.append(Line(str(r.extra["thinking"]), dim=True))
+    out.extend(Line(note, dim=True) for note in notes(r))
+    return out
+
+
+def is_markdown(mode: str) -> bool:
+    """Return whether answers of a mode are read as Markdown: chat is; a continued text is what it is."""
+    return mode == "chat"
+
+
+def notes(r: Completion) -> list[str]:
+    """Return what was dropped, cut or repaired; what was chosen of thinking is said elsewhere."""
+    return [note for note in r.notes if note != r.extra.get("thinking")]
+
+
+def seed_words(r: Completion) -> str:
+    """Say the seed, and whether it was given or drawn."""
+    return f"seed {r.seed}" if r.seeded else f"seed {r.seed} (drawn)"
+
+
+def ending(r: Completion) -> str:
+    """Say why the answer ended."""
+    words = ENDINGS[r.finish_reason]
+    return f"{words} {r.budget.max_tokens:,}" if r.finish_reason == "length" else words
+
+
+def _body(r: Completion) -> list[Node]:
+    if r.mode == "structured" and (r.parsed is not None or r.text.strip() == "null"):
+        return [Grid(_form(r)), Fold("JSON", (Code(r.text),))]
+    out: list[Node] = [Answer(r.text, markdown=is_markdown(r.mode))]
+    out.extend(Code(f"{call.get('name', 'tool')}({call.get('arguments', '')})") for call in r.tool_calls)
+    return out
+
+
+def _form(r: Completion) -> Table:
+    """Lay a structured answer out by field; with what the call measured, how hard each was held."""
+    rows = leaves(plain(r.parsed))
+    reports = list(r.fields.values())
+    if len(reports) != len(rows):
+        return Table(("field", "value"), tuple(rows))
+    held = tuple(
+        (path, value, (Share("", report.pressure),), f"{report.confidence:.0%}")
+        for (path, value), report in zip(rows, reports, strict=True)
+    )
+    return Table(("field", "value", "mass outside", "confidence"), held)
+
+
+@together.register(Completion)
+def samples(first: Completion, answers: Sequence[Completion]) -> list[Node]:
+    """Show several answers to one prompt, numbered."""
+    out: list[Node] = [
+        Head(first.mode, f"{first.model} · {counted(len(answers), 'sample')} · {seed_words(first)}")
+    ]
+    for number, answer in enumerate(answers, 1):
+        out.append(
+            Head(f"sample {number}", f"{counted(answer.usage.completion_tokens, 'token')} · {ending(answer)}")
+        )
+        out.extend(_body(answer))
+    if first.mode == "structured" and len(answers) > 1:
+        out.extend(views_vote.of_samples(answers))
+    out.append(gauge.bar(first.budget))
+    written, forced = (
+        sum(getattr(a.usage, name) for a in answers) for name in ("completion_tokens", "forced_tokens")
+    )
+    out.append(Line(gauge.words(first.budget, written, forced=forced), dim=True))
+    out.extend(Line(note, dim=True) for note in notes(first))  # of the one prompt that they share
+    return out
+
+
+@view.register(Budget)
+def budget(b: Budget) -> list[Node]:
+    """Show how a window is filled."""
+    return [gauge.bar(b, b.generated_tokens, legend=True), Line(gauge.words(b, b.generated_tokens), dim=True)]

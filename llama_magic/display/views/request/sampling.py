@@ -1,0 +1,33 @@
+"""How a sampler chain looks."""
+
+from __future__ import annotations
+
+from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.views.view import view
+from llama_magic.microscope.advice import advise, is_off
+from llama_magic.request.sampling import Sampling
+from llama_magic.words.tables import Table
+
+
+@view.register(Sampling)
+def sampling(chain: Sampling) -> list[Node]:
+    """Show a sampler chain in the order in which it runs, with the stages that are switched off."""
+    rows = tuple(
+        (number, name, "off" if is_off(chain, name) else "", _stage_parameters(chain, name))
+        for number, name in enumerate(chain.samplers, 1)
+    )
+    order = Line(f'--samplers "{";".join(chain.samplers)}"', dim=True)
+    notes = [Line(note, tone="warn") for note in advise(chain)]
+    table = Grid(Table(("#", "stage", "", "parameters"), rows))
+    return [Head("sampler", "in the order it runs"), table, order, *notes]
+
+
+def _stage_parameters(chain: Sampling, name: str) -> str:
+    prefixes = {
+        "penalties": ("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
+        "temperature": ("temperature", "dynatemp_range", "dynatemp_exponent"),
+        "adaptive_p": ("adaptive_target", "adaptive_decay"),
+    }
+    data = chain.to_dict()
+    names = prefixes.get(name) or [key for key in data if key == name or key.startswith(name + "_")]
+    return ", ".join(f"{key} {data[key]}" for key in names if key in data)

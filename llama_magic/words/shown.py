@@ -1,0 +1,38 @@
+"""Results show themselves: the one arrow from below up to `display`, followed when something is shown.
+
+A result's own file says that it is shown (`class Vote(Shown)`), its file under `display/views/` says how.
+The imports stand inside the functions: display knows every result, and no result costs more for being shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Shown:
+    """A result that a front end asks for itself: as HTML, Markdown and text, from its view."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        from llama_magic.display import mimebundle
+
+        return mimebundle(self)
+
+
+class Printed(Shown):
+    """A shown result that is printed as its view's text too."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        from llama_magic.display import to_text
+
+        return to_text(self)
+
+
+def live(result: Any) -> Any:
+    """Return the live view of a result; where no widget can be shown, say so and return the result."""
+    from llama_magic.display import live_trace
+
+    return live_trace(result)
