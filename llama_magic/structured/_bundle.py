@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
@@ -33,9 +34,11 @@ _SINCE = {
     "maxContains": 2019,
     "unevaluatedItems": 2019,
     "unevaluatedProperties": 2019,
+    "$recursiveRef": 2019,
     "prefixItems": 2020,
+    "$dynamicRef": 2020,
 }
-_UNTIL = {"dependencies": 7, "additionalItems": 2019}
+_UNTIL = {"dependencies": 7, "additionalItems": 2019, "$recursiveRef": 2019}
 ONE = (
     "additionalItems",
     "additionalProperties",
@@ -95,7 +98,9 @@ class Bundle:
     """A schema whose references are all of the form `#/pointer`.
 
     `root` is the rewritten schema, `draft` the draft it names (0: none, every keyword counts),
-    `ignored` the (pointer, keyword) pairs that this draft does not know or overrides.
+    `ignored` the (pointer, keyword) pairs that this draft does not know or overrides, or no draft.
+    `original` is the schema as it came; `dynamic` says that it holds references whose target depends on
+    the way that led to them, which stay in `root` as they are.
     Raises `SchemaError` for what cannot be resolved.
     """
 
@@ -103,9 +108,12 @@ class Bundle:
         if not isinstance(schema, (dict, bool)):
             raise InputTypeError(f"A JSON schema is an object, true or false; got {type(schema).__name__}.")
         _check_size(schema)
+        self.original = schema
         self.root: Any = copy.deepcopy(schema)
         self.draft = _draft(schema)
         self.ignored: list[tuple[str, str]] = []
+        self.dynamic = False
+        self._anchors: Counter[str] = Counter()  # of references that are resolved on the way
         self._effort = 20_000
         self._places: dict[str, tuple[Path, Any]] = {}  # absolute URI or URI#anchor -> where it stands
         self._bases: dict[int, str] = {}  # id of a schema dict -> its base URI
@@ -113,6 +121,8 @@ class Bundle:
         self._targets: dict[str, Any] = {}
         self._index((), self.root, "")
         self._rewrite((), self.root)
+        if self.dynamic:
+            self.original = copy.deepcopy(schema)
         self.wide_multiple = self._measure()
 
     def spend(self) -> bool:
@@ -139,6 +149,8 @@ class Bundle:
         for anchor in ("$anchor", "$dynamicAnchor"):
             if isinstance(node.get(anchor), str):
                 self._places.setdefault(f"{base}#{node[anchor]}", (path, node))
+                self._anchors[node[anchor]] += anchor == "$dynamicAnchor"
+        self._anchors["#"] += node.get("$recursiveAnchor") is True
         self._bases[id(node)] = base
         for relative, sub in children(node):
             self._index(path + relative, sub, base)
@@ -152,14 +164,22 @@ class Bundle:
             self._walked.add(id(node))
             self._drop_unknown(here, node)
             for keyword in ("$dynamicRef", "$recursiveRef"):
-                if keyword in node:  # one document: both point where $ref would
-                    node.setdefault("$ref", node.pop(keyword))
+                if keyword in node:
+                    self._dynamic(keyword, node)
             if "$ref" in node:
                 where, target = self._resolve(here, node)
                 node["$ref"] = "#" + pointer(where)
                 self._targets[node["$ref"]] = target
                 stack.append((where, target))
             stack += [(here + relative, sub) for relative, sub in children(node)]
+
+    def _dynamic(self, keyword: str, node: dict[str, Any]) -> None:
+        """Make a plain reference of one that has a single target, whatever led to it."""
+        anchor = str(node[keyword]).partition("#")[2] or "#"
+        if "$ref" in node or self._anchors[anchor] > 1:
+            self.dynamic = True
+        else:
+            node["$ref"] = node.pop(keyword)
 
     def _drop_unknown(self, path: Path, node: dict[str, Any]) -> None:
         for keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"):
@@ -255,6 +275,8 @@ _ASSERTIONS = frozenset(
         "items",
         "dependencies",
         "dependentRequired",
+        "$dynamicRef",
+        "$recursiveRef",
         "type",
         "enum",
         "const",

@@ -13,6 +13,7 @@ from llama_magic.structured._grammar import limits
 from llama_magic.structured._matcher import Matcher
 from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Pieces, fewest_bytes, fewest_tokens
+from llama_magic.structured._spelling import Speller, names_in_order
 from llama_magic.structured._vocab import Trie, byte_tokenizer
 
 Why = Callable[[str], str | None]  # text -> None, or why it is not an instance
@@ -94,15 +95,31 @@ class Constraint:
         except UnicodeEncodeError:
             return False  # half a surrogate pair is no UTF-8
         machine = self._bytes.deep_copy()
-        return bool(
+        if (
             machine.validate_tokens(data) == len(data)
             and machine.consume_tokens(data)
             and machine.is_accepting()
-        )
+        ):
+            return True
+        # Any order is promised; where a part of the grammar knows one only, the value is looked at.
+        return self.any_order and _strictjson.is_json(text) and self._takes_value(text)
 
     def accepts(self, text: str) -> bool:
-        """Say whether this text is possible: the masks let it through and the check after passes."""
-        return self.mask_accepts(text) and self.why_not(text) is None
+        """Say whether this text is an answer: the masks let its value through and the check after passes.
+
+        Of JSON it is the value that counts: its keys may stand in any order, 1.0 is an integer.
+        """
+        if self.kind != "json":
+            return self.mask_accepts(text) and self.why_not(text) is None
+        by_mask = self.mask_accepts(text)
+        return self.why_not(text) is None and (by_mask or self._takes_value(text))
+
+    def _takes_value(self, text: str) -> bool:
+        return Speller(self._bytes, self._ranks).takes(text)
+
+    @functools.cached_property
+    def _ranks(self) -> dict[str, int]:
+        return names_in_order(self.schema)
 
     def why_not(self, text: str) -> str | None:
         """Return in one line why a text is not an instance, None if it is.

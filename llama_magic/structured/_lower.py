@@ -20,7 +20,7 @@ from llama_magic.structured import (
 )
 from llama_magic.structured._bundle import Bundle, Path, pointer, ref_path
 from llama_magic.structured._finite import finite
-from llama_magic.structured._lower_numbers import LEAST
+from llama_magic.structured._lower_numbers import in_range
 from llama_magic.structured._regex import MAX_LEAST
 from llama_magic.structured._schemas import Keyword, check_reachable, same, simplified, ways
 
@@ -175,10 +175,11 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
     out["enum"] = [node["const"]] if keyword == "const" else list(node["enum"])
     if keyword == "enum" and "const" in node:
         out["enum"] = [item for item in node["enum"] if same(item, node["const"])]
-    if any(isinstance(item, (int, float)) and item < LEAST for item in out["enum"]):
-        rest = [item for item in out.pop("enum") if not (isinstance(item, (int, float)) and item < LEAST)]
+    wide = [item for item in out["enum"] if isinstance(item, (int, float)) and not in_range(item)]
+    if wide:
+        rest = [item for item in out.pop("enum") if item not in wide]
         extra.append({"anyOf": [{"type": "number"}, *([{"enum": rest}] if rest else [])]})
-        lowered.leave(path, keyword, "numbers near -2^63 or below")
+        lowered.leave(path, keyword, "numbers of more than 63 bits")
         return
     if any(isinstance(item, str) and len(item) > MAX_LEAST for item in out["enum"]):
         raise SchemaError(
@@ -190,9 +191,15 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
     lowered.enforce(path, keyword)
 
 
+def _later(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    lowered.leave(path, keyword)
+
+
 Rule = Callable[[Lowered, Path, Any, str, Any, Any], None]
 _RULES: dict[str, Rule] = {
     "$ref": _ref,
+    "$dynamicRef": _later,
+    "$recursiveRef": _later,
     "type": _copy,
     "enum": _enum,
     "const": _enum,

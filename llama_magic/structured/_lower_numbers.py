@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
 # llguidance (1.9.1) ends the process on a range of whole numbers that lies near -2^63 or below it.
 LEAST = -9 * 10**18
+MOST = 2**63 - 1  # a bound above it is cut to it there
+
+
+def in_range(value: Any) -> bool:
+    """Say whether the mask's compiler keeps a number as it is."""
+    return bool(LEAST <= value <= MOST)
 
 
 def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
@@ -23,7 +29,8 @@ def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extr
         lowered.enforce(path, keyword)
         return
     large = keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
-    large = large or (keyword in ("maximum", "exclusiveMaximum") and value < LEAST)
+    large = large or (keyword in ("maximum", "exclusiveMaximum") and not in_range(value))
+    large = large or (keyword in ("minimum", "exclusiveMinimum") and value > MOST)
     if (large or "numbers" in lowered.loosening.kinds) and keyword not in out:
         lowered.leave(path, keyword, "out of the mask's range")
         return

@@ -56,6 +56,7 @@ def check_reachable(bundle: Bundle) -> None:
     """Refuse a schema in which a keyword has a value of another shape; definitions count if they are used."""
     stack: list[tuple[Path, Any]] = [((), bundle.root)]
     seen: set[int] = set()
+    skipped = () if bundle.dynamic else DEFINITIONS
     while stack:
         path, node = stack.pop()
         if isinstance(node, bool) or id(node) in seen:
@@ -68,7 +69,7 @@ def check_reachable(bundle: Bundle) -> None:
             )
         seen.add(id(node))
         _check(path, node)
-        used = [(path + where, sub) for where, sub in children(node) if where[0] not in DEFINITIONS]
+        used = [(path + where, sub) for where, sub in children(node) if where[0] not in skipped]
         if "$ref" in node:
             used.append((ref_path(node["$ref"]), bundle.target(node["$ref"])))
         stack += reversed(used)
