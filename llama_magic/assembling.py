@@ -187,12 +187,16 @@ class Assembler:
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
             tool_calls=reply.tool_calls if reply is not None else (),
-            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ())),
+            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ()), *_of_schema(plan)),
             seeded=request.exact,
             mode=plan.mode,
             extra=extra,
             made_with=plan.made_with,
         )
+
+
+def _of_schema(plan: Plan) -> tuple[str, ...]:
+    return plan.constraint.notes if plan.constraint is not None else ()
 
 
 def _fields(sample: _Sample) -> dict[str, Any]:

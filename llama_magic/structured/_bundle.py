@@ -15,6 +15,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from llama_magic.errors import InputTypeError, SchemaError
 from llama_magic.structured._effort import Effort
+from llama_magic.structured._keywords import Ignored, without_effect
 
 MAX_NODES = 50_000  # values in the schema; the biggest of the JSONSchemaBench sample has 11,000
 MAX_CHARACTERS = 2_000_000
@@ -98,7 +99,7 @@ class Bundle:
     """A schema whose references are all of the form `#/pointer`.
 
     `root` is the rewritten schema, `draft` the draft it names (0: none, every keyword counts),
-    `ignored` the (pointer, keyword) pairs that this draft does not know or overrides, or no draft.
+    `ignored` the keywords without effect: of other drafts, of none, or about values of another type.
     `original` is the schema as it came; `dynamic` says that it holds references whose target depends on
     the way that led to them, which stay in `root` as they are.
     Raises `SchemaError` for what cannot be resolved.
@@ -111,7 +112,7 @@ class Bundle:
         self.original = schema
         self.root: Any = copy.deepcopy(schema)
         self.draft = _draft(schema)
-        self.ignored: list[tuple[str, str]] = []
+        self.ignored: list[Ignored] = []
         self.dynamic = False
         self._anchors: Counter[str] = Counter()  # of references that are resolved on the way
         self._effort = 20_000
@@ -119,6 +120,9 @@ class Bundle:
         self._bases: dict[int, str] = {}  # id of a schema dict -> its base URI
         self._walked: set[int] = set()
         self._targets: dict[str, Any] = {}
+        if self.draft == 0 and isinstance(schema, dict) and "$schema" in schema:
+            reason = f"{schema['$schema']!r:.80} is no draft that is known here; 2020-12 is taken"
+            self.ignored.append(Ignored("", "$schema", reason))
         self._index((), self.root, "")
         self._rewrite((), self.root)
         if self.dynamic:
@@ -188,11 +192,14 @@ class Bundle:
             node.pop("id")
         if "$ref" in node and 0 < self.draft <= 7:
             gone = [key for key in node if key not in ("$ref", "$defs", "definitions") and key in _ASSERTIONS]
+            reason = "in this draft nothing counts beside $ref"
         else:
             gone = [key for key in node if self.draft and not self._knows(key)]
+            reason = "the draft that the schema names does not have it"
         for keyword in gone:
-            self.ignored.append((pointer(path), keyword))
+            self.ignored.append(Ignored(pointer(path), keyword, reason))
             node.pop(keyword)
+        self.ignored += [Ignored(pointer(path), keyword, why) for keyword, why in without_effect(node)]
 
     def _knows(self, keyword: str) -> bool:
         return _SINCE.get(keyword, 0) <= self.draft <= _UNTIL.get(keyword, 9999)

@@ -10,6 +10,7 @@ from typing import Any
 from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
 from llama_magic.structured import _strictjson
 from llama_magic.structured._grammar import limits
+from llama_magic.structured._keywords import Ignored
 from llama_magic.structured._matcher import Matcher
 from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Pieces, fewest_bytes, fewest_tokens
@@ -24,7 +25,8 @@ class Constraint:
 
     `kind` is json, regex, choices, gbnf or lark; `schema` the JSON schema (None for the other
     kinds); `enforced` the keywords that no token can break, `checked` those that are looked at
-    after the answer. `ignored` lists keywords that the schema's own draft does not have.
+    after the answer. `ignored` lists keywords without effect, as (pointer, keyword): of another
+    draft, misspelt, or about values of another type; `notes` says why, of those that were likely meant.
     `any_order`: the schema was sorted by a tool, so its keys may come in any order.
 
     `grammar` says what is taken as an answer, `writing` what a model is let write: for JSON one
@@ -40,7 +42,7 @@ class Constraint:
         schema: Any = None,
         enforced: tuple[Keyword, ...] = (),
         checked: tuple[Keyword, ...] = (),
-        ignored: tuple[tuple[str, str], ...] = (),
+        ignored: tuple[Ignored, ...] = (),  # with reasons
         writing: str | None = None,
         shortest: Pieces | None = None,
         why: Why | None = None,
@@ -54,7 +56,8 @@ class Constraint:
         self.schema = schema
         self.enforced = enforced
         self.checked = checked
-        self.ignored = ignored
+        self.ignored = tuple((entry.pointer, entry.keyword) for entry in ignored)
+        self.notes = tuple(entry.note for entry in ignored if entry.reason)[:4]
         self.any_order = any_order
         self.grammar = grammar
         self.writing = grammar if writing is None else writing
@@ -182,7 +185,7 @@ class Constraint:
             parts.append("checked after the answer: " + "; ".join(names[:4]) + more)
         if self.ignored:
             parts.append(
-                "not in this draft: "
+                "without effect: "
                 + ", ".join(f"{key} at {at or 'the root'}" for at, key in self.ignored[:4])
             )
         return "; ".join(parts)
