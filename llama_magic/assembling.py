@@ -187,7 +187,7 @@ class Assembler:
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
             tool_calls=reply.tool_calls if reply is not None else (),
-            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ()), *_of_schema(plan)),
+            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ()), *_of_schema(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
             extra=extra,
@@ -195,8 +195,8 @@ class Assembler:
         )
 
 
-def _of_schema(plan: Plan) -> tuple[str, ...]:
-    return plan.constraint.notes if plan.constraint is not None else ()
+def _of_schema(plan: Plan, text: str) -> tuple[str, ...]:
+    return plan.constraint.notes_on(text) if plan.constraint is not None else ()
 
 
 def _fields(sample: _Sample) -> dict[str, Any]:

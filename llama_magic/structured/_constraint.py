@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
 from llama_magic.structured import _strictjson
+from llama_magic.structured._digits import Digits, Limits, limits_of, note
 from llama_magic.structured._grammar import limits
 from llama_magic.structured._keywords import Ignored
 from llama_magic.structured._matcher import Matcher
@@ -157,6 +158,19 @@ class Constraint:
             return text
         return _strictjson.partial(text + " " if ended else text, _empty(self.schema))
 
+    def may_go_on(self, text: str) -> bool:
+        """Say whether a text that was cut may be the beginning of another answer than the one it looks like.
+
+        2 may become 2026, and "New" become "New York". An answer by regex or grammar is a text, whole or not.
+        """
+        if self.kind == "choices":
+            return self._longer(text)
+        return self.kind == "json" and text.rstrip()[-1:].isdigit()
+
+    def _longer(self, text: str) -> bool:
+        machine = self._bytes.deep_copy()
+        return bool(machine.consume_tokens(list(text.encode())) and not machine.is_stopped())
+
     def min_tokens(self) -> int:
         """Return the least number of tokens that an answer takes, the end token left out.
 
@@ -174,9 +188,19 @@ class Constraint:
         assert self._trie is not None  # min_tokens asks only then
         return fewest_tokens(self._shortest, self._trie.texts)
 
+    def notes_on(self, text: str) -> tuple[str, ...]:
+        """Return what is to be said of an answer: keywords without effect, a number that was ended."""
+        ended = note(text, self._limits) if self.kind == "json" else None
+        return self.notes if ended is None else (*self.notes, ended)
+
     def describe(self) -> str:
         """Return one line: what it is, what is enforced, what is checked after."""
         parts = [f"{self._name} ({self.kind})", f"{len(self.enforced)} keywords enforced by the mask"]
+        if self.kind == "json":
+            parts.append(
+                f"numbers are written with {self._limits.whole} digits at most, "
+                f"{self._limits.significant} significant where there is a fraction"
+            )
         if self.any_order:
             parts.append("keys in any order, as the schema's are only sorted")
         if self.checked:
@@ -199,7 +223,12 @@ class Constraint:
                 "This constraint was compiled without a vocabulary, so it has no masks.",
                 remedy="Ask the model: model.constraint(X).",
             )
-        return Matcher(self._machine.deep_copy(), self._trie)
+        digits = Digits(self._limits) if self.kind == "json" else None
+        return Matcher(self._machine.deep_copy(), self._trie, digits)
+
+    @functools.cached_property
+    def _limits(self) -> Limits:
+        return limits_of(self.schema)
 
     @functools.cached_property
     def _machine(self) -> Any:

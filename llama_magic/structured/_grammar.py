@@ -11,6 +11,7 @@ from llama_magic.errors import SchemaError
 from llama_magic.structured._bundle import Bundle
 from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._lark import LarkWriter, escaped_names, sorted_by_a_tool
+from llama_magic.structured._lark_arrays import has_rules, without_rules
 from llama_magic.structured._lower import Loosening, Lowered, TooWideError
 from llama_magic.structured._vocab import byte_tokenizer
 
@@ -92,21 +93,25 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
         schema = lowered.schema
         if schema is False:  # a rewrite never allows less: nothing is valid
             raise SchemaError(
-                "No value can be valid under this schema: what it asks for excludes itself.",
+                "No value can be valid under this schema: "
+                f"{'; '.join(lowered.impossible) or 'what it asks for excludes itself'}.",
                 remedy="Look for false, not: {}, or parts of allOf that cannot hold together.",
             )
         schema = {} if schema is True else schema
-        text = json.dumps(schema)
+        text = json.dumps(without_rules(schema))
         if len(text) > _MAX_LOWERED and "negation" not in loosening.kinds:
             loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
             continue
-        if any_order or escaped_names(schema):
-            grammar = grammar_from_lark(LarkWriter(schema, any_order, _OPTIONS).text)
+        if any_order or escaped_names(schema) or has_rules(schema):
+            writer = LarkWriter(schema, any_order, _OPTIONS)
+            grammar = grammar_from_lark(writer.text)
             if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():
                 lowered.any_order = any_order
+                (lowered.checked if writer.lost else lowered.enforced).extend(lowered.rules)
                 writing = grammar_from_lark(LarkWriter(schema, False, _ONE_LAYOUT).text)
                 writing = grammar if machine_of(writing).is_error() else writing
                 return grammar, machine, writing, lowered
+        lowered.without_rules()
         grammar = str(LLMatcher.grammar_from_json_schema(text, overrides=_OPTIONS))
         machine = machine_of(grammar)
         if not machine.is_error():
@@ -177,7 +182,8 @@ def _refusal(error: str, lowered: Lowered) -> SchemaError:
     named = re.search(r"required property '([^']*)'", first)
     if first.startswith("Unsatisfiable"):
         return SchemaError(
-            f"No value can be valid under this schema: {first.partition(': ')[2][:200]}.",
+            "No value can be valid under this schema: "
+            f"{'; '.join((first.partition(': ')[2][:200], *lowered.impossible))}.",
             pointer=place,
             keyword="required" if named else None,
             remedy="Look for an empty enum, a minimum above a maximum, or a required key that is forbidden.",

@@ -16,10 +16,12 @@ from llama_magic.structured import (
     _lower_combinators,
     _lower_numbers,
     _lower_objects,
+    _lower_sets,
     _lower_strings,
 )
 from llama_magic.structured._bundle import Bundle, Path, pointer, ref_path
 from llama_magic.structured._finite import finite
+from llama_magic.structured._lark_arrays import without_rules
 from llama_magic.structured._lower_numbers import in_range
 from llama_magic.structured._regex import MAX_LEAST
 from llama_magic.structured._schemas import Keyword, check_reachable, same, simplified, ways
@@ -50,6 +52,8 @@ class Lowered:
         self.loosening = loosening or Loosening()
         self.enforced: list[Keyword] = []
         self.checked: list[Keyword] = []
+        self.rules: list[Keyword] = []  # enforced where they can be written as a Lark rule
+        self.impossible: list[str] = []  # why a part of the schema has no value, where that is known
         self.patterns: set[str] = set()
         self.any_order = False  # set where the grammar takes keys in any order
         self.names: dict[str, str] = {}
@@ -58,7 +62,10 @@ class Lowered:
         self._level = 0
         self._steps = 0
         check_reachable(bundle)
-        self.schema, self.defs = finite(self.lower((), bundle.root), self.defs)
+        lowered, defs = self.lower((), bundle.root), self.defs
+        self.schema, self.defs = finite(lowered, defs)
+        if self.defs is not defs:  # a rule may refer to what is gone
+            self.without_rules()
         if self.defs and self.schema is not False:
             root = self.schema if isinstance(self.schema, dict) else {}
             self.schema = {**root, "$defs": self.defs}
@@ -127,6 +134,15 @@ class Lowered:
         else:
             out.pop("allOf", None)
 
+    def without_rules(self) -> None:
+        """Leave to the check after the answer what only a rule could enforce."""
+        self.schema, self.defs = without_rules(self.schema), without_rules(self.defs)
+        self.checked += self.rules
+        self.rules.clear()
+
+    def ruled(self, path: Path, keyword: str) -> None:
+        self.rules.append(Keyword(pointer(path), keyword))
+
     def enforce(self, path: Path, keyword: str, note: str = "") -> None:
         self.enforced.append(Keyword(pointer(path), keyword, note))
 
@@ -145,8 +161,11 @@ class Lowered:
 
 
 def _late(keyword: str) -> int:
-    """Order: patterns of keys first, other keys last; each looks at what came before."""
-    return {"patternProperties": 0, "additionalProperties": 2}.get(keyword, 1)
+    """Order: patterns of keys first, other keys and sets last; each looks at what came before."""
+    return _ORDER.get(keyword, 1)
+
+
+_ORDER = {"patternProperties": 0, **dict.fromkeys(("additionalProperties", *_lower_sets.RULES), 2)}
 
 
 # --- what is of no one type; a rule takes (lowered, path, node, keyword, out, extra) ------------
@@ -206,6 +225,7 @@ _RULES: dict[str, Rule] = {
     "required": _copy,
     **_lower_objects.RULES,
     **_lower_arrays.RULES,
+    **_lower_sets.RULES,
     **_lower_strings.RULES,
     **_lower_numbers.RULES,
     **_lower_combinators.RULES,

@@ -19,10 +19,11 @@ _Rule = Callable[[Any, Any, Any, Any], Iterator[Any]]
 
 
 class Checker:
-    """Checks values against a bundle; `why(value)` is None or the reason in one line."""
+    """Checks values against a bundle, or one schema in it; `why(value)` is None or the reason in one line."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, node: Any = None) -> None:
         self._bundle = bundle
+        self._node = node
         self._validator: Any = None
 
     def why(self, value: Any) -> str | None:
@@ -32,7 +33,8 @@ class Checker:
         token = _seen.set({})
         try:
             if self._validator is None:
-                self._validator = _validator(self._bundle)
+                whole = _validator(self._bundle)
+                self._validator = whole if self._node is None else whole.evolve(schema=self._node)
             error = best_match(self._validator.iter_errors(value))
         except RecursionError:
             return "the value is nested too deep to be checked"
