@@ -94,7 +94,7 @@ class LarkWriter:
             node = {key: value for key, value in node.items() if key != "$defs"}
             keys = set(node)
             if RULE in node and keys <= {"type", "items", "minItems", "maxItems", RULE}:
-                return array_rule(self, node[RULE])
+                return self._rule_of(node[RULE])
             if keys == {"$ref"}:
                 return self._ref(node["$ref"])
             if keys == {"allOf"} and len(node["allOf"]) == 1:
@@ -116,6 +116,11 @@ class LarkWriter:
             if shapes and all(len(shape.properties) <= _MAX_KEYS for shape in shapes):
                 return self.rule(*(self._object(shape) for shape in shapes))
         return self.leaf(node)
+
+    def _rule_of(self, rule: dict[str, Any]) -> str:
+        if "numbers" in rule:
+            return self.rule(*(f"/{literal(json.dumps(number))}/" for number in rule["numbers"]))
+        return array_rule(self, rule)
 
     def _ref(self, ref: str) -> str:
         name = ref.rsplit("/", 1)[-1]

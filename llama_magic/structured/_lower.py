@@ -23,6 +23,8 @@ from llama_magic.structured._bundle import Bundle, Path, pointer, ref_path
 from llama_magic.structured._finite import finite
 from llama_magic.structured._lark_arrays import without_rules
 from llama_magic.structured._lower_numbers import in_range
+from llama_magic.structured._lower_sets import RULE
+from llama_magic.structured._negate import type_list
 from llama_magic.structured._regex import MAX_LEAST
 from llama_magic.structured._schemas import Keyword, check_reachable, same, simplified, ways
 
@@ -165,7 +167,8 @@ def _late(keyword: str) -> int:
     return _ORDER.get(keyword, 1)
 
 
-_ORDER = {"patternProperties": 0, **dict.fromkeys(("additionalProperties", *_lower_sets.RULES), 2)}
+_LATE = ("additionalProperties", "enum", "const", *_lower_sets.RULES)
+_ORDER = {"patternProperties": 0, **dict.fromkeys(_LATE, 2)}
 
 
 # --- what is of no one type; a rule takes (lowered, path, node, keyword, out, extra) ------------
@@ -194,11 +197,11 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
     out["enum"] = [node["const"]] if keyword == "const" else list(node["enum"])
     if keyword == "enum" and "const" in node:
         out["enum"] = [item for item in node["enum"] if same(item, node["const"])]
-    wide = [item for item in out["enum"] if isinstance(item, (int, float)) and not in_range(item)]
+    wide = [item for item in out["enum"] if _is_number(item) and not in_range(item)]
     if wide:
-        rest = [item for item in out.pop("enum") if item not in wide]
-        extra.append({"anyOf": [{"type": "number"}, *([{"enum": rest}] if rest else [])]})
-        lowered.leave(path, keyword, "numbers of more than 63 bits")
+        del out["enum"]
+        rest = [item for item in node.get("enum", ()) if not any(item is other for other in wide)]
+        _wide_numbers(lowered, path, keyword, wide, rest, out, extra)
         return
     if any(isinstance(item, str) and len(item) > MAX_LEAST for item in out["enum"]):
         raise SchemaError(
@@ -208,6 +211,25 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
             remedy="Let a shorter text stand for it.",
         )
     lowered.enforce(path, keyword)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _wide_numbers(
+    lowered: Lowered, path: Path, keyword: str, wide: list[Any], rest: list[Any], out: Any, extra: Any
+) -> None:
+    """Say it with a rule: llguidance's own constants are doubles."""
+    kinds = type_list(out.pop("type", "number"))
+    wide = [item for item in wide if "number" in kinds or ("integer" in kinds and item == int(item))]
+    options: list[Any] = [{"type": "number", RULE: {"numbers": wide}}] if wide else []
+    options += [{"enum": rest, **({"type": kinds} if kinds != ["number"] else {})}] if rest else []
+    if len(options) == 1 and not out:
+        out.update(options[0])
+    else:
+        extra.append({"anyOf": options} if options else False)
+    lowered.ruled(path, keyword)
 
 
 def _later(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
