@@ -141,6 +141,10 @@ class Completion:
     def __str__(self) -> str:
         return self.text
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what only this process can do: `xray`, and the masks."""
+        return {**self.__dict__, "_tracer": None, "_constraint": None}
+
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"
         return (

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
-from llama_magic.structured import _gbnf, _regex, _source, _strictjson
+from llama_magic.structured import _gbnf, _regex, _source
 from llama_magic.structured._bundle import MAX_CHARACTERS, Bundle
-from llama_magic.structured._constraint import Constraint, full_match, json_why
+from llama_magic.structured._constraint import Constraint, Reader, full_match
 from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._grammar import error_of, from_schema, is_empty, takes
 from llama_magic.structured._postcheck import Checker
@@ -124,6 +124,7 @@ def _from_schema(spec: Any) -> Constraint:
     checked = [_ALWAYS, *dict.fromkeys(lowered.checked)]
     if source.adapter is not None:
         checked.append(Keyword("", "type", f"what {source.name} itself validates"))
+    reader = Reader(Checker(bundle).why, source.adapter, source.schema)
     return Constraint(
         "json",
         grammar,
@@ -136,8 +137,8 @@ def _from_schema(spec: Any) -> Constraint:
         checked=tuple(checked),
         ignored=tuple(bundle.ignored),
         shortest=shortest.pieces,
-        why=json_why(Checker(bundle).why, source.adapter),
-        make=_strictjson.loads if source.adapter is None else source.adapter.validate_json,
+        why=reader.why,
+        make=reader.make,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
 from llama_magic.structured import _strictjson
+from llama_magic.structured._decimals import Decimals, has_decimals
 from llama_magic.structured._digits import Digits, Limits, limits_of, note
 from llama_magic.structured._grammar import limits
 from llama_magic.structured._keywords import Ignored
@@ -69,6 +70,14 @@ class Constraint:
         self._make = make
         self._trie = trie
         self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
+
+    def __deepcopy__(self, _memo: Any) -> Constraint:
+        return self  # it never changes
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "A constraint lives in one process, as its masks do. Pickle the schema, and compile it there."
+        )
 
     def __repr__(self) -> str:
         return f"Constraint({self.describe()!r})"
@@ -259,20 +268,32 @@ def _machine(tokenizer: Any, grammar: str) -> Any:
     return machine
 
 
-def json_why(check: Callable[[Any], str | None], adapter: Any) -> Why:
-    """Return the check of a JSON answer: strict JSON, every keyword, then the type's own validators."""
+class Reader:
+    """The check of a JSON answer (strict JSON, every keyword, then the type's validators), and its value."""
 
-    def why(text: str) -> str | None:
+    def __init__(self, check: Callable[[Any], str | None], adapter: Any, schema: Any) -> None:
+        self._check = check
+        self._adapter = adapter
+        self._decimals = Decimals(schema) if adapter is not None and has_decimals(schema) else None
+
+    def why(self, text: str) -> str | None:
         try:
             value = _strictjson.loads(text)
         except _strictjson.NotJSONError as error:
             return str(error)
-        reason = check(value)
-        if reason is None and adapter is not None:
-            reason = type_why(adapter, text)
+        reason = self._check(value)
+        if reason is None and self._adapter is not None:
+            reason = type_why(self._adapter, self._exact(text))
         return reason
 
-    return why
+    def make(self, text: str) -> Any:
+        """Return the instance, or the value where there is no type."""
+        return (
+            _strictjson.loads(text) if self._adapter is None else self._adapter.validate_json(self._exact(text))
+        )
+
+    def _exact(self, text: str) -> str:
+        return text if self._decimals is None else self._decimals.exact(text)
 
 
 def type_why(adapter: Any, text: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from llama_magic.errors import SchemaError
@@ -14,6 +15,7 @@ from llama_magic.structured._lark import LarkWriter, escaped_names, sorted_by_a_
 from llama_magic.structured._lark_arrays import has_rules, without_rules
 from llama_magic.structured._lower import Loosening, Lowered, TooWideError
 from llama_magic.structured._vocab import byte_tokenizer
+from llama_magic.structured._written import as_taken, as_written
 
 # What is taken as an answer: one blank, or a line break with an indent. Endless blanks are not.
 WHITESPACE = r"[ ]|\r?\n(?:[ ]{0,40}|\t{0,20})"
@@ -80,8 +82,6 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
     Where the compiler refuses a part, that part is left to the check after the answer, and
     said so. Raises `SchemaError` where no value can be valid or nothing helps.
     """
-    from llguidance import LLMatcher
-
     any_order = not declared_order and sorted_by_a_tool(bundle)
     loosening = Loosening(kinds={"multiples"} if bundle.wide_multiple else set())
     while True:
@@ -98,28 +98,38 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
                 remedy="Look for false, not: {}, or parts of allOf that cannot hold together.",
             )
         schema = {} if schema is True else schema
-        text = json.dumps(without_rules(schema))
-        if len(text) > _MAX_LOWERED and "negation" not in loosening.kinds:
+        taken, written = as_taken(schema), as_written(schema)
+        if len(json.dumps(taken)) > _MAX_LOWERED and "negation" not in loosening.kinds:
             loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
             continue
         if any_order or escaped_names(schema) or has_rules(schema):
-            writer = LarkWriter(schema, any_order, _OPTIONS)
+            writer = LarkWriter(taken, any_order, _OPTIONS)
             grammar = grammar_from_lark(writer.text)
             if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():
                 lowered.any_order = any_order
                 (lowered.checked if writer.lost else lowered.enforced).extend(lowered.rules)
-                writing = grammar_from_lark(LarkWriter(schema, False, _ONE_LAYOUT).text)
-                writing = grammar if machine_of(writing).is_error() else writing
-                return grammar, machine, writing, lowered
+                ways = (LarkWriter(way, False, _ONE_LAYOUT).text for way in (written, taken))
+                return grammar, machine, _first(map(grammar_from_lark, ways), grammar), lowered
         lowered.without_rules()
-        grammar = str(LLMatcher.grammar_from_json_schema(text, overrides=_OPTIONS))
+        grammar = _from_json(taken, _OPTIONS)
         machine = machine_of(grammar)
         if not machine.is_error():
-            writing = str(LLMatcher.grammar_from_json_schema(text, overrides=_ONE_LAYOUT))
-            return grammar, machine, writing, lowered
+            ways = (_from_json(way, _ONE_LAYOUT) for way in (written, taken))
+            return grammar, machine, next(ways) if written == taken else _first(ways, grammar), lowered
         error = str(machine.get_error())
         if not _loosen(loosening, error, lowered):
             raise _refusal(error, lowered)
+
+
+def _from_json(schema: Any, options: Any) -> str:
+    from llguidance import LLMatcher
+
+    return str(LLMatcher.grammar_from_json_schema(json.dumps(without_rules(schema)), overrides=options))
+
+
+def _first(grammars: Iterable[str], other: str) -> str:
+    """Return the first grammar that compiles, else the other one."""
+    return next((text for text in grammars if not machine_of(text).is_error()), other)
 
 
 _MAX_LOWERED = 300_000  # characters

@@ -52,6 +52,7 @@ _NOTES = (
     "contentMediaType",
     "contentSchema",
     "discriminator",
+    "x-write",  # our own
 )
 _KNOWN = frozenset((*_TYPE_OF, *_ANY_TYPE, *_REFERENCES, *_NAMES, *_NOTES))
 _PLAIN = {name.lower().strip("$"): name for name in (*_TYPE_OF, *_ANY_TYPE, *_REFERENCES)}

@@ -2,7 +2,7 @@
 
 No JSON schema of llguidance says these, a Lark rule can: over items of a finite set it keeps which of
 them were written, and `contains` is an item among the others. What the rule is to do is left in the
-lowered schema as `x-rule`; `_lark_arrays` writes it, and says where it could not.
+lowered schema under `RULE`; `_lark_arrays` writes it, and says where it could not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from llama_magic.structured._disjoint import kind
 if TYPE_CHECKING:
     from llama_magic.structured._lower import Lowered
 
-RULE = "x-rule"
+RULE = "\0rule"
 MOST_VALUES = 60  # the parameter of a rule has 64 bits
 _MAX_STATES = 300
 _AFTER = ("uniqueItems", "contains", "minContains", "maxContains")

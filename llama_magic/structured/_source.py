@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError
+from llama_magic.structured._json_text import pattern_of_json
+from llama_magic.structured._written import DAY, NUMBER, SAID, url
 
 
 @dataclass(frozen=True)
@@ -150,10 +152,42 @@ def _generator() -> Any:
             return union
 
         def datetime_schema(self, schema: Any) -> Any:
-            return {"type": "string", "pattern": f"^{_DAY}T{_CLOCK}{_zone(schema)}$"}
+            end = f"T{_CLOCK}{_zone(schema)}$"
+            return {"type": "string", "pattern": f"^{_DAY}{end}", SAID: {"pattern": f"^{DAY}{end}"}}
 
         def time_schema(self, schema: Any) -> Any:
             return {"type": "string", "pattern": f"^{_CLOCK}{_zone(schema)}$"}
+
+        def decimal_schema(self, schema: Any) -> Any:
+            return _decimal(super().decimal_schema(schema), schema)
+
+        def bytes_schema(self, schema: Any) -> Any:
+            made = super().bytes_schema(schema)
+            low, high = schema.get("min_length", 0), schema.get("max_length")
+            if low or high is not None:  # it counts bytes, the keyword characters
+                made[SAID] = {"pattern": f"^[ -~]{{{low},{'' if high is None else high}}}$"}
+            return made
+
+        def complex_schema(self, schema: Any) -> Any:
+            return {"type": "string", "format": "complex"}
+
+        def url_schema(self, schema: Any) -> Any:
+            return {**super().url_schema(schema), SAID: _url(schema)}
+
+        def multi_host_url_schema(self, schema: Any) -> Any:
+            return {**super().multi_host_url_schema(schema), SAID: _url(schema)}
+
+        def json_schema(self, schema: Any) -> Any:
+            made = super().json_schema(schema)
+            pattern = pattern_of_json(made.get("contentSchema", {}))
+            return {**made, SAID: {"pattern": f"^{pattern}$"}}
+
+        def dict_schema(self, schema: Any) -> Any:
+            made = super().dict_schema(schema)
+            names = _KEYS.get(schema.get("keys_schema", {}).get("type"))
+            if names and "propertyNames" not in made and "patternProperties" not in made:
+                made["propertyNames"] = {SAID: names}
+            return made
 
         def timedelta_schema(self, schema: Any) -> Any:
             if self._config.ser_json_timedelta == "float":
@@ -161,6 +195,35 @@ def _generator() -> Any:
             return {"type": "string", "pattern": f"^-?P(?:{_DAYS}(?:{_HOURS})?|{_HOURS})$"}
 
     return Generator
+
+
+_KEYS: dict[Any, dict[str, Any]] = {  # of dict[int, X]: what keys may be is not in pydantic's schema
+    "int": {"pattern": "^-?(?:0|[1-9][0-9]{0,17})$"},
+    **dict.fromkeys(("float", "decimal"), {"pattern": f"^{NUMBER}$"}),
+    "bool": {"enum": ["true", "false"]},
+}
+
+
+def _url(schema: Any) -> Any:
+    return {"pattern": f"^{url(schema.get('allowed_schemes'))}$"}
+
+
+def _decimal(made: Any, schema: Any) -> Any:
+    """Describe a Decimal: a number, or a text of one; both with the digits that it may have."""
+    digits, places = schema.get("max_digits"), schema.get("decimal_places")
+    whole = 19 if digits is None else min(19, digits - (places or 0))
+    number = {"type": "number", **next((part for part in made.get("anyOf", ()) if part.get("type") == "number"), {})}
+    text: dict[str, Any] = {"type": "string", "format": "decimal"}
+    part = "" if places == 0 else f"(?:\\.[0-9]{{1,{17 if places is None else min(17, places)}}})?"
+    text[SAID] = {"pattern": f"^-?(?:0|[1-9][0-9]{{0,{whole - 1}}}){part}$" if whole > 0 else f"^-?0{part}$"}
+    if places is not None and places <= 6:
+        number["multipleOf"] = 1 if places == 0 else float(f"1e-{places}")
+    if digits is not None and digits <= 15:
+        number.setdefault("maximum", 10**whole - (1 if places == 0 else 10.0 ** -min(places or 1, 6)))
+        number.setdefault("minimum", -number["maximum"])
+    if {"ge", "gt", "le", "lt", "multiple_of"} & set(schema):  # of the number only
+        return {"anyOf": [number, text], SAID: {"anyOf": [number]}}
+    return {"anyOf": [number, text]}
 
 
 def _zone(schema: Any) -> str:

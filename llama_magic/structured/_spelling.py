@@ -15,11 +15,13 @@ _MAX_TRIES = 4_000  # keys and values that are held against the grammar for one 
 
 
 @dataclass
-class _Number:
+class Number:
+    """A JSON number as it is written."""
+
     text: str
 
 
-class _Members(list[tuple[str, Any]]):
+class Members(list[tuple[str, Any]]):
     """The members of an object, in the order of the text."""
 
 
@@ -53,13 +55,13 @@ class Speller:
 
     def takes(self, text: str) -> bool:
         """Say whether the value of a strict JSON text can be written in some spelling."""
-        value = json.loads(text, object_pairs_hook=_Members, parse_int=_Number, parse_float=_Number)
+        value = json.loads(text, object_pairs_hook=Members, parse_int=Number, parse_float=Number)
         end = self._after(self._machine.deep_copy(), value)
         return end is not None and bool(end.is_accepting())
 
     def _after(self, machine: Any, value: Any) -> Any:
         """Return the state after a value, None if no spelling of it goes."""
-        if isinstance(value, _Members):
+        if isinstance(value, Members):
             start = self._step(machine, "{")
             return None if start is None else self._members(start, value)
         if isinstance(value, list):
@@ -71,7 +73,7 @@ class Speller:
         steps = (self._step(machine, spelling) for spelling in _spellings(value))
         return next((state for state in steps if state is not None), None)
 
-    def _members(self, start: Any, members: _Members) -> Any:
+    def _members(self, start: Any, members: Members) -> Any:
         """Try the members in the declared order first; step back where a key was taken too early."""
         order = sorted(range(len(members)), key=lambda at: self._ranks.get(members[at][0], len(self._ranks)))
         hopeless: set[frozenset[int]] = set()
@@ -110,7 +112,7 @@ class Speller:
 
 
 def _spellings(value: Any) -> list[str]:
-    if isinstance(value, _Number):
+    if isinstance(value, Number):
         return _numbers(value.text)
     if isinstance(value, str):
         plain = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
