@@ -38,13 +38,17 @@ class Usage:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds, measured from the call. `tokens_per_second` counts generated tokens after the first."""
+    """Seconds, measured from when the model began with this answer; before that it waited `waiting_s`.
+
+    `tokens_per_second` counts generated tokens after the first.
+    """
 
     load_s: float
     prompt_s: float
     first_token_s: float
     total_s: float
     tokens_per_second: float
+    waiting_s: float = 0.0
 
 
 @dataclass(frozen=True)

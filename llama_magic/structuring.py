@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
+from llama_magic.errors import (
+    ContextOverflowError,
+    GenerationInterrupted,
+    InputTypeError,
+    LlamaMagicError,
+    OptionError,
+    StructuredOutputError,
+    TemplateError,
+)
+from llama_magic.plural import counted
 from llama_magic.thinking import Thinking
 
 if TYPE_CHECKING:
@@ -53,13 +62,7 @@ class StructuredCall:
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
             if stream:
                 raise OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
-            streams = [StructuredStream(self, self._messages(p, system, ())) for p in prompt]
-            try:
-                return [one.run() for one in streams]
-            except BaseException:
-                for one in streams:
-                    one.cancel()
-                raise
+            return _Batch(self, [self._messages(p, system, ()) for p in prompt]).run()
         made = StructuredStream(self, self._messages(prompt, system, spans))
         return made if stream else made.run()
 
@@ -78,7 +81,8 @@ class StructuredCall:
     async def arun(self, prompt: Any, *, system: str | None, spans: Sequence[tuple[str, int, int]]) -> Any:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
-            return list(await asyncio.gather(*(self.arun(p, system=system, spans=()) for p in prompt)))
+            rows = (self.arun(p, system=system, spans=()) for p in prompt)
+            return _rows(await asyncio.gather(*rows, return_exceptions=True))
         attempts = _Attempts(self._messages(prompt, system, spans), self.retries)
         while True:
             made = self.model.astart_structured(
@@ -93,6 +97,95 @@ class StructuredCall:
     def stream(self, messages: Sequence[Any]) -> Stream:
         """Start one attempt."""
         return self.model.start_structured(messages, self.constraint, self._thinking, self.options)
+
+
+_OF_A_ROW = (StructuredOutputError, ContextOverflowError, TemplateError)
+
+
+class _Batch:
+    """Answers to several prompts: one that fails or is interrupted never costs the others."""
+
+    def __init__(self, call: StructuredCall, rows: list[list[Any]]) -> None:
+        self._call = call
+        self._rows = rows
+        self._streams: list[StructuredStream | LlamaMagicError] = []
+        self._results: list[Any] = []
+
+    def run(self) -> list[Any]:
+        try:
+            for messages in self._rows:
+                self._streams.append(self._start(messages))
+            for stream in self._streams:
+                self._results.append(self._finish(stream))
+        except KeyboardInterrupt:
+            raise self._interrupted() from None
+        except BaseException:
+            self._cancel()
+            raise
+        return _rows(self._results)
+
+    def _start(self, messages: list[Any]) -> StructuredStream | LlamaMagicError:
+        try:
+            return StructuredStream(self._call, messages)
+        except _OF_A_ROW as error:
+            return error
+
+    def _finish(self, stream: StructuredStream | LlamaMagicError) -> Any:
+        if isinstance(stream, LlamaMagicError):
+            return stream
+        try:
+            return stream.run()
+        except LlamaMagicError as error:
+            return error
+
+    def _cancel(self) -> None:
+        for stream in self._streams:
+            if isinstance(stream, StructuredStream):
+                stream.cancel()
+
+    def _interrupted(self) -> GenerationInterrupted:
+        """Stop all, whatever an impatient second Ctrl-C says, and keep what there is of each row."""
+        kept: list[Any] = []
+        for _ in range(5):
+            try:
+                self._cancel()
+                kept = [_kept(result) for result in self._results]
+                kept += [_so_far(stream) for stream in self._streams[len(kept) :]]
+                break
+            except KeyboardInterrupt:
+                continue
+        kept += [None] * (len(self._rows) - len(kept))
+        finished = sum(getattr(row, "finish_reason", "interrupted") != "interrupted" for row in kept)
+        words = f"{finished} of {counted(len(kept), 'row')} finished; what was written is kept"
+        return GenerationInterrupted(kept, words)
+
+
+def _kept(result: Any) -> Any:
+    """Return what there is of a row: its completion, also where it is no instance; None of none."""
+    if isinstance(result, LlamaMagicError):
+        return list(result.completions) or getattr(result, "completion", None)
+    return result
+
+
+def _so_far(stream: StructuredStream | LlamaMagicError) -> Any:
+    if isinstance(stream, LlamaMagicError):
+        return None
+    try:
+        return stream.completion
+    except LlamaMagicError as error:
+        return _kept(error)
+
+
+def _rows(results: Sequence[Any]) -> list[Any]:
+    """Return the results of all rows; raise the first error, which keeps them all and names its row."""
+    failed = [row for row, result in enumerate(results) if isinstance(result, BaseException)]
+    if not failed:
+        return list(results)
+    foreign = (results[row] for row in failed if not isinstance(results[row], LlamaMagicError))
+    error = next(foreign, None)
+    if error is not None:
+        raise error
+    raise results[failed[0]].of_row(failed[0], len(failed), [_kept(result) for result in results])
 
 
 @dataclass

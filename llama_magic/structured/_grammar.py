@@ -12,10 +12,11 @@ from llama_magic.errors import SchemaError
 from llama_magic.structured._bundle import Bundle
 from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._lark import LarkWriter, escaped_names, sorted_by_a_tool
-from llama_magic.structured._lark_arrays import has_rules, without_rules
+from llama_magic.structured._lark_arrays import without_rules
 from llama_magic.structured._lower import Loosening, Lowered, TooWideError
+from llama_magic.structured._lower_sets import RULE, says
 from llama_magic.structured._vocab import byte_tokenizer
-from llama_magic.structured._written import as_taken, as_written
+from llama_magic.structured._written import KEY, as_taken, as_written
 
 # What is taken as an answer: one blank, or a line break with an indent. Endless blanks are not.
 WHITESPACE = r"[ ]|\r?\n(?:[ ]{0,40}|\t{0,20})"
@@ -98,11 +99,11 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
                 remedy="Look for false, not: {}, or parts of allOf that cannot hold together.",
             )
         schema = {} if schema is True else schema
-        taken, written = as_taken(schema), as_written(schema)
+        taken, written = (as_taken(schema), as_written(schema)) if says(schema, KEY) else (schema, schema)
         if len(json.dumps(taken)) > _MAX_LOWERED and "negation" not in loosening.kinds:
             loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
             continue
-        if any_order or escaped_names(schema) or has_rules(schema):
+        if any_order or escaped_names(schema) or says(schema, RULE):
             writer = LarkWriter(taken, any_order, _OPTIONS)
             grammar = grammar_from_lark(writer.text)
             if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():

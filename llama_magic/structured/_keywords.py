@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -89,6 +90,7 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
+@functools.lru_cache(maxsize=1024)
 def nearest(keyword: str) -> str | None:
     """Return the keyword that was likely meant, None where none is near."""
     if keyword == "nullable":  # OpenAPI 3.0's

@@ -13,8 +13,8 @@ import math
 from typing import Any
 
 from llama_magic.structured._bundle import Bundle, walk
-from llama_magic.structured._lark_arrays import array_rule, has_rules, without_rules
-from llama_magic.structured._lower_sets import RULE
+from llama_magic.structured._lark_arrays import array_rule, without_rules
+from llama_magic.structured._lower_sets import RULE, says
 from llama_magic.structured._regex import literal
 from llama_magic.structured._schemas import same
 
@@ -131,9 +131,9 @@ class LarkWriter:
 
     def leaf(self, node: Any) -> str:
         node = {} if node is True else {"type": []} if node is False else node
-        self.lost |= has_rules(node)
+        self.lost |= says(node, RULE)
         needed = self._needed(node)
-        self.lost |= has_rules(needed)
+        self.lost |= says(needed, RULE)
         whole = without_rules({**node, "$defs": needed})
         text = json.dumps({**whole, "x-guidance": self._options})
         if text not in self._leaves:

@@ -10,20 +10,6 @@ if TYPE_CHECKING:
     from llama_magic.structured._lark import LarkWriter
 
 
-def has_rules(schema: Any) -> bool:
-    """Say whether a lowered schema holds something that only a rule can say."""
-    stack = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            if RULE in value:
-                return True
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
-    return False
-
-
 def without_rules(node: Any) -> Any:
     """Return a lowered schema as llguidance's own compiler takes it."""
     if isinstance(node, dict):

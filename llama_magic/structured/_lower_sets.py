@@ -21,6 +21,20 @@ _MAX_STATES = 300
 _AFTER = ("uniqueItems", "contains", "minContains", "maxContains")
 
 
+def says(schema: Any, key: str) -> bool:
+    """Say whether a lowered schema holds one of our own keys, RULE or KEY."""
+    stack = [schema]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            if key in value:
+                return True
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+    return False
+
+
 def _sets(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
     """Say it for all four keywords at the first of them."""
     unique, contains = node.get("uniqueItems") is True, node.get("contains")

@@ -70,8 +70,8 @@ class Matcher:
         self._write = self._writer()
 
     def _end_number(self) -> None:
-        """Forbid more digits, unless nothing but digits can follow."""
-        others = self._words & ~self._trie.digits
+        """Forbid to go on with a number that has all its digits, unless nothing else can follow."""
+        others = self._words & ~self._trie.of_number
         if others.any():
             self._words[:] = others
 

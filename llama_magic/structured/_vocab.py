@@ -61,6 +61,9 @@ class Holes:
         return np.flatnonzero(bits == 0) if int(bits.sum()) > self._n_tokens * 7 // 8 else None
 
 
+_OF_NUMBER = tuple(bytes([byte]) for byte in b"0123456789.eE")
+
+
 class Trie:
     """An llguidance tokenizer, and the bytes of the tokens that may be offered.
 
@@ -105,12 +108,12 @@ class Trie:
         return sorted({text for text in self.plain if text})
 
     @functools.cached_property
-    def digits(self) -> Any:
-        """The tokens that begin with a digit, one bit a token: ((n_tokens + 31) // 32,) uint32."""
+    def of_number(self) -> Any:
+        """The tokens that go on with a number (a digit, a point, an exponent), one bit a token: ((n_tokens + 31) // 32,) uint32."""
         import numpy as np
 
         begins = np.zeros((self.n_tokens + 31) // 32 * 32, dtype=np.uint8)
-        begins[[token for token, text in enumerate(self.plain) if text[:1].isdigit()]] = 1
+        begins[[token for token, text in enumerate(self.plain) if text[:1] in _OF_NUMBER]] = 1
         return np.packbits(begins, bitorder="little").view(np.uint32)
 
 
