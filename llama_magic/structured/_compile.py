@@ -147,11 +147,17 @@ def _from_regex(pattern: Any) -> Constraint:
         raise InputTypeError(f"A regex is a text; got {type(pattern).__name__}.")
     compiled = _regex.to_python(pattern)
     masked = _regex.to_mask(_without_anchors(pattern))
-    if compiled is None or masked is None or len(pattern) > _regex.MAX_PATTERN:
+    if len(pattern) > _regex.MAX_PATTERN:
         raise SchemaError(
-            f"The regex {pattern!r:.200} cannot be read or enforced.",
+            f"The regex has {len(pattern):,} characters; {_regex.MAX_PATTERN:,} are taken.", keyword="regex"
+        )
+    # The mask's engine knows more classes (\p{L}) than Python: where it is exact, nothing else is asked.
+    if masked is None or (compiled is None and not (masked[1] and error_of(_unchecked(masked[0])) is None)):
+        reason = _regex.reason(pattern)
+        raise SchemaError(
+            f"The regex {pattern!r:.200} cannot be read or enforced{': ' + reason if reason else ''}.",
             keyword="regex",
-            remedy="Leave out backreferences; look-around is checked after the answer.",
+            remedy="Escape what is meant literally, and leave out backreferences; look-around is checked after.",
         )
     if _regex.asks_for(pattern) > _regex.MAX_LEAST:
         raise SchemaError(
@@ -168,7 +174,7 @@ def _from_regex(pattern: Any) -> Constraint:
         checked=later,
         enforced=(Keyword("", "regex"),),
         shortest=[_shortest_match(compiled, grammar)],
-        why=None if masked[1] else full_match(compiled),
+        why=None if masked[1] or compiled is None else full_match(compiled),
         mask_first=True,
     )
 
@@ -184,19 +190,30 @@ def _without_anchors(pattern: str) -> str:
     return plain
 
 
-def _shortest_match(pattern: re.Pattern[str], grammar: str) -> str:
+def _shortest_match(pattern: re.Pattern[str] | None, grammar: str) -> str:
+    if pattern is None:
+        return ""
     text = _regex.shortest(pattern.pattern)  # checked by the mask's engine: `re` may take endless time
     return text if text is not None and takes(grammar, text) else ""
 
 
-def _regex_grammar(expression: str) -> str:
+def _unchecked(expression: str) -> str:
     from llguidance import LLMatcher, regex_to_lark
 
-    grammar = str(LLMatcher.grammar_from_regex(regex_to_lark(expression, "dw").replace(r"\/", "/")))
+    return str(LLMatcher.grammar_from_regex(regex_to_lark(expression, "dw").replace(r"\/", "/")))
+
+
+_PARSE_ERROR = re.compile(r"regex parse error:\s*\n    (.*)\n    ( *)\^+\s*\nerror: (.*)")
+
+
+def _regex_grammar(expression: str) -> str:
+    grammar = _unchecked(expression)
     error = error_of(grammar)
     if error is not None:
+        parsed = _PARSE_ERROR.search(error)
+        words = f"{parsed[3]} at position {len(parsed[2])}" if parsed else " ".join(error.split())[:300]
         raise SchemaError(
-            f"The regex cannot be enforced: {' '.join(error.split())[:300]}",
+            f"The regex {expression!r:.200} cannot be enforced: {words}.",
             keyword="regex",
             remedy="Use the common syntax: classes, groups, repetitions, alternatives.",
         )

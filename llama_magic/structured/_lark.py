@@ -131,10 +131,11 @@ class LarkWriter:
 
     def leaf(self, node: Any) -> str:
         node = {} if node is True else {"type": []} if node is False else node
-        self.lost |= says(node, RULE)
         needed = self._needed(node)
-        self.lost |= says(needed, RULE)
-        whole = without_rules({**node, "$defs": needed})
+        whole = {**node, "$defs": needed}
+        if says(whole, RULE):
+            self.lost = True
+            whole = without_rules(whole)
         text = json.dumps({**whole, "x-guidance": self._options})
         if text not in self._leaves:
             self._leaves[text] = self.rule(f"%json {text}")

@@ -138,7 +138,8 @@ class Lowered:
 
     def without_rules(self) -> None:
         """Leave to the check after the answer what only a rule could enforce."""
-        self.schema, self.defs = without_rules(self.schema), without_rules(self.defs)
+        if self.rules:
+            self.schema, self.defs = without_rules(self.schema), without_rules(self.defs)
         self.checked += self.rules
         self.rules.clear()
 

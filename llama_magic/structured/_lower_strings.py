@@ -30,9 +30,10 @@ def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tu
     readable = _regex.to_python(pattern) is not None
     if masked is None or masked[0] in lowered.loosening.patterns:
         if not readable:
+            why = _regex.reason(pattern)
             raise SchemaError(
                 f"{keyword} at {pointer(path) or 'the root'} is {pattern!r:.200}, which is not a "
-                "regular expression that can be enforced or checked.",
+                f"regular expression that can be enforced or checked{': ' + why if why else ''}.",
                 pointer=pointer(path),
                 keyword=keyword,
                 remedy="Write it without the part that is out of the common syntax.",
