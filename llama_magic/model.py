@@ -234,6 +234,7 @@ class Model:
         spans: Sequence[prompting.Span] = (),
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
@@ -243,7 +244,9 @@ class Model:
         together and a list comes back. `schema` is a pydantic model, any type that pydantic
         knows, or a JSON schema dict. Tokens that cannot lead to an instance are never drawn;
         what the mask cannot say is checked at the end, and asked again up to `retries` times.
-        With `pressure=True` the completion's `fields` say where the model wanted something else.
+        The model does not read the schema unless `show_schema=True` puts it, with its descriptions, at
+        the end of the prompt. With `pressure=True` the completion's `fields` say where the model wanted
+        something else.
         Thinking is switched off where the template has a switch; with `thinking=True` the model
         thinks first, freely, and what comes after is constrained. The completion's notes say which.
         `lm.vote` counts the answers of `n=8`, field by field.
@@ -253,7 +256,9 @@ class Model:
         """
         from llama_magic.structuring import StructuredCall
 
-        call = StructuredCall(self, schema, retries, template_variables or {}, dict(options), thinking)
+        call = StructuredCall(
+            self, schema, retries, template_variables or {}, dict(options), thinking, show_schema
+        )
         return call.run(prompt, system=system, spans=spans, stream=stream)
 
     def start_structured(
@@ -310,8 +315,8 @@ class Model:
 
         retries, variables = options.pop("retries", 0), options.pop("template_variables", None)
         system, spans = options.pop("system", None), options.pop("spans", ())
-        thinking = options.pop("thinking", False)
-        call = StructuredCall(self, schema, retries, variables or {}, options, thinking)
+        thinking, shown = options.pop("thinking", False), options.pop("show_schema", False)
+        call = StructuredCall(self, schema, retries, variables or {}, options, thinking, shown)
         return await call.arun(prompt, system=system, spans=spans)
 
     def constraint(

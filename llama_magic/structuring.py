@@ -46,6 +46,7 @@ class StructuredCall:
     template_variables: Mapping[str, Any]
     options: dict[str, Any]
     thinking: bool = False
+    show_schema: bool = False
     constraint: Constraint = field(init=False)
     _thinking: Thinking = field(init=False)
 
@@ -70,13 +71,25 @@ class StructuredCall:
         from llama_magic.calls import as_messages
 
         if isinstance(prompt, str):
-            return list(as_messages(prompt, system, spans))
+            return self._with_schema(as_messages(prompt, system, spans))
         if not isinstance(prompt, (list, tuple)):
             raise InputTypeError(
                 f"The prompt is a {type(prompt).__name__}; expected a str, messages, or a list of str."
             )
         head = [] if system is None else [{"role": "system", "content": system}]
-        return [*head, *prompt]
+        return self._with_schema([*head, *prompt])
+
+    def _with_schema(self, messages: list[Any]) -> list[Any]:
+        """Let the model read the schema, at the end of the last turn, where that is asked for."""
+        if not self.show_schema or self.constraint.schema is None:
+            return messages
+        from llama_magic.structured import schema_text
+
+        last = messages[-1]
+        if not isinstance(last, Mapping) or not isinstance(last.get("content"), str):
+            raise InputTypeError("The schema is shown at the end of the last message, which must be a text.")
+        words = f"Answer as JSON that fits this schema:\n{schema_text(self.constraint.schema)}"
+        return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{words}"}]
 
     async def arun(self, prompt: Any, *, system: str | None, spans: Sequence[tuple[str, int, int]]) -> Any:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""

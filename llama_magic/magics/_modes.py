@@ -31,6 +31,7 @@ _CALL_KEYS = (
     "retries",
     "pressure",
     "thinking",
+    "show_schema",
 )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from llama_magic.structured._compile import compile
 from llama_magic.structured._constraint import Constraint
 from llama_magic.structured._report import FieldReport, field_report
-from llama_magic.structured._schemas import Keyword
-from llama_magic.structured._source import short_form
+from llama_magic.structured._schemas import Keyword, schema_text
+from llama_magic.structured._short import short_form
 from llama_magic.structured._vocab import TokenVocabulary
 
-__all__ = ["Constraint", "FieldReport", "Keyword", "TokenVocabulary", "compile", "field_report", "short_form"]
+__all__ = ["Constraint", "FieldReport", "Keyword", "TokenVocabulary", "compile", "field_report", "schema_text", "short_form"]

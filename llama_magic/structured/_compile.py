@@ -17,6 +17,7 @@ from llama_magic.structured._depth import grammar_from_lark
 from llama_magic.structured._grammar import error_of, from_schema, is_empty, takes
 from llama_magic.structured._postcheck import Checker
 from llama_magic.structured._schemas import Keyword
+from llama_magic.structured._short import short_form
 from llama_magic.structured._shortest import Choice, Shortest
 from llama_magic.structured._vocab import TokenVocabulary, trie_for
 
@@ -57,6 +58,9 @@ def compile(
         raise InputTypeError(
             f"Give exactly one of schema, regex, choices, grammar, lark; got {given or 'none'}."
         )
+    if isinstance(spec, str) and not spec.lstrip().startswith("{"):
+        made = short_form(spec)
+        spec = spec if isinstance(made, dict) else made  # a class of the notebook may be another tomorrow
     maker, value = {
         "schema": (_from_schema, spec),
         "regex": (_from_regex, regex),

@@ -8,8 +8,19 @@ from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured import _regex
-from llama_magic.structured._bundle import DEFINITIONS, NAMED, Bundle, Path, children, pointer, ref_path
+from llama_magic.structured._bundle import (
+    DEFINITIONS,
+    MANY,
+    NAMED,
+    ONE,
+    Bundle,
+    Path,
+    children,
+    pointer,
+    ref_path,
+)
 from llama_magic.structured._negate import TYPES
+from llama_magic.structured._written import SAID
 
 
 class Keyword(NamedTuple):
@@ -50,6 +61,26 @@ def simplified(out: dict[str, Any]) -> Any:
 def same(left: Any, right: Any) -> bool:
     """Say whether two JSON values are the same, type and all."""
     return (type(left) is type(right) and left == right) or json.dumps(left) == json.dumps(right)
+
+
+def schema_text(schema: Any) -> str:
+    """Return a JSON schema as one line for a model to read: without titles, descriptions kept."""
+    return json.dumps(_for_reading(schema), ensure_ascii=False)
+
+
+def _for_reading(node: Any) -> Any:
+    """Leave out what only repeats names, or is meant for the mask."""
+    if not isinstance(node, dict):
+        return node
+    out = {key: value for key, value in node.items() if key not in ("title", SAID)}
+    for keyword, value in out.items():
+        if keyword in NAMED and isinstance(value, dict):
+            out[keyword] = {name: _for_reading(part) for name, part in value.items()}
+        elif keyword in ONE or (keyword == "items" and isinstance(value, dict)):
+            out[keyword] = _for_reading(value)
+        elif keyword in MANY or keyword == "items":
+            out[keyword] = [_for_reading(part) for part in value] if isinstance(value, list) else value
+    return out
 
 
 def check_reachable(bundle: Bundle) -> None:

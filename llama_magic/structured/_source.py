@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import operator
-import re
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError
 from llama_magic.structured._json_text import pattern_of_json
+from llama_magic.structured._short import short_form
 from llama_magic.structured._written import DAY, NUMBER, SAID, url
 
 
@@ -39,11 +39,12 @@ def read(spec: Any) -> Source:
         return Source(spec)
     if isinstance(spec, str):
         text = spec.strip()
-        return (
-            Source(_from_text(text))
-            if text.startswith("{")
-            else Source(short_form(text), name="the short form", ordered=True)
-        )
+        if text.startswith("{"):
+            return Source(_from_text(text))
+        made = short_form(text)
+        if isinstance(made, dict):
+            return Source(made, name="the short form", ordered=True)
+        return replace(_from_type(made), name="the short form")
     if spec is None or isinstance(spec, (int, float, bytes, list, tuple, set)):
         raise InputTypeError(
             f"A schema is a type, a JSON schema (dict) or a short form; got {spec!r:.80}.",
@@ -228,94 +229,3 @@ def _decimal(made: Any, schema: Any) -> Any:
 
 def _zone(schema: Any) -> str:
     return {"naive": "", "aware": _OFFSET}.get(schema.get("tz_constraint"), f"{_OFFSET}?")
-
-
-# --- the short form ------------------------------------------------------------------------
-
-_WORDS: dict[str, Any] = {
-    "str": {"type": "string"},
-    "string": {"type": "string"},
-    "text": {"type": "string"},
-    "int": {"type": "integer"},
-    "integer": {"type": "integer"},
-    "float": {"type": "number"},
-    "number": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "boolean": {"type": "boolean"},
-    "date": {"type": "string", "format": "date"},
-    "datetime": {"type": "string", "format": "date-time"},
-    "any": {},
-    "none": {"type": "null"},
-    "null": {"type": "null"},
-    "list": {"type": "array"},
-    "dict": {"type": "object"},
-}
-
-
-def short_form(text: str) -> dict[str, Any]:
-    """Read `"name, age int, tags list[str], mood happy|sad, note str?"` as a closed object.
-
-    A field is a name and a type (text where there is none); `list[T]`, `dict[str, T]`, `T?`
-    and `T | null` nest; words that are no types, joined by `|`, are the values to choose from.
-    """
-    fields: dict[str, Any] = {}
-    for part, at in _split(text, ","):
-        match = re.match(r'\s*("[^"]+"|[^\W\d][\w.-]*)\s*:?\s*(.*?)\s*$', part, re.DOTALL)
-        if not match:
-            raise SchemaError(
-                f"The short form has no field name at character {at}: {part.strip()!r:.60}.",
-                remedy='Write "name, age int, tags list[str]".',
-            )
-        name = match.group(1).strip('"')
-        if name in fields:
-            raise SchemaError(
-                f"The short form names the field {name!r} twice.", pointer=f"/properties/{name}"
-            )
-        fields[name] = _short_type(match.group(2) or "str", name)
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-
-
-def _short_type(text: str, field: str) -> dict[str, Any]:
-    text = text.strip()
-    options = [part.strip() for part, _ in _split(text, "|")]
-    if len(options) > 1:
-        if not any(
-            option.lower() in _WORDS or "[" in option for option in options if option.lower() != "null"
-        ):
-            values = [
-                None if option.lower() in ("null", "none") else option.strip("\"'") for option in options
-            ]
-            return {"enum": values}
-        return {"anyOf": [_short_type(option, field) for option in options]}
-    if text.endswith("?"):
-        return {"anyOf": [_short_type(text[:-1], field), {"type": "null"}]}
-    match = re.fullmatch(r"(list|dict)\s*\[(.*)\]", text, re.DOTALL | re.IGNORECASE)
-    if match and match.group(1).lower() == "list":
-        return {"type": "array", "items": _short_type(match.group(2), field)}
-    if match:
-        key, _, value = match.group(2).partition(",")
-        if key.strip() in ("str", "string"):
-            return {"type": "object", "additionalProperties": _short_type(value or "any", field)}
-    elif text.lower() in _WORDS:
-        return dict(_WORDS[text.lower()])
-    raise SchemaError(
-        f"The short form gives the field {field!r} the type {text!r:.60}, which is none.",
-        pointer=f"/properties/{field}",
-        remedy=f"Types: {', '.join(_WORDS)}, list[T], dict[str, T], T?, or values to choose from, as a|b|c.",
-    )
-
-
-def _split(text: str, mark: str) -> list[tuple[str, int]]:
-    """Split at a mark that stands outside brackets and quotes; give each part and its place."""
-    parts: list[tuple[str, int]] = []
-    depth, start, quoted = 0, 0, False
-    for at, char in enumerate(text):
-        quoted ^= char == '"'
-        depth += (char in "[(") - (char in "])")
-        if char == mark and depth == 0 and not quoted:
-            parts.append((text[start:at], start))
-            start = at + 1
-    parts.append((text[start:], start))
-    if parts[-1][0].strip() == "" and len(parts) > 1:
-        parts.pop()
-    return parts
