@@ -190,7 +190,7 @@ class Assembler:
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
             tool_calls=reply.tool_calls if reply is not None else (),
-            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ()), *_of_schema(plan, sample.text)),
+            notes=(*plan.prompt.notes, *_notes(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
             extra=extra,
@@ -198,8 +198,10 @@ class Assembler:
         )
 
 
-def _of_schema(plan: Plan, text: str) -> tuple[str, ...]:
-    return plan.constraint.notes_on(text) if plan.constraint is not None else ()
+def _notes(plan: Plan, text: str) -> tuple[str, ...]:
+    """Return what was chosen of thinking, and what the schema gives occasion to say."""
+    chosen = (plan.thinking,) if plan.thinking else ()
+    return chosen if plan.constraint is None else (*chosen, *plan.constraint.notes_on(text))
 
 
 def _fields(sample: _Sample) -> dict[str, Any]:

@@ -176,8 +176,8 @@ class GenerationInterrupted(KeyboardInterrupt):
     """Ctrl-C or the kernel's interrupt stopped a call; `completion` holds what is kept of it.
 
     That is the `Completion` of what was written (a list of them for a list of prompts, in order; None for
-    what was not begun), the `ReadThrough` of what was read, or None where nothing is kept; the message says which. A `KeyboardInterrupt`, so that loops and *Run All*
-    stop as they do for any interrupt.
+    what was not begun), the `ReadThrough` of what was read, or None where nothing is kept; the message
+    says which. A `KeyboardInterrupt`, so that loops and *Run All* stop as they do for any interrupt.
     """
 
     def __init__(self, completion: Any = None, words: str | None = None) -> None:

@@ -14,4 +14,13 @@ from llama_magic.structured._schemas import Keyword, schema_text
 from llama_magic.structured._short import short_form
 from llama_magic.structured._vocab import TokenVocabulary
 
-__all__ = ["Constraint", "FieldReport", "Keyword", "TokenVocabulary", "compile", "field_report", "schema_text", "short_form"]
+__all__ = [
+    "Constraint",
+    "FieldReport",
+    "Keyword",
+    "TokenVocabulary",
+    "compile",
+    "field_report",
+    "schema_text",
+    "short_form",
+]

@@ -161,7 +161,7 @@ def _from_regex(pattern: Any) -> Constraint:
         raise SchemaError(
             f"The regex {pattern!r:.200} cannot be read or enforced{': ' + reason if reason else ''}.",
             keyword="regex",
-            remedy="Escape what is meant literally, and leave out backreferences; look-around is checked after.",
+            remedy="Escape what is meant literally; leave out backreferences. Look-around is checked after.",
         )
     if _regex.asks_for(pattern) > _regex.MAX_LEAST:
         raise SchemaError(

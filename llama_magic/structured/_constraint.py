@@ -218,8 +218,7 @@ class Constraint:
             parts.append("checked after the answer: " + "; ".join(names[:4]) + more)
         if self.ignored:
             parts.append(
-                "without effect: "
-                + ", ".join(f"{key} at {at or 'the root'}" for at, key in self.ignored[:4])
+                "without effect: " + ", ".join(f"{key} at {at or 'the root'}" for at, key in self.ignored[:4])
             )
         return "; ".join(parts)
 
@@ -289,7 +288,9 @@ class Reader:
     def make(self, text: str) -> Any:
         """Return the instance, or the value where there is no type."""
         return (
-            _strictjson.loads(text) if self._adapter is None else self._adapter.validate_json(self._exact(text))
+            _strictjson.loads(text)
+            if self._adapter is None
+            else self._adapter.validate_json(self._exact(text))
         )
 
     def _exact(self, text: str) -> str:

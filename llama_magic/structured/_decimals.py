@@ -44,7 +44,8 @@ class Decimals:
             return f'"{value.text}"' if _is_decimal(branches) else value.text
         if isinstance(value, Members):
             members = (
-                f"{json.dumps(name)}: {self._dump(item, _of_property(branches, name))}" for name, item in value
+                f"{json.dumps(name)}: {self._dump(item, _of_property(branches, name))}"
+                for name, item in value
             )
             return "{" + ", ".join(members) + "}"
         if isinstance(value, list):

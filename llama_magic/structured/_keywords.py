@@ -68,15 +68,14 @@ class Ignored(NamedTuple):
 
     @property
     def note(self) -> str:
-        return (
-            f"the schema's {self.keyword!r} at {self.pointer or 'the root'} has no effect: {self.reason}"
-        )
+        return f"the schema's {self.keyword!r} at {self.pointer or 'the root'} has no effect: {self.reason}"
 
 
 def without_effect(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (keyword, reason) of what no draft has, and of what says nothing of the named type."""
     types = node.get("type")
-    names = {types} if isinstance(types, str) else set(types) if _are_names(types) else set()
+    named = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    names = {name for name in named if isinstance(name, str)}
     for keyword in node:
         kind = _TYPE_OF.get(keyword)
         if kind is not None and names and kind not in names and not (kind == "number" and "integer" in names):
@@ -84,10 +83,6 @@ def without_effect(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif keyword not in _KNOWN:
             near = nearest(keyword)
             yield keyword, f"JSON Schema has no such keyword; did you mean {near!r}?" if near else ""
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -131,7 +131,11 @@ def _of_type(node: Any, name: str) -> list[Any] | None:
         return [None]
     low = node.get("minimum", node.get("exclusiveMinimum"))
     high = node.get("maximum", node.get("exclusiveMaximum"))
-    if name == "integer" and all(kind(end) == "number" for end in (low, high)) and abs(low) + abs(high) < 2**53:
+    if (
+        name == "integer"
+        and all(kind(end) == "number" for end in (low, high))
+        and abs(low) + abs(high) < 2**53
+    ):
         first, last = -int(-low // 1), int(high // 1)
         return list(range(first, last + 1)) if last - first < MOST_VALUES else None
     return None

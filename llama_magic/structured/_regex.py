@@ -56,7 +56,9 @@ def reason(pattern: str) -> str:
     except (RecursionError, OverflowError):
         return "it is nested too deeply, or repeats too often"
     back = _BACKREFERENCE.search(pattern)
-    return f"a backreference or condition at position {back.start()}, which no mask can follow" if back else ""
+    return (
+        f"a backreference or condition at position {back.start()}, which no mask can follow" if back else ""
+    )
 
 
 _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<[^>=!]*>|.", re.DOTALL)

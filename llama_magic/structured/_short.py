@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Union
 
 from llama_magic.errors import SchemaError
 
@@ -118,8 +118,8 @@ def _type(text: str, field: str, known: Mapping[str, Any]) -> Any:
     raise SchemaError(
         f"The short form gives the field {field!r} the type {text!r:.60}, which is none.",
         pointer=f"/properties/{field}",
-        remedy=f"Types: {', '.join(_WORDS)}, list[T], dict[str, T], T?, a class of yours, or values to choose "
-        f"from, as a|b|c. A description stands after a colon: {field}: in one line.",
+        remedy=f"Types: {', '.join(_WORDS)}, list[T], dict[str, T], T?, a class of yours, or values to "
+        f"choose from, as a|b|c. A description stands after a colon: {field}: in one line.",
     )
 
 
@@ -129,16 +129,13 @@ def _is_type(known: Mapping[str, Any], name: str) -> bool:
 
 def _any_of(options: list[Any]) -> Any:
     if any(isinstance(option, _Typed) for option in options):
-        from typing import Union
-
-        return _Typed(Union[tuple(_python(option) for option in options)])  # type: ignore[arg-type]  # noqa: UP007
+        return _Typed(Union[tuple(_python(option) for option in options)])  # noqa: UP007
     return {"anyOf": options}
 
 
 def _python(kind: Any) -> Any:
     """Return a Python type; of a plain schema one that takes what our own check lets through."""
     import pydantic
-    from typing import Annotated
 
     if isinstance(kind, _Typed):
         return kind.type
@@ -148,7 +145,6 @@ def _python(kind: Any) -> Any:
 def _adapter(fields: dict[str, tuple[Any, str]]) -> Any:
     import pydantic
     import typing_extensions
-    from typing import Annotated
 
     types = {
         name: Annotated[_python(kind), pydantic.Field(description=words or None)]

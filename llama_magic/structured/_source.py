@@ -200,7 +200,8 @@ def _generator() -> Any:
 
 _KEYS: dict[Any, dict[str, Any]] = {  # of dict[int, X]: what keys may be is not in pydantic's schema
     "int": {"pattern": "^-?(?:0|[1-9][0-9]{0,17})$"},
-    **dict.fromkeys(("float", "decimal"), {"pattern": f"^{NUMBER}$"}),
+    "float": {"pattern": f"^{NUMBER}$"},
+    "decimal": {"pattern": f"^{NUMBER}$"},
     "bool": {"enum": ["true", "false"]},
 }
 
@@ -213,7 +214,10 @@ def _decimal(made: Any, schema: Any) -> Any:
     """Describe a Decimal: a number, or a text of one; both with the digits that it may have."""
     digits, places = schema.get("max_digits"), schema.get("decimal_places")
     whole = 19 if digits is None else min(19, digits - (places or 0))
-    number = {"type": "number", **next((part for part in made.get("anyOf", ()) if part.get("type") == "number"), {})}
+    number = {
+        "type": "number",
+        **next((part for part in made.get("anyOf", ()) if part.get("type") == "number"), {}),
+    }
     text: dict[str, Any] = {"type": "string", "format": "decimal"}
     part = "" if places == 0 else f"(?:\\.[0-9]{{1,{17 if places is None else min(17, places)}}})?"
     text[SAID] = {"pattern": f"^-?(?:0|[1-9][0-9]{{0,{whole - 1}}}){part}$" if whole > 0 else f"^-?0{part}$"}

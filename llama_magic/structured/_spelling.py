@@ -121,7 +121,7 @@ def _spellings(value: Any) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """Return a number as it is written, then as a whole number, and with a fraction, where it has no other."""
+    """Return a number as it is written, then as a whole number and with a fraction of zeros."""
     spellings = [text]
     whole: int | None = None
     if text.lstrip("-").isdigit():

@@ -109,7 +109,7 @@ class Trie:
 
     @functools.cached_property
     def of_number(self) -> Any:
-        """The tokens that go on with a number (a digit, a point, an exponent), one bit a token: ((n_tokens + 31) // 32,) uint32."""
+        """The tokens that begin with a digit, a point or an e, one bit each: ((n + 31) // 32,) uint32."""
         import numpy as np
 
         begins = np.zeros((self.n_tokens + 31) // 32 * 32, dtype=np.uint8)
