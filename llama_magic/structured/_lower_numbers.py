@@ -38,6 +38,7 @@ def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extr
             out[keyword] = node[plain]
         lowered.enforce(path, keyword)
         return
+    float(value)  # an OverflowError refuses what no double can hold
     large = keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
     large = large or (keyword in ("maximum", "exclusiveMaximum") and not LEAST <= value <= MOST)
     large = large or (keyword in ("minimum", "exclusiveMinimum") and value > MOST)

@@ -129,7 +129,7 @@ def _numbers(text: str) -> list[str]:
         spellings += [f"{text}.0"]
     elif (number := float(text)).is_integer():
         whole = int(number)
-        spellings += [str(whole), f"{whole}.0"]
+        spellings += [str(whole), f"{whole}.0", repr(number)]
     else:
         spellings += [repr(number)]
     return spellings if whole or whole is None else [*spellings, "0", "0.0", "-0"]
