@@ -31,13 +31,29 @@ class LlamaMagicError(Exception):
     """Base of every error of this package.
 
     `message` says what is wrong; `remedy`, if given, is one sentence on what to do.
-    `str(error)` is both, separated by a line break.
+    `str(error)` is both, separated by a line break. Of a list of prompts, `row` is the place (from 0)
+    of the one that failed first, and `completions` holds what there is of each, in order: None where
+    nothing was begun.
     """
 
+    row: int | None = None
+    completions: Sequence[Any] = ()
+
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__()
+        self._say(message, remedy)
+
+    def _say(self, message: str, remedy: str | None) -> None:
         self.message = message
         self.remedy = remedy
-        super().__init__(message if remedy is None else f"{message}\n{remedy}")
+        self.args = (message if remedy is None else f"{message}\n{remedy}",)
+
+    def of_row(self, row: int, failed: int, completions: Sequence[Any]) -> LlamaMagicError:
+        """Say which of a list of prompts this is about, and keep what there is of all of them."""
+        self.row, self.completions = row, completions
+        others = f" ({failed - 1} more failed, too)" if failed > 1 else ""
+        self._say(f"Row {row + 1} of {len(completions)}{others}: {self.message}", self.remedy)
+        return self
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints in place of a traceback (and still count as a failed cell)."""
@@ -125,10 +141,9 @@ class StructuredOutputError(LlamaMagicError):
 
     `text` is the answer so far, `partial` the part of it that could be read, `completion`
     the `Completion` it came with, where there is one. Of several samples it is the first that failed;
-    `completions` holds them all, and `lm.vote` counts those that are instances.
+    `completions` holds them all, and `lm.vote` counts those that are instances. Of several prompts, see
+    `LlamaMagicError`.
     """
-
-    completions: Sequence[Any] = ()
 
     def __init__(
         self,
@@ -160,9 +175,9 @@ class InputTypeError(LlamaMagicError, TypeError):
 class GenerationInterrupted(KeyboardInterrupt):
     """Ctrl-C or the kernel's interrupt stopped a call; `completion` holds what is kept of it.
 
-    That is the `Completion` of what was written, the `ReadThrough` of what was read, or None where
-    nothing is kept; the message says which. A `KeyboardInterrupt`, so that loops and *Run All*
-    stop as they do for any interrupt.
+    That is the `Completion` of what was written (a list of them for a list of prompts, in order; None for
+    what was not begun), the `ReadThrough` of what was read, or None where nothing is kept; the message
+    says which. A `KeyboardInterrupt`, so that loops and *Run All* stop as they do for any interrupt.
     """
 
     def __init__(self, completion: Any = None, words: str | None = None) -> None:

@@ -38,6 +38,13 @@ def interpolate(body: str, namespace: Mapping[str, Any]) -> Filled:
     return Filled("".join(pieces), spans)
 
 
+def _schema(spec: Any) -> str:
+    """`{{ schema(X) }}`: the JSON schema of a class, type or short form, for the model to read."""
+    from llama_magic import structured  # pydantic and jsonschema, which other cells need not wait for
+
+    return structured.schema_text(structured.compile(spec).schema)
+
+
 def _closing(body: str, open_: int) -> int:
     """Return where the `}}` of this `{{` stands; quotes and inner brackets are stepped over."""
     depth, at = 0, open_ + 2
@@ -82,6 +89,7 @@ def _evaluate(source: str, namespace: Mapping[str, Any], body: str, at: int) -> 
     environment = SandboxedEnvironment(undefined=StrictUndefined)
     # Jinja's own lipsum, cycler and the like would hide a missing name.
     environment.globals = {name: environment.globals[name] for name in ("range", "dict")}
+    environment.globals["schema"] = _schema
     try:
         expression = environment.compile_expression(source, undefined_to_none=False)
         value = expression(dict(namespace))

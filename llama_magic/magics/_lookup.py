@@ -10,6 +10,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SchemaError, SourceError
 from llama_magic.magics._parse import nearest
+from llama_magic.structured import short_form
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
@@ -52,7 +53,7 @@ def find_schema(text: str, namespace: Mapping[str, Any]) -> Any:
         return _dotted(text, namespace)
     if _is_type_expression(text):
         return _type_expression(text, namespace)
-    return text  # "name, age int": model.structured reads the short form
+    return _short_form(text, namespace)
 
 
 def _is_type_expression(text: str) -> bool:
@@ -73,6 +74,8 @@ def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
         value = getattr(builtins, head)
     else:
         near = nearest(head, (name for name in namespace if not name.startswith("_")))
+        if near is None and not rest and head.islower():
+            return head  # one field: a text of that name
         hint = f" Did you mean {near}?" if near else ""
         raise SchemaError(
             f"There is no {head!r} in your namespace.{hint}",
@@ -83,6 +86,15 @@ def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
             raise SchemaError(f"--schema {text}: {head} has no {name!r}.")
         value = getattr(value, name)
     return value
+
+
+def _short_form(text: str, namespace: Mapping[str, Any]) -> Any:
+    """Return the text, which `model.structured` reads; a type where it names classes of the namespace."""
+    try:
+        made = short_form(text, namespace)
+    except SchemaError:
+        return text  # refused there, before the first token
+    return text if isinstance(made, dict) else made
 
 
 def _type_expression(text: str, namespace: Mapping[str, Any]) -> Any:

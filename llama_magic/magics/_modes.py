@@ -32,6 +32,7 @@ _CALL_KEYS = (
     "retries",
     "pressure",
     "thinking",
+    "show_schema",
 )
 
 

@@ -212,6 +212,7 @@ MODES = {
             (
                 *_GENERATE,
                 SCHEMA,
+                _o("--show-schema", "flag", "let the model read the schema, with its descriptions"),
                 _o("--retries", "count", "times to ask again when a check after the mask fails", "N"),
                 _o("--pressure", "flag", "show per field how hard the mask held the model"),
                 _o(

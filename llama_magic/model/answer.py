@@ -176,12 +176,15 @@ class Assembler:
         if messages:
             messages = (*messages, {"role": "assistant", "content": sample.text})
         writing = stats.last_token - stats.first_token
+        ended = stats.ended or stats.last_token
+        began = stats.started or ended
         timings = Timings(
             load_s=plan.load_s,
             prompt_s=max(0.0, (stats.prompt_done or stats.ended) - (stats.started or stats.ended)),
-            first_token_s=max(0.0, stats.first_token - stats.submitted) if stats.first_token else 0.0,
-            total_s=max(0.0, (stats.ended or stats.last_token) - stats.submitted),
+            first_token_s=max(0.0, stats.first_token - began) if stats.first_token else 0.0,
+            total_s=max(0.0, ended - began),
             tokens_per_second=(len(sample.ids) - 1) / writing if writing > 0 and len(sample.ids) > 1 else 0.0,
+            waiting_s=max(0.0, began - stats.submitted),
         )
         extra: dict[str, Any] = {"fields": _fields(sample)} if sample.scores else {}
         if plan.thinking:
@@ -204,12 +207,18 @@ class Assembler:
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
             tool_calls=reply.tool_calls if reply is not None else (),
-            notes=(*plan.prompt.notes, *([plan.thinking] if plan.thinking else ())),
+            notes=(*plan.prompt.notes, *_notes(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
             extra=extra,
             made_with=plan.made_with,
         )
+
+
+def _notes(plan: Plan, text: str) -> tuple[str, ...]:
+    """Return what was chosen of thinking, and what the schema gives occasion to say."""
+    chosen = (plan.thinking,) if plan.thinking else ()
+    return chosen if plan.constraint is None else (*chosen, *plan.constraint.notes_on(text))
 
 
 def _fields(sample: _Sample) -> dict[str, Any]:

@@ -323,6 +323,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> Completion[T]: ...
@@ -337,6 +338,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> list[Completion[T]]: ...
@@ -350,6 +352,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> list[Completion[T]]: ...
@@ -364,6 +367,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> StructuredStream[Completion[T]]: ...
@@ -377,6 +381,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> Completion[Any]: ...
@@ -391,6 +396,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> Any: ...
@@ -405,6 +411,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
@@ -414,7 +421,9 @@ class Generating:
         together and a list comes back. `schema` is a pydantic model, any type that pydantic
         knows, or a JSON schema dict. Tokens that cannot lead to an instance are never drawn;
         what the mask cannot say is checked at the end, and asked again up to `retries` times.
-        With `pressure=True` the completion's `fields` say where the model wanted something else.
+        The model does not read the schema unless `show_schema=True` puts it, with its descriptions,
+        at the end of the prompt. With `pressure=True` the completion's `fields` say where the model
+        wanted something else.
         Thinking is switched off where the template has a switch; with `thinking=True` the model
         thinks first, freely, and what comes after is constrained. The completion's notes say which.
         `lm.vote` counts the answers of `n=8`, field by field.
@@ -424,7 +433,9 @@ class Generating:
         """
         self._open()
         options = {**options, "n": n}
-        call = StructuredCall(self._calls, schema, retries, template_variables or {}, options, thinking)
+        call = StructuredCall(
+            self._calls, schema, retries, template_variables or {}, options, thinking, show_schema
+        )
         return call.run(prompt, system=system, stream=stream)
 
     @overload
@@ -436,6 +447,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> Completion[T]: ...
@@ -449,6 +461,7 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
     ) -> Any: ...
@@ -462,13 +475,16 @@ class Generating:
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
+        show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
         """Like `structured`, for `await`; its answer comes whole, not in chunks."""
         self._open()
         options = {**options, "n": n}
-        call = StructuredCall(self._calls, schema, retries, template_variables or {}, options, thinking)
+        call = StructuredCall(
+            self._calls, schema, retries, template_variables or {}, options, thinking, show_schema
+        )
         return await call.arun(prompt, system=system)
 
     # --- what they share --------------------------------------------------------------------

@@ -41,13 +41,17 @@ class Usage:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds, measured from the call. `tokens_per_second` counts generated tokens after the first."""
+    """Seconds, measured from when the model began with this answer; before that it waited `waiting_s`.
+
+    `tokens_per_second` counts generated tokens after the first.
+    """
 
     load_s: float
     prompt_s: float
     first_token_s: float
     total_s: float
     tokens_per_second: float
+    waiting_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,10 @@ class Completion(Shown, Generic[T]):
 
     def __str__(self) -> str:
         return self.text
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what only this process can do: `xray`, and the masks."""
+        return {**self.__dict__, "_tracer": None, "_constraint": None}
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"

@@ -194,23 +194,30 @@ def finished(completion: Completion, plan: Plan) -> Completion:
         return completion
     partial = plan.constraint.partial(completion.text)
     if completion.finish_reason == "length":
-        try:
-            return replace(completion, parsed=plan.constraint.parse(completion.text))
-        except StructuredOutputError:
-            pass
-        raise StructuredOutputError(
-            f"The answer was cut after {counted(len(completion.token_ids), 'token')}, before it was "
-            "complete.",
-            text=completion.text,
-            partial=partial,
-            completion=completion,
-            remedy="Allow more tokens (--max-tokens), or ask for less.",
-        )
+        if not plan.constraint.may_go_on(completion.text):
+            try:
+                return replace(completion, parsed=plan.constraint.parse(completion.text))
+            except StructuredOutputError:
+                pass
+        raise _cut(completion, partial)
     try:
         return replace(completion, parsed=plan.constraint.parse(completion.text))
     except StructuredOutputError as error:
         error.completion = completion
         raise
+
+
+def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
+    tokens = counted(len(completion.token_ids), "token")
+    if completion.thinking and not completion.text:
+        message = f"The thinking took all {tokens}, so there is no answer yet."
+        remedy = "Allow more tokens (--max-tokens), or leave thinking out (thinking=False)."
+    else:
+        message = f"The answer was cut after {tokens}, before it was complete."
+        remedy = "Allow more tokens (--max-tokens), or ask for less."
+    return StructuredOutputError(
+        message, text=completion.text, partial=partial, completion=completion, remedy=remedy
+    )
 
 
 def _ignore(_chunk: Chunk | None) -> None:

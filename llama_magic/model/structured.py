@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
+from llama_magic.errors import (
+    ContextOverflowError,
+    GenerationInterrupted,
+    InputTypeError,
+    LlamaMagicError,
+    OptionError,
+    StructuredOutputError,
+    TemplateError,
+)
 from llama_magic.model.call import Calls
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.stream import AsyncStream, Stream
 from llama_magic.model.thinking import Thinking
+from llama_magic.structured import schema_text
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -34,6 +44,7 @@ class StructuredCall:
     template_variables: Mapping[str, Any]
     options: dict[str, Any]
     thinking: bool = False
+    show_schema: bool = False
     constraint: Constraint = field(init=False)
     _thinking: Thinking = field(init=False)
 
@@ -48,32 +59,35 @@ class StructuredCall:
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
             if stream:
                 raise OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
-            streams: list[StructuredStream[Any]] = [
-                StructuredStream(self, self._messages(p, system)) for p in prompt
-            ]
-            try:
-                return [one.run() for one in streams]
-            except BaseException:
-                for one in streams:
-                    one.cancel()
-                raise
+            return _Batch(self, [self._messages(p, system) for p in prompt]).run()
         made: StructuredStream[Any] = StructuredStream(self, self._messages(prompt, system))
         return made if stream else made.run()
 
     def _messages(self, prompt: Any, system: str | None) -> list[Any]:
         if isinstance(prompt, str):
-            return list(as_messages(prompt, system))
+            return self._with_schema(as_messages(prompt, system))
         if not isinstance(prompt, (list, tuple)):
             raise InputTypeError(
                 f"The prompt is a {type(prompt).__name__}; expected a str, messages, or a list of str."
             )
         head = [] if system is None else [{"role": "system", "content": system}]
-        return [*head, *prompt]
+        return self._with_schema([*head, *prompt])
+
+    def _with_schema(self, messages: list[Any]) -> list[Any]:
+        """Let the model read the schema, at the end of the last turn, where that is asked for."""
+        if not self.show_schema or self.constraint.schema is None:
+            return messages
+        last = messages[-1]
+        if not isinstance(last, Mapping) or not isinstance(last.get("content"), str):
+            raise InputTypeError("The schema is shown at the end of the last message, which must be a text.")
+        words = f"Answer as JSON that fits this schema:\n{schema_text(self.constraint.schema)}"
+        return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{words}"}]
 
     async def arun(self, prompt: Any, *, system: str | None) -> Any:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
-            return list(await asyncio.gather(*(self.arun(p, system=system) for p in prompt)))
+            rows = (self.arun(p, system=system) for p in prompt)
+            return _rows(await asyncio.gather(*rows, return_exceptions=True))
         attempts = _Attempts(self._messages(prompt, system), self.retries)
         while True:
             made: AsyncStream[Any] = AsyncStream(self.calls.backend, self._assembler(attempts.messages))
@@ -89,6 +103,95 @@ class StructuredCall:
 
     def _assembler(self, messages: Sequence[Any]) -> Assembler:
         return self.calls.chat("structured", messages, self.constraint, self.options, thinking=self._thinking)
+
+
+_OF_A_ROW = (StructuredOutputError, ContextOverflowError, TemplateError)
+
+
+class _Batch:
+    """Answers to several prompts: one that fails or is interrupted never costs the others."""
+
+    def __init__(self, call: StructuredCall, rows: list[list[Any]]) -> None:
+        self._call = call
+        self._rows = rows
+        self._streams: list[StructuredStream[Any] | LlamaMagicError] = []
+        self._results: list[Any] = []
+
+    def run(self) -> list[Any]:
+        try:
+            for messages in self._rows:
+                self._streams.append(self._start(messages))
+            for stream in self._streams:
+                self._results.append(self._finish(stream))
+        except KeyboardInterrupt:
+            raise self._interrupted() from None
+        except BaseException:
+            self._cancel()
+            raise
+        return _rows(self._results)
+
+    def _start(self, messages: list[Any]) -> StructuredStream[Any] | LlamaMagicError:
+        try:
+            return StructuredStream(self._call, messages)
+        except _OF_A_ROW as error:
+            return error
+
+    def _finish(self, stream: StructuredStream[Any] | LlamaMagicError) -> Any:
+        if isinstance(stream, LlamaMagicError):
+            return stream
+        try:
+            return stream.run()
+        except LlamaMagicError as error:
+            return error
+
+    def _cancel(self) -> None:
+        for stream in self._streams:
+            if isinstance(stream, StructuredStream):
+                stream.cancel()
+
+    def _interrupted(self) -> GenerationInterrupted:
+        """Stop all, whatever an impatient second Ctrl-C says, and keep what there is of each row."""
+        kept: list[Any] = []
+        for _ in range(5):
+            try:
+                self._cancel()
+                kept = [_kept(result) for result in self._results]
+                kept += [_so_far(stream) for stream in self._streams[len(kept) :]]
+                break
+            except KeyboardInterrupt:
+                continue
+        kept += [None] * (len(self._rows) - len(kept))
+        finished = sum(getattr(row, "finish_reason", "interrupted") != "interrupted" for row in kept)
+        words = f"{finished} of {counted(len(kept), 'row')} finished; what was written is kept"
+        return GenerationInterrupted(kept, words)
+
+
+def _kept(result: Any) -> Any:
+    """Return what there is of a row: its completion, also where it is no instance; None of none."""
+    if isinstance(result, LlamaMagicError):
+        return list(result.completions) or getattr(result, "completion", None)
+    return result
+
+
+def _so_far(stream: StructuredStream[Any] | LlamaMagicError) -> Any:
+    if isinstance(stream, LlamaMagicError):
+        return None
+    try:
+        return stream.completion
+    except LlamaMagicError as error:
+        return _kept(error)
+
+
+def _rows(results: Sequence[Any]) -> list[Any]:
+    """Return the results of all rows; raise the first error, which keeps them all and names its row."""
+    failed = [row for row, result in enumerate(results) if isinstance(result, BaseException)]
+    if not failed:
+        return list(results)
+    foreign = (results[row] for row in failed if not isinstance(results[row], LlamaMagicError))
+    error = next(foreign, None)
+    if error is not None:
+        raise error
+    raise results[failed[0]].of_row(failed[0], len(failed), [_kept(result) for result in results])
 
 
 @dataclass

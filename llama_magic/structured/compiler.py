@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
-from llama_magic.structured.answer import strictjson as _strictjson
+from llama_magic.structured._short import short_form
 from llama_magic.structured.answer.postcheck import Checker
-from llama_magic.structured.constraint import Constraint, full_match, json_why
+from llama_magic.structured.constraint import Constraint, Reader, full_match
 from llama_magic.structured.grammar import gbnf as _gbnf
 from llama_magic.structured.grammar.grammar import error_of, from_schema, is_empty, takes
 from llama_magic.structured.mask.vocab import TokenVocabulary, trie_for
@@ -60,6 +60,9 @@ def compile(
         raise InputTypeError(
             f"Give exactly one of schema, regex, choices, grammar, lark; got {given or 'none'}."
         )
+    if isinstance(spec, str) and not spec.lstrip().startswith("{"):
+        made = short_form(spec)
+        spec = spec if isinstance(made, dict) else made  # a class of the notebook may be another tomorrow
     maker, value = {
         "schema": (_from_schema, spec),
         "regex": (_from_regex, regex),
@@ -127,6 +130,7 @@ def _from_schema(spec: Any) -> Constraint:
     checked = [_ALWAYS, *dict.fromkeys(lowered.checked)]
     if source.adapter is not None:
         checked.append(Keyword("", "type", f"what {source.name} itself validates"))
+    reader = Reader(Checker(bundle).why, source.adapter, source.schema)
     return Constraint(
         "json",
         grammar,
@@ -139,8 +143,8 @@ def _from_schema(spec: Any) -> Constraint:
         checked=tuple(checked),
         ignored=tuple(bundle.ignored),
         shortest=shortest.pieces,
-        why=json_why(Checker(bundle).why, source.adapter),
-        make=_strictjson.loads if source.adapter is None else source.adapter.validate_json,
+        why=reader.why,
+        make=reader.make,
     )
 
 
@@ -149,11 +153,17 @@ def _from_regex(pattern: Any) -> Constraint:
         raise InputTypeError(f"A regex is a text; got {type(pattern).__name__}.")
     compiled = _regex.to_python(pattern)
     masked = _regex.to_mask(_without_anchors(pattern))
-    if compiled is None or masked is None or len(pattern) > _regex.MAX_PATTERN:
+    if len(pattern) > _regex.MAX_PATTERN:
         raise SchemaError(
-            f"The regex {pattern!r:.200} cannot be read or enforced.",
+            f"The regex has {len(pattern):,} characters; {_regex.MAX_PATTERN:,} are taken.", keyword="regex"
+        )
+    # The mask's engine knows more classes (\p{L}) than Python: where it is exact, nothing else is asked.
+    if masked is None or (compiled is None and not (masked[1] and error_of(_unchecked(masked[0])) is None)):
+        reason = _regex.reason(pattern)
+        raise SchemaError(
+            f"The regex {pattern!r:.200} cannot be read or enforced{': ' + reason if reason else ''}.",
             keyword="regex",
-            remedy="Leave out backreferences; look-around is checked after the answer.",
+            remedy="Escape what is meant literally; leave out backreferences. Look-around is checked after.",
         )
     if _regex.asks_for(pattern) > _regex.MAX_LEAST:
         raise SchemaError(
@@ -170,7 +180,7 @@ def _from_regex(pattern: Any) -> Constraint:
         checked=later,
         enforced=(Keyword("", "regex"),),
         shortest=[_shortest_match(compiled, grammar)],
-        why=None if masked[1] else full_match(compiled),
+        why=None if masked[1] or compiled is None else full_match(compiled),
         mask_first=True,
     )
 
@@ -186,19 +196,30 @@ def _without_anchors(pattern: str) -> str:
     return plain
 
 
-def _shortest_match(pattern: re.Pattern[str], grammar: str) -> str:
+def _shortest_match(pattern: re.Pattern[str] | None, grammar: str) -> str:
+    if pattern is None:
+        return ""
     text = _regex.shortest(pattern.pattern)  # checked by the mask's engine: `re` may take endless time
     return text if text is not None and takes(grammar, text) else ""
 
 
-def _regex_grammar(expression: str) -> str:
+def _unchecked(expression: str) -> str:
     from llguidance import LLMatcher, regex_to_lark
 
-    grammar = str(LLMatcher.grammar_from_regex(regex_to_lark(expression, "dw").replace(r"\/", "/")))
+    return str(LLMatcher.grammar_from_regex(regex_to_lark(expression, "dw").replace(r"\/", "/")))
+
+
+_PARSE_ERROR = re.compile(r"regex parse error:\s*\n    (.*)\n    ( *)\^+\s*\nerror: (.*)")
+
+
+def _regex_grammar(expression: str) -> str:
+    grammar = _unchecked(expression)
     error = error_of(grammar)
     if error is not None:
+        parsed = _PARSE_ERROR.search(error)
+        words = f"{parsed[3]} at position {len(parsed[2])}" if parsed else " ".join(error.split())[:300]
         raise SchemaError(
-            f"The regex cannot be enforced: {' '.join(error.split())[:300]}",
+            f"The regex {expression!r:.200} cannot be enforced: {words}.",
             keyword="regex",
             remedy="Use the common syntax: classes, groups, repetitions, alternatives.",
         )

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
+from llama_magic.structured._decimals import Decimals, has_decimals
+from llama_magic.structured._digits import Digits, Limits, limits_of, note
+from llama_magic.structured._keywords import Ignored
+from llama_magic.structured._spelling import Speller, names_in_order
 from llama_magic.structured.answer import strictjson as _strictjson
 from llama_magic.structured.grammar.grammar import limits
 from llama_magic.structured.mask.matcher import Matcher
@@ -23,7 +27,8 @@ class Constraint:
 
     `kind` is json, regex, choices, gbnf or lark; `schema` the JSON schema (None for the other
     kinds); `enforced` the keywords that no token can break, `checked` those that are looked at
-    after the answer. `ignored` lists keywords that the schema's own draft does not have.
+    after the answer. `ignored` lists keywords without effect, as (pointer, keyword): of another
+    draft, misspelt, or about values of another type; `notes` says why, of those that were likely meant.
     `any_order`: the schema was sorted by a tool, so its keys may come in any order.
 
     `grammar` says what is taken as an answer, `writing` what a model is let write: for JSON one
@@ -39,7 +44,7 @@ class Constraint:
         schema: Any = None,
         enforced: tuple[Keyword, ...] = (),
         checked: tuple[Keyword, ...] = (),
-        ignored: tuple[tuple[str, str], ...] = (),
+        ignored: tuple[Ignored, ...] = (),  # with reasons
         writing: str | None = None,
         shortest: Pieces | None = None,
         why: Why | None = None,
@@ -53,7 +58,8 @@ class Constraint:
         self.schema = schema
         self.enforced = enforced
         self.checked = checked
-        self.ignored = ignored
+        self.ignored = tuple((entry.pointer, entry.keyword) for entry in ignored)
+        self.notes = tuple(entry.note for entry in ignored if entry.reason)[:4]
         self.any_order = any_order
         self.grammar = grammar
         self.writing = grammar if writing is None else writing
@@ -64,6 +70,14 @@ class Constraint:
         self._make = make
         self._trie = trie
         self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
+
+    def __deepcopy__(self, _memo: Any) -> Constraint:
+        return self  # it never changes
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "A constraint lives in one process, as its masks do. Pickle the schema, and compile it there."
+        )
 
     def __repr__(self) -> str:
         return f"Constraint({self.describe()!r})"
@@ -94,15 +108,31 @@ class Constraint:
         except UnicodeEncodeError:
             return False  # half a surrogate pair is no UTF-8
         machine = self._bytes.deep_copy()
-        return bool(
+        if (
             machine.validate_tokens(data) == len(data)
             and machine.consume_tokens(data)
             and machine.is_accepting()
-        )
+        ):
+            return True
+        # Any order is promised; where a part of the grammar knows one only, the value is looked at.
+        return self.any_order and _strictjson.is_json(text) and self._takes_value(text)
 
     def accepts(self, text: str) -> bool:
-        """Say whether this text is possible: the masks let it through and the check after passes."""
-        return self.mask_accepts(text) and self.why_not(text) is None
+        """Say whether this text is an answer: the masks let its value through and the check after passes.
+
+        Of JSON it is the value that counts: its keys may stand in any order, 1.0 is an integer.
+        """
+        if self.kind != "json":
+            return self.mask_accepts(text) and self.why_not(text) is None
+        by_mask = self.mask_accepts(text)
+        return self.why_not(text) is None and (by_mask or self._takes_value(text))
+
+    def _takes_value(self, text: str) -> bool:
+        return Speller(self._bytes, self._ranks).takes(text)
+
+    @functools.cached_property
+    def _ranks(self) -> dict[str, int]:
+        return names_in_order(self.schema)
 
     def why_not(self, text: str) -> str | None:
         """Return in one line why a text is not an instance, None if it is.
@@ -137,6 +167,19 @@ class Constraint:
             return text
         return _strictjson.partial(text + " " if ended else text, _empty(self.schema))
 
+    def may_go_on(self, text: str) -> bool:
+        """Say whether a text that was cut may be the beginning of another answer than the one it looks like.
+
+        2 may become 2026, and "New" become "New York". An answer by regex or grammar is a text, whole or not.
+        """
+        if self.kind == "choices":
+            return self._longer(text)
+        return self.kind == "json" and text.rstrip()[-1:].isdigit()
+
+    def _longer(self, text: str) -> bool:
+        machine = self._bytes.deep_copy()
+        return bool(machine.consume_tokens(list(text.encode())) and not machine.is_stopped())
+
     def min_tokens(self) -> int:
         """Return the least number of tokens that an answer takes, the end token left out.
 
@@ -154,9 +197,19 @@ class Constraint:
         assert self._trie is not None  # min_tokens asks only then
         return fewest_tokens(self._shortest, self._trie.texts)
 
+    def notes_on(self, text: str) -> tuple[str, ...]:
+        """Return what is to be said of an answer: keywords without effect, a number that was ended."""
+        ended = note(text, self._limits) if self.kind == "json" else None
+        return self.notes if ended is None else (*self.notes, ended)
+
     def describe(self) -> str:
         """Return one line: what it is, what is enforced, what is checked after."""
         parts = [f"{self._name} ({self.kind})", f"{len(self.enforced)} keywords enforced by the mask"]
+        if self.kind == "json":
+            parts.append(
+                f"numbers are written with {self._limits.whole} digits at most, "
+                f"{self._limits.significant} significant where there is a fraction"
+            )
         if self.any_order:
             parts.append("keys in any order, as the schema's are only sorted")
         if self.checked:
@@ -165,8 +218,7 @@ class Constraint:
             parts.append("checked after the answer: " + "; ".join(names[:4]) + more)
         if self.ignored:
             parts.append(
-                "not in this draft: "
-                + ", ".join(f"{key} at {at or 'the root'}" for at, key in self.ignored[:4])
+                "without effect: " + ", ".join(f"{key} at {at or 'the root'}" for at, key in self.ignored[:4])
             )
         return "; ".join(parts)
 
@@ -179,7 +231,12 @@ class Constraint:
                 "This constraint was compiled without a vocabulary, so it has no masks.",
                 remedy="Ask the model: model.constraint(X).",
             )
-        return Matcher(self._machine.deep_copy(), self._trie)
+        digits = Digits(self._limits) if self.kind == "json" else None
+        return Matcher(self._machine.deep_copy(), self._trie, digits)
+
+    @functools.cached_property
+    def _limits(self) -> Limits:
+        return limits_of(self.schema)
 
     @functools.cached_property
     def _machine(self) -> Any:
@@ -210,20 +267,34 @@ def _machine(tokenizer: Any, grammar: str) -> Any:
     return machine
 
 
-def json_why(check: Callable[[Any], str | None], adapter: Any) -> Why:
-    """Return the check of a JSON answer: strict JSON, every keyword, then the type's own validators."""
+class Reader:
+    """The check of a JSON answer (strict JSON, every keyword, then the type's validators), and its value."""
 
-    def why(text: str) -> str | None:
+    def __init__(self, check: Callable[[Any], str | None], adapter: Any, schema: Any) -> None:
+        self._check = check
+        self._adapter = adapter
+        self._decimals = Decimals(schema) if adapter is not None and has_decimals(schema) else None
+
+    def why(self, text: str) -> str | None:
         try:
             value = _strictjson.loads(text)
         except _strictjson.NotJSONError as error:
             return str(error)
-        reason = check(value)
-        if reason is None and adapter is not None:
-            reason = type_why(adapter, text)
+        reason = self._check(value)
+        if reason is None and self._adapter is not None:
+            reason = type_why(self._adapter, self._exact(text))
         return reason
 
-    return why
+    def make(self, text: str) -> Any:
+        """Return the instance, or the value where there is no type."""
+        return (
+            _strictjson.loads(text)
+            if self._adapter is None
+            else self._adapter.validate_json(self._exact(text))
+        )
+
+    def _exact(self, text: str) -> str:
+        return text if self._decimals is None else self._decimals.exact(text)
 
 
 def type_why(adapter: Any, text: str) -> str | None:

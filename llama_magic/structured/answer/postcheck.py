@@ -1,4 +1,8 @@
-"""The check after the answer: every keyword, with jsonschema, in the meaning of the named draft."""
+"""The check after the answer: every keyword, with jsonschema, in the meaning of the named draft.
+
+A bundle has only references of the form `#/…`, so it is checked as one opaque document. A schema with
+dynamic references is checked in its original form, with its own identifiers and anchors.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,27 @@ _Rule = Callable[[Any, Any, Any, Any], Iterator[Any]]
 
 
 class Checker:
-    """Checks values against a bundle; `why(value)` is None or the reason in one line."""
+    """Checks values against a bundle, or one schema in it; `why(value)` is None or the reason in one line."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, node: Any = None) -> None:
         self._bundle = bundle
+        self._node = node
         self._validator: Any = None
 
     def why(self, value: Any) -> str | None:
         """Return what is wrong with a value and where, None if it is valid."""
         from jsonschema.exceptions import best_match
 
-        if self._validator is None:
-            self._validator = _validator_class()(self._bundle.root, format_checker=_format_checker())
         token = _seen.set({})
         try:
+            if self._validator is None:
+                whole = _validator(self._bundle)
+                self._validator = whole if self._node is None else whole.evolve(schema=self._node)
             error = best_match(self._validator.iter_errors(value))
         except RecursionError:
             return "the value is nested too deep to be checked"
+        except Exception as error:  # an answer that is written is never lost to the library beneath
+            return f"the schema cannot be checked on it ({type(error).__name__}: {error!s:.200})"
         finally:
             _seen.reset(token)
         if error is None:
@@ -43,7 +51,8 @@ class Checker:
 
 # What was found for each (value, reference) of the check that is under way: ten levels of ten
 # references to each other are 10^10 checks otherwise.
-_seen: contextvars.ContextVar[dict[tuple[int, str], list[Any]]] = contextvars.ContextVar("seen")
+_Key = tuple[int, str, tuple[str, ...]]
+_seen: contextvars.ContextVar[dict[_Key, list[Any]]] = contextvars.ContextVar("seen")
 
 
 def _ref(validator: Any, ref: str, instance: Any, schema: Any) -> Iterator[Any]:
@@ -51,7 +60,10 @@ def _ref(validator: Any, ref: str, instance: Any, schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
     found = _seen.get()
-    key = (id(instance), ref)
+    # Where a dynamic reference leads depends on the resources on the way; without any there is one.
+    resolver = validator._resolver
+    way = dict.fromkeys((resolver._base_uri, *(uri for uri, _ in resolver.dynamic_scope())))
+    key = (id(instance), ref, tuple(way))
     if key not in found:
         errors = list(validator._validate_reference(ref=ref, instance=instance))
         found[key] = [ValidationError.create_from(error) for error in errors[:1]]
@@ -60,15 +72,26 @@ def _ref(validator: Any, ref: str, instance: Any, schema: Any) -> Iterator[Any]:
         yield from map(ValidationError.create_from, found[key])
 
 
-@functools.lru_cache(maxsize=1)
-def _validator_class() -> Any:
-    from jsonschema import Draft202012Validator, validators
+def _validator(bundle: Bundle) -> Any:
+    """Return jsonschema's validator of a bundle."""
+    from referencing import Registry, Specification
+
+    validator_class = _validator_class(bundle.draft == 2019, bundle.dynamic)
+    if bundle.dynamic:
+        return validator_class(bundle.original, registry=Registry(), format_checker=_format_checker())
+    root = Specification.OPAQUE.create_resource(bundle.root)
+    resolver = Registry().resolver_with_root(root)
+    return validator_class(bundle.root, format_checker=_format_checker(), _resolver=resolver)
+
+
+@functools.lru_cache(maxsize=4)
+def _validator_class(draft_2019: bool, dynamic: bool) -> Any:
+    from jsonschema import Draft201909Validator, Draft202012Validator, validators
 
     rules = {
         "$ref": _ref,
         "items": _items,
         "additionalItems": _nothing,
-        "dependencies": _dependencies,
         "multipleOf": _multiple_of,
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
@@ -78,7 +101,13 @@ def _validator_class() -> Any:
         "exclusiveMinimum": _exclusive("exclusiveMinimum"),
         "exclusiveMaximum": _exclusive("exclusiveMaximum"),
     }
-    return validators.extend(Draft202012Validator, rules)
+    if dynamic:
+        rules["$dynamicRef"] = _ref
+    else:  # of other drafts the bundle has left what counts
+        rules["dependencies"] = _dependencies
+    if draft_2019 and dynamic:
+        del rules["$dynamicRef"]
+    return validators.extend(Draft201909Validator if draft_2019 else Draft202012Validator, rules)
 
 
 @functools.lru_cache(maxsize=1)

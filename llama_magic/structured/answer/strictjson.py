@@ -39,6 +39,15 @@ def loads(text: str) -> Any:
     return value
 
 
+def is_json(text: str) -> bool:
+    """Say whether a text is strict JSON."""
+    try:
+        loads(text)
+    except NotJSONError:
+        return False
+    return True
+
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -73,6 +73,10 @@ class _Reader:
         rules: dict[str, Node] = {}
         self._blank(lines=True)
         while self.at < len(self.text):
+            if self.text.startswith("|", self.at):
+                self._fail(
+                    "a rule name; an alternative goes on from the line before only in brackets, or after a |"
+                )
             name = self._name("a rule name")
             self._blank(lines=False)
             if not self.text.startswith("::=", self.at):

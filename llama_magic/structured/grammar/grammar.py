@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured._lark_arrays import without_rules
+from llama_magic.structured._lower_sets import RULE, says
+from llama_magic.structured._written import KEY, as_taken, as_written
 from llama_magic.structured.grammar.lark import LarkWriter, escaped_names, sorted_by_a_tool
 from llama_magic.structured.lower.lower import Loosening, Lowered, TooWideError
 from llama_magic.structured.mask.vocab import byte_tokenizer
@@ -79,8 +83,6 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
     Where the compiler refuses a part, that part is left to the check after the answer, and
     said so. Raises `SchemaError` where no value can be valid or nothing helps.
     """
-    from llguidance import LLMatcher
-
     any_order = not declared_order and sorted_by_a_tool(bundle)
     loosening = Loosening(kinds={"multiples"} if bundle.wide_multiple else set())
     while True:
@@ -92,29 +94,43 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
         schema = lowered.schema
         if schema is False:  # a rewrite never allows less: nothing is valid
             raise SchemaError(
-                "No value can be valid under this schema: what it asks for excludes itself.",
+                "No value can be valid under this schema: "
+                f"{'; '.join(lowered.impossible) or 'what it asks for excludes itself'}.",
                 remedy="Look for false, not: {}, or parts of allOf that cannot hold together.",
             )
         schema = {} if schema is True else schema
-        text = json.dumps(schema)
-        if len(text) > _MAX_LOWERED and "negation" not in loosening.kinds:
+        taken, written = (as_taken(schema), as_written(schema)) if says(schema, KEY) else (schema, schema)
+        if len(json.dumps(taken)) > _MAX_LOWERED and "negation" not in loosening.kinds:
             loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
             continue
-        if any_order or escaped_names(schema):
-            grammar = grammar_from_lark(LarkWriter(schema, any_order, _OPTIONS).text)
+        if any_order or escaped_names(schema) or says(schema, RULE):
+            writer = LarkWriter(taken, any_order, _OPTIONS)
+            grammar = grammar_from_lark(writer.text)
             if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():
                 lowered.any_order = any_order
-                writing = grammar_from_lark(LarkWriter(schema, False, _ONE_LAYOUT).text)
-                writing = grammar if machine_of(writing).is_error() else writing
-                return grammar, machine, writing, lowered
-        grammar = str(LLMatcher.grammar_from_json_schema(text, overrides=_OPTIONS))
+                (lowered.checked if writer.lost else lowered.enforced).extend(lowered.rules)
+                ways = (LarkWriter(way, False, _ONE_LAYOUT).text for way in (written, taken))
+                return grammar, machine, _first(map(grammar_from_lark, ways), grammar), lowered
+        lowered.without_rules()
+        grammar = _from_json(taken, _OPTIONS)
         machine = machine_of(grammar)
         if not machine.is_error():
-            writing = str(LLMatcher.grammar_from_json_schema(text, overrides=_ONE_LAYOUT))
-            return grammar, machine, writing, lowered
+            ways = (_from_json(way, _ONE_LAYOUT) for way in (written, taken))
+            return grammar, machine, next(ways) if written == taken else _first(ways, grammar), lowered
         error = str(machine.get_error())
         if not _loosen(loosening, error, lowered):
             raise _refusal(error, lowered)
+
+
+def _from_json(schema: Any, options: Any) -> str:
+    from llguidance import LLMatcher
+
+    return str(LLMatcher.grammar_from_json_schema(json.dumps(without_rules(schema)), overrides=options))
+
+
+def _first(grammars: Iterable[str], other: str) -> str:
+    """Return the first grammar that compiles, else the other one."""
+    return next((text for text in grammars if not machine_of(text).is_error()), other)
 
 
 _MAX_LOWERED = 300_000  # characters
@@ -177,7 +193,8 @@ def _refusal(error: str, lowered: Lowered) -> SchemaError:
     named = re.search(r"required property '([^']*)'", first)
     if first.startswith("Unsatisfiable"):
         return SchemaError(
-            f"No value can be valid under this schema: {first.partition(': ')[2][:200]}.",
+            "No value can be valid under this schema: "
+            f"{'; '.join((first.partition(': ')[2][:200], *lowered.impossible))}.",
             pointer=place,
             keyword="required" if named else None,
             remedy="Look for an empty enum, a minimum above a maximum, or a required key that is forbidden.",

@@ -12,6 +12,8 @@ import json
 import math
 from typing import Any
 
+from llama_magic.structured._lark_arrays import array_rule, without_rules
+from llama_magic.structured._lower_sets import RULE, says
 from llama_magic.structured.schema.bundle import Bundle, walk
 from llama_magic.structured.schema.regex import literal
 from llama_magic.structured.schema.schemas import same
@@ -51,6 +53,7 @@ class LarkWriter:
     """Writes the grammar; `text` is the result.
 
     `options` is the `x-guidance` of every `%json` part: its blanks and separators hold here, too.
+    `lost` says that a rule about items stood where only `%json` could be written, without it.
     """
 
     def __init__(self, schema: Any, any_order: bool, options: dict[str, Any]) -> None:
@@ -60,32 +63,44 @@ class LarkWriter:
         self._rules: list[str] = []
         self._refs: dict[str, str] = {}
         self._leaves: dict[str, str] = {}
+        self.lost = False
         blank = options.get("whitespace_pattern", "").replace("/", r"\/")
         # A blank where one may stand, and what stands between items, and between key and value.
-        self._w, self._comma, self._colon = (
+        self.blank, self.comma, self._colon = (
             ("w", 'w "," w', 'w ":" w')
             if blank
             else ("", json.dumps(options["item_separator"]), json.dumps(options["key_separator"]))
         )
-        head = [f"start: {self._emit(schema)}", *([f"w: /{blank}/?"] if blank else [])]
+        head = [f"start: {self.emit(schema)}", *([f"w: /{blank}/?"] if blank else [])]
         self.text = "\n".join(head + self._rules)
 
-    def _rule(self, *lines: str) -> str:
+    def rule(self, *lines: str) -> str:
         name = f"x{len(self._rules)}"
         self._rules.append(f"{name}: " + "\n   | ".join(lines))
         return name
 
-    def _emit(self, node: Any) -> str:
+    def later_rule(self) -> str:
+        """Return the name of a rule that others refer to before `write_later` writes it."""
+        name = f"m{len(self._rules)}"
+        self._rules.append("")
+        return name
+
+    def write_later(self, name: str, lines: list[str], head: str = "") -> None:
+        self._rules[int(name[1:])] = f"{head or name}: " + "\n   | ".join(lines)
+
+    def emit(self, node: Any) -> str:
         """Return the name of a rule for a schema."""
         if isinstance(node, dict):
             node = {key: value for key, value in node.items() if key != "$defs"}
             keys = set(node)
+            if RULE in node and keys <= {"type", "items", "minItems", "maxItems", RULE}:
+                return self._rule_of(node[RULE])
             if keys == {"$ref"}:
                 return self._ref(node["$ref"])
             if keys == {"allOf"} and len(node["allOf"]) == 1:
-                return self._emit(node["allOf"][0])
+                return self.emit(node["allOf"][0])
             if keys == {"anyOf"}:
-                return self._rule(*(self._emit(sub) for sub in node["anyOf"]))
+                return self.rule(*(self.emit(sub) for sub in node["anyOf"]))
             if (
                 keys <= {"type", "items", "minItems", "maxItems"}
                 and node.get("type") == "array"
@@ -96,24 +111,34 @@ class LarkWriter:
                 return self._whole_numbers(node)
             if "properties" in node and keys <= {"properties", "required", "additionalProperties"}:
                 others = {"type": ["null", "boolean", "number", "string", "array"]}
-                return self._rule(self._emit({**node, "type": "object"}), self._leaf(others))
+                return self.rule(self.emit({**node, "type": "object"}), self.leaf(others))
             shapes = self._shapes(node) if node.get("type") == "object" and keys <= _OBJECT else None
             if shapes and all(len(shape.properties) <= _MAX_KEYS for shape in shapes):
-                return self._rule(*(self._object(shape) for shape in shapes))
-        return self._leaf(node)
+                return self.rule(*(self._object(shape) for shape in shapes))
+        return self.leaf(node)
+
+    def _rule_of(self, rule: dict[str, Any]) -> str:
+        if "numbers" in rule:
+            return self.rule(*(f"/{literal(json.dumps(number))}/" for number in rule["numbers"]))
+        return array_rule(self, rule)
 
     def _ref(self, ref: str) -> str:
         name = ref.rsplit("/", 1)[-1]
         if name not in self._refs:
             self._refs[name] = f"d_{name}"
-            self._rules.append(f"d_{name}: {self._emit(self._defs[name])}")
+            self._rules.append(f"d_{name}: {self.emit(self._defs[name])}")
         return self._refs[name]
 
-    def _leaf(self, node: Any) -> str:
+    def leaf(self, node: Any) -> str:
         node = {} if node is True else {"type": []} if node is False else node
-        text = json.dumps({**node, "$defs": self._needed(node), "x-guidance": self._options})
+        needed = self._needed(node)
+        whole = {**node, "$defs": needed}
+        if says(whole, RULE):
+            self.lost = True
+            whole = without_rules(whole)
+        text = json.dumps({**whole, "x-guidance": self._options})
         if text not in self._leaves:
-            self._leaves[text] = self._rule(f"%json {text}")
+            self._leaves[text] = self.rule(f"%json {text}")
         return self._leaves[text]
 
     def _needed(self, node: Any) -> dict[str, Any]:
@@ -135,16 +160,16 @@ class LarkWriter:
     def _whole_numbers(self, node: Any) -> str:
         """A constant such as 2.0 may be written 2 or 2.0; llguidance knows the first only."""
         whole = [f"/{int(value)}(?:\\.0+)?/" for value in node["enum"] if _whole(value)]
-        return self._rule(*whole, self._leaf(node))
+        return self.rule(*whole, self.leaf(node))
 
     def _array(self, node: Any) -> str:
         low, high = node.get("minItems", 0), node.get("maxItems")
         if high == 0 or node["items"] is False:
-            return self._leaf(node)
-        item, w = self._emit(node["items"]), self._w
-        more = f"({self._comma} {item}){{{max(low - 1, 0)},{'' if high is None else high - 1}}}"
+            return self.leaf(node)
+        item, w = self.emit(node["items"]), self.blank
+        more = f"({self.comma} {item}){{{max(low - 1, 0)},{'' if high is None else high - 1}}}"
         lines = [f'"[" {w} {item} {more} {w} "]"'] + ([f'"[" {w} "]"'] if low == 0 else [])
-        return self._rule(*lines)
+        return self.rule(*lines)
 
     # --- objects: the parameter of a rule is the set of keys that were written ---
 
@@ -200,29 +225,27 @@ class LarkWriter:
 
     def _members(self, shape: _Shape, names: list[str], conditions: _Conditions) -> str:
         pairs, end, may_be_empty = conditions
-        rest = f"m{len(self._rules)}"
-        self._rules.append("")  # the place of this rule: it is written after what it holds
-        place = len(self._rules) - 1
+        rest = self.later_rule()
         written: list[tuple[str, str, str]] = []
         for index, (name, (step, condition)) in enumerate(zip(names, pairs, strict=True)):
             if shape.properties[name] is False:
                 continue
-            pair = f"{_key(name)} {self._colon} {self._emit(shape.properties[name])}"
+            pair = f"{_key(name)} {self._colon} {self.emit(shape.properties[name])}"
             written.append((pair, f"{rest}::{step} {condition}", f"{rest}::{1 << index}"))
         if shape.rest is not False:
             known = "|".join(literal(json.dumps(name, ensure_ascii=False)[1:-1]) for name in shape.properties)
             key = f'/"{_CHARS}*"/' + (f' & ~/"(?:{known.replace("/", chr(92) + "/")})"/' if known else "")
-            terminal = f"K{place}"
+            terminal = f"K{rest[1:]}"
             self._rules.append(f"{terminal}: {key}")
-            pair = f"{terminal} {self._colon} {self._emit(shape.rest)}"
+            pair = f"{terminal} {self._colon} {self.emit(shape.rest)}"
             written.append((pair, f"{rest}::_ {'' if self._any_order else end}", f"{rest}::0"))
-        lines = [f"{self._comma} {pair} {then}" for pair, then, _ in written]
-        self._rules[place] = f"{rest}::_ : " + "\n   | ".join([f'{self._w} "}}" {end}', *lines])
+        lines = [f"{self.comma} {pair} {then}" for pair, then, _ in written]
+        self.write_later(rest, [f'{self.blank} "}}" {end}', *lines], head=f"{rest}::_ ")
         first = [f"{pair} {start}" for pair, _, start in self._startable(written, names, pairs, shape)]
-        body = [f'"{{" {self._w} "}}"'] if may_be_empty else []
+        body = [f'"{{" {self.blank} "}}"'] if may_be_empty else []
         if first:
-            body.append(f'"{{" {self._w} (' + " | ".join(first) + ")")
-        return self._rule(*body)
+            body.append(f'"{{" {self.blank} (' + " | ".join(first) + ")")
+        return self.rule(*body)
 
     def _startable(self, written: Any, names: list[str], pairs: Any, shape: _Shape) -> Any:
         if self._any_order:

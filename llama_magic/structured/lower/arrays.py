@@ -24,23 +24,9 @@ def _items(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extr
 
 
 def _check_later(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    trivial = {
-        "uniqueItems": False,
-        "contains": None,
-        "unevaluatedProperties": True,
-        "unevaluatedItems": True,
-    }
-    if keyword in trivial and node[keyword] is trivial[keyword]:
-        return
-    lowered.leave(path, keyword)
+    if node[keyword] is not True:
+        lowered.leave(path, keyword)
 
 
-_AFTER = (
-    "uniqueItems",
-    "contains",
-    "minContains",
-    "maxContains",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-)
+_AFTER = ("unevaluatedProperties", "unevaluatedItems")
 RULES = {"items": _items, "prefixItems": many, **dict.fromkeys(_AFTER, _check_later)}

@@ -11,14 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured import _lower_sets
+from llama_magic.structured._lark_arrays import without_rules
+from llama_magic.structured._lower_sets import RULE
 from llama_magic.structured.lower import arrays as _lower_arrays
 from llama_magic.structured.lower import combinators as _lower_combinators
 from llama_magic.structured.lower import numbers as _lower_numbers
 from llama_magic.structured.lower import objects as _lower_objects
 from llama_magic.structured.lower import strings as _lower_strings
-from llama_magic.structured.lower.numbers import LEAST
+from llama_magic.structured.lower.numbers import in_range
 from llama_magic.structured.schema.bundle import Bundle, Path, pointer, ref_path
 from llama_magic.structured.schema.finite import finite
+from llama_magic.structured.schema.negate import type_list
 from llama_magic.structured.schema.regex import MAX_LEAST
 from llama_magic.structured.schema.schemas import Keyword, check_reachable, same, simplified, ways
 
@@ -48,6 +52,8 @@ class Lowered:
         self.loosening = loosening or Loosening()
         self.enforced: list[Keyword] = []
         self.checked: list[Keyword] = []
+        self.rules: list[Keyword] = []  # enforced where they can be written as a Lark rule
+        self.impossible: list[str] = []  # why a part of the schema has no value, where that is known
         self.patterns: set[str] = set()
         self.any_order = False  # set where the grammar takes keys in any order
         self.names: dict[str, str] = {}
@@ -56,7 +62,10 @@ class Lowered:
         self._level = 0
         self._steps = 0
         check_reachable(bundle)
-        self.schema, self.defs = finite(self.lower((), bundle.root), self.defs)
+        lowered, defs = self.lower((), bundle.root), self.defs
+        self.schema, self.defs = finite(lowered, defs)
+        if self.defs is not defs:  # a rule may refer to what is gone
+            self.without_rules()
         if self.defs and self.schema is not False:
             root = self.schema if isinstance(self.schema, dict) else {}
             self.schema = {**root, "$defs": self.defs}
@@ -125,6 +134,16 @@ class Lowered:
         else:
             out.pop("allOf", None)
 
+    def without_rules(self) -> None:
+        """Leave to the check after the answer what only a rule could enforce."""
+        if self.rules:
+            self.schema, self.defs = without_rules(self.schema), without_rules(self.defs)
+        self.checked += self.rules
+        self.rules.clear()
+
+    def ruled(self, path: Path, keyword: str) -> None:
+        self.rules.append(Keyword(pointer(path), keyword))
+
     def enforce(self, path: Path, keyword: str, note: str = "") -> None:
         self.enforced.append(Keyword(pointer(path), keyword, note))
 
@@ -143,8 +162,12 @@ class Lowered:
 
 
 def _late(keyword: str) -> int:
-    """Order: patterns of keys first, other keys last; each looks at what came before."""
-    return {"patternProperties": 0, "additionalProperties": 2}.get(keyword, 1)
+    """Order: patterns of keys first, other keys and sets last; each looks at what came before."""
+    return _ORDER.get(keyword, 1)
+
+
+_LATE = ("additionalProperties", "enum", "const", *_lower_sets.RULES)
+_ORDER = {"patternProperties": 0, **dict.fromkeys(_LATE, 2)}
 
 
 # --- what is of no one type; a rule takes (lowered, path, node, keyword, out, extra) ------------
@@ -173,10 +196,11 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
     out["enum"] = [node["const"]] if keyword == "const" else list(node["enum"])
     if keyword == "enum" and "const" in node:
         out["enum"] = [item for item in node["enum"] if same(item, node["const"])]
-    if any(isinstance(item, (int, float)) and item < LEAST for item in out["enum"]):
-        rest = [item for item in out.pop("enum") if not (isinstance(item, (int, float)) and item < LEAST)]
-        extra.append({"anyOf": [{"type": "number"}, *([{"enum": rest}] if rest else [])]})
-        lowered.leave(path, keyword, "numbers near -2^63 or below")
+    wide = [item for item in out["enum"] if _is_number(item) and not in_range(item)]
+    if wide:
+        del out["enum"]
+        rest = [item for item in node.get("enum", ()) if not any(item is other for other in wide)]
+        _wide_numbers(lowered, path, keyword, wide, rest, out, extra)
         return
     if any(isinstance(item, str) and len(item) > MAX_LEAST for item in out["enum"]):
         raise SchemaError(
@@ -188,15 +212,41 @@ def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra
     lowered.enforce(path, keyword)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _wide_numbers(
+    lowered: Lowered, path: Path, keyword: str, wide: list[Any], rest: list[Any], out: Any, extra: Any
+) -> None:
+    """Say it with a rule: llguidance's own constants are doubles."""
+    kinds = type_list(out.pop("type", "number"))
+    wide = [item for item in wide if "number" in kinds or ("integer" in kinds and item == int(item))]
+    options: list[Any] = [{"type": "number", RULE: {"numbers": wide}}] if wide else []
+    options += [{"enum": rest, **({"type": kinds} if kinds != ["number"] else {})}] if rest else []
+    if len(options) == 1 and not out:
+        out.update(options[0])
+    else:
+        extra.append({"anyOf": options} if options else False)
+    lowered.ruled(path, keyword)
+
+
+def _later(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    lowered.leave(path, keyword)
+
+
 Rule = Callable[[Lowered, Path, Any, str, Any, Any], None]
 _RULES: dict[str, Rule] = {
     "$ref": _ref,
+    "$dynamicRef": _later,
+    "$recursiveRef": _later,
     "type": _copy,
     "enum": _enum,
     "const": _enum,
     "required": _copy,
     **_lower_objects.RULES,
     **_lower_arrays.RULES,
+    **_lower_sets.RULES,
     **_lower_strings.RULES,
     **_lower_numbers.RULES,
     **_lower_combinators.RULES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.structured.schema.bundle import Path
@@ -12,6 +13,21 @@ if TYPE_CHECKING:
 
 # llguidance (1.9.1) ends the process on a range of whole numbers that lies near -2^63 or below it.
 LEAST = -9 * 10**18
+MOST = 2**63 - 1025  # the last double below 2^63; a bound above it is cut to 2^63 - 1 there
+_EXACT = 2**53  # it reads numbers as doubles
+
+
+def in_range(value: Any) -> bool:
+    """Say whether the mask's compiler takes a number as it is."""
+    return bool(-_EXACT <= value <= _EXACT)
+
+
+def _outward(keyword: str, value: Any) -> float:
+    """Return the double next to a bound, on the side that allows more."""
+    near = float(value)
+    if "aximum" in keyword:
+        return near if near >= value else math.nextafter(near, math.inf)
+    return near if near <= value else math.nextafter(near, -math.inf)
 
 
 def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
@@ -22,10 +38,16 @@ def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extr
             out[keyword] = node[plain]
         lowered.enforce(path, keyword)
         return
+    float(value)  # an OverflowError refuses what no double can hold
     large = keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
-    large = large or (keyword in ("maximum", "exclusiveMaximum") and value < LEAST)
+    large = large or (keyword in ("maximum", "exclusiveMaximum") and not LEAST <= value <= MOST)
+    large = large or (keyword in ("minimum", "exclusiveMinimum") and value > MOST)
     if (large or "numbers" in lowered.loosening.kinds) and keyword not in out:
         lowered.leave(path, keyword, "out of the mask's range")
+        return
+    if keyword not in out and not in_range(value) and isinstance(value, int):
+        out[keyword.replace("exclusiveM", "m")] = int(_outward(keyword, value))
+        lowered.leave(path, keyword, "beyond 2^53 up to the next double")
         return
     if keyword not in out:
         out[keyword] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.structured import _written
 from llama_magic.structured.lower.strings import mask_pattern
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from llama_magic.structured.lower.lower import Lowered
 
 
+_MAX_NAMES = 200
 _LITERAL_KEY = re.compile(r"\^([A-Za-z0-9_ -]+)\$")
 
 
@@ -71,7 +73,15 @@ def _property_names(lowered: Lowered, path: Path, node: Any, keyword: str, out: 
     if simple and keys == {"pattern"} and "properties" not in node:
         pattern = names["pattern"]
     elif simple and keys == {"enum"} and "properties" not in node:
-        pattern = "^(?:" + "|".join(_regex.literal(n) for n in names["enum"] if isinstance(n, str)) + ")$"
+        few = list(dict.fromkeys(name for name in names["enum"] if isinstance(name, str)))
+        if len(few) <= _MAX_NAMES:  # each comes once then
+            rest = lowered.quiet(path, node.get("additionalProperties", True))
+            out["properties"], out["additionalProperties"] = dict.fromkeys(few, rest), False
+            lowered.enforce(path, keyword, "rewritten")
+            return
+        pattern = "^(?:" + "|".join(map(_regex.literal, few)) + ")$"
+    elif simple and "properties" not in node:
+        _write_names(lowered, path, node, names, out)
     masked = mask_pattern(lowered, path, pattern, keyword) if pattern is not None else (None, "")
     if names is True:
         return
@@ -82,6 +92,19 @@ def _property_names(lowered: Lowered, path: Path, node: Any, keyword: str, out: 
     out["patternProperties"] = {masked[0]: lowered.quiet(path, rest)}
     out["additionalProperties"] = False
     lowered.enforce(path, keyword, "rewritten")
+
+
+def _write_names(lowered: Lowered, path: Path, node: Any, names: Any, out: Any) -> None:
+    """Let only such keys be written as have the format that is asked of them."""
+    said = names.get(_written.SAID, {})
+    pattern = said.get("pattern") or _written.pattern_of_key(str(names.get("format")))
+    rest = node.get("additionalProperties", True)
+    if "enum" in said:
+        known = dict.fromkeys(said["enum"], lowered.quiet(path, rest))
+        out[_written.KEY] = {"properties": known, "additionalProperties": False}
+    elif pattern is not None:
+        written = {pattern: lowered.quiet(path, rest)}
+        out[_written.KEY] = {"patternProperties": written, "additionalProperties": False}
 
 
 def _counts(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured import _written
 from llama_magic.structured.schema import formats as _formats
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import Path, pointer
@@ -17,6 +18,8 @@ def _pattern(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, ex
     masked, note = mask_pattern(lowered, path, node[keyword], keyword)
     if masked is not None:
         out["pattern"] = masked
+    if node[keyword] in _written.FOR_PATTERNS:
+        out[_written.KEY] = {"pattern": _written.FOR_PATTERNS[node[keyword]]}
     if note is None:
         lowered.enforce(path, keyword)
     else:
@@ -29,9 +32,10 @@ def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tu
     readable = _regex.to_python(pattern) is not None
     if masked is None or masked[0] in lowered.loosening.patterns:
         if not readable:
+            why = _regex.reason(pattern)
             raise SchemaError(
                 f"{keyword} at {pointer(path) or 'the root'} is {pattern!r:.200}, which is not a "
-                "regular expression that can be enforced or checked.",
+                f"regular expression that can be enforced or checked{': ' + why if why else ''}.",
                 pointer=pointer(path),
                 keyword=keyword,
                 remedy="Write it without the part that is out of the common syntax.",
@@ -43,15 +47,22 @@ def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tu
 
 def _format(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
     name = node["format"]
-    if name not in _formats.CHECKS:
-        return
-    if name in _formats.MASKED and "formats" not in lowered.loosening.kinds:
+    pattern = _written.pattern_of(name) if isinstance(name, str) else None
+    masked = name in _formats.MASKED and "formats" not in lowered.loosening.kinds
+    if masked:
         out["format"] = name
         lowered.enforce(path, "format", name)
-        if name in ("date", "date-time"):
-            lowered.leave(path, "format", f"{name}: that the day exists")
-    else:
+    if pattern is not None and "pattern" not in node and "formats" not in lowered.loosening.kinds:
+        out.setdefault(_written.KEY, {"pattern": pattern})
+    if name in ("date", "date-time") and masked:
+        lowered.leave(path, "format", f"{name}: that the day exists")
+    elif name in _formats.CHECKS and not masked:
         lowered.leave(path, "format", name)
 
 
-RULES = {"pattern": _pattern, "format": _format}
+def _write(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+    if isinstance(node[keyword], dict) and "formats" not in lowered.loosening.kinds:
+        out[_written.KEY] = node[keyword]
+
+
+RULES = {"pattern": _pattern, "format": _format, _written.SAID: _write}

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_magic.errors import BackendError
+from llama_magic.structured._digits import Digits
 from llama_magic.structured.mask.vocab import Trie
 
 _NEG_INF = np.float32(-np.inf)
@@ -28,8 +29,10 @@ class Matcher:
     at 49k and 262k tokens: see benchmarks/bench_masks.py.
     """
 
-    def __init__(self, machine: Any, trie: Trie) -> None:
+    def __init__(self, machine: Any, trie: Trie, digits: Digits | None = None) -> None:
         self._machine = machine
+        self._digits = digits  # of JSON: bounds the numbers that are written
+        self._trie = trie
         self._n_tokens = trie.n_tokens
         self._ends = frozenset(trie.ends)
         self._holes = trie.holes
@@ -61,8 +64,16 @@ class Matcher:
         else:
             self._machine.unsafe_compute_mask_ptr(self._address, self._words.nbytes)
             self._raise_on_error()
+            if self._digits is not None and self._digits.full:
+                self._end_number()
         self._words[-1] &= self._tail
         self._write = self._writer()
+
+    def _end_number(self) -> None:
+        """Forbid to go on with a number that has all its digits, unless nothing else can follow."""
+        others = self._words & ~self._trie.of_number
+        if others.any():
+            self._words[:] = others
 
     def _writer(self) -> Callable[[npt.NDArray[np.float32]], None]:
         """Return the cheapest way to write the mask into a row of logits."""
@@ -110,6 +121,8 @@ class Matcher:
                 f"Token {token} was chosen though the grammar refuses it here.",
                 remedy="Apply the mask before sampling, and accept each token once.",
             )
+        elif self._digits is not None:
+            self._digits.feed(self._trie.plain[token])
         self._write = None
 
     def forced(self) -> list[int]:

@@ -61,6 +61,9 @@ class Holes:
         return np.flatnonzero(bits == 0) if int(bits.sum()) > self._n_tokens * 7 // 8 else None
 
 
+_OF_NUMBER = tuple(bytes([byte]) for byte in b"0123456789.eE")
+
+
 class Trie:
     """An llguidance tokenizer, and the bytes of the tokens that may be offered.
 
@@ -86,7 +89,7 @@ class Trie:
         self.holes = Holes(count)
         self.constraints: OrderedDict[Any, Any] = OrderedDict()
         self.ends = tuple(ends)
-        self._plain = plain
+        self.plain = plain  # bytes of each token, b"" for one that is no text
         self.longest = max(map(len, plain), default=1)
         pointer = getattr(vocabulary, "vocab_ptr", None)
         function = getattr(vocabulary, "tokenize_fptr", None)
@@ -102,7 +105,16 @@ class Trie:
     @functools.cached_property
     def texts(self) -> list[bytes]:
         """The bytes of all tokens with text, sorted."""
-        return sorted({text for text in self._plain if text})
+        return sorted({text for text in self.plain if text})
+
+    @functools.cached_property
+    def of_number(self) -> Any:
+        """The tokens that begin with a digit, a point or an e, one bit each: ((n + 31) // 32,) uint32."""
+        import numpy as np
+
+        begins = np.zeros((self.n_tokens + 31) // 32 * 32, dtype=np.uint8)
+        begins[[token for token, text in enumerate(self.plain) if text[:1] in _OF_NUMBER]] = 1
+        return np.packbits(begins, bitorder="little").view(np.uint32)
 
 
 class _Source:

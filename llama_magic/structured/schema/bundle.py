@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from llama_magic.errors import InputTypeError, SchemaError
+from llama_magic.structured._keywords import Ignored, without_effect
 from llama_magic.structured.schema.effort import Effort
 
 MAX_NODES = 50_000  # values in the schema; the biggest of the JSONSchemaBench sample has 11,000
@@ -33,9 +35,11 @@ _SINCE = {
     "maxContains": 2019,
     "unevaluatedItems": 2019,
     "unevaluatedProperties": 2019,
+    "$recursiveRef": 2019,
     "prefixItems": 2020,
+    "$dynamicRef": 2020,
 }
-_UNTIL = {"dependencies": 7, "additionalItems": 2019}
+_UNTIL = {"dependencies": 7, "additionalItems": 2019, "$recursiveRef": 2019}
 ONE = (
     "additionalItems",
     "additionalProperties",
@@ -95,7 +99,9 @@ class Bundle:
     """A schema whose references are all of the form `#/pointer`.
 
     `root` is the rewritten schema, `draft` the draft it names (0: none, every keyword counts),
-    `ignored` the (pointer, keyword) pairs that this draft does not know or overrides.
+    `ignored` the keywords without effect: of other drafts, of none, or about values of another type.
+    `original` is the schema as it came; `dynamic` says that it holds references whose target depends on
+    the way that led to them, which stay in `root` as they are.
     Raises `SchemaError` for what cannot be resolved.
     """
 
@@ -103,16 +109,24 @@ class Bundle:
         if not isinstance(schema, (dict, bool)):
             raise InputTypeError(f"A JSON schema is an object, true or false; got {type(schema).__name__}.")
         _check_size(schema)
+        self.original = schema
         self.root: Any = copy.deepcopy(schema)
         self.draft = _draft(schema)
-        self.ignored: list[tuple[str, str]] = []
+        self.ignored: list[Ignored] = []
+        self.dynamic = False
+        self._anchors: Counter[str] = Counter()  # of references that are resolved on the way
         self._effort = 20_000
         self._places: dict[str, tuple[Path, Any]] = {}  # absolute URI or URI#anchor -> where it stands
         self._bases: dict[int, str] = {}  # id of a schema dict -> its base URI
         self._walked: set[int] = set()
         self._targets: dict[str, Any] = {}
+        if self.draft == 0 and isinstance(schema, dict) and "$schema" in schema:
+            reason = f"{schema['$schema']!r:.80} is no draft that is known here; 2020-12 is taken"
+            self.ignored.append(Ignored("", "$schema", reason))
         self._index((), self.root, "")
         self._rewrite((), self.root)
+        if self.dynamic:
+            self.original = copy.deepcopy(schema)
         self.wide_multiple = self._measure()
 
     def spend(self) -> bool:
@@ -139,6 +153,8 @@ class Bundle:
         for anchor in ("$anchor", "$dynamicAnchor"):
             if isinstance(node.get(anchor), str):
                 self._places.setdefault(f"{base}#{node[anchor]}", (path, node))
+                self._anchors[node[anchor]] += anchor == "$dynamicAnchor"
+        self._anchors["#"] += node.get("$recursiveAnchor") is True
         self._bases[id(node)] = base
         for relative, sub in children(node):
             self._index(path + relative, sub, base)
@@ -152,14 +168,22 @@ class Bundle:
             self._walked.add(id(node))
             self._drop_unknown(here, node)
             for keyword in ("$dynamicRef", "$recursiveRef"):
-                if keyword in node:  # one document: both point where $ref would
-                    node.setdefault("$ref", node.pop(keyword))
+                if keyword in node:
+                    self._dynamic(keyword, node)
             if "$ref" in node:
                 where, target = self._resolve(here, node)
                 node["$ref"] = "#" + pointer(where)
                 self._targets[node["$ref"]] = target
                 stack.append((where, target))
             stack += [(here + relative, sub) for relative, sub in children(node)]
+
+    def _dynamic(self, keyword: str, node: dict[str, Any]) -> None:
+        """Make a plain reference of one that has a single target, whatever led to it."""
+        anchor = str(node[keyword]).partition("#")[2] or "#"
+        if "$ref" in node or self._anchors[anchor] > 1:
+            self.dynamic = True
+        else:
+            node["$ref"] = node.pop(keyword)
 
     def _drop_unknown(self, path: Path, node: dict[str, Any]) -> None:
         for keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"):
@@ -168,11 +192,14 @@ class Bundle:
             node.pop("id")
         if "$ref" in node and 0 < self.draft <= 7:
             gone = [key for key in node if key not in ("$ref", "$defs", "definitions") and key in _ASSERTIONS]
+            reason = "in this draft nothing counts beside $ref"
         else:
             gone = [key for key in node if self.draft and not self._knows(key)]
+            reason = "the draft that the schema names does not have it"
         for keyword in gone:
-            self.ignored.append((pointer(path), keyword))
+            self.ignored.append(Ignored(pointer(path), keyword, reason))
             node.pop(keyword)
+        self.ignored += [Ignored(pointer(path), keyword, why) for keyword, why in without_effect(node)]
 
     def _knows(self, keyword: str) -> bool:
         return _SINCE.get(keyword, 0) <= self.draft <= _UNTIL.get(keyword, 9999)
@@ -255,6 +282,8 @@ _ASSERTIONS = frozenset(
         "items",
         "dependencies",
         "dependentRequired",
+        "$dynamicRef",
+        "$recursiveRef",
         "type",
         "enum",
         "const",

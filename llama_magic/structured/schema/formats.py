@@ -13,6 +13,8 @@ import ipaddress
 import re
 from collections.abc import Callable
 
+from llama_magic.structured._written import NETWORKS
+
 MASKED = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri")
 )
@@ -109,6 +111,10 @@ def _ip(version: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> C
     return check
 
 
+def _uuid_of(version: str) -> Callable[[str], bool]:
+    return lambda text: _UUID.fullmatch(text) is not None and text[14] == version
+
+
 def _regex(text: str) -> bool:
     try:
         re.compile(text)
@@ -137,4 +143,6 @@ CHECKS: dict[str, Callable[[str], bool]] = {
     "json-pointer": _full(_POINTER),
     "relative-json-pointer": _full(_RELATIVE),
     "regex": _regex,
+    **NETWORKS,
+    **{f"uuid{version}": _uuid_of(str(version)) for version in range(1, 9)},
 }

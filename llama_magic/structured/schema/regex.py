@@ -19,24 +19,46 @@ def to_python(pattern: str) -> re.Pattern[str] | None:
     `$` means the very end (Python also lets it stand before a last line break), and
     `(?<name>` is Python's `(?P<name>`.
     """
-    out: list[str] = []
-    for piece in _pieces(pattern):
-        if piece == "$":
-            out.append(r"\Z")
-        elif piece.startswith("(?<") and piece[3:4] not in ("=", "!"):
-            out.append("(?P<" + piece[3:])
-        elif piece == r"\/":
-            out.append("/")
-        elif piece[0] == "[" and len(piece) > 1:  # Python warns of a bare [ inside a class
-            out.append(
-                "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.S)
-            )
-        else:
-            out.append(piece)
     try:
-        return re.compile("".join(out))
+        return re.compile("".join(map(_python, _pieces(pattern))))
     except (re.error, RecursionError, OverflowError):
         return None
+
+
+def _python(piece: str) -> str:
+    if piece == "$":
+        return r"\Z"
+    if piece.startswith("(?<") and piece[3:4] not in ("=", "!"):
+        return "(?P<" + piece[3:]
+    if piece == r"\/":
+        return "/"
+    if piece[0] == "[" and len(piece) > 1:  # Python warns of a bare [ inside a class
+        return "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.S)
+    return piece
+
+
+_BACKREFERENCE = re.compile(r"\\[1-9]|\\k<|\(\?P=|\(\?\(")
+
+
+def reason(pattern: str) -> str:
+    """Say in words, with the place, why a pattern can be neither enforced nor checked; "" if not known."""
+    pieces = _pieces(pattern)
+    try:
+        re.compile("".join(map(_python, pieces)))
+    except re.error as error:
+        place, written = 0, 0  # in the pattern, in Python's form of it
+        for piece in pieces:
+            if error.pos is None or written + len(_python(piece)) > error.pos:
+                place += min((error.pos or written) - written, len(piece) - 1)
+                break
+            place, written = place + len(piece), written + len(_python(piece))
+        return f"{error.msg} at position {place}"
+    except (RecursionError, OverflowError):
+        return "it is nested too deeply, or repeats too often"
+    back = _BACKREFERENCE.search(pattern)
+    return (
+        f"a backreference or condition at position {back.start()}, which no mask can follow" if back else ""
+    )
 
 
 _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<[^>=!]*>|.", re.DOTALL)
@@ -62,7 +84,7 @@ def to_mask(pattern: str) -> tuple[str, bool] | None:
     """
     if pattern in _KNOWN:
         return _KNOWN[pattern], True
-    if re.search(r"\\[1-9]|\\k<|\(\?P=|\(\?\(", pattern):
+    if _BACKREFERENCE.search(pattern):
         return None
     pieces = _pieces(pattern)
     stripped: list[str] = []

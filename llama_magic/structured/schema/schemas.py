@@ -7,8 +7,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured._written import SAID
 from llama_magic.structured.schema import regex as _regex
-from llama_magic.structured.schema.bundle import DEFINITIONS, NAMED, Bundle, Path, children, pointer, ref_path
+from llama_magic.structured.schema.bundle import (
+    DEFINITIONS,
+    MANY,
+    NAMED,
+    ONE,
+    Bundle,
+    Path,
+    children,
+    pointer,
+    ref_path,
+)
 from llama_magic.structured.schema.negate import TYPES
 
 
@@ -52,10 +63,31 @@ def same(left: Any, right: Any) -> bool:
     return (type(left) is type(right) and left == right) or json.dumps(left) == json.dumps(right)
 
 
+def schema_text(schema: Any) -> str:
+    """Return a JSON schema as one line for a model to read: without titles, descriptions kept."""
+    return json.dumps(_for_reading(schema), ensure_ascii=False)
+
+
+def _for_reading(node: Any) -> Any:
+    """Leave out what only repeats names, or is meant for the mask."""
+    if not isinstance(node, dict):
+        return node
+    out = {key: value for key, value in node.items() if key not in ("title", SAID)}
+    for keyword, value in out.items():
+        if keyword in NAMED and isinstance(value, dict):
+            out[keyword] = {name: _for_reading(part) for name, part in value.items()}
+        elif keyword in ONE or (keyword == "items" and isinstance(value, dict)):
+            out[keyword] = _for_reading(value)
+        elif keyword in MANY or keyword == "items":
+            out[keyword] = [_for_reading(part) for part in value] if isinstance(value, list) else value
+    return out
+
+
 def check_reachable(bundle: Bundle) -> None:
     """Refuse a schema in which a keyword has a value of another shape; definitions count if they are used."""
     stack: list[tuple[Path, Any]] = [((), bundle.root)]
     seen: set[int] = set()
+    skipped = () if bundle.dynamic else DEFINITIONS
     while stack:
         path, node = stack.pop()
         if isinstance(node, bool) or id(node) in seen:
@@ -68,7 +100,7 @@ def check_reachable(bundle: Bundle) -> None:
             )
         seen.add(id(node))
         _check(path, node)
-        used = [(path + where, sub) for where, sub in children(node) if where[0] not in DEFINITIONS]
+        used = [(path + where, sub) for where, sub in children(node) if where[0] not in skipped]
         if "$ref" in node:
             used.append((ref_path(node["$ref"]), bundle.target(node["$ref"])))
         stack += reversed(used)

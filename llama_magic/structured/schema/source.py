@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import json
 import operator
-import re
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError
+from llama_magic.structured._json_text import pattern_of_json
+from llama_magic.structured._short import short_form
+from llama_magic.structured._written import DAY, NUMBER, SAID, url
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,12 @@ def read(spec: Any) -> Source:
         return Source(spec)
     if isinstance(spec, str):
         text = spec.strip()
-        return (
-            Source(_from_text(text))
-            if text.startswith("{")
-            else Source(short_form(text), name="the short form", ordered=True)
-        )
+        if text.startswith("{"):
+            return Source(_from_text(text))
+        made = short_form(text)
+        if isinstance(made, dict):
+            return Source(made, name="the short form", ordered=True)
+        return replace(_from_type(made), name="the short form")
     if spec is None or isinstance(spec, (int, float, bytes, list, tuple, set)):
         raise InputTypeError(
             f"A schema is a type, a JSON schema (dict) or a short form; got {spec!r:.80}.",
@@ -150,10 +153,42 @@ def _generator() -> Any:
             return union
 
         def datetime_schema(self, schema: Any) -> Any:
-            return {"type": "string", "pattern": f"^{_DAY}T{_CLOCK}{_zone(schema)}$"}
+            end = f"T{_CLOCK}{_zone(schema)}$"
+            return {"type": "string", "pattern": f"^{_DAY}{end}", SAID: {"pattern": f"^{DAY}{end}"}}
 
         def time_schema(self, schema: Any) -> Any:
             return {"type": "string", "pattern": f"^{_CLOCK}{_zone(schema)}$"}
+
+        def decimal_schema(self, schema: Any) -> Any:
+            return _decimal(super().decimal_schema(schema), schema)
+
+        def bytes_schema(self, schema: Any) -> Any:
+            made = super().bytes_schema(schema)
+            low, high = schema.get("min_length", 0), schema.get("max_length")
+            if low or high is not None:  # it counts bytes, the keyword characters
+                made[SAID] = {"pattern": f"^[ -~]{{{low},{'' if high is None else high}}}$"}
+            return made
+
+        def complex_schema(self, schema: Any) -> Any:
+            return {"type": "string", "format": "complex"}
+
+        def url_schema(self, schema: Any) -> Any:
+            return {**super().url_schema(schema), SAID: _url(schema)}
+
+        def multi_host_url_schema(self, schema: Any) -> Any:
+            return {**super().multi_host_url_schema(schema), SAID: _url(schema)}
+
+        def json_schema(self, schema: Any) -> Any:
+            made = super().json_schema(schema)
+            pattern = pattern_of_json(made.get("contentSchema", {}))
+            return {**made, SAID: {"pattern": f"^{pattern}$"}}
+
+        def dict_schema(self, schema: Any) -> Any:
+            made = super().dict_schema(schema)
+            names = _KEYS.get(schema.get("keys_schema", {}).get("type"))
+            if names and "propertyNames" not in made and "patternProperties" not in made:
+                made["propertyNames"] = {SAID: names}
+            return made
 
         def timedelta_schema(self, schema: Any) -> Any:
             if self._config.ser_json_timedelta == "float":
@@ -163,96 +198,38 @@ def _generator() -> Any:
     return Generator
 
 
-def _zone(schema: Any) -> str:
-    return {"naive": "", "aware": _OFFSET}.get(schema.get("tz_constraint"), f"{_OFFSET}?")
-
-
-# --- the short form ------------------------------------------------------------------------
-
-_WORDS: dict[str, Any] = {
-    "str": {"type": "string"},
-    "string": {"type": "string"},
-    "text": {"type": "string"},
-    "int": {"type": "integer"},
-    "integer": {"type": "integer"},
-    "float": {"type": "number"},
-    "number": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "boolean": {"type": "boolean"},
-    "date": {"type": "string", "format": "date"},
-    "datetime": {"type": "string", "format": "date-time"},
-    "any": {},
-    "none": {"type": "null"},
-    "null": {"type": "null"},
-    "list": {"type": "array"},
-    "dict": {"type": "object"},
+_KEYS: dict[Any, dict[str, Any]] = {  # of dict[int, X]: what keys may be is not in pydantic's schema
+    "int": {"pattern": "^-?(?:0|[1-9][0-9]{0,17})$"},
+    "float": {"pattern": f"^{NUMBER}$"},
+    "decimal": {"pattern": f"^{NUMBER}$"},
+    "bool": {"enum": ["true", "false"]},
 }
 
 
-def short_form(text: str) -> dict[str, Any]:
-    """Read `"name, age int, tags list[str], mood happy|sad, note str?"` as a closed object.
-
-    A field is a name and a type (text where there is none); `list[T]`, `dict[str, T]`, `T?`
-    and `T | null` nest; words that are no types, joined by `|`, are the values to choose from.
-    """
-    fields: dict[str, Any] = {}
-    for part, at in _split(text, ","):
-        match = re.match(r'\s*("[^"]+"|[^\W\d][\w.-]*)\s*:?\s*(.*?)\s*$', part, re.DOTALL)
-        if not match:
-            raise SchemaError(
-                f"The short form has no field name at character {at}: {part.strip()!r:.60}.",
-                remedy='Write "name, age int, tags list[str]".',
-            )
-        name = match.group(1).strip('"')
-        if name in fields:
-            raise SchemaError(
-                f"The short form names the field {name!r} twice.", pointer=f"/properties/{name}"
-            )
-        fields[name] = _short_type(match.group(2) or "str", name)
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+def _url(schema: Any) -> Any:
+    return {"pattern": f"^{url(schema.get('allowed_schemes'))}$"}
 
 
-def _short_type(text: str, field: str) -> dict[str, Any]:
-    text = text.strip()
-    options = [part.strip() for part, _ in _split(text, "|")]
-    if len(options) > 1:
-        if not any(
-            option.lower() in _WORDS or "[" in option for option in options if option.lower() != "null"
-        ):
-            values = [
-                None if option.lower() in ("null", "none") else option.strip("\"'") for option in options
-            ]
-            return {"enum": values}
-        return {"anyOf": [_short_type(option, field) for option in options]}
-    if text.endswith("?"):
-        return {"anyOf": [_short_type(text[:-1], field), {"type": "null"}]}
-    match = re.fullmatch(r"(list|dict)\s*\[(.*)\]", text, re.DOTALL | re.IGNORECASE)
-    if match and match.group(1).lower() == "list":
-        return {"type": "array", "items": _short_type(match.group(2), field)}
-    if match:
-        key, _, value = match.group(2).partition(",")
-        if key.strip() in ("str", "string"):
-            return {"type": "object", "additionalProperties": _short_type(value or "any", field)}
-    elif text.lower() in _WORDS:
-        return dict(_WORDS[text.lower()])
-    raise SchemaError(
-        f"The short form gives the field {field!r} the type {text!r:.60}, which is none.",
-        pointer=f"/properties/{field}",
-        remedy=f"Types: {', '.join(_WORDS)}, list[T], dict[str, T], T?, or values to choose from, as a|b|c.",
-    )
+def _decimal(made: Any, schema: Any) -> Any:
+    """Describe a Decimal: a number, or a text of one; both with the digits that it may have."""
+    digits, places = schema.get("max_digits"), schema.get("decimal_places")
+    whole = 19 if digits is None else min(19, digits - (places or 0))
+    number = {
+        "type": "number",
+        **next((part for part in made.get("anyOf", ()) if part.get("type") == "number"), {}),
+    }
+    text: dict[str, Any] = {"type": "string", "format": "decimal"}
+    part = "" if places == 0 else f"(?:\\.[0-9]{{1,{17 if places is None else min(17, places)}}})?"
+    text[SAID] = {"pattern": f"^-?(?:0|[1-9][0-9]{{0,{whole - 1}}}){part}$" if whole > 0 else f"^-?0{part}$"}
+    if places is not None and places <= 6:
+        number["multipleOf"] = 1 if places == 0 else float(f"1e-{places}")
+    if digits is not None and digits <= 15:
+        number.setdefault("maximum", 10**whole - (1 if places == 0 else 10.0 ** -min(places or 1, 6)))
+        number.setdefault("minimum", -number["maximum"])
+    if {"ge", "gt", "le", "lt", "multiple_of"} & set(schema):  # of the number only
+        return {"anyOf": [number, text], SAID: {"anyOf": [number]}}
+    return {"anyOf": [number, text]}
 
 
-def _split(text: str, mark: str) -> list[tuple[str, int]]:
-    """Split at a mark that stands outside brackets and quotes; give each part and its place."""
-    parts: list[tuple[str, int]] = []
-    depth, start, quoted = 0, 0, False
-    for at, char in enumerate(text):
-        quoted ^= char == '"'
-        depth += (char in "[(") - (char in "])")
-        if char == mark and depth == 0 and not quoted:
-            parts.append((text[start:at], start))
-            start = at + 1
-    parts.append((text[start:], start))
-    if parts[-1][0].strip() == "" and len(parts) > 1:
-        parts.pop()
-    return parts
+def _zone(schema: Any) -> str:
+    return {"naive": "", "aware": _OFFSET}.get(schema.get("tz_constraint"), f"{_OFFSET}?")

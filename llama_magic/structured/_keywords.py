@@ -1,0 +1,95 @@
+"""Keywords that have no effect: of another draft, misspelt, or at a value of another type."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+_OF_TYPE = {
+    "string": ("minLength", "maxLength", "pattern"),
+    "array": (
+        "items",
+        "prefixItems",
+        "additionalItems",
+        "contains",
+        "minContains",
+        "maxContains",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "unevaluatedItems",
+    ),
+    "object": (
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "propertyNames",
+        "required",
+        "minProperties",
+        "maxProperties",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "unevaluatedProperties",
+    ),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+_TYPE_OF = {keyword: kind for kind, keywords in _OF_TYPE.items() for keyword in keywords}
+_ANY_TYPE = ("type", "enum", "const", "format", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$defs", "definitions")
+_NAMES = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment")
+_NOTES = (
+    "title",
+    "description",
+    "default",
+    "examples",
+    "example",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "discriminator",
+    "x-write",  # our own
+)
+_KNOWN = frozenset((*_TYPE_OF, *_ANY_TYPE, *_REFERENCES, *_NAMES, *_NOTES))
+_PLAIN = {name.lower().strip("$"): name for name in (*_TYPE_OF, *_ANY_TYPE, *_REFERENCES)}
+
+
+class Ignored(NamedTuple):
+    """A keyword without effect; `reason` is "" where it is simply unknown."""
+
+    pointer: str
+    keyword: str
+    reason: str = ""
+
+    @property
+    def note(self) -> str:
+        return f"the schema's {self.keyword!r} at {self.pointer or 'the root'} has no effect: {self.reason}"
+
+
+def without_effect(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (keyword, reason) of what no draft has, and of what says nothing of the named type."""
+    types = node.get("type")
+    named = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    names = {name for name in named if isinstance(name, str)}
+    for keyword in node:
+        kind = _TYPE_OF.get(keyword)
+        if kind is not None and names and kind not in names and not (kind == "number" and "integer" in names):
+            yield keyword, f"it says something of {kind}s, and the type here is {' or '.join(sorted(names))}"
+        elif keyword not in _KNOWN:
+            near = nearest(keyword)
+            yield keyword, f"JSON Schema has no such keyword; did you mean {near!r}?" if near else ""
+
+
+@functools.lru_cache(maxsize=1024)
+def nearest(keyword: str) -> str | None:
+    """Return the keyword that was likely meant, None where none is near."""
+    if keyword == "nullable":  # OpenAPI 3.0's
+        return "type"
+    plain = keyword.lower().replace("_", "").replace("-", "").strip("$")
+    found = difflib.get_close_matches(plain, _PLAIN, n=1, cutoff=0.8)
+    return _PLAIN[found[0]] if found and not keyword.startswith(("x-", "_")) else None
