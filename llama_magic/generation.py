@@ -101,7 +101,10 @@ class Stream:
     def cancel(self) -> None:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
         self._engine.cancel(self._request)
-        self._assembler.ended.wait(10)
+        for _ in range(200):  # ten seconds
+            self._engine.settle(self._request)
+            if self._assembler.ended.wait(0.05):
+                break
 
     close = cancel
 
@@ -201,7 +204,7 @@ def _ignore(_chunk: Chunk | None) -> None:
 def _courier(
     loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[Chunk | None], request: Request
 ) -> Callable[[Chunk | None], None]:
-    """Return what carries chunks from the engine thread into a loop. It does not hold the stream."""
+    """Return what carries chunks from the compute thread into a loop. It does not hold the stream."""
 
     def deliver(chunk: Chunk | None) -> None:
         try:
@@ -251,7 +254,9 @@ class AsyncStream:
 
     def cancel(self) -> None:
         """Stop now; what was written is kept."""
-        self._inner._engine.cancel(self._inner._request)
+        engine, request = self._inner._engine, self._inner._request
+        engine.cancel(request)
+        engine.settle(request)
 
     async def aclose(self) -> None:
         self.cancel()

@@ -102,7 +102,7 @@ class Request:
     """One call on the engine: a prompt, how to go on from it, and where events go.
 
     `exact` asks for the same tokens every time (design.md §2): the request then has a stream
-    and batches of its own. `sink` is called from the engine thread and must not block.
+    and batches of its own. `sink` is called from the compute thread and must not block.
     `stops` are texts that end the answer, `stop_texts` tokens that do, with how they are written;
     `visible_ids` are control tokens whose text is kept.
     """
