@@ -49,7 +49,7 @@ class Side:
 class Bench:
     """What is compared: the first side is the one that the others are set against.
 
-    `unit` is of the figures; `less_is_better` says that they are times: a ratio is one of speeds all the same.
+    `unit` is of the figures; `less_is_better` says that they are times; ratios are of speeds all the same.
     """
 
     name: str
