@@ -1,61 +1,114 @@
-"""Many calls at once against the same calls one after the other, in one run.
+"""Many answers at once, against a bare loop that decodes eight sequences in one batch.
 
-    python benchmarks/bench_batch.py [FILE.gguf]
+    python benchmarks/bench_batch.py [--rounds N] [--threads N] [MODEL.gguf …]
 
-8 threads with 25 calls each, and 8 samples of one prompt (with and without a seed).
+Eight samples of one prompt, with and without a seed, eight threads that call, and one call after the other.
 """
 
 from __future__ import annotations
 
-import sys
+import ctypes
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import llama_magic as lm
+from harness import Bench, Options, Side, main
 
-THREADS, CALLS, LENGTH = 8, 25, 16
-
-
-def main(source: str | None = None) -> int:
-    """Print tokens a second of each way and their ratio."""
-    with lm.load(source, ctx=4096) as model:
-        prompts = [f"Fact {i}: the river" for i in range(THREADS * CALLS)]
-
-        def ask(prompt: str) -> int:
-            return len(model.complete(prompt, max_tokens=LENGTH, ignore_eos=True).token_ids)
-
-        def threads() -> int:
-            with ThreadPoolExecutor(THREADS) as pool:
-                return sum(pool.map(ask, prompts))
-
-        print(f"{model.name}", flush=True)
-        few = prompts[: len(prompts) // 8]
-        _compare(f"{THREADS} threads x {CALLS} calls", threads, lambda: sum(map(ask, few)))
-
-        def sample(n: int, seed: int | None) -> int:
-            made = model.complete("Once upon a time", n=n, max_tokens=64, ignore_eos=True, seed=seed)
-            return sum(len(r.token_ids) for r in (made if n > 1 else [made]))
-
-        for name, seed in (("8 samples", None), ("8 samples, seeded", 1)):
-            _compare(name, lambda s=seed: sample(8, s), lambda s=seed: sum(sample(1, s) for _ in range(4)))
-    return 0
+STREAMS, LENGTH = 8, 48
+PROMPT = "Once upon a time"
 
 
-def _compare(name: str, together: Callable[[], int], alone: Callable[[], int]) -> None:
-    one = _rate(alone)
-    many = _rate(together)
-    print(
-        f"  {name:24s} {many:7.1f} tok/s, one at a time {one:7.1f} tok/s, ratio {many / one:5.2f}", flush=True
-    )
-
-
-def _rate(run: Callable[[], Any]) -> float:
+def _rate(run: Callable[[], int]) -> dict[str, float]:
+    """Run once to warm up, then return tokens a second."""
+    run()
     began = time.perf_counter()
     tokens = run()
-    return float(tokens / (time.perf_counter() - began))
+    return {"eight streams": tokens / (time.perf_counter() - began)}
 
+
+def bare(options: Options) -> dict[str, float]:
+    import llama_cpp as c
+
+    c.llama_backend_init()
+    silent = c.llama_log_callback(lambda *_: None)
+    c.llama_log_set(silent, ctypes.c_void_p(0))
+    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
+    params = c.llama_context_default_params()
+    params.n_ctx, params.n_seq_max, params.kv_unified, params.no_perf = 2048, STREAMS, True, True
+    params.n_threads, params.n_threads_batch = options.threads, options.threads
+    context = c.llama_init_from_model(model, params)
+    memory = c.llama_get_memory(context)
+    greedy = c.llama_sampler_init_greedy()
+    batch = c.llama_batch_init(STREAMS, 0, 1)
+    ids = (ctypes.c_int32 * 64)()
+    vocab = c.llama_model_get_vocab(model)
+    n = c.llama_tokenize(vocab, PROMPT.encode(), len(PROMPT), ids, 64, True, True)
+
+    def run() -> int:
+        c.llama_memory_clear(memory, False)
+        c.llama_decode(context, c.llama_batch_get_one(ids, n))
+        for stream in range(1, STREAMS):
+            c.llama_memory_seq_cp(memory, 0, stream, -1, -1)
+        tokens = [c.llama_sampler_sample(greedy, context, -1)] * STREAMS
+        for position in range(n, n + LENGTH - 1):
+            batch.n_tokens = STREAMS
+            for stream, token in enumerate(tokens):
+                batch.token[stream], batch.pos[stream] = token, position
+                batch.n_seq_id[stream], batch.seq_id[stream][0], batch.logits[stream] = 1, stream, 1
+            c.llama_decode(context, batch)
+            tokens = [c.llama_sampler_sample(greedy, context, stream) for stream in range(STREAMS)]
+        return STREAMS * LENGTH
+
+    return _rate(run)
+
+
+def _ours(options: Options, run: Callable[[Any, dict[str, Any]], int]) -> dict[str, float]:
+    import llama_magic as lm
+
+    how = {"max_tokens": LENGTH, "temperature": 0, "ignore_eos": True, "reuse": False}
+    with lm.load(options.model, ctx=2048, threads=options.threads) as model:
+        return _rate(lambda: run(model, how))
+
+
+def samples(options: Options, seed: int | None = None) -> dict[str, float]:
+    def run(model: Any, how: dict[str, Any]) -> int:
+        return sum(len(r.token_ids) for r in model.complete(PROMPT, n=STREAMS, seed=seed, **how))
+
+    return _ours(options, run)
+
+
+def seeded(options: Options) -> dict[str, float]:
+    return samples(options, 1)
+
+
+def callers(options: Options) -> dict[str, float]:
+    def run(model: Any, how: dict[str, Any]) -> int:
+        with ThreadPoolExecutor(STREAMS) as pool:
+            return sum(pool.map(lambda _: len(model.complete(PROMPT, **how).token_ids), range(STREAMS)))
+
+    return _ours(options, run)
+
+
+def in_turn(options: Options) -> dict[str, float]:
+    def run(model: Any, how: dict[str, Any]) -> int:
+        return sum(len(model.complete(PROMPT, **how).token_ids) for _ in range(STREAMS))
+
+    return _ours(options, run)
+
+
+BENCH = Bench(
+    "batch",
+    "Eight answers at once, against a bare loop over one batch",
+    "tokens a second",
+    [
+        Side("bare loop, batches of 8", bare),
+        Side("8 samples", samples),
+        Side("8 samples, seeded", seeded),
+        Side("8 threads", callers),
+        Side("one after the other", in_turn),
+    ],
+)
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(BENCH)

@@ -1,60 +1,88 @@
-"""Two chats of about 1,000 tokens take turns: time to the first token, prefix reused against read again.
+"""Two chats of about 1,000 tokens take turns: time to the first token, against llama-cpp-python.
 
-    python benchmarks/bench_chat.py [FILE.gguf]
+    python benchmarks/bench_chat.py [--rounds N] [--threads N] [MODEL.gguf …]
 
-Both kinds of turn are taken in one run, alternating; `reuse=False` reads the whole prompt each time.
+"read again" is ours without reuse: what a turn costs that begins from nothing.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import llama_magic as lm
+from harness import Bench, Options, Side, installed, main
 
-TURNS = 4
-
-
-def main(source: str | None = None) -> int:
-    """Print medians, their ratio, and the share of the common prefix that was reused."""
-    with lm.load(source, ctx=4096) as model:
-        chats = [_conversation(model, i) for i in (1, 2)]
-        warm: list[float] = []
-        cold: list[float] = []
-        shares: list[float] = []
-        seen: list[tuple[int, ...]] = [(), ()]
-        for turn in range(TURNS):
-            for i in (0, 1):
-                done = model.chat(chats[i], max_tokens=16)
-                common = _common(seen[i], done.prompt_token_ids)
-                if turn:
-                    warm.append(done.timings.first_token_s)
-                    shares.append(done.usage.cached_tokens / common)
-                    again = model.chat(chats[i], max_tokens=1, reuse=False)
-                    cold.append(again.timings.first_token_s)
-                seen[i] = done.prompt_token_ids + done.token_ids
-                chats[i].append({"role": "assistant", "content": done.text})
-                chats[i].append({"role": "user", "content": f"And what comes after that, in part {turn}?"})
-        sizes = " and ".join(f"{len(tokens):,}" for tokens in seen)
-        print(f"{model.name}: two chats of {sizes} tokens in turns, from turn 2 on")
-        print(f"  first token, prefix reused   {statistics.median(warm):7.3f} s")
-        print(f"  first token, read again      {statistics.median(cold):7.3f} s")
-        print(f"  ratio                        {statistics.median(cold) / statistics.median(warm):7.1f}")
-        print(f"  common prefix from the cache {100 * min(shares):7.1f} % at least")
-    return 0
+TURNS = 3
+Messages = list[dict[str, str]]
 
 
-def _conversation(model: Any, number: int) -> list[dict[str, str]]:
-    messages = [{"role": "user", "content": f"Chat {number}."}]
-    while model.count_tokens(messages) < 950:
-        messages[0]["content"] += f" The river of chapter {number} runs through the valley to the sea."
-    return messages
+def _first_token(answer: Callable[[Messages], Iterator[str]]) -> dict[str, float]:
+    """Return the median seconds to the first token, from the second turn on."""
+    words = " The river of chapter {} runs through the valley to the sea." * 62
+    chats: list[Messages] = [[{"role": "user", "content": f"Chat {i}.{words}"}] for i in (1, 2)]
+    times = []
+    for turn in range(TURNS):
+        for chat in chats:
+            began = time.perf_counter()
+            stream = answer(chat)
+            pieces = [next(stream)]
+            if turn:
+                times.append(time.perf_counter() - began)
+            pieces += stream
+            chat.append({"role": "assistant", "content": "".join(pieces)})
+            chat.append({"role": "user", "content": f"And what comes after that, in part {turn}?"})
+    return {"first token": statistics.median(times)}
 
 
-def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+def _ours(options: Options, *, reuse: bool) -> dict[str, float]:
+    import llama_magic as lm
 
+    with lm.load(options.model, ctx=4096, threads=options.threads) as model:
+
+        def answer(chat: Messages) -> Iterator[str]:
+            for chunk in model.chat(chat, stream=True, max_tokens=16, temperature=0, reuse=reuse):
+                yield chunk.delta
+
+        return _first_token(answer)
+
+
+def ours(options: Options) -> dict[str, float]:
+    return _ours(options, reuse=True)
+
+
+def again(options: Options) -> dict[str, float]:
+    return _ours(options, reuse=False)
+
+
+def theirs(options: Options) -> dict[str, float]:
+    from llama_cpp import Llama
+
+    threads = options.threads
+    llm = Llama(options.model, n_ctx=4096, n_threads=threads, n_threads_batch=threads, verbose=False)
+
+    def answer(chat: Messages) -> Iterator[str]:
+        chunks: Any = llm.create_chat_completion(chat, stream=True, max_tokens=16, temperature=0)
+        for chunk in chunks:
+            delta = chunk["choices"][0]["delta"]
+            if "content" in delta:
+                yield delta["content"]
+
+    return _first_token(answer)
+
+
+BENCH = Bench(
+    "chat",
+    "Two chats in turn, seconds to the first token",
+    "seconds",
+    [
+        Side("llama_magic", ours),
+        Side("llama_magic, read again", again),
+        Side("llama-cpp-python", theirs, peer="llama-cpp-python"),
+    ],
+    less_is_better=True,
+)
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(BENCH, installed()[:1])

@@ -1,78 +1,121 @@
-"""Decoding speed of a stream against a bare loop over the C API, interleaved in one run.
+"""Decoding speed of one stream: ours and llama-cpp-python's, against a bare loop over the C API.
 
-    python benchmarks/bench_decode.py [FILE.gguf]
+    python benchmarks/bench_decode.py [--rounds N] [--threads N] [MODEL.gguf …]
 
-The bare loop has a context of its own on the same weights, and decodes greedily.
+Greedy, 128 tokens, speed after the first token; each run in a process of its own.
 """
 
 from __future__ import annotations
 
 import ctypes
-import statistics
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import llama_cpp as c
+from harness import Bench, Options, Side, main
 
-import llama_magic as lm
-
-TOKENS, ROUNDS = 128, 9
+TOKENS = 128
 PROMPT = "Once upon a time"
 
 
-def main(source: str | None = None) -> int:
-    """Print tokens a second and the ratio of each kind of call to the bare loop."""
-    with lm.load(source, ctx=1024) as model:
-        threads = model.options["threads"]
-        kinds: dict[str, Any] = {
-            "bare C-API loop": lambda: _bare(model, threads),
-            "stream": lambda: _stream(model, None),
-            "stream with a seed": lambda: _stream(model, 1),
-        }
-        speeds: dict[str, list[float]] = {name: [] for name in kinds}
-        for _ in range(ROUNDS):
-            for name, run in kinds.items():
-                speeds[name].append(_speed(run()))
-        bare = speeds["bare C-API loop"]
-        print(f"{model.name}, {threads} threads, greedy, {TOKENS} tokens, medians of {ROUNDS} rounds")
-        for name, values in speeds.items():
-            ratio = statistics.median(a / b for a, b in zip(values, bare, strict=True))
-            print(f"  {name:20s} {statistics.median(values):7.1f} tok/s   {ratio:5.2f} of the bare loop")
-    return 0
-
-
-def _speed(tokens: Iterator[int]) -> float:
+def speed(tokens: Iterable[Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """Return tokens a second after the first."""
-    next(tokens)
-    began = time.perf_counter()
-    count = sum(1 for _ in tokens)
-    return count / (time.perf_counter() - began)
+    stream = iter(tokens)
+    next(stream)
+    began = clock()
+    count = sum(1 for _ in stream)
+    return count / (clock() - began)
 
 
-def _stream(model: Any, seed: int | None) -> Iterator[int]:
-    options = {"temperature": 0, "seed": seed, "ignore_eos": True, "reuse": False}
-    for chunk in model.complete(PROMPT, stream=True, max_tokens=TOKENS, **options):
-        yield from chunk.token_ids
+def speeds(run: Callable[[], Iterator[Any]]) -> dict[str, float]:
+    """Warm up, then measure by the clock and by processor time, which is steadier on a busy machine."""
+    speed(run())
+    return {"greedy": speed(run()), "greedy, processor time": speed(run(), time.process_time)}
 
 
-def _bare(model: Any, threads: int) -> Iterator[int]:
-    ids = model.tokenize(PROMPT)
+def raw(options: Options) -> dict[str, float]:
+    import llama_cpp as c
+
+    c.llama_backend_init()
+    silent = c.llama_log_callback(lambda *_: None)
+    c.llama_log_set(silent, ctypes.c_void_p(0))
+    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
     params = c.llama_context_default_params()
-    params.n_ctx, params.n_threads, params.n_threads_batch = 1024, threads, threads
-    context = c.llama_init_from_model(model.backend.weights.pointer, params)
+    params.n_ctx, params.n_threads, params.n_threads_batch = 1024, options.threads, options.threads
+    params.no_perf = True
+    context = c.llama_init_from_model(model, params)
     greedy = c.llama_sampler_init_greedy()
-    tokens = (ctypes.c_int32 * len(ids))(*ids)
-    c.llama_decode(context, c.llama_batch_get_one(tokens, len(ids)))
-    for _ in range(TOKENS):
-        token = c.llama_sampler_sample(greedy, context, -1)
-        yield token
-        tokens = (ctypes.c_int32 * 1)(token)
-        c.llama_decode(context, c.llama_batch_get_one(tokens, 1))
-    c.llama_sampler_free(greedy)
-    c.llama_free(context)
 
+    def tokens() -> Iterator[int]:
+        ids = (ctypes.c_int32 * 64)()
+        vocab = c.llama_model_get_vocab(model)
+        n = c.llama_tokenize(vocab, PROMPT.encode(), len(PROMPT), ids, 64, True, True)
+        c.llama_memory_clear(c.llama_get_memory(context), False)
+        c.llama_decode(context, c.llama_batch_get_one(ids, n))
+        for _ in range(TOKENS):
+            ids[0] = c.llama_sampler_sample(greedy, context, -1)
+            yield ids[0]
+            c.llama_decode(context, c.llama_batch_get_one(ids, 1))
+
+    return speeds(tokens)
+
+
+def _ours(options: Options, seed: int | None) -> dict[str, float]:
+    import llama_magic as lm
+
+    with lm.load(options.model, ctx=1024, threads=options.threads) as model:
+
+        def tokens() -> Iterator[int]:
+            for chunk in model.complete(
+                PROMPT,
+                stream=True,
+                max_tokens=TOKENS,
+                temperature=0,
+                seed=seed,
+                ignore_eos=True,
+                reuse=False,
+            ):
+                yield from chunk.token_ids
+
+        return speeds(tokens)
+
+
+def ours(options: Options) -> dict[str, float]:
+    return _ours(options, None)
+
+
+def seeded(options: Options) -> dict[str, float]:
+    return _ours(options, 1)
+
+
+def theirs(options: Options) -> dict[str, float]:
+    from llama_cpp import Llama
+
+    llm = Llama(
+        options.model, n_ctx=1024, n_threads=options.threads, n_threads_batch=options.threads, verbose=False
+    )
+    bias = {llm.token_eos(): -100.0}
+
+    def tokens() -> Iterator[Any]:
+        llm.reset()
+        yield from llm.create_completion(
+            PROMPT, stream=True, max_tokens=TOKENS, temperature=0, logit_bias=bias
+        )
+
+    return speeds(tokens)
+
+
+BENCH = Bench(
+    "decode",
+    "One stream, against a bare loop over the C API",
+    "tokens a second",
+    [
+        Side("bare loop", raw),
+        Side("llama_magic", ours),
+        Side("llama_magic, seeded", seeded),
+        Side("llama-cpp-python", theirs, peer="llama-cpp-python"),
+    ],
+)
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(BENCH)

@@ -1,22 +1,20 @@
 """The microscope's costs: a slider's move through the sampler chain, and keeping the logits of each step.
 
-    python benchmarks/bench_xray.py [MODEL …]
+    python benchmarks/bench_xray.py [--rounds N] [--threads N] [MODEL.gguf …]
 
-Without models: the demo model (49,152 tokens). A move runs the whole chain on stored logits; the
-least of 30 is shown beside the median, since the machine may be busy. "On the board" is all that the
-kernel does for a move of the live view: the chain, its words, the table as HTML, the stand-in for the
-saved notebook (16 ms are one frame of a screen; the front end's own drawing is not in it). Keeping is
-a copy of one row of logits, as a share of the time of one token in the same run.
+A move runs the whole chain on stored logits. "On the board" is all that the kernel does for a move of the
+live view: the chain, its words, the table as HTML, the stand-in for the saved notebook (16 ms are one frame
+of a screen; the front end's own drawing is not in it). "Keeping a step" is a copy of one row of logits, to
+be set against "a token". Each figure of a run is the least of 30.
 """
 
 from __future__ import annotations
 
-import statistics
-import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
-from llama_magic.display.boards.trace import LiveTrace
+from harness import Bench, Options, Side, installed, main
 
 CHAINS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -37,52 +35,63 @@ CHAINS: dict[str, dict[str, Any]] = {
 }
 
 
-def on_the_board(trace: Any) -> tuple[float, float]:
-    """Return the least and the median of 30 moves of the live view's temperature, in seconds."""
-    board = LiveTrace(trace)
-    board._shown = True  # so that the stand-in is written as well
-    board._publish = lambda *what, **how: None  # type: ignore[method-assign]  # there is no front end
-    times = []
-    for i in range(30):
+def _least(run: Callable[[int], Any], times: int = 30) -> float:
+    """Return the least milliseconds of `run(i)`."""
+    found = []
+    for i in range(times):
         start = time.perf_counter()
-        board.sliders["temperature"].value = 0.5 + i / 100
-        times.append(time.perf_counter() - start)
-    return min(times), statistics.median(times)
+        run(i)
+        found.append(time.perf_counter() - start)
+    return 1e3 * min(found)
 
 
-def main(sources: list[str | None]) -> None:
-    import llama_magic
+def moves(options: Options) -> dict[str, float]:
+    import llama_magic as lm
+
+    with lm.load(options.model, ctx=1024, threads=options.threads) as model:
+        trace = model.xray("The sky is", seed=1)
+        figures = {
+            name: _least(lambda i, chain=chain: trace.rerun(temperature=0.5 + i / 100, **chain))  # type: ignore[misc]
+            for name, chain in CHAINS.items()
+        }
+        answer = model.complete("Once upon a time", max_tokens=64, seed=1, ignore_eos=True)
+        return figures | {"a token": 1e3 / answer.timings.tokens_per_second}
+
+
+def board(options: Options) -> dict[str, float]:
+    import llama_magic as lm
+    from llama_magic.display.boards.trace import LiveTrace
+
+    with lm.load(options.model, ctx=1024, threads=options.threads) as model:
+        trace = model.xray("The sky is", seed=1)
+        figures = {}
+        for name, chain in CHAINS.items():
+            live = LiveTrace(trace.rerun(**chain))
+            live._shown = True  # so that the stand-in is written as well
+            live._publish = lambda *what, **how: None  # type: ignore[method-assign]  # there is no front end
+            slider = live.sliders["temperature"]
+            figures[name] = _least(lambda i, slider=slider: setattr(slider, "value", 0.5 + i / 100))  # type: ignore[misc]
+        return figures
+
+
+def keeping(options: Options) -> dict[str, float]:
+    import llama_magic as lm
     from llama_magic.engine.steps import StepStore
 
-    for source in sources:
-        model = llama_magic.load(source, ctx=1024)
-        trace = model.xray("The sky is", seed=1)
-        print(f"{model.name}: {trace.stages[0].survivors:,} tokens")
-        for name, changes in CHAINS.items():
-            times = []
-            for i in range(30):
-                start = time.perf_counter()
-                trace.rerun(temperature=0.5 + i / 100, **changes)
-                times.append(time.perf_counter() - start)
-            print(f"  {name:<30} {min(times) * 1e3:>7.2f} ms, median {statistics.median(times) * 1e3:.2f} ms")
-            least, median = on_the_board(trace.rerun(**changes))
-            print(f"  {'  on the board':<30} {least * 1e3:>7.2f} ms, median {median * 1e3:.2f} ms")
-        answer = model.complete("Once upon a time", max_tokens=64, seed=1, ignore_eos=True)
-        row = trace.stages[0].probabilities
+    with lm.load(options.model, ctx=256, threads=options.threads) as model:
+        row = model.xray("The sky is", seed=1).stages[0].probabilities
         store = StepStore(len(row), 64 * 2**20)
-        times = []
-        for _ in range(2 * store.capacity):
-            start = time.perf_counter()
-            store.put(row)
-            times.append(time.perf_counter() - start)
-        token = 1 / answer.timings.tokens_per_second
-        first = statistics.mean(times[: store.capacity])
-        print(
-            f"  keeping a step: {first * 1e6:.0f} us as the memory is first touched, then "
-            f"{statistics.median(times) * 1e6:.0f} us, {statistics.median(times) / token:.2%} of a token "
-            f"({token * 1e3:.1f} ms); {store.capacity:,} steps in 64 MB"
-        )
+        first = _least(lambda _: store.put(row), store.capacity)
+        return {"a step, first touch": first, "a step": _least(lambda _: store.put(row), store.capacity)}
 
+
+BENCH = Bench(
+    "xray",
+    "The microscope's costs",
+    "milliseconds",
+    [Side("a move", moves), Side("on the board", board), Side("keeping a step", keeping)],
+    less_is_better=True,
+)
 
 if __name__ == "__main__":
-    main(list(sys.argv[1:]) or [None])
+    main(BENCH, installed()[:1])

@@ -174,6 +174,9 @@ class ScriptedBackend:
         if request.handle is not None:
             request.handle.cancelled = True
 
+    def settle(self, request: Request) -> None:
+        """Do nothing: each request has a thread of its own, which sees that it is cancelled."""
+
     def close(self) -> None:
         self._closed = True
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Ahead:
     """A thread that prepares matchers while llama.cpp decodes; both release the GIL.
 
-    `start()` comes right before a decode and `wait()` right after it, so the engine thread and
+    `start()` comes right before a decode and `wait()` right after it, so the compute thread and
     this one never hold the same matcher. Made at the first constrained request.
     """
 

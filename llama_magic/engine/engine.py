@@ -1,4 +1,4 @@
-"""The engine: one thread that owns the llama.cpp contexts of a model and decodes every request."""
+"""The engine of a model: its llama.cpp contexts, worked on by the one thread that computes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from llama_magic.engine import compute
 from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.job import Job
 from llama_magic.engine.lanes.exact import CUT, ExactLane
 from llama_magic.engine.lanes.lane import HELPER_SEQUENCES, Lane
 from llama_magic.engine.lanes.shared import SharedLane
-from llama_magic.engine.native import Context, ContextOptions, Weights
+from llama_magic.engine.native import Context, ContextOptions, Weights, release_pool
 from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.backend import Capabilities
-from llama_magic.request.events import Event
+from llama_magic.request.events import Event, FinishEvent
 from llama_magic.request.request import Request
 
 T = TypeVar("T")
@@ -53,12 +54,11 @@ class Engine:
         self.tokenizer = tokenizer
         self.side_lock = threading.Lock()  # held by the one job of a side context, such as embeddings
         self._core = Core(weights, options)
-        self._thread = threading.Thread(target=self._core.run, name="llama_magic engine", daemon=True)
         self._pid = os.getpid()
-        self._thread.start()
         # Static, and only a safety net: it must not hold the engine itself.
-        self._finalizer = weakref.finalize(self, _shut_down, self._core, self._thread, self._pid)
+        self._finalizer = weakref.finalize(self, _shut_down, self._core, self._pid)
         try:
+            compute.shared().add(self._core)
             self.call(lambda core: core.lane(exact=False))
         except BaseException:
             self.close()
@@ -84,6 +84,7 @@ class Engine:
     def submit(self, request: Request, sink: Callable[[Event], None]) -> None:
         """Queue a request; its events go to `sink`, which the engine thread calls and must not block."""
         self._check()
+        release_pool()  # of the caller, who waits now: while it is there, nobody may spin
         job = request.handle = Job.of(request, sink)
         refusal = ModelClosedError("The model was closed meanwhile.")
         self._core.post(lambda core: core.accept(job), on_drop=lambda: job.finish(refusal))
@@ -93,8 +94,16 @@ class Engine:
         if request.handle is not None:
             self._core.cancel(request.handle)
 
+    def settle(self, request: Request) -> None:
+        """Let a cancelled request end now, though another model may be computing; never waits.
+
+        Not for finalizers: events are sent on the calling thread.
+        """
+        if request.handle is not None:
+            self._core.settle(request.handle)
+
     def call(self, function: Callable[[Core], T]) -> T:
-        """Run `function(core)` between two steps on the engine thread, and return what it returns."""
+        """Run `function(core)` between two steps on the compute thread, and return what it returns."""
         box: list[Any] = []
         done = threading.Event()
 
@@ -107,6 +116,9 @@ class Engine:
                 done.set()
 
         self._check()
+        if compute.shared().here:
+            raise BackendError("The thread that computes waits for nobody; it cannot ask a model.")
+        release_pool()
         self._core.post(job, on_drop=done.set)
         while not done.wait(0.1):  # a timeout keeps Ctrl-C working on Windows
             pass
@@ -114,11 +126,13 @@ class Engine:
             raise ModelClosedError("The model was closed meanwhile.")
         succeeded, value = box[0]
         if not succeeded:
+            if self.closed:  # and stopped because of that
+                raise ModelClosedError("The model was closed meanwhile.") from value
             raise value
         return value  # type: ignore[no-any-return]
 
     def later(self, function: Callable[[Core], None]) -> None:
-        """Run `function(core)` on the engine thread, after what was asked before; do not wait for it.
+        """Run `function(core)` on the compute thread, after what was asked before; do not wait for it.
 
         Nothing is run, and nothing said, where the model is closed first.
         """
@@ -137,7 +151,7 @@ class Engine:
             context.abort()
 
     def close(self) -> None:
-        """Cancel running requests, stop the thread, free the contexts."""
+        """Cancel running requests, free the contexts. Waits for nothing that another model computes."""
         self._finalizer()
 
     def _check(self) -> None:
@@ -145,13 +159,18 @@ class Engine:
             raise ModelClosedError("The model was unloaded; load it again to use it.")
         if os.getpid() != self._pid:
             raise BackendError(
-                "The model was loaded before this process was forked; its engine thread is not here.",
+                "The model was loaded before this process was forked; the thread that computes is not here.",
                 remedy="Load the model in the new process, or start it with the 'spawn' method.",
             )
 
 
 class Core:
-    """What the engine thread works on. The only state shared with other threads is the inbox."""
+    """What the compute thread works on, a turn at a time.
+
+    One thread at a time works on the lanes: the compute thread for a turn, or whoever closes the
+    model or ends a cancelled request meanwhile. Nobody waits for that: a thread that finds another
+    at work leaves word (`_stopping`, the inbox), and who is at work looks again before it goes.
+    """
 
     def __init__(self, weights: Weights, options: EngineOptions) -> None:
         self.weights = weights
@@ -159,55 +178,117 @@ class Core:
         self.lanes: dict[bool, Lane] = {}
         self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
         self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
+        self.ended = threading.Event()
         self._ahead = Ahead()
         self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
-        self._wake = threading.Condition()
+        self._at_work = threading.Lock()
+        self._worker = 0  # the thread that holds it
         self._stopping = False
 
     # --- any thread -----------------------------------------------------------------------
 
     def post(self, job: Callable[[Core], None], on_drop: Callable[[], None] | None = None) -> None:
-        with self._wake:
-            if self._stopping:
-                raise ModelClosedError("The model was unloaded; load it again to use it.")
-            self._inbox.append((job, on_drop))
-            self._wake.notify()
+        """Queue a job; `on_drop` is called where the model is closed before it is run."""
+        if self._stopping:
+            raise ModelClosedError("The model was unloaded; load it again to use it.")
+        self._inbox.append((job, on_drop))
+        if self.ended.is_set():  # closed since the first look
+            self._drop_jobs()
+        compute.shared().wake()
 
     def cancel(self, job: Job) -> None:
         job.cancelled = True
         for lane in list(self.lanes.values()):
             lane.cancel(job)
-        with self._wake:
-            self._wake.notify()
+        compute.shared().wake()
+
+    def settle(self, job: Job) -> None:
+        """End a cancelled job here, unless somebody is at work, who will."""
+        if not self._enter():
+            return
+        try:
+            if self._has(job):
+                for lane in self.lanes.values():
+                    lane.reap_cancelled()
+            elif not job.closed:  # it is still in the inbox
+                for index in range(job.n):
+                    job.sink(FinishEvent(index, "interrupted"))
+                job.finish()
+        finally:
+            self._leave()
 
     def stop(self) -> None:
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
+        """Ask for the end; `close` or the next turn brings it."""
+        self._stopping = True
         for lane in list(self.lanes.values()):
             for running in (*lane.running, *lane.waiting):
                 lane.cancel(running.request)
+        for context in list(self.extras.values()):
+            context.abort()
+        compute.shared().wake()
 
-    # --- the engine thread ----------------------------------------------------------------
+    def close(self) -> None:
+        """End now, or as soon as the thread at work looks up; idempotent, waits for nobody."""
+        self._stopping = True
+        if self._enter():
+            self._leave()
 
-    def run(self) -> None:
+    @property
+    def mine(self) -> bool:
+        """Whether the calling thread is the one at work here."""
+        return self._worker == threading.get_ident()
+
+    # --- whoever is at work ---------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Do what was asked, then one step in each lane; say whether there is more to do."""
+        if not self._enter():
+            return False  # who is at work rings when done
+        try:
+            if not self._stopping:
+                self._work()
+        except BaseException as error:
+            # Whatever it is, the other models go on.
+            self._fail(error)
+        finally:
+            self._leave()
+        return bool(self._inbox) or self._busy()
+
+    def _enter(self) -> bool:
+        """Begin to work on the lanes; False where somebody else does."""
+        if not self._at_work.acquire(blocking=False):
+            return False
+        self._worker = threading.get_ident()
+        return True
+
+    def _leave(self) -> None:
         while True:
-            with self._wake:
-                while not (self._inbox or self._stopping or self._busy()):
-                    self._wake.wait()
-                jobs, self._inbox = list(self._inbox), deque()
-                stopping = self._stopping
-            if stopping:
-                self._close(jobs)
-                return
-            for job, _ in jobs:
-                job(self)
-            for lane in list(self.lanes.values()):
-                if lane.busy:
-                    self._step(lane)
+            if self._stopping and not self.ended.is_set():
+                self._close()
+            self._worker = 0
+            self._at_work.release()
+            # Asked to stop between the look and the release? Then nobody else closes.
+            if not self._stopping or self.ended.is_set() or not self._enter():
+                break
+        if not compute.shared().here:
+            compute.shared().wake()  # the compute thread may have found the door closed
+
+    def _work(self) -> None:
+        while self._inbox and not self._stopping:
+            job, _ = self._inbox.popleft()
+            job(self)
+        company = compute.shared().busy_beside(self)
+        for lane in list(self.lanes.values()):
+            if lane.busy:
+                lane.company = company
+                self._step(lane)
 
     def _busy(self) -> bool:
         return any(lane.busy for lane in self.lanes.values())
+
+    def _has(self, job: Job) -> bool:
+        lanes = self.lanes.values()
+        return any(r.request is job for lane in lanes for r in (*lane.running, *lane.waiting))
 
     def _step(self, lane: Lane) -> None:
         try:
@@ -215,8 +296,18 @@ class Core:
         except BaseException as error:
             lane.fail(error)
 
+    def _fail(self, error: BaseException) -> None:
+        """End every request after an error that belongs to none."""
+        for lane in self.lanes.values():
+            with contextlib.suppress(BaseException):
+                lane.fail(error)
+            lane.running.clear()
+            lane.waiting.clear()
+
     def accept(self, job: Job) -> None:
         """Queue a job in its lane."""
+        if job.closed:
+            return  # cancelled, and ended, before it came here
         job.tapes = tuple(StepTape(self.steps) for _ in range(job.n))
         try:
             self.lane(exact=job.exact).submit(job)
@@ -239,26 +330,39 @@ class Core:
                 self.lanes[exact] = SharedLane(self.weights, context, self.options.store_budget, self._ahead)
         return self.lanes[exact]
 
-    def _close(self, jobs: list[tuple[Callable[[Core], None], Callable[[], None] | None]]) -> None:
-        for _, on_drop in jobs:
-            if on_drop is not None:
-                on_drop()
+    def _close(self) -> None:
+        try:
+            self._end_requests()
+            for context in self.extras.values():
+                context.close()
+            self._ahead.close()
+            self.lanes.clear()
+            self.extras.clear()
+            self.steps.close()
+        finally:
+            compute.shared().remove(self)
+            self.ended.set()
+            self._drop_jobs()
+
+    def _end_requests(self) -> None:
         for lane in self.lanes.values():
             for running in (*lane.running, *lane.waiting):
                 running.request.cancelled = True
-            lane._reap_cancelled()
+            lane.reap_cancelled()
             lane.close()
-        for context in self.extras.values():
-            context.close()
-        self._ahead.close()
-        self.lanes.clear()
-        self.extras.clear()
-        self.steps.close()
+
+    def _drop_jobs(self) -> None:
+        while self._inbox:
+            with contextlib.suppress(IndexError):  # another thread drops them, too
+                _, on_drop = self._inbox.popleft()
+                if on_drop is not None:
+                    on_drop()
 
 
-def _shut_down(core: Core, thread: threading.Thread, pid: int) -> None:
+def _shut_down(core: Core, pid: int) -> None:
     if os.getpid() != pid:
         return  # a forked child has neither the thread nor a say over its locks
     core.stop()
-    if thread is not threading.current_thread():
-        thread.join()
+    core.close()
+    if not core.mine:
+        core.ended.wait()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Job:
-    """What the lanes work on. `sink` is called from the engine thread and must not block.
+    """What the lanes work on. `sink` is called from the compute thread and must not block.
 
     `exact` asks for the same tokens every time (CONTRIBUTING, "How the engine arranges contexts"): the
     job then has a stream and batches of its own. The other fields are those of `Request`.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class StepStore:
     """The last rows of logits of a model, whichever answer they belong to, within `budget` bytes.
 
-    A ring: the oldest row is overwritten. Written by the engine thread, read by any. The
+    A ring: the oldest row is overwritten. Written by the compute thread, read by any. The
     memory is taken page by page as rows are first written, so short answers cost little.
     """
 

@@ -218,7 +218,7 @@ def _cuts(length: int, chunk: int) -> Iterator[int]:
 def _context(engine: Engine, length: int) -> Iterator[Context]:
     """Make a context for `length` tokens, and free it at the end; an interrupt stops what it computes.
 
-    llama.cpp cannot be stopped while it makes one. That is done on the engine thread, and nobody waits
+    llama.cpp cannot be stopped while it makes one. That is done on the compute thread, and nobody waits
     for it, nor for its end, after an interrupt: the freeing is queued behind it.
     """
 
@@ -257,7 +257,7 @@ def _context(engine: Engine, length: int) -> Iterator[Context]:
 
 @dataclass(frozen=True)
 class _Job:
-    """Read one chunk on the engine thread, between two steps of running answers."""
+    """Read one chunk on the compute thread, between two steps of running answers."""
 
     context: Context
     tokens: list[int]

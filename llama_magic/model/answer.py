@@ -1,6 +1,6 @@
 """Events of the engine become chunks, and at the end a `Completion`.
 
-They are put together on the engine thread, so an interrupt of the caller can lose nothing:
+They are put together on the compute thread, so an interrupt of the caller can lose nothing:
 whatever was decoded is in the completion, wherever the caller stood.
 """
 
@@ -59,7 +59,7 @@ class _Sample:
 
 
 class Assembler:
-    """Put the events of one request together. Called by the engine thread; read by the caller."""
+    """Put the events of one request together. Called by the compute thread; read by the caller."""
 
     def __init__(self, plan: Plan, tokenizer: Tokenizer, request: Request) -> None:
         self.plan = plan

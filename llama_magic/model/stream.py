@@ -113,7 +113,10 @@ class Stream(Generic[C]):
     def cancel(self) -> None:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
         self._backend.cancel(self._request)
-        self._assembler.ended.wait(10)
+        for _ in range(200):  # ten seconds
+            self._backend.settle(self._request)
+            if self._assembler.ended.wait(0.05):
+                break
 
     close = cancel
 
@@ -227,7 +230,7 @@ def _ignore(_chunk: Chunk | None) -> None:
 def _courier(
     loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[Chunk | None], cancel: Callable[[], None]
 ) -> Callable[[Chunk | None], None]:
-    """Return what carries chunks from the engine thread into a loop. It does not hold the stream."""
+    """Return what carries chunks from the compute thread into a loop. It does not hold the stream."""
 
     def deliver(chunk: Chunk | None) -> None:
         try:
@@ -278,7 +281,9 @@ class AsyncStream(Generic[C]):
 
     def cancel(self) -> None:
         """Stop now; what was written is kept."""
-        self._inner._backend.cancel(self._inner._request)
+        backend, request = self._inner._backend, self._inner._request
+        backend.cancel(request)
+        backend.settle(request)
 
     async def aclose(self) -> None:
         self.cancel()

@@ -72,5 +72,8 @@ class Backend(Protocol):
     def cancel(self, request: Request) -> None:
         """Stop a request; its last events say "interrupted"."""
 
+    def settle(self, request: Request) -> None:
+        """Help a cancelled request to its end, on the calling thread, where that can be; never waits."""
+
     def close(self) -> None:
         """End what runs and free what is held."""

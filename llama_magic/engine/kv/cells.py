@@ -1,4 +1,4 @@
-"""The KV cache as a whole: what it holds, and moving sequences in and out. Runs on the engine thread."""
+"""The KV cache as a whole: what it holds, and moving sequences in and out. Runs on the compute thread."""
 
 from __future__ import annotations
 

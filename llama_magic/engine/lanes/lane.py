@@ -29,7 +29,7 @@ HELPER_SEQUENCES = 2
 
 
 class Lane:
-    """Decode requests in one context. Called by the engine thread only, but for `cancel()`."""
+    """Decode requests in one context. Called by the compute thread only, but for `cancel()`."""
 
     def __init__(self, weights: Weights, options: ContextOptions, store_budget: int, ahead: Ahead) -> None:
         self.weights = weights
@@ -44,6 +44,7 @@ class Lane:
         self._ahead = ahead
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
+        self.company = False  # whether another model is at work, too
         self.last: Job | None = None  # the last request that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took
         self._in_flight: set[Job] = set()
@@ -69,7 +70,7 @@ class Lane:
 
     def step(self) -> None:
         """Admit what fits, decode one batch, draw a token for each sequence that is through its prompt."""
-        self._reap_cancelled()
+        self.reap_cancelled()
         self._admit()
         if not self.running:
             return
@@ -79,7 +80,7 @@ class Lane:
             self._harvest(batch)
         elif status is DecodeStatus.NO_CELLS:
             self._make_room()
-        self._reap_cancelled()
+        self.reap_cancelled()
         self._retire()
 
     def fail(self, error: BaseException) -> None:
@@ -116,7 +117,7 @@ class Lane:
                 tokens = list(running.pending(room))
                 batch.append((running, tokens))
                 room -= len(tokens)
-        if batch:
+        if batch or self.company:
             room = min(room, BUSY_CHUNK)
         for running in self.running:
             if running.reading and room:
@@ -208,7 +209,8 @@ class Lane:
 
     # --- requests that end ----------------------------------------------------------------
 
-    def _reap_cancelled(self) -> None:
+    def reap_cancelled(self) -> None:
+        """End what was cancelled."""
         for running in (*self.running, *self.waiting):
             if running.request.cancelled and not running.done:
                 running.finish("interrupted")

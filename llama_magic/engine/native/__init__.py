@@ -5,7 +5,7 @@ Return codes become exceptions of `llama_magic.errors`; pointers stay inside the
 what to decode, keep or drop is decided by `llama_magic.engine`.
 """
 
-from llama_magic.engine.native.backend import log_tail, system_report
+from llama_magic.engine.native.backend import log_tail, release_pool, system_report
 from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus
 from llama_magic.engine.native.sampler import SamplerChain
 from llama_magic.engine.native.vocab import Vocab
@@ -20,5 +20,6 @@ __all__ = [
     "Weights",
     "WeightsOptions",
     "log_tail",
+    "release_pool",
     "system_report",
 ]

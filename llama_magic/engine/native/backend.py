@@ -18,6 +18,10 @@ _lock = threading.Lock()
 _started = False
 _lines: deque[tuple[int, str]] = deque(maxlen=_LOG_LINES)
 _taps: list[list[str]] = []
+# libgomp's since GCC 9; None where llama.cpp was built without OpenMP or with another one. LLVM's
+# counts no threads, and pauses those of every thread.
+_lib = llama_cpp.llama_cpp._lib
+_pause = None if hasattr(_lib, "__kmpc_fork_call") else getattr(_lib, "omp_pause_resource_all", None)
 _ERROR_LEVEL = 4  # enum ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation
 
 
@@ -106,6 +110,18 @@ def give_back_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+def release_pool() -> None:
+    """End the OpenMP threads that wait for this thread's next parallel region, where the library can.
+
+    An idle pool is not free: libgomp counts its threads, and where the pools of a process have more
+    threads than there are cores, it lets nobody spin. The next region makes the threads anew (0.1 ms).
+    Found through llama.cpp's library, so it is the OpenMP that llama.cpp uses. NumPy, PyTorch and
+    scikit-learn bring their own.
+    """
+    if _pause is not None:
+        _pause(1)  # omp_pause_soft
 
 
 def supports_gpu() -> bool:

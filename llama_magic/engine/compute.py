@@ -1,0 +1,111 @@
+"""The one thread of a process that computes: every loaded model is decoded on it, in turn.
+
+llama.cpp built with OpenMP gives each thread that calls it a pool of its own. Once the pools of a
+process have more threads than there are cores, libgomp stops spinning, and every node of every graph
+waits for a futex: a model falls from 100 to 35 tokens a second because another one was used before.
+With one thread there is one pool. Models cannot compute at once on the same cores anyway, and a
+thread for each that handed its batches over would pay two wake-ups a token (0.3 ms, measured).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from typing import Protocol
+
+from llama_magic.engine.native.backend import release_pool
+
+# The pool of an idle thread slows every other user of OpenMP in the process as well (to a third,
+# measured), so it is given back. Not at once: a next request often follows the last.
+IDLE_S = 0.05
+
+
+class Worker(Protocol):
+    """Something with work for the shared thread."""
+
+    def turn(self) -> bool:
+        """Do what is due, one step at most; return whether more is due. Must not raise."""
+
+
+class Compute:
+    """Gives each worker a turn, one after the other. The thread starts with the first worker."""
+
+    def __init__(self) -> None:
+        self._workers: list[Worker] = []
+        self._busy: set[Worker] = set()  # those whose last turn left something to do
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, worker: Worker) -> None:
+        """Give `worker` turns from now on."""
+        self._workers.append(worker)
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="llama_magic compute", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def remove(self, worker: Worker) -> None:
+        """Give `worker` no more turns; a turn that has begun goes on."""
+        with contextlib.suppress(ValueError):
+            self._workers.remove(worker)
+        self._busy.discard(worker)
+
+    def busy_beside(self, worker: Worker) -> bool:
+        """Whether another worker has work, too."""
+        return bool(self._busy - {worker})
+
+    def wake(self) -> None:
+        """Say that there is work. Any thread, also while garbage is collected: it takes no lock."""
+        self._bell.put(None)
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller runs on the shared thread."""
+        return threading.current_thread() is self._thread
+
+    def _run(self) -> None:
+        while True:
+            more = self._round()
+            if not more:
+                self._rest()
+            while not self._bell.empty():
+                self._bell.get()
+
+    def _round(self) -> bool:
+        """Give each worker a turn. A method of its own: an idle thread keeps no worker alive."""
+        for worker in tuple(self._workers):
+            if worker.turn():
+                self._busy.add(worker)
+            else:
+                self._busy.discard(worker)
+        return bool(self._busy)
+
+    def _rest(self) -> None:
+        """Wait for the bell."""
+        try:
+            self._bell.get(timeout=IDLE_S)
+        except queue.Empty:
+            release_pool()
+            self._bell.get()
+
+
+_shared = Compute()
+
+
+def shared() -> Compute:
+    """Return the compute thread of this process."""
+    return _shared
+
+
+def _after_fork() -> None:
+    """Begin anew in a forked child: the parent's thread is not there, nor are its models."""
+    global _shared
+    _shared = Compute()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_after_fork)
