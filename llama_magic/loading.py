@@ -21,7 +21,7 @@ from llama_magic.engine.engine import Engine, EngineOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.sampling import Sampling
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import FitError, OptionError
+from llama_magic.errors import FitError, InvalidGGUFError, OptionError
 from llama_magic.load_options import LoadOptions, Settings
 from llama_magic.model import Model
 from llama_magic.provenance import made_with
@@ -152,8 +152,15 @@ def load(
         progress=progress,
         fits=lambda size: size < machine.ram_available,
     )
-    with _lock:
-        return _load(found, wanted, name, report, began, machine)
+    try:
+        with _lock:
+            return _load(found, wanted, name, report, began, machine)
+    except InvalidGGUFError as error:
+        again = sources.doubt(found)
+        if not again:
+            raise
+        remedy = f"{error.remedy or ''} {again}".strip()
+        raise InvalidGGUFError(error.message, field=error.field, offset=error.offset, remedy=remedy) from None
 
 
 def _load(

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.sources._cache import cache_dir, cached_repos, hub_cache, on_disk
+from llama_magic.sources._cache import cache_dir, cache_note, cached_repos, hub_cache, on_disk
+from llama_magic.sources._files import read_whole, user_path, write_whole
 from llama_magic.sources._list import HubModel, HubModels, hub_models
 from llama_magic.sources._locate import locate, open_parts, open_remote
 from llama_magic.sources._parse import add_alias, aliases, parse
 from llama_magic.sources._redact import redact
-from llama_magic.sources._resolve import resolve
+from llama_magic.sources._resolve import doubt, resolve
 from llama_magic.sources._types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved, format_size
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ __all__ = [
     "add_alias",
     "aliases",
     "cache_dir",
+    "cache_note",
     "cached_repos",
+    "doubt",
     "format_size",
     "hub_cache",
     "hub_models",
@@ -42,8 +45,11 @@ __all__ = [
     "open_parts",
     "open_remote",
     "parse",
+    "read_whole",
     "redact",
     "resolve",
+    "user_path",
+    "write_whole",
 ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.results import Progress, ProgressCallback
+from llama_magic.sources._cache import cache_note
 from llama_magic.sources._demo import require_demo
 from llama_magic.sources._details import plain_errors
 from llama_magic.sources._hub_cache import cached_hub, is_offline, verify_cached
@@ -52,7 +53,19 @@ def resolve(
         return _resolve_hub(parsed, revision, offline, sha256, progress, fits)
     parts = local_files(parsed)
     _verify_given(parts, sha256, progress)
-    return _resolved(parsed, parts, str(parts[0]))
+    note = cache_note()
+    return _resolved(parsed, parts, str(parts[0]), [note] if note else [])
+
+
+def doubt(found: Resolved) -> str:
+    """Note that a model that was resolved turned out to be no sound file; return what the next load does.
+
+    A download by URL is asked for again at the next load, the hub's are checked by digest there anyway;
+    a file of the user's own is left to the user, and the text is empty.
+    """
+    from llama_magic.sources._url import doubt as doubt_url
+
+    return "The next load asks the server for it again." if doubt_url(found.parts) else ""
 
 
 def parsed_source(source: Any, default: str | None, base: Path | None, revision: str | None) -> ParsedSource:
