@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from llama_magic import fit, prompting
 from llama_magic.assembling import Assembler
@@ -123,6 +123,14 @@ class Model:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse `copy.copy`, `copy.deepcopy`, `pickle` and joblib: memory and a thread cannot be copied."""
+        raise InputTypeError(
+            f"The model {self.name!r} lives in this process's memory; it cannot be copied or pickled.",
+            remedy="Share the object itself between threads; in another process load the file again: "
+            f"llama_magic.load({self._file.source.origin!r}).",
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.window:,} tokens"
@@ -421,8 +429,8 @@ class Model:
     def _fingerprint(self) -> Fingerprint:
         from llama_magic.microscope import savefile
 
-        parts, options = self._file.source.parts, self._engine.options.context
-        return savefile.fingerprint(self.info.digest, parts, self._vocabulary, options)
+        file, options = self._file.made_with["file"], self._engine.options.context
+        return savefile.fingerprint(file["fingerprint"], self._vocabulary, options)
 
     def _constraint_of(
         self, grammar: str | None, regex: str | None, choices: Sequence[Any] | None

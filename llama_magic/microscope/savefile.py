@@ -18,14 +18,12 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llama_magic import gguf
 from llama_magic.engine import system_report
 from llama_magic.engine.cache import SavedSequence
 from llama_magic.engine.prefix_store import Stretch
@@ -58,14 +56,18 @@ class Fingerprint:
     context: dict[str, Any]
 
 
-def fingerprint(
-    digest: str, parts: Sequence[Path], vocabulary: Vocabulary, options: ContextOptions
-) -> Fingerprint:
-    """Return the fingerprint of a loaded model: the header's `digest`, 1 MB of its weights, its options."""
+def fingerprint(model: str, vocabulary: Vocabulary, options: ContextOptions) -> Fingerprint:
+    """Return the fingerprint of a loaded model: `model` is its file's as it was loaded, the file may be gone.
+
+    Raises `SourceError` where an adapter's file is gone.
+    """
     context = {name: getattr(options, name) for name in _OPTIONS}
-    context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
+    try:
+        context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
+    except OSError as error:
+        raise SourceError(f"The adapter {error.filename} cannot be found: {error.strerror}.") from None
     context["llama_cpp_python"] = system_report()["bindings"]
-    return Fingerprint(gguf.fingerprint(digest, parts), vocabulary.n_tokens, context)
+    return Fingerprint(model, vocabulary.n_tokens, context)
 
 
 def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint) -> Path:

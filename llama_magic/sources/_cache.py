@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from llama_magic.errors import visible
 from llama_magic.sources._demo import demo_path
 from llama_magic.sources._shards import group_shards, short_name
 from llama_magic.sources._types import Kind, OnDisk
@@ -92,7 +93,7 @@ def on_disk() -> list[OnDisk]:
 
 
 def _model(name: str, parts: list[Path], kind: Kind) -> OnDisk:
-    return OnDisk(name, parts[0], sum(part.stat().st_size for part in parts), kind)
+    return OnDisk(visible(name), parts[0], sum(part.stat().st_size for part in parts), kind)
 
 
 def _inside(snapshot_file: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import OptionError, SourceError
+from llama_magic.errors import OptionError, SourceError, visible
 from llama_magic.results import Progress, ProgressCallback
 from llama_magic.sources._cache import cache_note
 from llama_magic.sources._demo import require_demo
@@ -216,9 +216,9 @@ def _resolved(
         parts,
         kind_of(parsed),
         name_of(parsed, parts[0]),
-        redact(origin),
+        visible(redact(origin)),
         bytes_of(parts),
-        tuple(redact(note) for note in dict.fromkeys(notes)),
+        tuple(visible(redact(note)) for note in dict.fromkeys(notes)),
     )
 
 
@@ -231,7 +231,7 @@ def name_of(parsed: ParsedSource, path: Path) -> str:
     """Return the short name: the alias, or the file's stem."""
     if parsed.alias is not None or parsed.kind == "demo":
         return parsed.alias or parsed.text
-    return short_name(path)
+    return visible(short_name(path))
 
 
 def bytes_of(parts: tuple[Path, ...]) -> int:
