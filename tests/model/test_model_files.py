@@ -53,7 +53,7 @@ import llama_magic as lm
 import test_model_files as here
 path, how = Path(sys.argv[1]), sys.argv[2]
 model = lm.load(path, ctx=512, threads=1)
-before = model.complete("ab", max_tokens=4, ignore_eos=True).text
+before = model.complete("ab", max_tokens=4, ignore_eos=True).token_ids
 getattr(here, how)(path)
 calls = {
     "complete": lambda: model.complete("a", max_tokens=4),
@@ -111,14 +111,14 @@ def test_what_does_no_harm_to_a_mapped_file_stops_nothing(
     path = tmp_path / "m.gguf"
     shutil.copy(scripted_file.path, path)
     with lm.load(path, ctx=512, threads=1) as model:
-        before = model.complete("ab", max_tokens=4, ignore_eos=True).text
-        assert before
+        before = model.complete("ab", max_tokens=4, ignore_eos=True).token_ids
+        assert len(before) == 4
         how(path)
         for _ in range(2):
-            assert model.complete("ab", max_tokens=4, ignore_eos=True).text == before
+            assert model.complete("ab", max_tokens=4, ignore_eos=True).token_ids == before
         saved = model.kv_save(tmp_path / "a.kv")
         model.kv_restore(saved)
-        assert model.complete("ab", max_tokens=4, ignore_eos=True).text == before
+        assert model.complete("ab", max_tokens=4, ignore_eos=True).token_ids == before
 
 
 def test_without_mmap_the_file_may_go(scripted_file: Scripted, tmp_path: Path) -> None:
@@ -126,10 +126,10 @@ def test_without_mmap_the_file_may_go(scripted_file: Scripted, tmp_path: Path) -
     path = tmp_path / "m.gguf"
     shutil.copy(scripted_file.path, path)
     with lm.load(path, ctx=512, threads=1, mmap=False) as model:
-        before = model.complete("ab", max_tokens=4, ignore_eos=True).text
-        assert before
+        before = model.complete("ab", max_tokens=4, ignore_eos=True).token_ids
+        assert len(before) == 4
         _empty(path)
-        assert model.complete("ab", max_tokens=4, ignore_eos=True).text == before
+        assert model.complete("ab", max_tokens=4, ignore_eos=True).token_ids == before
 
 
 @pytest.mark.parametrize(
