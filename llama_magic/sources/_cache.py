@@ -7,12 +7,13 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from llama_magic.errors import visible
 from llama_magic.sources._demo import demo_path
+from llama_magic.sources._helpers import helpers_in
 from llama_magic.sources._shards import group_shards, short_name
 from llama_magic.sources._types import Kind, OnDisk
 
@@ -82,18 +83,22 @@ def on_disk() -> list[OnDisk]:
                 found.append(_model(short_name(parts[0]), parts, "url"))
     seen: set[Path] = set()
     for repo, files in _hub_snapshots():
+        helpers = helpers_in({_inside(file): os.path.getsize(file) for file in files})
         for group in group_shards([str(file) for file in files]):
             parts = [Path(part) for part in group]
             blob = parts[0].resolve()
             if blob in seen or not all(os.path.exists(part) for part in parts):
                 continue  # another revision of the same bytes, or an unfinished set of shards
             seen.add(blob)
-            found.append(_model(f"hf:{repo}:{_inside(parts[0])}", parts, "hub"))
+            found.append(_model(f"hf:{repo}:{_inside(parts[0])}", parts, "hub", helpers))
     return found
 
 
-def _model(name: str, parts: list[Path], kind: Kind) -> OnDisk:
-    return OnDisk(visible(name), parts[0], sum(part.stat().st_size for part in parts), kind)
+def _model(name: str, parts: list[Path], kind: Kind, helpers: Mapping[str, str] | None = None) -> OnDisk:
+    size = sum(part.stat().st_size for part in parts)
+    helpers = helpers_in({parts[0].name: size}) if helpers is None else helpers
+    helps_as = helpers.get(_inside(parts[0]) if kind == "hub" else parts[0].name, "")
+    return OnDisk(visible(name), parts[0], size, kind, helps_as)
 
 
 def _inside(snapshot_file: Path) -> str:
