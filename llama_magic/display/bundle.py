@@ -6,7 +6,7 @@ import json
 from typing import Any, Literal
 
 from llama_magic.display import render_html, render_markdown, render_text, views
-from llama_magic.display.escape import json_safe
+from llama_magic.display.escape import json_safe, json_visible
 from llama_magic.results import RECEIPT_MIME, Completion
 
 Format = Literal["auto", "markdown", "text", "html", "json"]
@@ -38,7 +38,7 @@ def mimebundle(obj: Any, format: Format = "auto") -> dict[str, Any]:
         data = receipt if receipt is not None else json_safe(views.plain(obj))
         text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
         data = json.loads(text)
-        return {"application/json": data, "text/plain": text} | _receipt_entry(receipt)
+        return {"application/json": data, "text/plain": json_visible(text)} | _receipt_entry(receipt)
     out: dict[str, Any] = {"text/plain": to_text(obj)}
     if format == "markdown":
         out["text/markdown"] = to_markdown(obj)

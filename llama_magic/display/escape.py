@@ -9,6 +9,7 @@ Persian, variation selectors.
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 
@@ -58,6 +59,11 @@ def json_safe(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [json_safe(item) for item in value]
     return value
+
+
+def json_visible(text: str) -> str:
+    """Return a JSON document with such characters as JSON's own escapes: its values stay the same."""
+    return _HIDDEN.sub(lambda match: json.dumps(match.group())[1:-1], text)
 
 
 def safe_link(address: str) -> bool:

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+import llama_magic as lm
 from llama_magic import sources
-from llama_magic.errors import SourceError
+from llama_magic.errors import InvalidGGUFError, SourceError
 from llama_magic.results import Progress
 from llama_magic.sources import _http, _lock, _meter, _transfer
 
@@ -621,3 +622,16 @@ def test_an_entry_with_an_odd_name_is_no_entry(hub: Any, model: bytes, name: obj
     assert [found for found in sources.on_disk() if found.kind == "url"] == []
     assert sources.resolve(hub.url + "/m.gguf").path.read_bytes() == model
     assert len(hub.gets()) == 2
+
+
+def test_load_mends_a_short_download(hub: Any, scripted_file: Any) -> None:
+    """A cut model is refused with what comes next; the second load asks the server and answers."""
+    data = scripted_file.path.read_bytes()
+    hub.files["/m.gguf"] = data[: len(data) - 5000]
+    for asked in (1, 2):  # the first kilobyte again, and the same ETag
+        with pytest.raises(InvalidGGUFError, match="The next load asks the server for it again"):
+            lm.load(hub.url + "/m.gguf", ctx=512, threads=1)
+        assert len(hub.seen) == asked
+    hub.files["/m.gguf"] = data
+    with lm.load(hub.url + "/m.gguf", ctx=512, threads=1) as model:
+        assert model.path.read_bytes() == data
