@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import OptionError, SourceError, visible
+from llama_magic.errors import InputTypeError, OptionError, SourceError, visible
 from llama_magic.results import Progress, ProgressCallback
 from llama_magic.sources._cache import cache_note
 from llama_magic.sources._demo import require_demo
@@ -88,6 +88,8 @@ def parsed_source(source: Any, default: str | None, base: Path | None, revision:
 def _checked_sha256(sha256: str | None) -> str | None:
     if sha256 is None:
         return None
+    if not isinstance(sha256, str):
+        raise InputTypeError(f"The SHA-256 is {sha256!r:.60}; expected 64 hex digits as text.")
     digest = sha256.strip().lower().removeprefix("sha256:")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise OptionError(
