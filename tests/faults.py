@@ -32,9 +32,12 @@ _ERRNO = {
 
 
 class Fault:
-    """Fail operation number `at` (from 0; None: only count), once or from there on."""
+    """Fail operation `at` (its kind and its number among those, from 0; None: count), once or lasting.
 
-    def __init__(self, root: Path, at: int | None = None, *, lasting: bool = False) -> None:
+    Counted by kind: how many receives a body takes differs from run to run, and must not shift the others.
+    """
+
+    def __init__(self, root: Path, at: tuple[str, int] | None = None, *, lasting: bool = False) -> None:
         self.root, self.at, self.lasting = str(root), at, lasting
         self.seen: list[str] = []
         self.struck: str | None = None
@@ -50,9 +53,9 @@ class Fault:
             return
         if isinstance(path, (str, os.PathLike)) and not os.fspath(path).startswith(self.root):
             return
-        number = len(self.seen)
+        here = (kind, self.seen.count(kind))
         self.seen.append(kind)
-        if self.at is not None and (number == self.at or (self.lasting and number > self.at)):
+        if here == self.at or (self.lasting and self.struck):
             self.struck = self.struck or kind
             raise OSError(_ERRNO[kind], os.strerror(_ERRNO[kind]))
 
@@ -123,5 +126,6 @@ def every_fault(work: Callable[[], object], root: Path) -> Iterator[Fault]:
         work()
     assert count.seen, "nothing was counted"
     for lasting in (False, True):
-        for at in range(len(count.seen)):
-            yield Fault(root, at, lasting=lasting)
+        for kind in sorted(set(count.seen)):
+            for number in range(count.seen.count(kind)):
+                yield Fault(root, (kind, number), lasting=lasting)
