@@ -23,8 +23,18 @@ error is shown as its text alone, without a traceback; the exception itself is o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
+
+# Controls (a terminal obeys them), direction marks (they reorder a line), halves of surrogate pairs (no
+# encoder takes them; a file name that is not UTF-8 has them). Tabs and line breaks are ordinary.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Return `text` with what a terminal would obey or no encoder takes written out: `\\x1b`, `\\udcff`."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 class LlamaMagicError(Exception):
@@ -44,8 +54,9 @@ class LlamaMagicError(Exception):
         self._say(message, remedy)
 
     def _say(self, message: str, remedy: str | None) -> None:
-        self.message = message
-        self.remedy = remedy
+        # File names, servers' answers and llama.cpp's log stand in messages: none may steer a terminal.
+        self.message = message = visible(message)
+        self.remedy = remedy = None if remedy is None else visible(remedy)
         self.args = (message if remedy is None else f"{message}\n{remedy}",)
 
     def of_row(self, row: int, failed: int, completions: Sequence[Any]) -> LlamaMagicError:

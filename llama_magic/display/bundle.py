@@ -13,6 +13,7 @@ from llama_magic.display.static import text as render_text
 from llama_magic.display.views.data import plain
 from llama_magic.display.views.find import nodes
 from llama_magic.model.results import RECEIPT_MIME, Completion
+from llama_magic.words.harmless import json_visible
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 Format = Literal["auto", "markdown", "text", "html", "json"]
@@ -44,7 +45,7 @@ def mimebundle(obj: Any, format: Format = "auto") -> dict[str, Any]:
         data = receipt if receipt is not None else json_safe(plain(obj))
         text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
         data = json.loads(text)
-        return {"application/json": data, "text/plain": text} | _receipt_entry(receipt)
+        return {"application/json": data, "text/plain": json_visible(text)} | _receipt_entry(receipt)
     out: dict[str, Any] = {"text/plain": to_text(obj)}
     if format == "markdown":
         out["text/markdown"] = to_markdown(obj)

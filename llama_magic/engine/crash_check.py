@@ -2,9 +2,10 @@
 
 A native crash cannot be caught: it takes the kernel with it. So before a file is loaded here
 for the first time, a child loads it, reads its whole vocabulary and decodes two batches. The
-verdict is remembered by file header, build, CPU and options. Where the child dies with
-repacked weights but lives without them (GCC 12 on a CPU with AMX: ggml-org/llama.cpp#20824),
-the load goes on without them, and says so.
+verdict is remembered by file header, build, CPU and options; a bad one only where two children in
+a row end alike and in a way that the machine cannot be blamed for (`trial_ends`). Where the child
+dies with repacked weights but lives without them (GCC 12 on a CPU with AMX:
+ggml-org/llama.cpp#20824), the load goes on without them, and says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import json
 import math
 import os
 import platform
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.engine import trial_ends
 from llama_magic.errors import BackendError, LlamaMagicError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 # A child that takes longer than this hangs: seconds to start, bytes a second to read the file.
 _PATIENCE = 60
 _SLOWEST_DISK = 20e6
-NO_ANSWER = "no answer"
+_TAIL = 8192  # bytes of the child's errors that are read
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Verdict:
     """`survived` says the file can be used; `stage` is how far the child came, `cause` how it died.
 
     `files` are the parts that were tried, one a line, `day` when (ISO), `stamp` their sizes and times then.
+    `times` is how many children in a row ended so.
     """
 
     survived: bool
@@ -63,6 +65,12 @@ class Verdict:
     files: str = field(default="", compare=False)
     day: str = field(default="", compare=False)
     stamp: str = field(default="", compare=False)
+    times: int = field(default=1, compare=False)
+
+    @property
+    def of_the_file(self) -> bool:
+        """Whether this end says something about the file; else the machine may be to blame."""
+        return self.survived or trial_ends.is_of_the_file(self.cause)
 
     @property
     def unchanged(self) -> bool:
@@ -85,19 +93,32 @@ def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner
     key = _key(trial, fingerprint)
     known = _read(store).get(key)
     stamp = _stamp(trial.paths)
-    if known is not None and (known.survived or known.stamp == stamp):
+    if known is not None and (known.survived or (known.of_the_file and known.stamp == stamp)):
         return known
-    run = run or run_child
-    verdict = run(trial, size)
-    if not verdict.survived and trial.use_extra_bufts and verdict.stage == "decode":
-        second = run(Trial(**{**asdict(trial), "use_extra_bufts": False}), size)
-        if second.survived:
-            verdict = second
-    if not verdict.cause.startswith(NO_ANSWER):
+    verdict = _tried(trial, size, run or run_child)
+    if verdict.of_the_file and (verdict.survived or verdict.times > 1):
         day = datetime.date.today().isoformat()
         verdict = replace(verdict, files="\n".join(trial.paths), day=day, stamp=stamp)
         _remember(store, key, verdict)
+        return replace(verdict, day="")
     return verdict
+
+
+def _tried(trial: Trial, size: int, run: Runner) -> Verdict:
+    """Run children until two agree: one that fails is asked again, then without repacked weights."""
+    verdict = _twice(trial, size, run)
+    if verdict.survived or not trial.use_extra_bufts or verdict.stage != "decode" or not verdict.of_the_file:
+        return verdict
+    plain = _twice(replace(trial, use_extra_bufts=False), size, run)
+    return plain if plain.survived else verdict
+
+
+def _twice(trial: Trial, size: int, run: Runner) -> Verdict:
+    first = run(trial, size)
+    if not first.of_the_file or first.survived:
+        return first
+    second = run(trial, size)
+    return replace(second, times=2) if second == first else second
 
 
 Runner = Callable[[Trial, int], Verdict]
@@ -106,46 +127,52 @@ Runner = Callable[[Trial, int], Verdict]
 def run_child(trial: Trial, size: int) -> Verdict:
     """Run one trial in a child process and say how it ended."""
     timeout = _PATIENCE + size / _SLOWEST_DISK
-    cause = ""
-    with tempfile.TemporaryFile() as out:  # a pipe would lose how far a child came that hangs
+    try:
+        code, out, said = _ended(json.dumps(asdict(trial)).encode(), timeout)
+    except OSError as error:  # no memory for a process, no disk for its words
+        raise BackendError(
+            f"The file could not be tried in a process of its own: {error.strerror or error}.",
+            remedy="Free some memory and disk space (the folder for temporary files), then load again.",
+        ) from None
+    lines = [line for line in out.splitlines() if line]
+    stage = next((line[6:] for line in reversed(lines) if line.startswith("stage ")), "start")
+    if code is None:
+        return Verdict(False, trial.use_extra_bufts, stage, f"{trial_ends.NO_ANSWER} after {timeout:.0f} s")
+    if "survived" in lines:
+        return Verdict(True, trial.use_extra_bufts)
+    refusal = next((line[8:] for line in lines if line.startswith("refused ")), "")
+    return Verdict(False, trial.use_extra_bufts, stage, refusal or trial_ends.cause_of(code, said))
+
+
+def _ended(request: bytes, timeout: float) -> tuple[int | None, str, str]:
+    """Return a child's exit code (None: it hung and was ended), its output and the end of its errors."""
+    # Files, not pipes: a pipe would lose how far a child came that hangs.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             command(),
             stdin=subprocess.PIPE,
             stdout=out,
-            stderr=subprocess.DEVNULL,
+            stderr=said,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         )
+        hung = False
         try:
-            process.communicate(json.dumps(asdict(trial)).encode(), timeout=timeout)
+            process.communicate(request, timeout=timeout)
         except subprocess.TimeoutExpired:
-            cause = f"{NO_ANSWER} after {timeout:.0f} s"
+            hung = True
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
         out.seek(0)
-        lines = [line for line in out.read().decode("utf-8", "replace").splitlines() if line]
-    stage = next((line[6:] for line in reversed(lines) if line.startswith("stage ")), "start")
-    if cause:
-        return Verdict(False, trial.use_extra_bufts, stage, cause)
-    if "survived" in lines:
-        return Verdict(True, trial.use_extra_bufts)
-    refusal = next((line[8:] for line in lines if line.startswith("refused ")), "")
-    return Verdict(False, trial.use_extra_bufts, stage, refusal or _cause(process.returncode))
+        said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL))
+        words = [file.read().decode("utf-8", "replace") for file in (out, said)]
+    return None if hung else process.returncode, words[0], words[1]
 
 
 def command() -> list[str]:
     """Return the command line of the child."""
     return [sys.executable, "-m", "llama_magic.engine.crash_check"]
-
-
-def _cause(code: int) -> str:
-    if code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"
 
 
 # --- the memory of verdicts ---------------------------------------------------------------------

@@ -162,6 +162,7 @@ class Engine:
                 "The model was loaded before this process was forked; the thread that computes is not here.",
                 remedy="Load the model in the new process, or start it with the 'spawn' method.",
             )
+        self._core.weights.check_files()
 
 
 class Core:

@@ -7,6 +7,7 @@ small model also pays for each block, where threads wait for each other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -127,7 +128,8 @@ def rates(threads: int) -> Rates:
         return Rates(*found)
     measured = Rates(_bandwidth(threads), _sums())
     boot = {k: v for k, v in known.items() if k.startswith(f"{_boot()} ")}  # of other boots: forgotten
-    write_json(path, boot | {key: [measured.bandwidth, measured.sums]})
+    with contextlib.suppress(OSError):  # on a full or read-only disk it is measured again next time
+        write_json(path, boot | {key: [measured.bandwidth, measured.sums]})
     return measured
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,8 +48,14 @@ class GGUFInfo(Shown):
     (`planning.Plan`), where `%llama inspect` has asked for that.
     """
 
-    def __init__(self, headers: list[Header], paths: list[Path]) -> None:
+    def __init__(
+        self,
+        headers: list[Header],
+        paths: list[Path],
+        judge: Callable[[GGUFInfo], tuple[Finding, ...]] = lambda _info: (),
+    ) -> None:
         first = headers[0]
+        self._judge = judge
         self.plan: Any = None
         self.headers = tuple(headers)
         self.paths = tuple(paths)
@@ -262,9 +268,7 @@ class GGUFInfo(Shown):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """Return what is odd or wrong in the file, in plain words."""
-        from llama_magic.gguf._findings import findings
-
-        return findings(self)
+        return self._judge(self)
 
     def place(self, field: str) -> int | None:
         """Return where a key's value, or the entry of `tensor NAME`, stands in its file, in bytes."""

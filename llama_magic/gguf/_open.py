@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import InvalidGGUFError, SourceError
+from llama_magic.errors import InputTypeError, InvalidGGUFError, SourceError
+from llama_magic.gguf._findings import findings
 from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._parse import Header, parse
 from llama_magic.gguf._source import FileReader, RangeReader
@@ -33,11 +34,17 @@ def inspect(
         given = [Path(part) for part in parts if isinstance(part, (str, os.PathLike))]
         paths = _shard_paths(Path(os.path.expanduser(path_or_reader)), given)
         headers = [_read_file(path) for path in paths]
-        return GGUFInfo(_checked(headers, paths), paths)
+        return GGUFInfo(_checked(headers, paths), paths, findings)
+    for reader in (path_or_reader, *parts):
+        if not isinstance(reader, (str, os.PathLike, RangeReader)):
+            raise InputTypeError(
+                f"A model file is given as {reader!r:.60}; expected a path, or a reader with `size` and "
+                "`read_at(offset, n)`."
+            )
     rest = [_read_file(Path(p)) if isinstance(p, (str, os.PathLike)) else parse(p) for p in parts]
     headers = [parse(path_or_reader), *rest]
     names = [Path(str(getattr(reader, "name", "part"))) for reader in (path_or_reader, *parts)]
-    return GGUFInfo(_checked(headers, names), [])
+    return GGUFInfo(_checked(headers, names), [], findings)
 
 
 def _read_file(path: Path) -> Header:

@@ -104,7 +104,7 @@ def compare_models(listing: HubModels, ctx: int | None, machine: Machine) -> Com
     families: dict[str, list[HubModel]] = {}
     for model in listing.models:
         families.setdefault(_family(model), []).append(model)
-    notes = list(listing.notes)
+    notes = [*listing.notes, *_projectors(listing)]
     headers: dict[str, tuple[HubModel, GGUFInfo]] = {}
     for name, models in list(families.items())[:_FAMILIES]:
         try:
@@ -125,6 +125,19 @@ def compare_models(listing: HubModels, ctx: int | None, machine: Machine) -> Com
     return Comparison(
         listing.repo, rows, _advice(rows, best, machine), machine, best, tuple(notes), first and first[1]
     )
+
+
+def _projectors(listing: HubModels) -> list[str]:
+    """Say which projector belongs to which quants."""
+    quants: dict[str, list[str]] = {}
+    for model in listing.models:
+        if model.projector is not None:
+            quants.setdefault(model.projector, []).append(model.quant or model.label)
+    return [
+        f"{projector} is the projector (images or sound) of "
+        f"{'every model here' if len(quants) == 1 else ', '.join(names)}; here text alone is read."
+        for projector, names in quants.items()
+    ]
 
 
 def _family(model: HubModel) -> str:

@@ -20,7 +20,7 @@ from llama_magic.engine import crash_check
 from llama_magic.engine.engine import Engine, EngineOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import FitError, OptionError
+from llama_magic.errors import FitError, InvalidGGUFError, OptionError
 from llama_magic.loading.options import LoadKeywords, LoadOptions, Settings
 from llama_magic.loading.provenance import made_with
 from llama_magic.loading.weights import SharedWeights, acquire, prove
@@ -134,8 +134,15 @@ def load(
         progress=progress,
         fits=lambda size: size < machine.ram_available,
     )
-    with _lock:
-        return _load(found, wanted, name, report, began, machine)
+    try:
+        with _lock:
+            return _load(found, wanted, name, report, began, machine)
+    except InvalidGGUFError as error:
+        again = sources.doubt(found)
+        if not again:
+            raise
+        remedy = f"{error.remedy or ''} {again}".strip()
+        raise InvalidGGUFError(error.message, field=error.field, offset=error.offset, remedy=remedy) from None
 
 
 def _load(

@@ -311,11 +311,11 @@ def _adapter(entry: Any) -> tuple[Path, float]:
         raise InputTypeError(f"lora holds {entry!r}; expected a path, PATH:SCALE, or a pair (path, scale).")
     text = os.fspath(entry)
     head, colon, tail = text.rpartition(":")
-    if colon and not Path(text).exists():
+    if colon and not os.path.exists(text):
         with contextlib.suppress(ValueError):  # else it is a colon of the path itself
             scale, text = float(tail), head
-    path = Path(os.path.expandvars(text)).expanduser()
-    if not path.is_file():
+    path = Path(os.path.expanduser(os.path.expandvars(text)))
+    if not os.path.isfile(path):  # False, not an error, for a name that no file can have
         raise SourceError(
             f"There is no LoRA adapter at {path}.", remedy="Give the path of a GGUF adapter file."
         )

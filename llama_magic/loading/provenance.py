@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic import gguf
 from llama_magic.engine import system_report
+from llama_magic.errors import visible
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict
@@ -25,7 +26,7 @@ def made_with(
     build = system_report()
     return {
         "file": {
-            "name": found.path.name,
+            "name": visible(found.path.name),
             "bytes": found.size,
             "fingerprint": gguf.fingerprint(info.digest, found.parts),
             "architecture": info.architecture,
@@ -57,4 +58,4 @@ def _features(text: str) -> str:
 
 def _adapter(path: Any, scale: float) -> dict[str, Any]:
     info = gguf.inspect(path)
-    return {"name": path.name, "fingerprint": gguf.fingerprint(info.digest, [path]), "scale": scale}
+    return {"name": visible(path.name), "fingerprint": gguf.fingerprint(info.digest, [path]), "scale": scale}

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import sources
-from llama_magic.engine import crash_check
+from llama_magic.engine import crash_check, trial_ends
 from llama_magic.engine.native import Weights, WeightsOptions
 from llama_magic.engine.native.backend import give_back_memory
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import BackendError, InvalidGGUFError
+from llama_magic.errors import BackendError, InvalidGGUFError, LlamaMagicError
+from llama_magic.sources import cache_dir
 from llama_magic.words.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -55,28 +55,41 @@ def prove(
         settings.type_v,
         settings.flash_attn,
     )
-    verdict = crash_check.check(
-        trial, size=found.size, fingerprint=info.digest, store=sources.cache_dir() / "crash_checks.json"
-    )
+    store = cache_dir() / "crash_checks.json"
+    verdict = crash_check.check(trial, size=found.size, fingerprint=info.digest, store=store)
     report(Progress("check", 100, 100, unit="%"))
-    if verdict.survived:
-        return verdict
-    crashed = verdict.cause.startswith(("killed", "exit code", crash_check.NO_ANSWER))
-    if verdict.stage == "weights":
-        raise InvalidGGUFError(
-            f"{found.path.name} cannot be used: {verdict.cause}",
-            field=_tensor_in(verdict.cause),
-            remedy="Download the file again, or use another one.",
+    if not verdict.survived:
+        raise _refusal(found.path, verdict, store)
+    return verdict
+
+
+def _refusal(file: Path, verdict: crash_check.Verdict, store: Path) -> LlamaMagicError:
+    """Return the error for a file that the child did not survive, or could not be asked about."""
+    name, cause, where = file.name, verdict.cause, f"at the stage {verdict.stage!r}"
+    if not verdict.of_the_file or (trial_ends.crashed(cause) and verdict.times < 2):
+        return BackendError(
+            f"{name} could not be tried: the process that loads it first ended {where} ({cause}). That "
+            "says nothing about the file: the machine may have run out of memory, disk or time. Nothing is "
+            "remembered of it.",
+            remedy="Load it again; free memory first, or choose a smaller file or --ctx.",
         )
-    where = f"at the stage {verdict.stage!r}"
-    if not crashed:
-        raise BackendError(f"llama.cpp cannot use {found.path.name} ({where}): {verdict.cause}")
-    raise InvalidGGUFError(
-        f"llama.cpp crashes on {found.path.name} {where} ({verdict.cause}). It was tried in a process of "
-        "its own, so nothing here was harmed.",
+    again = ""
+    if verdict.day:  # from the store: nobody tried just now
+        again = f" That was found on {verdict.day}; to have it tried again, remove {store}."
+    if verdict.stage == "weights":
+        return InvalidGGUFError(
+            f"{name} cannot be used: {cause}",
+            field=_tensor_in(cause),
+            remedy=f"Download the file again, or use another one.{again}",
+        )
+    if not trial_ends.crashed(cause):
+        return BackendError(f"llama.cpp cannot use {name} ({where}): {cause}", remedy=again.strip() or None)
+    return InvalidGGUFError(
+        f"llama.cpp crashes on {name} {where} ({cause}; {verdict.times} times in a row). It was tried in a "
+        "process of its own, so nothing here was harmed.",
         field=verdict.stage,
         remedy="The file is damaged or of a kind that this version of llama.cpp cannot run; "
-        "download it again, or use another one.",
+        f"download it again, or use another one.{again}",
     )
 
 

@@ -64,7 +64,8 @@ def _models(magics: LlamaMagics, command: LineCommand) -> Any:
     loaded = {str(model.path) for model in session.models.values()}
     for found in sources.on_disk():
         if str(found.path) not in loaded:
-            rows.append((found.name, "on disk", amounts.size(found.size), None, str(found.path)))
+            state = f"on disk, {found.helps_as}" if found.helps_as else "on disk"
+            rows.append((found.name, state, amounts.size(found.size), None, str(found.path)))
     return Table(
         ("name", "state", "size", "window", "path"),
         tuple(rows),

@@ -18,19 +18,17 @@ import hashlib
 import json
 import os
 import struct
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llama_magic import gguf
 from llama_magic.engine import system_report
 from llama_magic.engine.kv.cells import SavedSequence
 from llama_magic.engine.kv.store import Stretch
-from llama_magic.errors import InputTypeError, SourceError
+from llama_magic.errors import SourceError
+from llama_magic.sources import read_whole, user_path, write_whole
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
@@ -58,19 +56,23 @@ class Fingerprint:
     context: dict[str, Any]
 
 
-def fingerprint(
-    digest: str, parts: Sequence[Path], tokenizer: Tokenizer, options: ContextOptions
-) -> Fingerprint:
-    """Return the fingerprint of a loaded model: the header's `digest`, 1 MB of its weights, its options."""
+def fingerprint(model: str, tokenizer: Tokenizer, options: ContextOptions) -> Fingerprint:
+    """Return the fingerprint of a loaded model: `model` is its file's as it was loaded, the file may be gone.
+
+    Raises `SourceError` where an adapter's file is gone.
+    """
     context = {name: getattr(options, name) for name in _OPTIONS}
-    context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
+    try:
+        context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
+    except OSError as error:
+        raise SourceError(f"The adapter {error.filename} cannot be found: {error.strerror}.") from None
     context["llama_cpp_python"] = system_report()["bindings"]
-    return Fingerprint(gguf.fingerprint(digest, parts), tokenizer.n_tokens, context)
+    return Fingerprint(model, tokenizer.n_tokens, context)
 
 
 def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint) -> Path:
     """Write a sequence; the file appears whole or not at all. Raises `SourceError` where it cannot."""
-    target = _path(path)
+    target = user_path(path)
     header = json.dumps(
         {
             "model": owner.model,
@@ -90,51 +92,28 @@ def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint
         *(s.state for s in saved.stretches),
     ]
     total = hashlib.sha256()
-    partial = None
-    try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
-            partial = Path(file.name)
-            for part in parts:
-                total.update(part)
-                file.write(part)
-            file.write(total.digest())
-        partial.replace(target)
-    except OSError as error:
-        raise SourceError(
-            f"The sequence could not be written to {target}: {error.strerror}.",
-            remedy="Choose a file in a folder that exists and can be written to.",
-        ) from None
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
+    for part in parts:
+        total.update(part)
+    write_whole(target, [*parts, total.digest()], "The sequence")
     return target
-
-
-def _path(path: object) -> Path:
-    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
-        raise InputTypeError(f"The path is {path!r}; expected a path as text.")
-    return Path(os.path.expandvars(path)).expanduser()
 
 
 def read(path: str | os.PathLike[str], owner: Fingerprint) -> SavedSequence:
     """Read a sequence back. Raises `SourceError` for a damaged file and for another model's."""
-    source = _path(path)
-    try:
-        data = source.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{source} cannot be read: {error.strerror}.") from None
-    header, body = _open(source, data)
+    source = user_path(path)
+    header, body = _open(source, read_whole(source, "The saved sequence"))
     _check_owner(source, header, owner)
     try:
         return _sequence(header, body, owner.n_vocab)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(source, f"its header contradicts its content ({error})") from None
 
 
 def described(path: Path) -> str:
     """Say of a file that `write` made which sequence it holds, how large it is, where it is."""
-    header, _ = _open(path, path.read_bytes())
-    size = f"{path.stat().st_size / 1e6:,.2f} MB"
+    data = read_whole(path, "The saved sequence")
+    header, _ = _open(path, data)
+    size = f"{len(data) / 1e6:,.2f} MB"
     return f"{header['name']}, {counted(int(header['n_tokens']), 'token')}, {size}, to {path}"
 
 
@@ -157,7 +136,7 @@ def _open(source: Path, data: bytes) -> tuple[dict[str, Any], memoryview]:
         raise _damaged(source, f"its header claims {length:,} bytes")
     try:
         header = json.loads(data[_HEAD.size : start])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _damaged(source, "its header is not JSON") from None
     if not isinstance(header, dict):
         raise _damaged(source, "its header is not a JSON object")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from llama_magic import fit, formatters
 from llama_magic.errors import (
@@ -140,6 +140,14 @@ class Model(Generating, Shown):
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse `copy.copy`, `copy.deepcopy`, `pickle` and joblib: memory and a thread cannot be copied."""
+        raise InputTypeError(
+            f"The model {self.name!r} lives in this process's memory; it cannot be copied or pickled.",
+            remedy="Share the object itself between threads; in another process load the file again"
+            + (f": llama_magic.load({self.source.origin!r})." if self.has_file else "."),
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.window:,} tokens"
@@ -293,8 +301,8 @@ class Model(Generating, Shown):
     def _fingerprint(self, engine: Engine) -> Fingerprint:
         from llama_magic.microscope import savefile  # for weight: llama.cpp
 
-        parts = self.source.parts
-        return savefile.fingerprint(self.info.digest, parts, self._tokenizer, engine.options.context)
+        file = self._file.made_with["file"]
+        return savefile.fingerprint(file["fingerprint"], self._tokenizer, engine.options.context)
 
     def _open(self) -> None:
         if self.closed:

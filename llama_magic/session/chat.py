@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.sources import read_whole, user_path, write_whole
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 
@@ -157,7 +158,7 @@ class Chat(Shown):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write JSON: `{"messages": […]}` as OpenAI's, and our turns beside it under `llama_magic`."""
-        target = Path(os.path.expandvars(path)).expanduser()
+        target = user_path(path)
         data = {
             "messages": self.messages,
             "llama_magic": {
@@ -170,24 +171,22 @@ class Chat(Shown):
                 ],
             },
         }
-        partial = target.with_name(target.name + ".partial")
-        try:
-            partial.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            partial.replace(target)
-        except OSError as error:
-            raise SourceError(f"The chat cannot be written to {target}: {error.strerror}.") from None
+        write_whole(target, [_as_json(data, target)], "The chat")
         return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], name: str | None = None) -> Chat:
         """Read a chat from `save`'s file, or from any JSON list of messages or object with `messages`."""
-        source = Path(os.path.expandvars(path)).expanduser()
+        source = user_path(path)
         try:
-            data = json.loads(source.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SourceError(f"The chat file {source} cannot be read: {error.strerror}.") from None
+            data = json.loads(read_whole(source, "The chat file").decode("utf-8-sig"))
         except ValueError as error:
             raise SourceError(f"{source} is not JSON: {error}.") from None
+        except RecursionError:
+            raise SourceError(
+                f"{source} is no chat: its JSON is nested too deeply to be read.",
+                remedy='Give a file with {"messages": [...]} or a list of messages.',
+            ) from None
         messages = data.get("messages") if isinstance(data, dict) else data
         own = data.get("llama_magic") if isinstance(data, dict) else None
         checked = [check_message(message, source.name) for message in _as_list(messages, source.name)]
@@ -223,6 +222,18 @@ class Chat(Shown):
                 if turn.cell == cell:
                     return position
         return len(self.turns)
+
+
+def _as_json(data: dict[str, Any], target: Path) -> bytes:
+    """Return `data` as UTF-8; halves of surrogate pairs, which UTF-8 has not, as JSON's own escapes."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputTypeError(
+            f"The chat cannot be written to {target}: a message holds what JSON has not ({error})."
+        ) from None
+    # "backslashreplace" writes \udcff, which inside a JSON string is the escape of that very character.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def answer_message(completion: Any) -> Message:

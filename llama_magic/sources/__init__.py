@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.sources.disk.cache import cache_dir, cached_repos, hub_cache, on_disk
+from llama_magic.sources.disk.cache import cache_dir, cache_note, cached_repos, hub_cache, on_disk
+from llama_magic.sources.disk.files import read_whole, user_path, write_whole
 from llama_magic.sources.listing import HubModel, HubModels, hub_models
 from llama_magic.sources.locator import locate, open_parts, open_remote
 from llama_magic.sources.notation import add_alias, aliases, parse
 from llama_magic.sources.redact import redact
-from llama_magic.sources.resolver import resolve
+from llama_magic.sources.resolver import doubt, resolve
 from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ __all__ = [
     "add_alias",
     "aliases",
     "cache_dir",
+    "cache_note",
     "cached_repos",
+    "doubt",
     "hub_cache",
     "hub_models",
     "locate",
@@ -41,8 +44,11 @@ __all__ = [
     "open_parts",
     "open_remote",
     "parse",
+    "read_whole",
     "redact",
     "resolve",
+    "user_path",
+    "write_whole",
 ]
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import SourceError
 from llama_magic.sources.details import plain_errors
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
 from llama_magic.sources.hub.cache import cached_files, is_offline
-from llama_magic.sources.hub.quants import is_model, label_of, no_models
+from llama_magic.sources.hub.helpers import described, models_in, projector_of
+from llama_magic.sources.hub.quants import label_of, no_models
 from llama_magic.sources.resolver import parsed_source
 from llama_magic.sources.types import ParsedSource
 
@@ -28,6 +29,7 @@ class HubModel:
     size: int | None
     quant: str | None
     parts: tuple[Path, ...] = ()
+    projector: str | None = None  # the file that makes images or sound readable to this model
 
     @property
     def name(self) -> str:
@@ -74,7 +76,9 @@ def hub_models(source: Any, *, revision: str | None = None, offline: bool | None
         try:
             sizes = hub.sizes()
             here = cached_files(parsed, hub.commit or wanted)
-            return HubModels(parsed.repo, wanted, _grouped(parsed, sizes, here), notes=tuple(hub.notes))
+            return HubModels(
+                parsed.repo, wanted, _grouped(parsed, sizes, here), notes=_notes(sizes, *hub.notes)
+            )
         except UnreachableError as err:
             why = str(err)
     here = cached_files(parsed, wanted)
@@ -85,11 +89,17 @@ def hub_models(source: Any, *, revision: str | None = None, offline: bool | None
         )
     found = {name: path.stat().st_size for name, path in here.items()}
     note = f"Only what is in the cache is listed: {why}."
-    return HubModels(parsed.repo, wanted, _grouped(parsed, found, here), True, (note,))
+    return HubModels(parsed.repo, wanted, _grouped(parsed, found, here), True, _notes(found, note))
+
+
+def _notes(sizes: Any, *notes: str) -> tuple[str, ...]:
+    """Return the notes, with one that names the files that are no models."""
+    helpers = described(sizes)
+    return (*notes, helpers) if helpers else notes
 
 
 def _grouped(parsed: ParsedSource, sizes: Any, here: dict[str, Path]) -> tuple[HubModel, ...]:
-    groups = group_shards(name for name in sizes if is_model(PurePosixPath(name).name))
+    groups = group_shards(models_in(sizes))
     whole = [group for group in groups if all(name in sizes for name in group)]
     if not whole:
         raise no_models(str(parsed.repo), sizes)
@@ -99,5 +109,6 @@ def _grouped(parsed: ParsedSource, sizes: Any, here: dict[str, Path]) -> tuple[H
         size = None if None in each else sum(each)
         parts = tuple(here[name] for name in group if name in here)
         label, quant = label_of(group, whole), quant_of(group[0])
-        models.append(HubModel(label, tuple(group), size, quant, parts if len(parts) == len(group) else ()))
+        here_too = parts if len(parts) == len(group) else ()
+        models.append(HubModel(label, tuple(group), size, quant, here_too, projector_of(group, sizes)))
     return tuple(sorted(models, key=lambda model: (model.size is None, model.size, model.label)))

@@ -146,6 +146,8 @@ def _parse_hub(spec: str, text: str) -> ParsedSource:
 
 def check_revision(revision: str) -> str:
     """Return a branch, tag or commit; raise `SourceError` for one that could leave the cache folder."""
+    if not isinstance(revision, str):
+        raise InputTypeError(f"The revision is {revision!r:.60}; expected a branch, tag or commit as text.")
     if not revision or not _is_inside(revision) or len(revision) > 250:
         raise SourceError(
             f"{redact(revision)!r} is not a revision.",

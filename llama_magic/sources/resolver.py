@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import OptionError, SourceError
+from llama_magic.errors import InputTypeError, OptionError, SourceError, visible
 from llama_magic.sources.details import plain_errors
+from llama_magic.sources.disk.cache import cache_note
 from llama_magic.sources.disk.demo import require_demo
 from llama_magic.sources.disk.local import check_magic, local_parts
 from llama_magic.sources.disk.shards import short_name
@@ -52,7 +53,19 @@ def resolve(
         return _resolve_hub(parsed, revision, offline, sha256, progress, fits)
     parts = local_files(parsed)
     _verify_given(parts, sha256, progress)
-    return _resolved(parsed, parts, str(parts[0]))
+    note = cache_note()
+    return _resolved(parsed, parts, str(parts[0]), [note] if note else [])
+
+
+def doubt(found: Resolved) -> str:
+    """Note that a model that was resolved turned out to be no sound file; return what the next load does.
+
+    A download by URL is asked for again at the next load, the hub's are checked by digest there anyway;
+    a file of the user's own is left to the user, and the text is empty.
+    """
+    from llama_magic.sources.http.url import doubt as doubt_url
+
+    return "The next load asks the server for it again." if doubt_url(found.parts) else ""
 
 
 def parsed_source(source: Any, default: str | None, base: Path | None, revision: str | None) -> ParsedSource:
@@ -75,6 +88,8 @@ def parsed_source(source: Any, default: str | None, base: Path | None, revision:
 def _checked_sha256(sha256: str | None) -> str | None:
     if sha256 is None:
         return None
+    if not isinstance(sha256, str):
+        raise InputTypeError(f"The SHA-256 is {sha256!r:.60}; expected 64 hex digits as text.")
     digest = sha256.strip().lower().removeprefix("sha256:")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise OptionError(
@@ -203,9 +218,9 @@ def _resolved(
         parts,
         kind_of(parsed),
         name_of(parsed, parts[0]),
-        redact(origin),
+        visible(redact(origin)),
         bytes_of(parts),
-        tuple(redact(note) for note in dict.fromkeys(notes)),
+        tuple(visible(redact(note)) for note in dict.fromkeys(notes)),
     )
 
 
@@ -218,7 +233,7 @@ def name_of(parsed: ParsedSource, path: Path) -> str:
     """Return the short name: the alias, or the file's stem."""
     if parsed.alias is not None or parsed.kind == "demo":
         return parsed.alias or parsed.text
-    return short_name(path)
+    return visible(short_name(path))
 
 
 def bytes_of(parts: tuple[Path, ...]) -> int:

@@ -79,9 +79,13 @@ class Resolved:
 
 @dataclass(frozen=True)
 class OnDisk:
-    """A model that needs no network. `path` is the first shard, `size` the bytes of all shards."""
+    """A model that needs no network. `path` is the first shard, `size` the bytes of all shards.
+
+    `helps_as` says what a file is that is no model of its own: projector, draft head; empty for a model.
+    """
 
     name: str
     path: Path
     size: int
     kind: Kind
+    helps_as: str = ""

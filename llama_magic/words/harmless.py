@@ -8,6 +8,7 @@ Persian, variation selectors.
 
 from __future__ import annotations
 
+import json
 import re
 
 _HIDDEN = re.compile(
@@ -39,3 +40,8 @@ def one_line(text: str, limit: int = 0) -> str:
 def blanks_shown(text: str) -> str:
     """Return a token's text on one line with its blanks shown: `·` space, `↵` line break, `→` tab."""
     return one_line(text).replace(" ", "·")
+
+
+def json_visible(text: str) -> str:
+    """Return a JSON document with such characters as JSON's own escapes: its values stay the same."""
+    return _HIDDEN.sub(lambda match: json.dumps(match.group())[1:-1], text)

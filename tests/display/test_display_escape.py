@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llama_magic.display.bundle import json_safe
 from llama_magic.display.static.commonmark import safe_link
 from llama_magic.display.static.markup import Html
-from llama_magic.words.harmless import blanks_shown, one_line, visible
+from llama_magic.words.harmless import blanks_shown, json_visible, one_line, visible
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)  # surrogates too
 
@@ -92,6 +92,14 @@ def test_json_for_notebooks_can_be_saved_as_utf8() -> None:
     """A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD in keys and values."""
     safe = json_safe({"k\ud800": ["v\udfff", 1, None]})
     assert json.dumps(safe, ensure_ascii=False).encode() == '{"k�": ["v�", 1, null]}'.encode()
+
+
+@given(ANY_TEXT)
+def test_json_that_is_shown_is_inert_and_the_same_value(text: str) -> None:
+    """Whatever an answer holds, its JSON shows no hidden character, and reads back as that answer."""
+    shown = json_visible(json.dumps({"a": [text]}, ensure_ascii=False, indent=2))
+    assert json.loads(shown) == {"a": [text]}
+    assert visible(shown) == shown
 
 
 @pytest.mark.parametrize("address", ["https://a.example/b?c=d#e", "http://a", "mailto:a@b.c", "HTTPS://A"])

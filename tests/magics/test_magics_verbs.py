@@ -70,8 +70,9 @@ def test_models_lists_loaded_and_on_disk(run: Any, session: Any, monkeypatch: py
     from llama_magic import sources
 
     found = [
-        SimpleNamespace(name="a", path=Path("/models/a.gguf"), size=3_000_000, kind="path"),
-        SimpleNamespace(name="z", path=Path("/disk/z.gguf"), size=2_000_000_000, kind="hub"),
+        SimpleNamespace(name="a", path=Path("/models/a.gguf"), size=3_000_000, kind="path", helps_as=""),
+        SimpleNamespace(name="z", path=Path("/disk/z.gguf"), size=2_000_000_000, kind="hub", helps_as=""),
+        SimpleNamespace(name="m", path=Path("/disk/m.gguf"), size=900, kind="hub", helps_as="projector"),
     ]
     monkeypatch.setattr(sources, "on_disk", lambda: found)
     run("%llama load a")
@@ -81,6 +82,7 @@ def test_models_lists_loaded_and_on_disk(run: Any, session: Any, monkeypatch: py
         ("a", "loaded", "3 MB"),
         ("b", "current", "3 MB"),
         ("z", "on disk", "2 GB"),
+        ("m", "on disk, projector", "900 B"),
     ]
 
 

@@ -332,7 +332,7 @@ def test_another_models_file_is_refused(smollm2: Any, gemma: Any, tmp_path: Path
             smollm2.kv_restore(tmp_path / "x.kv")
     with pytest.raises(SourceError, match="cannot be read"):
         smollm2.kv_restore(tmp_path / "none.kv")
-    with pytest.raises(SourceError, match="could not be written"):
+    with pytest.raises(SourceError, match="cannot be written"):
         smollm2.kv_save(tmp_path / "no folder" / "s.kv")
 
 

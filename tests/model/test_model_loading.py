@@ -39,6 +39,8 @@ open({log!r}, "a").write("run\\n")
 if {mode!r} == "always" or ({mode!r} == "repacked" and trial["use_extra_bufts"]):
     print("stage decode", flush=True)
     os.kill(os.getpid(), signal.SIGSEGV)
+if {mode!r} == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
 if {mode!r} == "refuse":
     print("refused the tensor has an odd shape", flush=True)
     sys.exit(3)
@@ -68,7 +70,7 @@ def test_crash_with_repacked_weights_is_avoided(child: Any, scripted_file: Scrip
             assert any("repacked" in note and "GGML_NATIVE=OFF" in note for note in model.notes)
             assert model.backend.weights.options.use_extra_bufts is False
             assert model.complete("a", max_tokens=2).finish_reason == "stop"
-        assert runs() == 2  # with and without; the second load asked no child
+        assert runs() == 3  # twice with and once without; the second load asked no child
     assert [v.fell_back for v in crash_check.verdicts(cache_dir() / "crash_checks.json")] == [True]
 
 
@@ -134,7 +136,8 @@ def test_a_refused_file_that_has_changed_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "x.gguf"
     file.write_bytes(b"GGUF bad")
     trial = crash_check.Trial((str(file),), 0, True, False, "f16", "f16", "auto")
-    fates = [crash_check.Verdict(False, False, "weights", "NaN"), crash_check.Verdict(True, False)]
+    bad = crash_check.Verdict(False, False, "weights", "NaN")
+    fates = [bad, bad, crash_check.Verdict(True, False)]
 
     def check() -> crash_check.Verdict:
         store = tmp_path / "s.json"
@@ -144,6 +147,93 @@ def test_a_refused_file_that_has_changed_is_tried_again(tmp_path: Path) -> None:
     file.write_bytes(b"GGUF whole")
     assert [check().survived, check().survived] == [True, True]
     assert not fates
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        *(
+            "killed by SIGKILL",
+            "killed by SIGTERM",
+            "killed by SIGINT",
+            "killed by SIGXCPU",
+            "killed by signal 42",
+        ),
+        *(
+            "no answer after 60 s",
+            "exit code 1: MemoryError",
+            "exit code 1: OSError: No space left on device",
+        ),
+        "killed by SIGABRT: ggml_aligned_malloc: insufficient memory (attempted to allocate 9.00 MB)",
+        "killed by SIGABRT: terminate called after throwing an instance of 'std::bad_alloc'",
+        "llama.cpp could not load x.gguf. llama.cpp said: unable to allocate CPU buffer",
+    ],
+)
+def test_what_the_machine_may_have_done_is_not_remembered(tmp_path: Path, cause: str) -> None:
+    """A child that was killed from outside, or lacked memory, disk or time, gives a verdict for this once."""
+    file, store = tmp_path / "x.gguf", tmp_path / "s.json"
+    file.write_bytes(b"GGUF")
+    fates = [crash_check.Verdict(False, True, "decode", cause), crash_check.Verdict(True, True)]
+    trial = crash_check.Trial((str(file),), 0, True, True, "f16", "f16", "auto")
+
+    def check() -> crash_check.Verdict:
+        return crash_check.check(trial, size=8, fingerprint="f", store=store, run=lambda t, s: fates.pop(0))
+
+    first = check()
+    assert (first.survived, first.of_the_file, crash_check.verdicts(store)) == (False, False, [])
+    assert check().survived
+    assert [v.fell_back for v in crash_check.verdicts(store)] == [False]
+
+
+def test_a_crash_that_does_not_come_again_refuses_nothing(tmp_path: Path) -> None:
+    """One SIGSEGV and then a child that lives: the file is sound, with repacked weights, and that is kept."""
+    file, store = tmp_path / "x.gguf", tmp_path / "s.json"
+    file.write_bytes(b"GGUF")
+    fates = [crash_check.Verdict(False, True, "decode", "killed by SIGSEGV"), crash_check.Verdict(True, True)]
+    trial = crash_check.Trial((str(file),), 0, True, True, "f16", "f16", "auto")
+    found = crash_check.check(trial, size=8, fingerprint="f", store=store, run=lambda t, s: fates.pop(0))
+    assert (found.survived, found.fell_back, len(crash_check.verdicts(store))) == (True, False, 1)
+
+
+def test_a_child_killed_from_outside_costs_one_load(child: Any, scripted_file: Scripted) -> None:
+    """SIGKILL of the child, as the out-of-memory killer does: the error does not blame the file, the next
+    load works.
+    """
+    child("killed")
+    with pytest.raises(lm.BackendError, match=r"SIGKILL") as caught:
+        lm.load(scripted_file.path, ctx=512, threads=1)
+    assert "says nothing about the file" in str(caught.value)
+    assert "damaged" not in str(caught.value)
+    child("never")
+    lm.load(scripted_file.path, ctx=512, threads=1).close()
+
+
+def test_a_remembered_crash_says_how_to_ask_again(child: Any, scripted_file: Scripted) -> None:
+    """Two crashes alike are remembered; the refusal names the store, without it the file is tried anew."""
+    runs = child("always")
+    for _ in range(2):
+        with pytest.raises(lm.InvalidGGUFError, match="2 times in a row") as caught:
+            lm.load(scripted_file.path, ctx=512, threads=1)
+    assert runs() == 4  # twice each, with repacked weights and without; nothing at the second load
+    store = cache_dir() / "crash_checks.json"
+    assert f"to have it tried again, remove {store}" in str(caught.value)
+    store.unlink()
+    child("never")
+    lm.load(scripted_file.path, ctx=512, threads=1).close()
+
+
+@pytest.mark.parametrize("place", ["/dev/null/cache", "/proc/none/cache"])
+def test_a_cache_folder_that_cannot_be_made_refuses_no_local_file(
+    child: Any, scripted_file: Scripted, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Where the cache folder cannot be made a local file loads, and one line says what is not remembered."""
+    child("never")
+    monkeypatch.setenv("LLAMA_MAGIC_CACHE", place)
+    with lm.load(scripted_file.path, ctx=512, threads=1) as model:
+        notes = [note for note in model.notes if place in note]
+        assert len(notes) == 1
+        assert "not remembered" in notes[0]
+        assert model.complete("a", max_tokens=2).finish_reason == "stop"
 
 
 # --- files that must not harm -------------------------------------------------------------------

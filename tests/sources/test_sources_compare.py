@@ -16,6 +16,7 @@ from llama_magic.fit import Machine
 from llama_magic.fit import _speed as measuring
 from llama_magic.gguf import inspect
 from llama_magic.loading.compare import Comparison, compare
+from llama_magic.sources.hub import helpers as _helpers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
 from gguf_build import File, tiny_llama, tokens
@@ -243,3 +244,66 @@ def test_only_repositories_are_compared(hub: Any, tmp_path: Path) -> None:
             compare(source)
     with pytest.raises(SourceError, match="is not on "):
         compare("o/none")
+
+
+# --- files that help a model ----------------------------------------------------------------------
+
+_MAIN = {"Qwen3.5-Q4_K_M.gguf": 5000, "Qwen3.5-Q8_0.gguf": 9000}
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "kind"),
+    [
+        ("mtp-Qwen3.5-Q4_K_M.gguf", 300, "draft head"),
+        ("dflash-Qwen3.5-Q8_0.gguf", 300, "draft head"),
+        ("draft-Qwen3.5-0.6B-Q4_K_M.gguf", 900, "draft head"),
+        ("eagle3-Qwen3.5-Q4_K_M.gguf", 300, "draft head"),
+        ("Qwen3.5-eagle3-Q4_K_M.gguf", 300, "draft head"),
+        ("heads/Qwen3.5-MTP-Q8_0.gguf", 300, "draft head"),
+        ("mmproj-F16.gguf", 900, "projector"),
+        ("Qwen3.5.mmproj-Q8_0.gguf", 900, "projector"),
+        ("Qwen3.5.imatrix.gguf", 10, "importance matrix"),
+        ("Qwen3.5-MTP-Q5_K_M.gguf", 6000, ""),  # a whole model with its head built in
+        ("Eagle-7B-Q4_K_M.gguf", 300, ""),  # a family of that name
+        ("Qwen3.5-Q6_K.gguf", 7000, ""),
+        ("draftsman-Q4_K_M.gguf", 300, ""),
+    ],
+)
+def test_helper_files_are_told_by_name(name: str, size: int, kind: str) -> None:
+    """Heads, projectors and matrices beside a model are none; models of similar names are models."""
+    sizes = {**_MAIN, name: size}
+    assert _helpers.helpers_in(sizes).get(name, "") == kind
+    assert (name in _helpers.models_in(sizes)) == (kind == "")
+    assert set(_MAIN) <= set(_helpers.models_in(sizes))
+
+
+def test_a_repository_of_heads_alone_holds_them_as_models() -> None:
+    """Where nothing else is there a draft head is what is meant."""
+    sizes = {"mtp-m-Q4_K_M.gguf": 5, "mtp-m-Q8_0.gguf": 9}
+    assert _helpers.models_in(sizes) == list(sizes)
+
+
+def test_a_quant_beside_its_head_is_one_model(hub: Any, fake: Any) -> None:
+    """`:Q4_K_M` means the model, whatever small file carries the same quantisation."""
+    main, head = fake.gguf_bytes(5000, 1), fake.gguf_bytes(900, 2)
+    hub.repos["o/r"] = fake.Repo({"m-Q4_K_M.gguf": main, "mtp-m-Q4_K_M.gguf": head, "mmproj-F16.gguf": head})
+    assert sources.resolve("hf:o/r:Q4_K_M").path.read_bytes() == main
+    assert sources.resolve("hf:o/r").path.read_bytes() == main
+    listing = sources.hub_models("hf:o/r")
+    assert [(model.label, model.projector) for model in listing.models] == [("Q4_K_M", "mmproj-F16.gguf")]
+    assert "draft head: mtp-m-Q4_K_M.gguf." in listing.notes[-1]
+    assert sources.resolve("hf:o/r:mtp-m-Q4_K_M.gguf").path.read_bytes() == head
+    kinds = {found.name: found.helps_as for found in sources.on_disk() if found.kind == "hub"}
+    assert kinds == {"hf:o/r:m-Q4_K_M.gguf": "", "hf:o/r:mtp-m-Q4_K_M.gguf": "draft head"}
+
+
+def test_the_projector_of_a_quant_is_the_nearest() -> None:
+    """Of its folder and name first, then of its quantisation, else F16."""
+    sizes: dict[str, int | None] = {
+        **{"a-Q4_K_M.gguf": 9, "b-Q8_0.gguf": 9, "c/a-Q8_0.gguf": 9, "mmproj-a-F32.gguf": 1},
+        **{"mmproj-b-F16.gguf": 1, "mmproj-b-Q8_0.gguf": 1, "c/mmproj-BF16.gguf": 1, "c/mmproj-F16.gguf": 1},
+    }
+    found = [
+        _helpers.projector_of([name], sizes) for name in ("a-Q4_K_M.gguf", "b-Q8_0.gguf", "c/a-Q8_0.gguf")
+    ]
+    assert found == ["mmproj-a-F32.gguf", "mmproj-b-Q8_0.gguf", "c/mmproj-F16.gguf"]

@@ -201,7 +201,7 @@ def test_a_digest_is_checked_on_local_files_too(tmp_path: Path, gguf: Any) -> No
 
 
 def test_the_cache_folder_is_read_at_call_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`LLAMA_MAGIC_CACHE`, else the platform's cache; made on demand; one that cannot be made is named."""
+    """`LLAMA_MAGIC_CACHE`, else the platform's cache; made on demand; a download names one that cannot be."""
     monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / "a" / "b"))
     assert sources.cache_dir() == tmp_path / "a" / "b"
     assert (tmp_path / "a" / "b").is_dir()
@@ -210,8 +210,9 @@ def test_the_cache_folder_is_read_at_call_time(tmp_path: Path, monkeypatch: pyte
     assert sources.cache_dir() == tmp_path / "xdg" / "llama_magic"
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / "file" / "x"))
+    assert sources.cache_dir() == tmp_path / "file" / "x"
     with pytest.raises(SourceError, match="LLAMA_MAGIC_CACHE"):
-        sources.cache_dir()
+        sources.resolve("http://127.0.0.1:9/x.gguf")
 
 
 def test_located_local_files_have_their_size(tmp_path: Path, gguf: Any) -> None:

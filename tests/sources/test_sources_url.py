@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -16,8 +17,9 @@ from typing import Any
 
 import pytest
 
+import llama_magic as lm
 from llama_magic import sources
-from llama_magic.errors import SourceError
+from llama_magic.errors import InvalidGGUFError, SourceError
 from llama_magic.sources.disk import lock as _lock
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http import meter as _meter
@@ -544,3 +546,95 @@ def test_an_owner_that_does_nothing_is_named(
     finally:
         proc.kill()
         proc.wait()
+
+
+# --- copies in doubt ------------------------------------------------------------------------------
+
+
+def test_a_short_download_is_mended_by_the_next_load(hub: Any, model: bytes) -> None:
+    """A cut file whose length agreed is fetched anew once it is in doubt and the server has another one."""
+    hub.files["/m.gguf"] = model[:200_000]
+    short = sources.resolve(hub.url + "/m.gguf")
+    assert short.size == 200_000
+    assert sources.doubt(short) == "The next load asks the server for it again."
+    hub.files["/m.gguf"] = model
+    assert sources.resolve(hub.url + "/m.gguf").path.read_bytes() == model
+    asked = len(hub.seen)
+    assert sources.resolve(hub.url + "/m.gguf").size == SIZE
+    assert len(hub.seen) == asked  # no doubt is left
+
+
+@pytest.mark.parametrize("change", ["no_validators", "same_length"])
+def test_a_copy_in_doubt_is_fetched_anew_unless_the_server_vouches(
+    hub: Any, model: bytes, gguf: Any, change: str
+) -> None:
+    """Of another ETag, or of no ETag at all, a copy in doubt of the very same length is fetched again."""
+    hub.files["/m.gguf"] = gguf(SIZE, 7)
+    hub.faults.no_validators = change == "no_validators"
+    sources.doubt(sources.resolve(hub.url + "/m.gguf"))
+    hub.files["/m.gguf"] = model
+    assert sources.resolve(hub.url + "/m.gguf").path.read_bytes() == model
+
+
+def test_a_copy_that_the_server_still_has_is_not_fetched_again(hub: Any, model: bytes) -> None:
+    """The same ETag and length: one request for the first kilobyte, and the copy stays; offline none."""
+    found = sources.resolve(hub.url + "/m.gguf")
+    sources.doubt(found)
+    sent = sum(seen.sent for seen in hub.seen)
+    assert sources.resolve(hub.url + "/m.gguf").path == found.path
+    assert sum(seen.sent for seen in hub.seen) - sent <= 1024
+    asked = len(hub.seen)
+    assert sources.resolve(hub.url + "/m.gguf", offline=True).path == found.path
+    assert len(hub.seen) == asked
+
+
+def test_only_downloads_by_url_are_put_in_doubt(tmp_path: Path, gguf: Any) -> None:
+    """A file of the user's own gets no entry and no promise."""
+    (tmp_path / "x.gguf").write_bytes(gguf(500))
+    assert sources.doubt(sources.resolve("x.gguf", base=tmp_path)) == ""
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["x.gguf"]
+
+
+def test_a_digest_is_held_against_the_file_not_its_entry(hub: Any, model: bytes) -> None:
+    """A copy that was changed on this disk, its length kept, is fetched again under `sha256`."""
+    digest = hashlib.sha256(model).hexdigest()
+    path = sources.resolve(hub.url + "/m.gguf", sha256=digest).path
+    path.write_bytes(model[:-1] + bytes([model[-1] ^ 1]))
+    os.utime(path, ns=(1, 1))
+    assert sources.resolve(hub.url + "/m.gguf", sha256=digest).path.read_bytes() == model
+
+
+@pytest.mark.parametrize(
+    "target", ["http://[::1", "http://[::1]:x/m.gguf", "http://a:99999999/m", "//[", "\x1b[2J"]
+)
+def test_a_redirect_to_no_address_is_named(hub: Any, model: bytes, target: str) -> None:
+    """A `Location` that no rule of addresses allows is a SourceError without a control character."""
+    hub.files["/moved.gguf"] = model
+    hub.faults.redirect = target
+    with pytest.raises(SourceError) as caught:
+        sources.resolve(hub.url + "/moved.gguf")
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "../../out.gguf", "a\0b", "", 5, None, "..", ["m.gguf"]])
+def test_an_entry_with_an_odd_name_is_no_entry(hub: Any, model: bytes, name: object) -> None:
+    """What a cache entry calls its file is looked at like foreign input: the file is fetched again."""
+    path = sources.resolve(hub.url + "/m.gguf").path
+    entry = path.with_name("m.gguf.entry.json")
+    entry.write_text(json.dumps({"name": name, "size": SIZE}))
+    assert [found for found in sources.on_disk() if found.kind == "url"] == []
+    assert sources.resolve(hub.url + "/m.gguf").path.read_bytes() == model
+    assert len(hub.gets()) == 2
+
+
+def test_load_mends_a_short_download(hub: Any, scripted_file: Any) -> None:
+    """A cut model is refused with what comes next; the second load asks the server and answers."""
+    data = scripted_file.path.read_bytes()
+    hub.files["/m.gguf"] = data[: len(data) - 5000]
+    for asked in (1, 2):  # the first kilobyte again, and the same ETag
+        with pytest.raises(InvalidGGUFError, match="The next load asks the server for it again"):
+            lm.load(hub.url + "/m.gguf", ctx=512, threads=1)
+        assert len(hub.seen) == asked
+    hub.files["/m.gguf"] = data
+    with lm.load(hub.url + "/m.gguf", ctx=512, threads=1) as model:
+        assert model.path.read_bytes() == data

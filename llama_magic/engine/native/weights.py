@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import llama_cpp
 
 from llama_magic.engine.native import backend
+from llama_magic.engine.native.mapped import MappedFiles
 from llama_magic.engine.native.vocab import Vocab
 from llama_magic.errors import BackendError, ModelClosedError
 
@@ -47,8 +49,13 @@ class Weights:
         self._close_lock = threading.Lock()
         self._adapters: dict[Path, ctypes.c_void_p] = {}
         self._tensor_overrides = None
-        with backend.captured_log() as log:
-            self._pointer = self._load(on_progress)
+        self._mapped = MappedFiles(self.paths if options.mmap else ())
+        try:
+            with backend.captured_log() as log:
+                self._pointer = self._load(on_progress)
+        except BaseException:
+            self._mapped.close()
+            raise
         self.buffers = backend.buffer_sizes(log)
         self.vocab: Vocab = Vocab(llama_cpp.llama_model_get_vocab(self._pointer))
         pointer = self._pointer
@@ -76,7 +83,7 @@ class Weights:
             # Kept on self: llama.cpp calls it until the load returns.
             self._progress = llama_cpp.llama_progress_callback(lambda share, _data: on_progress(share))
             params.progress_callback = self._progress
-        files = [str(path).encode() for path in self.paths]
+        files = [os.fsencode(path) for path in self.paths]
         if len(files) == 1:
             pointer = llama_cpp.llama_model_load_from_file(files[0], params)
         else:
@@ -93,10 +100,14 @@ class Weights:
             raise ModelClosedError(f"{self.paths[0].name} was unloaded; load it again to use it.")
         return self._pointer
 
+    def check_files(self) -> None:
+        """Raise `BackendError` where a mapped file was changed in place; costs some microseconds."""
+        self._mapped.check()
+
     def adapter(self, path: Path) -> ctypes.c_void_p:
         """Return the LoRA adapter in `path`, loaded once for these weights."""
         if path not in self._adapters:
-            adapter = llama_cpp.llama_adapter_lora_init(self.pointer, str(path).encode())
+            adapter = llama_cpp.llama_adapter_lora_init(self.pointer, os.fsencode(path))
             if not adapter:
                 raise BackendError(
                     f"llama.cpp could not apply the LoRA adapter {path.name} to {self.paths[0].name}.",
@@ -114,3 +125,4 @@ class Weights:
             self._adapters.clear()  # llama_model_free frees the adapters of the model
             llama_cpp.llama_model_free(pointer)
             self.vocab.close()
+            self._mapped.close()

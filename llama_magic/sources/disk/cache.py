@@ -2,45 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from llama_magic.errors import SourceError
+from llama_magic.errors import visible
 from llama_magic.sources.disk.demo import demo_path
 from llama_magic.sources.disk.shards import group_shards, short_name
+from llama_magic.sources.hub.helpers import helpers_in
 from llama_magic.sources.types import Kind, OnDisk
 
 
 def cache_dir() -> Path:
-    """Return the folder for downloads, made on demand.
+    """Return the folder for downloads and for what is remembered of models, made where it can be.
 
     `$LLAMA_MAGIC_CACHE`, or the platform's cache folder (`$XDG_CACHE_HOME` or `~/.cache`,
-    `~/Library/Caches`, `%LOCALAPPDATA%`) with `llama_magic` in it. Read at call time.
+    `~/Library/Caches`, `%LOCALAPPDATA%`) with `llama_magic` in it. Read at call time. Where it
+    cannot be made a local file loads all the same (`cache_note` says what that costs); a download
+    that has to lie there raises `SourceError`.
     """
     chosen = os.environ.get("LLAMA_MAGIC_CACHE")
-    folder = Path(os.path.expandvars(chosen)).expanduser() if chosen else _platform_cache() / "llama_magic"
-    folder = Path(os.path.abspath(folder))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as err:
-        raise SourceError(
-            f"The cache folder {folder} cannot be made: {err.strerror}.",
-            remedy="Set LLAMA_MAGIC_CACHE to a folder that can be written.",
-        ) from None
-    return folder
+    folder = os.path.expandvars(chosen) if chosen else os.path.join(_platform_cache(), "llama_magic")
+    path = Path(os.path.abspath(os.path.expanduser(folder)))
+    with contextlib.suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
-def _platform_cache() -> Path:
+def _platform_cache() -> str:
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or "~/AppData/Local").expanduser()
+        return os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     if sys.platform == "darwin":
-        return Path("~/Library/Caches").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        return "~/Library/Caches"
+    return os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+
+
+def cache_note() -> str | None:
+    """Say in one line what is not remembered where the cache folder cannot be written; None where it can."""
+    folder = cache_dir()
+    if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+        return None
+    what = "cannot be written" if os.path.isdir(folder) else "cannot be made"
+    return (
+        f"The cache folder {folder} {what}: the trial of this file and the measured speed are not "
+        "remembered. Set LLAMA_MAGIC_CACHE to a folder that can be written."
+    )
 
 
 def hub_cache() -> Path:
@@ -66,24 +77,28 @@ def on_disk() -> list[OnDisk]:
         found.append(_model("smollm2", [demo], "demo"))
     for folder in sorted((cache_dir() / "urls").glob("*/")):
         names = (read_json(entry).get("name") for entry in folder.glob("*.entry.json"))
-        for group in group_shards(str(folder / str(name)) for name in names if name):
+        for group in group_shards(str(folder / name) for name in names if is_plain(name)):
             parts = [Path(part) for part in group]
-            if all(part.is_file() for part in parts):
+            if all(os.path.isfile(part) for part in parts):
                 found.append(_model(short_name(parts[0]), parts, "url"))
     seen: set[Path] = set()
     for repo, files in _hub_snapshots():
+        helpers = helpers_in({_inside(file): os.path.getsize(file) for file in files})
         for group in group_shards([str(file) for file in files]):
             parts = [Path(part) for part in group]
             blob = parts[0].resolve()
-            if blob in seen or not all(part.exists() for part in parts):
+            if blob in seen or not all(os.path.exists(part) for part in parts):
                 continue  # another revision of the same bytes, or an unfinished set of shards
             seen.add(blob)
-            found.append(_model(f"hf:{repo}:{_inside(parts[0])}", parts, "hub"))
+            found.append(_model(f"hf:{repo}:{_inside(parts[0])}", parts, "hub", helpers))
     return found
 
 
-def _model(name: str, parts: list[Path], kind: Kind) -> OnDisk:
-    return OnDisk(name, parts[0], sum(part.stat().st_size for part in parts), kind)
+def _model(name: str, parts: list[Path], kind: Kind, helpers: Mapping[str, str] | None = None) -> OnDisk:
+    size = sum(part.stat().st_size for part in parts)
+    helpers = helpers_in({parts[0].name: size}) if helpers is None else helpers
+    helps_as = helpers.get(_inside(parts[0]) if kind == "hub" else parts[0].name, "")
+    return OnDisk(visible(name), parts[0], size, kind, helps_as)
 
 
 def _inside(snapshot_file: Path) -> str:
@@ -97,7 +112,7 @@ def _hub_snapshots() -> Iterator[tuple[str, list[Path]]]:
         repo = repo_folder.name.removeprefix("models--").replace("--", "/", 1)
         for snapshot in sorted((repo_folder / "snapshots").glob("*/")):
             found = (path for pattern in ("*.gguf", "*/*.gguf") for path in snapshot.glob(pattern))
-            files = sorted(path for path in found if path.exists())
+            files = sorted(path for path in found if os.path.exists(path))
             if files:
                 yield repo, files
 
@@ -106,7 +121,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the object stored at `path`; empty where there is none or it was cut short."""
     try:
         value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -114,5 +129,18 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Store `value` so that a reader sees the old file or the new one, never half of it."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    temporary.write_text(json.dumps(value), "utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_text(json.dumps(value), "utf-8")
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def is_plain(name: object) -> TypeGuard[str]:
+    """Return whether `name`, read from a file, can be a file's name: no folder in it, 255 bytes at most."""
+    return (
+        isinstance(name, str) and name == os.path.basename(name) and "\0" not in name
+        and 0 < len(os.fsencode(name)) <= 255 and name not in (".", "..")
+    )  # fmt: skip

@@ -53,7 +53,8 @@ def only_one(lock_path: Path, sign_of_life: Callable[[], object], done: Callable
             write_json(owner, {"pid": os.getpid(), "host": socket.gethostname()})
         yield
     finally:
-        owner.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            owner.unlink(missing_ok=True)
         lock.release()
 
 

@@ -112,7 +112,14 @@ def _next_hop(url: str, response: httpx.Response, seen: list[str]) -> str:
             f"{redact(url)} answered {response.status_code}, a redirect without a target.",
             remedy="Open the address in a browser and use the one it ends at.",
         )
-    target = urljoin(url, location)
+    try:
+        target = urljoin(url, location)
+        origin(target)  # reads host and port, which a server may have written in any way
+    except ValueError as err:
+        raise SourceError(
+            f"{redact(url)} redirects to {redact(location[:200])}, which is no web address: {err}.",
+            remedy="Open the address in a browser and use the one it ends at.",
+        ) from None
     if target in seen or len(seen) > MAX_REDIRECTS:
         what = "redirects in a circle" if target in seen else f"redirects more than {MAX_REDIRECTS} times"
         raise SourceError(f"{redact(seen[0])} {what}.", remedy="Use the address it should end at.")

@@ -7,7 +7,7 @@ then the file takes its name in one step. The caller holds the lock.
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import hashlib
 import os
 import shutil
@@ -32,9 +32,6 @@ MAX_WAIT_S = 30.0
 STALL_S = 60.0  # fewer than STALL_BYTES in this time is a connection that hangs
 STALL_BYTES = 6_000
 CHUNK = 1 << 20
-_DISK_ERRORS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}
-)
 
 
 @dataclass
@@ -63,11 +60,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A finished transfer: the file's length and digest, and the name that the server proposed."""
+    """A finished transfer: length, digest, the name that the server proposed, its marks of this version."""
 
     size: int
     sha256: str
     server_name: str | None
+    etag: str | None = None
+    modified: str | None = None
 
 
 class _Digest:
@@ -103,13 +102,12 @@ def fetch(job: Job, meter: Meter) -> Fetched:
     try:
         return _fetch(job, meter)
     except OSError as err:
-        if err.errno not in _DISK_ERRORS:
-            raise
         size = _size(job.partial)
-        discard(job)  # a full disk is freed again, and the cache stays usable
+        with contextlib.suppress(OSError):
+            discard(job)  # a full disk is freed again, and the cache stays usable
+        removed = f" The unfinished {amounts.size(size)} were removed." if size else ""
         raise SourceError(
-            f"{job.label} cannot be written to {job.target.parent}: {err.strerror}. "
-            f"The unfinished {amounts.size(size)} were removed.",
+            f"{job.label} cannot be written to {job.target.parent}: {err.strerror or err}.{removed}",
             remedy="Free some space, or set LLAMA_MAGIC_CACHE (for the hub HF_HUB_CACHE) to another disk.",
         ) from None
 
@@ -309,9 +307,11 @@ def _finish(job: Job, digest: _Digest, name: str | None) -> Fetched:
             f"{job.label} has the wrong bytes: SHA-256 should be {job.sha256.lower()}, is {digest.hex()}.",
             remedy="The copy was removed. Try again; if it stays so, the server's file is another one.",
         )
+    known = read_json(job.state)
     os.replace(job.partial, job.target)
-    job.state.unlink(missing_ok=True)
-    return Fetched(size, digest.hex(), name)
+    with contextlib.suppress(OSError):
+        job.state.unlink(missing_ok=True)
+    return Fetched(size, digest.hex(), name, known.get("etag"), known.get("modified"))
 
 
 def discard(job: Job) -> None:

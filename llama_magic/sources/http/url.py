@@ -1,16 +1,19 @@
 """Models by plain URL: one folder for each model in the cache.
 
     urls/<sha256 of the address>/model.gguf               appears only when complete
-    urls/<sha256 of the address>/model.gguf.entry.json    name, size, sha256
+    urls/<sha256 of the address>/model.gguf.entry.json    name, size, sha256, etag, modified, url
 
-A finished file is used again without asking the server.
+A finished file is used again without asking the server, unless it turned out to be no sound model
+(`doubt`): then the next load asks whether the server has another one by now.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from llama_magic.errors import SourceError
 from llama_magic.sources.details import PageError
-from llama_magic.sources.disk.cache import cache_dir, read_json, write_json
+from llama_magic.sources.disk.cache import cache_dir, is_plain, read_json, write_json
 from llama_magic.sources.disk.lock import only_one
 from llama_magic.sources.disk.shards import shard_names
 from llama_magic.sources.disk.sniff import SNIFF_BYTES, not_gguf
-from llama_magic.sources.disk.verify import check_one_digest
+from llama_magic.sources.disk.verify import check_one_digest, digest_of, remember
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import UnreachableError, httpx
@@ -76,7 +79,7 @@ def fetch_url(
 
 
 def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, meter: Meter) -> Path:
-    if (path := _good_copy(place, sha256)) is not None:
+    if (path := _good_copy(place, sha256)) is not None and (offline or not _is_outdated(place)):
         return path
     if offline:
         raise SourceError(
@@ -85,8 +88,12 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
         )
     job = _transfer.Job(place.url, place.target, label, sha256=sha256)
     lock = place.folder / f"{place.name}.lock"
-    with only_one(lock, job.sign_of_life, lambda: _good_copy(place, sha256) is not None):
-        if (path := _good_copy(place, sha256)) is not None:
+
+    def here() -> Path | None:
+        return None if read_json(place.entry).get("doubted") else _good_copy(place, sha256)
+
+    with only_one(lock, job.sign_of_life, lambda: here() is not None):
+        if (path := here()) is not None:
             return path
         return _transfer_to(job, place, meter)
 
@@ -107,8 +114,16 @@ def _transfer_to(job: _transfer.Job, place: _Place, meter: Meter) -> Path:
         os.replace(job.target, path)
     write_json(
         place.entry,
-        {"name": path.name, "size": fetched.size, "sha256": fetched.sha256, "url": redact(place.url)},
+        {
+            "name": path.name,
+            "size": fetched.size,
+            "sha256": fetched.sha256,
+            "etag": fetched.etag,
+            "modified": fetched.modified,
+            "url": redact(place.url),
+        },
     )
+    remember(path, fetched.sha256)
     return path
 
 
@@ -132,10 +147,50 @@ def raw_address(url: str) -> str | None:
 
 def _good_copy(place: _Place, sha256: str | None) -> Path | None:
     entry = read_json(place.entry)
-    path = place.folder / str(entry.get("name"))
-    if not entry.get("name") or not path.is_file() or path.stat().st_size != entry.get("size"):
+    name = entry.get("name")
+    if not is_plain(name):
         return None
-    return path if sha256 is None or entry.get("sha256") == sha256.lower() else None
+    path = place.folder / name
+    if not os.path.isfile(path) or path.stat().st_size != entry.get("size"):
+        return None
+    return path if sha256 is None or digest_of(path, sha256, None) == sha256.lower() else None
+
+
+def doubt(parts: Sequence[Path]) -> bool:
+    """Note of downloads by URL that they are no sound model: the next load asks the server again.
+
+    A server can send a cut file with an agreeing length, and nothing in the transfer tells.
+    Returns whether `parts` are such downloads.
+    """
+    noted = False
+    for path in parts:
+        for file in path.parent.glob("*.entry.json") if path.parent.parent == cache_dir() / "urls" else ():
+            entry = read_json(file)
+            if entry.get("name") == path.name:
+                with contextlib.suppress(OSError):
+                    write_json(file, entry | {"doubted": True})
+                    noted = True
+    return noted
+
+
+def _is_outdated(place: _Place) -> bool:
+    """Return whether a copy that is in doubt is another file than the server's; asks for one kilobyte.
+
+    The server that still has that very file (by its ETag or date, and length) is not asked for it again.
+    """
+    entry = read_json(place.entry)
+    if not entry.get("doubted"):
+        return False
+    try:
+        with _http.new_client() as client:
+            now = _peek(client, place.url)
+    except SourceError:
+        return False  # what is here is named by the reader of the file; the server adds nothing
+    marks = [(entry.get(key), now[key]) for key in ("etag", "modified") if entry.get(key) and now[key]]
+    same = (
+        bool(marks) and all(then == here for then, here in marks) and now["size"] in (None, entry.get("size"))
+    )
+    return not same
 
 
 def locate_url(parsed: ParsedSource) -> tuple[list[RemoteFile], tuple[str, ...]]:
@@ -166,10 +221,11 @@ def _peek(client: httpx.Client, url: str) -> dict[str, Any]:
                         break
                 found = not_gguf(head[:SNIFF_BYTES], size)
                 name = _http.server_name(response)
+                etag, modified = (response.headers.get(key) for key in ("etag", "last-modified"))
         except UnreachableError as err:
             raise SourceError(f"{redact(address)}: {err}.", remedy=_CHECK) from None
         if found is None:
-            return {"size": size, "name": name, "url": address}
+            return {"size": size, "name": name, "url": address, "etag": etag, "modified": modified}
         if not found.startswith("an HTML page"):
             break
     raise SourceError(

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
+from llama_magic.sources.hub.helpers import models_in
 from llama_magic.sources.redact import redact
 from llama_magic.words import amounts
 
-_NOT_MODELS = ("mmproj", "imatrix")  # projectors and importance matrices carry .gguf too
 Sizes = Mapping[str, int | None]
 
 
@@ -23,7 +23,7 @@ def choose(
     Raises `SourceError` that lists the models with their sizes, and with what `fits`
     says of each, where none or several are meant.
     """
-    groups = group_shards(name for name in sizes if is_model(PurePosixPath(name).name))
+    groups = group_shards(models_in(sizes))
     if not groups:
         raise no_models(repo, sizes)
     matching = groups if quant is None else _matching(groups, quant)
@@ -47,12 +47,6 @@ def no_models(repo: str, sizes: Sizes) -> SourceError:
         f"{repo} holds no GGUF model{_other_formats(sizes)}.",
         remedy="Look for a repository of the same model with GGUF in its name.",
     )
-
-
-def is_model(name: str) -> bool:
-    """Return whether a file of this name is a language model, or a part of one."""
-    name = name.lower()
-    return name.endswith(".gguf") and not any(word in name for word in _NOT_MODELS)
 
 
 def _matching(groups: list[list[str]], quant: str) -> list[list[str]]:
