@@ -144,8 +144,9 @@ def _machine(magics: Any, machine: Machine | None) -> Iterable[Check]:
         # Measured on 2 cores at a load of 2.2: 86 to 113 tokens a second with one thread, 8 to 11 with two.
         with_threads = ", ".join(f"{name} has {count} threads" for name, count in names.items() if count > 1)
         advice = (
-            "Other work, such as a second kernel with a model, keeps the cores busy. llama.cpp's threads wait "
-            "for each other at every step, so one that gets no core holds up all: two on busy cores can be ten times slower than one. "
+            "Other work, such as a second kernel with a model, keeps the cores busy. llama.cpp's threads "
+            "wait for each other at every step, so one that gets no core holds up all: two on busy cores "
+            "can be ten times slower than one. "
             f"{with_threads or f'A load takes {most} threads'}; load with --threads {max(1, most // 2)}, or "
             "end the other work."
         )
