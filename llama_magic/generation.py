@@ -102,9 +102,9 @@ class Stream:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
         self._engine.cancel(self._request)
         for _ in range(200):  # ten seconds
-            self._engine.settle(self._request)
             if self._assembler.ended.wait(0.05):
                 break
+            self._engine.settle(self._request)
 
     close = cancel
 
