@@ -35,8 +35,11 @@ lessons: $(VENV)/.test
 soak: $(VENV)/.test
 	for script in tests/*/soak_*.py; do PYTHONPATH=tests $(BIN)/python $$script || exit 1; done
 
+# Tables: build/bench/table.md and table.json. Libraries to compare with go to build/peers.
 bench: $(VENV)/.test
+	$(BIN)/python benchmarks/peers.py
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/python benchmarks/harness.py
 
 $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV) || { echo "No venv module: apt-get install python3-venv"; exit 1; }

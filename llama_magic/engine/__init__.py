@@ -13,3 +13,10 @@ def system_report() -> dict[str, Any]:
     from llama_magic.engine.native import system_report as report
 
     return report()
+
+
+def pools() -> tuple[str, bool]:
+    """Return whose OpenMP llama.cpp uses, and whether idle threads of it slow down who computes."""
+    from llama_magic.engine.native import backend
+
+    return backend.pools()

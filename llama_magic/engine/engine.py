@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import threading
@@ -95,12 +96,10 @@ class Engine:
             self._core.cancel(request.handle)
 
     def settle(self, request: Request) -> None:
-        """Let a cancelled request end now, though another model may be computing; never waits.
-
-        Not for finalizers: events are sent on the calling thread.
-        """
-        if request.handle is not None:
-            self._core.settle(request.handle)
+        """Let a cancelled request end now, though another model may be computing; never waits."""
+        job = request.handle
+        if job is not None and not job.closed:
+            _aside(self._core.settle, job)
 
     def call(self, function: Callable[[Core], T]) -> T:
         """Run `function(core)` between two steps on the compute thread, and return what it returns."""
@@ -360,10 +359,16 @@ class Core:
                     on_drop()
 
 
+def _aside(work: Callable[..., None], *arguments: Any) -> None:
+    """Run `work` on a thread of its own: a Ctrl-C in the middle of it would leave the lanes half done."""
+    with contextlib.suppress(RuntimeError):  # the interpreter ends: the next turn does it
+        _thread.start_new_thread(work, arguments)
+
+
 def _shut_down(core: Core, pid: int) -> None:
     if os.getpid() != pid:
         return  # a forked child has neither the thread nor a say over its locks
     core.stop()
-    core.close()
+    _aside(core.close)
     if not core.mine:
         core.ended.wait()

@@ -114,9 +114,9 @@ class Stream(Generic[C]):
         """Stop now; returns when the engine has let go. Text written so far is kept."""
         self._backend.cancel(self._request)
         for _ in range(200):  # ten seconds
-            self._backend.settle(self._request)
             if self._assembler.ended.wait(0.05):
                 break
+            self._backend.settle(self._request)
 
     close = cancel
 

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from scripted_gguf import Scripted
 
+from llama_magic.engine.lanes.running import _top
+
 PROMPT = "The river runs through the river valley, and the river"
 
 
@@ -188,3 +190,47 @@ def test_wild_settings_do_not_end_the_process(scripted_file: Scripted) -> None:
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert (done.returncode, done.stdout.strip()) == (0, "alive"), done.stderr[-1500:]
+
+
+def _rows() -> list[Any]:
+    """Rows of logits of many sizes, some with few different values, some mostly forbidden."""
+    chance = np.random.default_rng(7)
+    rows = [chance.normal(size=n).astype(np.float32) for n in (1, 2, 63, 64, 65, 640, 5000, 49_152)]
+    rows += [np.round(row) for row in rows]  # many ties
+    for row in list(rows[3:8]):
+        masked = row.copy()
+        masked[chance.random(len(row)) < 0.99] = -np.inf
+        masked[len(row) // 2] = 1.5
+        rows.append(masked)
+    return rows
+
+
+def test_likeliest_tokens_are_those_of_a_sort() -> None:
+    """The likeliest tokens and their order are those of a sort of the whole row, lower ids first among
+    equals, also where they lie together and where most are forbidden.
+    """
+    for row in _rows():
+        for values in (row, np.sort(row), np.sort(row)[::-1].copy()):
+            for k in (1, 2, 5, 20, len(values)):
+                order = np.lexsort((np.arange(len(values)), -values))[:k]
+                expected = tuple((int(i), float(values[i]) - 0.5) for i in order)
+                assert _top(values, 0.5, k) == expected
+
+
+def test_greedy_draw_is_the_librarys() -> None:
+    """The first of the largest logits is what llama.cpp's greedy sampler draws, ties included."""
+    for row in _rows():
+        assert int(row.argmax()) == _draw([c.llama_sampler_init_greedy()], row, [])
+
+
+def test_greedy_answer_goes_through_every_stage_that_changes_logits(model: Any) -> None:
+    """At temperature 0 a bias and a penalty still count: the token that a plain answer begins with can be
+    forbidden, and one that would be repeated is not.
+    """
+    options = {"max_tokens": 24, "temperature": 0, "ignore_eos": True}
+    plain = model.complete(PROMPT, **options).token_ids
+    biased = model.complete(PROMPT, logit_bias={plain[0]: -100}, **options).token_ids
+    penalised = model.complete(PROMPT, repeat_penalty=100.0, repeat_last_n=-1, **options).token_ids
+    assert biased[0] != plain[0]
+    assert len(set(plain)) < len(plain)
+    assert len(set(penalised)) == len(penalised)

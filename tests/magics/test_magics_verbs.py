@@ -193,6 +193,29 @@ def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, model: FakeModel) -
     assert "A load takes 4 threads; load with --threads 2" in load_line(4, 6.0).advice
 
 
+def test_doctor_says_what_an_old_openmp_costs(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where idle OpenMP threads cannot be given back, doctor says what that costs and what to do; a newer
+    one, LLVM's and none are fine.
+    """
+    from types import SimpleNamespace
+
+    from llama_magic.engine.native import backend
+
+    def line(pause: Any, *symbols: str) -> Any:
+        monkeypatch.setattr(backend, "_pause", pause)
+        monkeypatch.setattr(backend, "_lib", SimpleNamespace(_name="x", **dict.fromkeys(symbols)))
+        return next(c for c in run("%llama doctor").result.checks if c.name == "OpenMP")
+
+    old = line(None, "GOMP_parallel")
+    assert old.value.startswith("GCC's")
+    assert "0.6 of its speed" in old.advice
+    assert "GCC 9" in old.advice
+    assert line(print, "GOMP_parallel").ok
+    llvm = line(None, "GOMP_parallel", "__kmpc_fork_call")
+    assert (llvm.ok, llvm.value.split(";")[0]) == (True, "LLVM's")
+    assert line(None).value.startswith("none")
+
+
 def test_doctor_names_refused_files(ip: Any, run: Any, tmp_path: Path) -> None:
     """A refused file stands with path, day and cause; advice goes when the file has changed or is gone."""
     from llama_magic import sources

@@ -137,13 +137,11 @@ class Running:
         normaliser = _log_sum_exp(logits) if logprobs is not None or self.request.measure_outside else 0.0
         top = _top(logits, normaliser, logprobs) if logprobs else ()
         if self.matcher is not None:
-            before = logits.copy() if logprobs is not None or self.request.measure_outside else None
             self.matcher.apply(logits)
             if self.tape is not None and (bits := self.matcher.allowed_bits()) is not None:
                 self.tape.mask(bits)
-        else:
-            before = None
-        peak = float(logits.max())
+        likeliest = int(logits.argmax())  # the place of a NaN, where there is one
+        peak = float(logits[likeliest])
         if not np.isfinite(peak):
             # llama.cpp would draw nonsense from NaN, and end the process where nothing is left.
             raise BackendError(
@@ -151,9 +149,9 @@ class Running:
                 remedy="The weights hold NaN or infinite values; download the file again.",
             )
         outside = None
-        if self.request.measure_outside and before is not None:
+        if self.request.measure_outside and self.matcher is not None:
             outside = max(0.0, 1.0 - float(np.exp(_log_sum_exp(logits) - normaliser)))
-        token = self.chain.sample(context, index)
+        token = likeliest if self.chain.plain_greedy else self.chain.sample(context, index)
         if token in self._forbidden or logits[token] == -np.inf:
             raise OptionError(
                 f"No token is left to draw at token {self.n_generated + 1}: logit_bias, or the constraint "
@@ -162,7 +160,7 @@ class Running:
             )
         logprob = None
         if logprobs is not None or self.request.measure_outside:
-            logprob = float((before if before is not None else logits)[token]) - normaliser
+            logprob = float(logits[token]) - normaliser  # a mask leaves the logits of what may be drawn
         self._take(token, logprob=logprob, top=top, outside=outside)
         if not self.done and self.matcher is not None:
             self._take_forced()
@@ -249,6 +247,19 @@ def _log_sum_exp(logits: NDArray[np.float32]) -> float:
 def _top(logits: NDArray[np.float32], normaliser: float, k: int) -> tuple[tuple[int, float], ...]:
     """Return the `k` likeliest tokens with their log-probabilities, likeliest first."""
     k = min(k, len(logits))
-    best = np.argpartition(logits, -k)[-k:]
-    best = best[np.lexsort((best, -logits[best]))]
+    near = _candidates(logits, k)
+    best = near[np.lexsort((near, -logits[near]))[:k]]
     return tuple((int(i), float(logits[i]) - normaliser) for i in best)
+
+
+def _candidates(logits: NDArray[np.float32], k: int) -> NDArray[np.intp]:
+    """Return the ids of the `k` largest logits and of some more, in order of ids.
+
+    The k-th largest of the largest of 64 tokens each is no larger than the k-th largest of all; a few
+    dozen tokens reach it. A quarter of the time of a partition of the whole row.
+    """
+    columns = len(logits) // 64
+    if k > columns:
+        return np.arange(len(logits))
+    peaks = logits[: 64 * columns].reshape(64, columns).max(axis=0)
+    return np.flatnonzero(logits >= np.partition(peaks, columns - k)[columns - k])

@@ -124,6 +124,15 @@ def release_pool() -> None:
         _pause(1)  # omp_pause_soft
 
 
+def pools() -> tuple[str, bool]:
+    """Return whose OpenMP llama.cpp uses, and whether idle threads of it slow down who computes."""
+    if not hasattr(_lib, "GOMP_parallel"):
+        return "none", False
+    if hasattr(_lib, "__kmpc_fork_call"):
+        return "LLVM's", False
+    return "GCC's", _pause is None
+
+
 def supports_gpu() -> bool:
     """Return whether this build of llama.cpp can put layers on a GPU."""
     start()

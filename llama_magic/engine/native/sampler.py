@@ -40,6 +40,8 @@ class SamplerChain:
                 raise BackendError(f"llama.cpp could not make the sampler {name!r}.", log=backend.log_tail())
             llama_cpp.llama_sampler_chain_add(self._pointer, sampler)
             self.stages.append(name)
+        # The draw is then the first of the largest logits, with no list of candidates to be made for it.
+        self.plain_greedy = self.stages == ["greedy"]
 
     @property
     def pointer(self) -> int:
