@@ -7,13 +7,13 @@ whatever was decoded is in the completion, wherever the caller stood.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.engine.request import EndEvent, Event, FinishEvent, PromptEvent, Request, TokenEvent
 from llama_magic.results import Budget, Chunk, Completion, Progress, Timings, TokenLogprob, Usage
+from llama_magic.waiting import Latch
 
 if TYPE_CHECKING:
     from llama_magic.engine.vocabulary import Vocabulary
@@ -68,7 +68,7 @@ class Assembler:
         ]
         self.progress: Progress | None = None
         self.error: BaseException | None = None
-        self.ended = threading.Event()
+        self.ended = Latch()
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
 
     def __call__(self, event: Event) -> None:

@@ -15,6 +15,7 @@ from llama_magic.engine.request import Request
 from llama_magic.errors import GenerationInterrupted, StructuredOutputError
 from llama_magic.plural import counted
 from llama_magic.results import Budget, Chunk, Completion, Progress
+from llama_magic.waiting import may_wait
 
 if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
@@ -90,8 +91,7 @@ class Stream:
         """Wait for the end and return the completion (a list for n > 1), chunks unread."""
         self._assembler.deliver = _ignore  # a thread that wakes for each chunk takes the GIL from the engine
         try:
-            while not self._assembler.ended.wait(_WAIT_S):
-                pass
+            self._engine.wait(self._assembler.ended)
         except KeyboardInterrupt:
             raise self._interrupted() from None
         self._chunks = queue.SimpleQueue()  # what came before this call is in the completion
@@ -101,7 +101,8 @@ class Stream:
     def cancel(self) -> None:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
         self._engine.cancel(self._request)
-        self._assembler.ended.wait(10)
+        if may_wait():  # the collector closes generators on the engine's thread, too
+            self._assembler.ended.wait(10)
 
     close = cancel
 

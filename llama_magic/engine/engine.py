@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
-import threading
+import queue
 import weakref
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from llama_magic.engine.request import Request
 from llama_magic.engine.shared_lane import SharedLane
 from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.waiting import Latch, may_wait, start_thread
 
 T = TypeVar("T")
 SHARED_SEQUENCES = 16  # requests decoded together
@@ -45,11 +46,10 @@ class Engine:
 
     def __init__(self, weights: Weights, options: EngineOptions) -> None:
         self._core = Core(weights, options)
-        self._thread = threading.Thread(target=self._core.run, name="llama_magic engine", daemon=True)
         self._pid = os.getpid()
-        self._thread.start()
-        # Static, and only a safety net: it must not hold the engine itself.
-        self._finalizer = weakref.finalize(self, _shut_down, self._core, self._thread, self._pid)
+        start_thread(self._core.run, "llama_magic engine")
+        # Only a safety net: it holds the core, not the engine, and runs on any thread, so it must not wait.
+        weakref.finalize(self, self._core.stop).atexit = False
         try:
             self.call(lambda core: core.lane(exact=False))
         except BaseException:
@@ -58,7 +58,7 @@ class Engine:
 
     @property
     def closed(self) -> bool:
-        return not self._finalizer.alive
+        return self._core.stopping
 
     @property
     def weights(self) -> Weights:
@@ -75,13 +75,23 @@ class Engine:
         self._core.post(lambda core: core.accept(request), on_drop=lambda: request.finish(refusal))
 
     def cancel(self, request: Request) -> None:
-        """Stop a request now. Its last events say "interrupted". Any thread, any time."""
+        """Stop a request now; its last events say "interrupted". Any thread, any time: takes no lock."""
         self._core.cancel(request)
+
+    def wait(self, ended: Latch) -> None:
+        """Wait for something that the engine does."""
+        if not may_wait():
+            raise BackendError(
+                "This call came from a thread that the engine needs (a finalizer can run there), and would "
+                "wait for itself.",
+                remedy="Ask a model only from your own code, not from __del__ or a callback of the collector.",
+            )
+        ended.wait_long()
 
     def call(self, function: Callable[[Core], T]) -> T:
         """Run `function(core)` between two steps on the engine thread, and return what it returns."""
         box: list[Any] = []
-        done = threading.Event()
+        done = Latch()
 
         def job(core: Core) -> None:
             try:
@@ -93,8 +103,7 @@ class Engine:
 
         self._check()
         self._core.post(job, on_drop=done.set)
-        while not done.wait(0.1):  # a timeout keeps Ctrl-C working on Windows
-            pass
+        self.wait(done)
         if not box:
             raise ModelClosedError("The model was closed meanwhile.")
         succeeded, value = box[0]
@@ -122,8 +131,13 @@ class Engine:
             context.abort()
 
     def close(self) -> None:
-        """Cancel running requests, stop the thread, free the contexts."""
-        self._finalizer()
+        """Cancel running requests, stop the thread, free the contexts.
+
+        Returns when that is done; on a thread of ours (a finalizer may run there) at once.
+        """
+        self._core.stop()
+        if os.getpid() == self._pid and may_wait():  # a forked child has no such thread
+            self._core.ended.wait_long()
 
     def _check(self) -> None:
         if self.closed:
@@ -136,7 +150,11 @@ class Engine:
 
 
 class Core:
-    """What the engine thread works on. The only state shared with other threads is the inbox."""
+    """What the engine thread works on. The only state shared with other threads is the inbox and flags.
+
+    Finalizers call `cancel` and `stop`, on any thread at any moment, this one inside of `get` included:
+    so the inbox is a `SimpleQueue`, whose `put` may interrupt itself, and there is no lock.
+    """
 
     def __init__(self, weights: Weights, options: EngineOptions) -> None:
         self.weights = weights
@@ -144,52 +162,64 @@ class Core:
         self.lanes: dict[bool, Lane] = {}
         self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
         self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
+        self.stopping = False
+        self.ended = Latch()
         self._ahead = Ahead()
-        self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
-        self._wake = threading.Condition()
-        self._stopping = False
+        self._inbox: queue.SimpleQueue[tuple[Callable[[Core], None], Callable[[], None] | None]]
+        self._inbox = queue.SimpleQueue()
 
     # --- any thread -----------------------------------------------------------------------
 
     def post(self, job: Callable[[Core], None], on_drop: Callable[[], None] | None = None) -> None:
-        with self._wake:
-            if self._stopping:
-                raise ModelClosedError("The model was unloaded; load it again to use it.")
-            self._inbox.append((job, on_drop))
-            self._wake.notify()
+        if self.stopping:
+            raise ModelClosedError("The model was unloaded; load it again to use it.")
+        self._inbox.put((job, on_drop))
+        if self.ended.is_set():  # meanwhile: nobody else looks there any more
+            self._drop_jobs()
 
     def cancel(self, request: Request) -> None:
-        request.cancelled = True
+        request.cancelled = True  # a lane that has it is at work, and looks before its next step
         for lane in list(self.lanes.values()):
             lane.cancel(request)
-        with self._wake:
-            self._wake.notify()
 
     def stop(self) -> None:
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
+        self.stopping = True
         for lane in list(self.lanes.values()):
-            for running in (*lane.running, *lane.waiting):
-                lane.cancel(running.request)
+            lane.halt()
+        self._inbox.put((lambda _core: None, None))  # wakes it
 
     # --- the engine thread ----------------------------------------------------------------
 
     def run(self) -> None:
-        while True:
-            with self._wake:
-                while not (self._inbox or self._stopping or self._busy()):
-                    self._wake.wait()
-                jobs, self._inbox = list(self._inbox), deque()
-                stopping = self._stopping
-            if stopping:
-                self._close(jobs)
-                return
-            for job, _ in jobs:
+        _live.add(self)
+        try:
+            while not self.stopping:
+                self._work_off()
+                for lane in list(self.lanes.values()):
+                    if lane.busy:
+                        self._step(lane)
+        finally:
+            try:
+                self._close()
+            finally:
+                self.ended.set()
+                self._drop_jobs()
+                _live.discard(self)
+
+    def _work_off(self) -> None:
+        """Do what was asked until now; wait for something where no lane has work."""
+        for _ in range(self._inbox.qsize() or not self._busy()):
+            job, on_drop = self._inbox.get()
+            if self.stopping:
+                _drop(on_drop)
+                continue
+            with contextlib.suppress(Exception):  # of `later`: nobody waits for it
                 job(self)
-            for lane in list(self.lanes.values()):
-                if lane.busy:
-                    self._step(lane)
+
+    def _drop_jobs(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                _drop(self._inbox.get_nowait()[1])
 
     def _busy(self) -> bool:
         return any(lane.busy for lane in self.lanes.values())
@@ -224,14 +254,8 @@ class Core:
                 self.lanes[exact] = SharedLane(self.weights, context, self.options.store_budget, self._ahead)
         return self.lanes[exact]
 
-    def _close(self, jobs: list[tuple[Callable[[Core], None], Callable[[], None] | None]]) -> None:
-        for _, on_drop in jobs:
-            if on_drop is not None:
-                on_drop()
+    def _close(self) -> None:
         for lane in self.lanes.values():
-            for running in (*lane.running, *lane.waiting):
-                running.request.cancelled = True
-            lane._reap_cancelled()
             lane.close()
         for context in self.extras.values():
             context.close()
@@ -241,9 +265,21 @@ class Core:
         self.steps.close()
 
 
-def _shut_down(core: Core, thread: threading.Thread, pid: int) -> None:
-    if os.getpid() != pid:
-        return  # a forked child has neither the thread nor a say over its locks
-    core.stop()
-    if thread is not threading.current_thread():
-        thread.join()
+def _drop(on_drop: Callable[[], None] | None) -> None:
+    if on_drop is not None:
+        with contextlib.suppress(Exception):  # the sink of a request that never began
+            on_drop()
+
+
+_live: set[Core] = set()
+os.register_at_fork(after_in_child=_live.clear)
+
+
+@atexit.register
+def _end_all() -> None:
+    """Stop every engine before the process takes llama.cpp down under it."""
+    cores = list(_live)
+    for core in cores:
+        core.stop()
+    for core in cores:
+        core.ended.wait_long()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionErro
 from llama_magic.microscope.advice import advise, parameters_of
 from llama_magic.plural import counted
 from llama_magic.tokens import piece_text
+from llama_magic.waiting import Latch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -296,7 +296,7 @@ class Tracer:
 
     def _read_again(self, step: int) -> Step:
         """Read prompt and answer up to `step` and return the logits there."""
-        done = threading.Event()
+        done = Latch()
         errors: list[BaseException | None] = []
 
         def sink(event: Event) -> None:
@@ -308,8 +308,7 @@ class Tracer:
         request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0, sink)
         self._engine.submit(request)
         try:
-            while not done.wait(0.1):  # a timeout keeps Ctrl-C working on Windows
-                pass
+            self._engine.wait(done)
         except KeyboardInterrupt:
             self._engine.cancel(request)
             raise GenerationInterrupted(

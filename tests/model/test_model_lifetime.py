@@ -163,7 +163,7 @@ def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None
     stream = model.complete("a", stream=True)  # lies in the inbox
     closer = threading.Thread(target=model.close)
     closer.start()
-    while not model._engine._core._stopping:
+    while not model._engine._core.stopping:
         pass
     hold.set()
     with pytest.raises(lm.ModelClosedError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +34,8 @@ class WeightsOptions:
 class Weights:
     """Own one `llama_model`. `close()` is idempotent; contexts must be closed first."""
 
+    _pointer: int | None = None  # what is left once it is closed
+
     def __init__(
         self,
         paths: Sequence[Path],
@@ -44,7 +45,6 @@ class Weights:
         backend.start()
         self.paths = tuple(paths)
         self.options = options
-        self._close_lock = threading.Lock()
         self._adapters: dict[Path, ctypes.c_void_p] = {}
         self._tensor_overrides = None
         with backend.captured_log() as log:
@@ -108,8 +108,7 @@ class Weights:
 
     def close(self) -> None:
         """Free weights and adapters."""
-        with self._close_lock:
-            pointer, self._pointer = self._pointer, None  # type: ignore[assignment]
+        pointer = self.__dict__.pop("_pointer", None)  # in one step: whoever gets it frees it
         if pointer is not None:
             self._adapters.clear()  # llama_model_free frees the adapters of the model
             llama_cpp.llama_model_free(pointer)
