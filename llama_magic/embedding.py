@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llama_magic.engine.native import DecodeStatus
 from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
+from llama_magic.waiting import may_wait
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,8 +37,14 @@ def embed(
     # The file names a pooling only where the model was made for embeddings.
     pooled = f"{file.info.architecture}.pooling_type" in file.info.metadata
     batches = [_tokens(vocabulary, file, i, text) for i, text in enumerate(texts)]
+    if file.embedding_thread == threading.get_ident() or not may_wait():
+        raise BackendError("Texts were given to embed in the middle of another embedding, by a finalizer.")
     with file.embedding_lock:
-        rows = [_one(engine, tokens, pooled) for tokens in batches]
+        file.embedding_thread = threading.get_ident()
+        try:
+            rows = [_one(engine, tokens, pooled) for tokens in batches]
+        finally:
+            file.embedding_thread = None
     matrix = np.stack(rows) if rows else np.zeros((0, file.info.embedding_length), np.float32)
     if normalize:
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)

@@ -7,11 +7,13 @@ context sizes share the weights.
 
 from __future__ import annotations
 
+import _thread
 import functools
+import itertools
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from llama_magic.load_options import LoadOptions, Settings
 from llama_magic.model import Model
 from llama_magic.provenance import made_with
 from llama_magic.results import ProgressCallback
+from llama_magic.waiting import Latch, may_wait, module_lock
 from llama_magic.weights_in_memory import SharedWeights, acquire, prove
 
 if TYPE_CHECKING:
@@ -34,8 +37,11 @@ if TYPE_CHECKING:
     from llama_magic.gguf import GGUFInfo
     from llama_magic.sources import Resolved
 
-_lock = threading.RLock()
 _models: dict[Any, Model] = {}
+_lock = module_lock()  # one load at a time
+_loading: set[int] = set()  # the thread that holds it
+os.register_at_fork(after_in_child=_models.clear)  # their engines stayed in the parent
+os.register_at_fork(after_in_child=_loading.clear)
 
 
 @dataclass
@@ -56,8 +62,10 @@ class LoadedFile:
     shared: SharedWeights
     key: Any
     embedding_lock: threading.Lock = field(default_factory=threading.Lock)
+    embedding_thread: int | None = None  # that holds it
     _visible: dict[str, frozenset[int]] = field(default_factory=dict)
-    _released: bool = False
+    _releases: Iterator[int] = field(default_factory=itertools.count)
+    _freed: Latch = field(default_factory=Latch)
 
     def visible_ids(self, formatter: Formatter | None) -> frozenset[int]:
         """Return the control tokens whose text the formatter's reader must see, such as thinking marks."""
@@ -72,15 +80,28 @@ class LoadedFile:
         return self._visible[formatter.name]
 
     def release(self, engine: Engine) -> None:
-        """Stop the engine, then let go of the weights; once."""
-        with _lock:
-            if self._released:
-                return
-            self._released = True
-            _models.pop(self.key, None)
-        engine.close()
-        with _lock:
-            self.shared.release()
+        """Stop the engine, then let go of the weights; once.
+
+        A thread of its own does it, for this may be called where nothing can be waited for: by a
+        finalizer on an engine's thread, or in the middle of a load. Elsewhere it is waited for.
+        """
+        if next(self._releases):
+            return
+        _models.pop(self.key, None)
+        engine.stop()
+        if engine.forked:
+            return  # memory and engine are the parent's
+        _thread.start_new_thread(self._free, (engine,))
+        if may_wait() and threading.get_ident() not in _loading:
+            self._freed.wait_long()
+
+    def _free(self, engine: Engine) -> None:
+        try:
+            engine.close()
+            with _lock:
+                self.shared.release()
+        finally:
+            self._freed.set()
 
 
 @dataclass(frozen=True)
@@ -153,7 +174,11 @@ def load(
         fits=lambda size: size < machine.ram_available,
     )
     with _lock:
-        return _load(found, wanted, name, report, began, machine)
+        _loading.add(threading.get_ident())
+        try:
+            return _load(found, wanted, name, report, began, machine)
+        finally:
+            _loading.discard(threading.get_ident())
 
 
 def _load(
@@ -365,5 +390,4 @@ def _dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bo
 
 def loaded() -> list[Model]:
     """Return the models that are in memory now."""
-    with _lock:
-        return [model for model in _models.values() if not model.closed]
+    return [model for model in list(_models.values()) if not model.closed]

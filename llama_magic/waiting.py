@@ -2,8 +2,8 @@
 
 So nothing that they can reach takes a lock that Python code holds (`threading.Event`, `Condition`
 and `queue.Queue` do: the code they interrupt may be inside), and none of our own threads waits
-for another one of them. What is left: attributes, atomic operations of built-in containers, `queue.SimpleQueue`,
-and the two things below.
+for another one of them. What is left: attributes, atomic operations of built-in containers,
+`queue.SimpleQueue`, and the two things below.
 """
 
 from __future__ import annotations
@@ -49,6 +49,16 @@ class Latch:
         """Return when it is set; Ctrl-C works meanwhile, on Windows too."""
         while not self.wait(0.1):
             pass
+
+
+def module_lock() -> Any:
+    """Return a lock for what a module keeps: `with` it for a few lines, and wait for no thread inside.
+
+    Whoever interrupts its holder may take it again, and a forked child finds it free.
+    """
+    lock: Any = threading.RLock()
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does with its own
+    return lock
 
 
 def start_thread(work: Callable[[], Any], name: str) -> threading.Thread:

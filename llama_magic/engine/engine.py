@@ -84,7 +84,7 @@ class Engine:
             raise BackendError(
                 "This call came from a thread that the engine needs (a finalizer can run there), and would "
                 "wait for itself.",
-                remedy="Ask a model only from your own code, not from __del__ or a callback of the collector.",
+                remedy="Ask a model only from your own code, not from __del__ or from a finalizer.",
             )
         ended.wait_long()
 
@@ -135,14 +135,23 @@ class Engine:
 
         Returns when that is done; on a thread of ours (a finalizer may run there) at once.
         """
-        self._core.stop()
-        if os.getpid() == self._pid and may_wait():  # a forked child has no such thread
+        self.stop()
+        if not self.forked and may_wait():
             self._core.ended.wait_long()
+
+    def stop(self) -> None:
+        """Begin to close; wait for nothing."""
+        self._core.stop()
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a forked child, where the engine's thread is not."""
+        return os.getpid() != self._pid
 
     def _check(self) -> None:
         if self.closed:
             raise ModelClosedError("The model was unloaded; load it again to use it.")
-        if os.getpid() != self._pid:
+        if self.forked:
             raise BackendError(
                 "The model was loaded before this process was forked; its engine thread is not here.",
                 remedy="Load the model in the new process, or start it with the 'spawn' method.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,12 +18,13 @@ from llama_magic.structured._postcheck import Checker
 from llama_magic.structured._schemas import Keyword
 from llama_magic.structured._shortest import Choice, Shortest
 from llama_magic.structured._vocab import TokenVocabulary, trie_for
+from llama_magic.waiting import module_lock
 
 _MAX_KEPT = 128
 _MAX_CHOICES = 50_000
 _Cache = OrderedDict[Any, tuple[Any, Constraint]]
 _kept: _Cache = OrderedDict()
-_lock = threading.Lock()
+_lock = module_lock()
 
 
 def compile(
