@@ -80,13 +80,16 @@ class Engine:
 
     def wait(self, ended: Latch) -> None:
         """Wait for something that the engine does."""
+        self._check_waiting()
+        ended.wait_long()
+
+    def _check_waiting(self) -> None:
         if not may_wait():
             raise BackendError(
                 "This call came from a thread that the engine needs (a finalizer can run there), and would "
                 "wait for itself.",
                 remedy="Ask a model only from your own code, not from __del__ or from a finalizer.",
             )
-        ended.wait_long()
 
     def call(self, function: Callable[[Core], T]) -> T:
         """Run `function(core)` between two steps on the engine thread, and return what it returns."""
@@ -102,6 +105,7 @@ class Engine:
                 done.set()
 
         self._check()
+        self._check_waiting()
         self._core.post(job, on_drop=done.set)
         self.wait(done)
         if not box:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import itertools
 import os
 import signal
 import sys
@@ -60,17 +61,19 @@ def at_every_step(model: Any, count: int) -> None:
     dead = model.complete("a", **ENDLESS)
     dead.cancel()
     running: list[Any] = []
+    turns = itertools.count()
     calls = _at_every_bytecode(
         model,
         (
             dead.cancel,
             lambda: model._engine.cancel(dead._request),
-            lambda: [_refused(lambda: model.kv), _refused(dead.run)],
+            lambda: next(turns) % 97 == 0 and (_refused(lambda: model.kv), _refused(dead.run)),
             lambda: running and running[0]._request.stats.generated > 12 and running[0].cancel(),
         ),
     )
     for i in range(count):
-        running[:] = [model.complete("a", seed=i if i % 2 else None, **ENDLESS)]
+        options = ENDLESS | {"max_tokens": 20, "seed": i if i % 2 else None}
+        running[:] = [model.complete("a", **options)]
         text = "".join(chunk.delta for chunk in running[0])
         assert set(text) == {"a", "b"}
     assert calls() > 1000
