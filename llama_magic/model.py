@@ -15,7 +15,7 @@ from llama_magic.engine import cache
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.sampling import Sampling
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import GenerationInterrupted, InputTypeError, ModelClosedError
+from llama_magic.errors import GenerationInterrupted, InputTypeError, ModelClosedError, shown_briefly
 from llama_magic.generation import AsyncStream, Stream
 from llama_magic.tokens import TokenStrip, conversation_strip, token_strip
 
@@ -344,7 +344,8 @@ class Model:
         from llama_magic.embedding import embed
 
         self._open()
-        return embed(self._engine, self._vocabulary, self._file, texts, normalize=normalize)
+        with shown_briefly("The embedding"):
+            return embed(self._engine, self._vocabulary, self._file, texts, normalize=normalize)
 
     # --- the microscope -------------------------------------------------------------------
 
