@@ -8,12 +8,14 @@ for another one of them. What is left: attributes, atomic operations of built-in
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _ours: set[int] = set()  # idents of threads that others wait for
 os.register_at_fork(after_in_child=_ours.clear)
 
@@ -80,3 +82,37 @@ def start_thread(work: Callable[[], Any], name: str) -> threading.Thread:
 def may_wait() -> bool:
     """False on a thread of our own, where only a finalizer or a sink can ask."""
     return threading.get_ident() not in _ours
+
+
+class LeftBehind:
+    """Long calls into C that cannot be stopped: an interrupt leaves one behind on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._under_way: set[Latch] = set()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns, or raise what it raises; Ctrl-C does not wait for it."""
+        made: list[T] = []
+        failed: list[BaseException] = []
+        done = Latch()
+
+        def work() -> None:
+            try:
+                made.append(call())
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                self._under_way.discard(done)
+                done.set()
+
+        self._under_way.add(done)
+        _thread.start_new_thread(work, ())
+        done.wait_long()
+        if failed:
+            raise failed[0]
+        return made[0]
+
+    def finish(self) -> None:
+        """Wait for the calls that are under way, left behind or not."""
+        for done in list(self._under_way):
+            done.wait_long()

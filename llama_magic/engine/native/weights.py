@@ -110,6 +110,6 @@ class Weights:
         """Free weights and adapters."""
         pointer = self.__dict__.pop("_pointer", None)  # in one step: whoever gets it frees it
         if pointer is not None:
+            self.vocab.close()  # first: it waits for calls that are left in it
             self._adapters.clear()  # llama_model_free frees the adapters of the model
             llama_cpp.llama_model_free(pointer)
-            self.vocab.close()
