@@ -62,8 +62,9 @@ def at_every_step(model: Any, count: int) -> None:
     dead.cancel()
     running: list[Any] = []
     turns = itertools.count()
-    calls = _at_every_bytecode(
-        model,
+    wishes: list[Any] = []
+    calls = _at_every_bytecode(model, wishes)
+    wishes.extend(
         (
             dead.cancel,
             lambda: model._engine.cancel(dead._request),
@@ -76,6 +77,7 @@ def at_every_step(model: Any, count: int) -> None:
         running[:] = [model.complete("a", **options)]
         text = "".join(chunk.delta for chunk in running[0])
         assert set(text) == {"a", "b"}
+    wishes.clear()
     assert calls() > 1000
 
 
