@@ -24,7 +24,8 @@ error is shown as its text alone, without a traceback; the exception itself is o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 # Controls (a terminal obeys them), direction marks (they reorder a line), halves of surrogate pairs (no
@@ -201,3 +202,17 @@ class GenerationInterrupted(KeyboardInterrupt):
 
     def _render_traceback_(self) -> list[str]:
         return [f"Interrupted: {self.words}."]
+
+
+@contextmanager
+def shown_briefly(what: str) -> Iterator[None]:
+    """Turn a KeyboardInterrupt, wherever it struck, into one that IPython shows in a line.
+
+    `what` was interrupted; calls that keep something raise their own `GenerationInterrupted` already.
+    """
+    try:
+        yield
+    except GenerationInterrupted:
+        raise
+    except KeyboardInterrupt:
+        raise GenerationInterrupted(None, f"{what} was stopped; nothing of it is kept") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # A floor a line, from the ground up: a room knows the floors below its own, and no neighbour on it.
 FLOORS = (
-    "errors",
+    "errors threads",
     "words",
     "request formatters gguf sources",
     "structured fit engine",

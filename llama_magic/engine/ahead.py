@@ -7,6 +7,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from llama_magic.threads import start_thread
+
 if TYPE_CHECKING:
     from llama_magic.request.matcher import Matcher
 
@@ -20,8 +22,8 @@ class Ahead:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Sequence[Matcher] | None] = queue.SimpleQueue()
-        self._idle = threading.Event()
-        self._idle.set()
+        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._started = False
         self._thread: threading.Thread | None = None
 
     def start(self, matchers: Sequence[Matcher]) -> None:
@@ -29,14 +31,15 @@ class Ahead:
         if not matchers:
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="llama_magic masks", daemon=True)
-            self._thread.start()
-        self._idle.clear()
+            self._thread = start_thread(self._run, "llama_magic masks")
+        self._started = True
         self._jobs.put(matchers)
 
     def wait(self) -> None:
         """Return when the masks are there."""
-        self._idle.wait()
+        if self._started:
+            self._done.get()
+            self._started = False
 
     def close(self) -> None:
         """End the thread; idempotent."""
@@ -50,8 +53,8 @@ class Ahead:
             for matcher in matchers:
                 try:
                     matcher.prepare()
-                except Exception:
+                except BaseException:
                     # Whatever it is, it comes again when the mask is applied, for the right request.
                     continue
             del matchers  # an idle thread keeps no grammar alive
-            self._idle.set()
+            self._done.put(None)

@@ -16,6 +16,7 @@ import threading
 from typing import Protocol
 
 from llama_magic.engine.native.backend import release_pool
+from llama_magic.threads import module_lock, start_thread
 
 # The pool of an idle thread slows every other user of OpenMP in the process as well (to a third,
 # measured), so it is given back. Not at once: a next request often follows the last.
@@ -36,7 +37,7 @@ class Compute:
         self._workers: list[Worker] = []
         self._busy: set[Worker] = set()  # those whose last turn left something to do
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._starting = threading.Lock()
+        self._starting = module_lock()
         self._thread: threading.Thread | None = None
 
     def add(self, worker: Worker) -> None:
@@ -44,9 +45,7 @@ class Compute:
         self._workers.append(worker)
         with self._starting:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="llama_magic compute", daemon=True)
-                thread.start()
-                self._thread = thread
+                self._thread = start_thread(self._run, "llama_magic compute")
 
     def remove(self, worker: Worker) -> None:
         """Give `worker` no more turns; a turn that has begun goes on."""
@@ -60,7 +59,8 @@ class Compute:
 
     def wake(self) -> None:
         """Say that there is work. Any thread, also while garbage is collected: it takes no lock."""
-        self._bell.put(None)
+        if self._bell.empty():  # else it rings already, and what was asked is seen when it is heard
+            self._bell.put(None)
 
     @property
     def here(self) -> bool:
@@ -72,7 +72,7 @@ class Compute:
             more = self._round()
             if not more:
                 self._rest()
-            while not self._bell.empty():
+            for _ in range(self._bell.qsize()):  # what rings meanwhile counts for the next round
                 self._bell.get()
 
     def _round(self) -> bool:

@@ -36,7 +36,7 @@ def embed(
     # The file names a pooling only where the model was made for embeddings.
     pooled = f"{info.architecture}.pooling_type" in info.metadata
     batches = [_tokens(engine.tokenizer, window, i, text) for i, text in enumerate(texts)]
-    with engine.side_lock:
+    with engine.side_job("embed texts"):
         rows = [_one(engine, tokens, pooled) for tokens in batches]
     matrix = np.stack(rows) if rows else np.zeros((0, info.embedding_length), np.float32)
     if normalize:

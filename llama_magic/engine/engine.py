@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import contextlib
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.backend import Capabilities
 from llama_magic.request.events import Event, FinishEvent
 from llama_magic.request.request import Request
+from llama_magic.threads import Latch, may_wait
 
 T = TypeVar("T")
 SHARED_SEQUENCES = 16  # requests decoded together
@@ -53,11 +55,13 @@ class Engine:
 
     def __init__(self, weights: Weights, options: EngineOptions, tokenizer: Vocabulary) -> None:
         self.tokenizer = tokenizer
-        self.side_lock = threading.Lock()  # held by the one job of a side context, such as embeddings
+        self._side_lock = threading.Lock()
+        self._side_thread = 0  # that holds it
         self._core = Core(weights, options)
         self._pid = os.getpid()
-        # Static, and only a safety net: it must not hold the engine itself.
-        self._finalizer = weakref.finalize(self, _shut_down, self._core, self._pid)
+        # Only a safety net: it holds the core, not the engine, and runs on any thread, so it must not wait.
+        weakref.finalize(self, self._core.stop).atexit = False
+        _live.add(self._core)
         try:
             compute.shared().add(self._core)
             self.call(lambda core: core.lane(exact=False))
@@ -67,7 +71,7 @@ class Engine:
 
     @property
     def closed(self) -> bool:
-        return not self._finalizer.alive
+        return self._core.stopping
 
     @property
     def weights(self) -> Weights:
@@ -91,7 +95,7 @@ class Engine:
         self._core.post(lambda core: core.accept(job), on_drop=lambda: job.finish(refusal))
 
     def cancel(self, request: Request) -> None:
-        """Stop a request now. Its last events say "interrupted". Any thread, any time."""
+        """Stop a request now; its last events say "interrupted". Any thread, any time: takes no lock."""
         if request.handle is not None:
             self._core.cancel(request.handle)
 
@@ -104,7 +108,7 @@ class Engine:
     def call(self, function: Callable[[Core], T]) -> T:
         """Run `function(core)` between two steps on the compute thread, and return what it returns."""
         box: list[Any] = []
-        done = threading.Event()
+        done = Latch()
 
         def job(core: Core) -> None:
             try:
@@ -115,12 +119,15 @@ class Engine:
                 done.set()
 
         self._check()
-        if compute.shared().here:
-            raise BackendError("The thread that computes waits for nobody; it cannot ask a model.")
+        if not may_wait():
+            raise BackendError(
+                "This call came from a thread that the engine needs (a finalizer can run there), and would "
+                "wait for itself.",
+                remedy="Ask a model only from your own code, not from __del__ or from a finalizer.",
+            )
         release_pool()
         self._core.post(job, on_drop=done.set)
-        while not done.wait(0.1):  # a timeout keeps Ctrl-C working on Windows
-            pass
+        done.wait_long()
         if not box:
             raise ModelClosedError("The model was closed meanwhile.")
         succeeded, value = box[0]
@@ -149,14 +156,42 @@ class Engine:
         if context is not None:
             context.abort()
 
+    @contextlib.contextmanager
+    def side_job(self, what: str) -> Iterator[None]:
+        """Hold what side contexts have one of, for one caller at a time."""
+        if self._side_thread == threading.get_ident() or not may_wait():
+            raise BackendError(f"A finalizer asked to {what} in the middle of other work of this model.")
+        with self._side_lock:
+            self._side_thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._side_thread = 0
+
     def close(self) -> None:
-        """Cancel running requests, free the contexts. Waits for nothing that another model computes."""
-        self._finalizer()
+        """Cancel running requests, free the contexts. Waits for nothing that another model computes.
+
+        Returns when that is done; at once on a thread of ours, where a finalizer may run.
+        """
+        self.stop()
+        if not self.forked:
+            _aside(self._core.close)
+            if may_wait() and not self._core.mine:
+                self._core.ended.wait_long()
+
+    def stop(self) -> None:
+        """Begin to close; wait for nothing."""
+        self._core.stop()
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a forked child, where the thread that computes is not."""
+        return os.getpid() != self._pid
 
     def _check(self) -> None:
         if self.closed:
             raise ModelClosedError("The model was unloaded; load it again to use it.")
-        if os.getpid() != self._pid:
+        if self.forked:
             raise BackendError(
                 "The model was loaded before this process was forked; the thread that computes is not here.",
                 remedy="Load the model in the new process, or start it with the 'spawn' method.",
@@ -169,7 +204,10 @@ class Core:
 
     One thread at a time works on the lanes: the compute thread for a turn, or whoever closes the
     model or ends a cancelled request meanwhile. Nobody waits for that: a thread that finds another
-    at work leaves word (`_stopping`, the inbox), and who is at work looks again before it goes.
+    at work leaves word (`stopping`, the inbox), and who is at work looks again before it goes.
+
+    Finalizers call `cancel` and `stop`, on any thread at any moment: they append to a deque, set flags
+    and ring a bell, and take no lock.
     """
 
     def __init__(self, weights: Weights, options: EngineOptions) -> None:
@@ -178,18 +216,18 @@ class Core:
         self.lanes: dict[bool, Lane] = {}
         self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
         self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
-        self.ended = threading.Event()
+        self.ended = Latch()
         self._ahead = Ahead()
         self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
         self._at_work = threading.Lock()
         self._worker = 0  # the thread that holds it
-        self._stopping = False
+        self.stopping = False
 
     # --- any thread -----------------------------------------------------------------------
 
     def post(self, job: Callable[[Core], None], on_drop: Callable[[], None] | None = None) -> None:
         """Queue a job; `on_drop` is called where the model is closed before it is run."""
-        if self._stopping:
+        if self.stopping:
             raise ModelClosedError("The model was unloaded; load it again to use it.")
         self._inbox.append((job, on_drop))
         if self.ended.is_set():  # closed since the first look
@@ -219,17 +257,16 @@ class Core:
 
     def stop(self) -> None:
         """Ask for the end; `close` or the next turn brings it."""
-        self._stopping = True
+        self.stopping = True
         for lane in list(self.lanes.values()):
-            for running in (*lane.running, *lane.waiting):
-                lane.cancel(running.request)
+            lane.halt()
         for context in list(self.extras.values()):
             context.abort()
         compute.shared().wake()
 
     def close(self) -> None:
         """End now, or as soon as the thread at work looks up; idempotent, waits for nobody."""
-        self._stopping = True
+        self.stopping = True
         if self._enter():
             self._leave()
 
@@ -245,7 +282,7 @@ class Core:
         if not self._enter():
             return False  # who is at work rings when done
         try:
-            if not self._stopping:
+            if not self.stopping:
                 self._work()
         except BaseException as error:
             # Whatever it is, the other models go on.
@@ -263,20 +300,21 @@ class Core:
 
     def _leave(self) -> None:
         while True:
-            if self._stopping and not self.ended.is_set():
+            if self.stopping and not self.ended.is_set():
                 self._close()
             self._worker = 0
             self._at_work.release()
             # Asked to stop between the look and the release? Then nobody else closes.
-            if not self._stopping or self.ended.is_set() or not self._enter():
+            if not self.stopping or self.ended.is_set() or not self._enter():
                 break
         if not compute.shared().here:
             compute.shared().wake()  # the compute thread may have found the door closed
 
     def _work(self) -> None:
-        while self._inbox and not self._stopping:
+        while self._inbox and not self.stopping:
             job, _ = self._inbox.popleft()
-            job(self)
+            with contextlib.suppress(Exception):  # of `later`: nobody waits for it
+                job(self)
         company = compute.shared().busy_beside(self)
         for lane in list(self.lanes.values()):
             if lane.busy:
@@ -341,14 +379,12 @@ class Core:
             self.steps.close()
         finally:
             compute.shared().remove(self)
+            _live.discard(self)
             self.ended.set()
             self._drop_jobs()
 
     def _end_requests(self) -> None:
         for lane in self.lanes.values():
-            for running in (*lane.running, *lane.waiting):
-                running.request.cancelled = True
-            lane.reap_cancelled()
             lane.close()
 
     def _drop_jobs(self) -> None:
@@ -356,7 +392,8 @@ class Core:
             with contextlib.suppress(IndexError):  # another thread drops them, too
                 _, on_drop = self._inbox.popleft()
                 if on_drop is not None:
-                    on_drop()
+                    with contextlib.suppress(Exception):  # the sink of a request that never began
+                        on_drop()
 
 
 def _aside(work: Callable[..., None], *arguments: Any) -> None:
@@ -365,10 +402,16 @@ def _aside(work: Callable[..., None], *arguments: Any) -> None:
         _thread.start_new_thread(work, arguments)
 
 
-def _shut_down(core: Core, pid: int) -> None:
-    if os.getpid() != pid:
-        return  # a forked child has neither the thread nor a say over its locks
-    core.stop()
-    _aside(core.close)
-    if not core.mine:
-        core.ended.wait()
+_live: set[Core] = set()
+os.register_at_fork(after_in_child=_live.clear)
+
+
+@atexit.register
+def _end_all() -> None:
+    """End every engine before the process takes llama.cpp down under it."""
+    cores = list(_live)
+    for core in cores:
+        core.stop()
+        _aside(core.close)
+    for core in cores:
+        core.ended.wait_long()

@@ -7,7 +7,9 @@ context sizes share the weights.
 
 from __future__ import annotations
 
+import _thread
 import functools
+import itertools
 import os
 import threading
 import time
@@ -27,6 +29,7 @@ from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.file import LoadedFile
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
+from llama_magic.threads import Latch, may_wait, module_lock
 from llama_magic.words import amounts
 from llama_magic.words.progress import ProgressCallback
 from llama_magic.words.shown import Shown
@@ -38,8 +41,11 @@ if TYPE_CHECKING:
     from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.sources import Resolved
 
-_lock = threading.RLock()
 _models: dict[Any, Model] = {}
+_lock = module_lock()  # one load at a time
+_loading: set[int] = set()  # the thread that holds it
+os.register_at_fork(after_in_child=_models.clear)  # their engines stayed in the parent
+os.register_at_fork(after_in_child=_loading.clear)
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,11 @@ def load(
     )
     try:
         with _lock:
-            return _load(found, wanted, name, report, began, machine)
+            _loading.add(threading.get_ident())
+            try:
+                return _load(found, wanted, name, report, began, machine)
+            finally:
+                _loading.discard(threading.get_ident())
     except InvalidGGUFError as error:
         again = sources.doubt(found)
         if not again:
@@ -186,7 +196,7 @@ def _load(
         engine.close()
         shared.release()
         raise
-    file.release = functools.partial(_release, key, engine, shared)
+    file.release = _Release(key, engine, shared)
     others = [m.name for k, m in _models.items() if k[0] == identity and not m.closed]
     if others:
         names = ", ".join(others)
@@ -197,13 +207,36 @@ def _load(
     return model
 
 
-def _release(key: Any, engine: Engine, shared: SharedWeights) -> None:
-    """Stop the engine, then let go of the weights."""
-    with _lock:
-        _models.pop(key, None)
-    engine.close()
-    with _lock:
-        shared.release()
+class _Release:
+    """Stop a model's engine, then let go of its weights; once.
+
+    A thread of its own does it, for this may be called where nothing can be waited for: by a finalizer on
+    the thread that computes, or in the middle of a load. Elsewhere it is waited for.
+    """
+
+    def __init__(self, key: Any, engine: Engine, shared: SharedWeights) -> None:
+        self._key, self._engine, self._shared = key, engine, shared
+        self._calls = itertools.count()
+        self._freed = Latch()
+
+    def __call__(self) -> None:
+        if next(self._calls):
+            return
+        _models.pop(self._key, None)
+        self._engine.stop()
+        if self._engine.forked:
+            return  # memory and engine are the parent's
+        _thread.start_new_thread(self._free, ())
+        if may_wait() and threading.get_ident() not in _loading:
+            self._freed.wait_long()
+
+    def _free(self) -> None:
+        try:
+            self._engine.close()
+            with _lock:
+                self._shared.release()
+        finally:
+            self._freed.set()
 
 
 def _room_for_seeded(need: int, *, on_gpu: bool) -> None:
@@ -359,5 +392,4 @@ def _dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bo
 
 def loaded() -> list[Model]:
     """Return the models that are in memory now."""
-    with _lock:
-        return [model for model in _models.values() if not model.closed]
+    return [model for model in list(_models.values()) if not model.closed]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from llama_magic.engine.native.backend import give_back_memory
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, InvalidGGUFError, LlamaMagicError
 from llama_magic.sources import cache_dir
+from llama_magic.threads import Latch, start_thread
 from llama_magic.words.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from llama_magic.sources import Resolved
 
 _weights: dict[Any, SharedWeights] = {}
+os.register_at_fork(after_in_child=_weights.clear)
 
 
 class SharedWeights:
@@ -125,32 +128,42 @@ def acquire(
 
 def _map_weights(parts: Sequence[Path], options: WeightsOptions, report: ProgressCallback) -> Weights:
     """Load weights on a thread, so that Ctrl-C and progress work meanwhile."""
-    box: list[Any] = []
-    stop = threading.Event()
+    box: list[Weights | BaseException] = []
+    abandoned: list[bool] = []
+    done = Latch()
     share = [0.0]
 
-    def on_progress(done: float) -> bool:
-        share[0] = done
-        return not stop.is_set()
+    def on_progress(part: float) -> bool:
+        share[0] = part
+        return not abandoned
 
     def work() -> None:
         try:
             box.append(Weights(parts, options, on_progress))
         except BaseException as error:
             box.append(error)
+        done.set()
+        if abandoned:
+            free()
 
-    thread = threading.Thread(target=work, name="llama_magic load", daemon=True)
-    thread.start()
+    def free() -> None:
+        with contextlib.suppress(IndexError):
+            made = box.pop()  # once, by whichever thread comes first
+            if isinstance(made, Weights):
+                made.close()
+
+    start_thread(work, "llama_magic load")
     try:
-        while thread.is_alive():
-            thread.join(0.05)
+        while not done.wait(0.05):
             report(Progress("load", round(100 * share[0]), 100, unit="%"))
+        report(Progress("load", 100, 100, unit="%"))
     except BaseException:
-        stop.set()
-        thread.join()
-        if box and isinstance(box[0], Weights):
-            box[0].close()
+        # llama.cpp asks between two tensors, which may be long: the thread frees what it comes back with.
+        abandoned.append(True)
+        if done.is_set():
+            free()
         raise
-    if isinstance(box[0], BaseException):
-        raise box[0]
-    return box[0]  # type: ignore[no-any-return]
+    made = box.pop()
+    if isinstance(made, BaseException):
+        raise made
+    return made

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core import magic as _magic
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
+from llama_magic.errors import shown_briefly
 from llama_magic.magics import _help
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
 from llama_magic.words.counting import counted
@@ -68,6 +69,10 @@ class LlamaMagics(_magic.Magics):
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.line_magic("llama")  # type: ignore[untyped-decorator]
     def llama_line(self, line: str) -> Any:
+        with shown_briefly(f"%llama {line.split(maxsplit=1)[0] if line.strip() else ''}".strip()):
+            return self._line(line)
+
+    def _line(self, line: str) -> Any:
         from llama_magic.magics._parse import parse_line
 
         command = parse_line(line)
@@ -82,6 +87,10 @@ class LlamaMagics(_magic.Magics):
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.cell_magic("llama")  # type: ignore[untyped-decorator]
     def llama_cell(self, line: str, cell: str) -> Any:
+        with shown_briefly("%%llama"):
+            return self._cell(line, cell)
+
+    def _cell(self, line: str, cell: str) -> Any:
         from llama_magic.magics._parse import parse_cell
 
         command = parse_cell(line)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,11 @@ from llama_magic.engine.steps import Step, StepTape
 from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope.advice import advise, parameters_of
 from llama_magic.microscope.tokens import piece_text
+from llama_magic.request.backend import wait_for
 from llama_magic.request.events import EndEvent, Event
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.threads import Latch
 from llama_magic.words import shown
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
@@ -287,7 +288,7 @@ class Tracer:
 
     def _read_again(self, step: int) -> Step:
         """Read prompt and answer up to `step` and return the logits there."""
-        done = threading.Event()
+        done = Latch()
         errors: list[BaseException | None] = []
 
         def sink(event: Event) -> None:
@@ -299,8 +300,7 @@ class Tracer:
         request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0)
         self._engine.submit(request, sink)
         try:
-            while not done.wait(0.1):  # a timeout keeps Ctrl-C working on Windows
-                pass
+            wait_for(done)
         except KeyboardInterrupt:
             self._engine.cancel(request)
             raise GenerationInterrupted(

@@ -7,7 +7,6 @@ whatever was decoded is in the completion, wherever the caller stood.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenL
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, TokenEvent
 from llama_magic.request.request import Request
 from llama_magic.structured import field_report
+from llama_magic.threads import Latch
 from llama_magic.words.progress import Progress
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Assembler:
         ]
         self.progress: Progress | None = None
         self.error: BaseException | None = None
-        self.ended = threading.Event()
+        self.ended = Latch()
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
 
     def __call__(self, event: Event) -> None:

@@ -15,6 +15,7 @@ from llama_magic.errors import (
     InputTypeError,
     ModelClosedError,
     OptionError,
+    shown_briefly,
 )
 from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_strip
 from llama_magic.model.call import Calls
@@ -218,7 +219,8 @@ class Model(Generating, Shown):
         engine = self._local("an embedding")
         from llama_magic.engine.embedding import embed  # for weight: llama.cpp
 
-        return embed(engine, self.info, self.window, texts, normalize=normalize)
+        with shown_briefly("The embedding"):
+            return embed(engine, self.info, self.window, texts, normalize=normalize)
 
     # --- the microscope -------------------------------------------------------------------
 

@@ -16,11 +16,12 @@ from llama_magic.errors import GenerationInterrupted, StructuredOutputError
 from llama_magic.model.answer import Assembler, Plan
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion
+from llama_magic.request.backend import Backend, wait_for
+from llama_magic.threads import may_wait
 from llama_magic.words.counting import counted
 from llama_magic.words.progress import Progress
 
 if TYPE_CHECKING:
-    from llama_magic.request.backend import Backend
     from llama_magic.structured import Constraint
 
 _WAIT_S = 0.1  # a bounded wait keeps Ctrl-C working on Windows
@@ -102,8 +103,7 @@ class Stream(Generic[C]):
         """Wait for the end and return the completion (a list for n > 1), chunks unread."""
         self._assembler.deliver = _ignore  # a thread that wakes for each chunk takes the GIL from the engine
         try:
-            while not self._assembler.ended.wait(_WAIT_S):
-                pass
+            wait_for(self._assembler.ended)
         except KeyboardInterrupt:
             raise self._interrupted() from None
         self._chunks = queue.SimpleQueue()  # what came before this call is in the completion
@@ -113,6 +113,8 @@ class Stream(Generic[C]):
     def cancel(self) -> None:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
         self._backend.cancel(self._request)
+        if not may_wait():  # the collector closes generators on the thread that computes, too
+            return
         for _ in range(200):  # ten seconds
             if self._assembler.ended.wait(0.05):
                 break

@@ -6,9 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from llama_magic.errors import BackendError
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 from llama_magic.request.tokenizer import Tokenizer
+from llama_magic.threads import Latch, may_wait
+
+
+def wait_for(ended: Latch) -> None:
+    """Wait until a backend has done something; Ctrl-C works meanwhile.
+
+    Raises `BackendError` on a thread that a backend needs: a finalizer there would wait for itself.
+    """
+    if not may_wait():
+        raise BackendError(
+            "This call came from a thread that the engine needs (a finalizer can run there), and would "
+            "wait for itself.",
+            remedy="Ask a model only from your own code, not from __del__ or from a finalizer.",
+        )
+    ended.wait_long()
+
 
 Sink = Callable[[Event], None]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,12 +21,13 @@ from llama_magic.structured.schema.bundle import MAX_CHARACTERS, Bundle
 from llama_magic.structured.schema.depth import grammar_from_lark
 from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.shortest import Choice, Shortest
+from llama_magic.threads import module_lock
 
 _MAX_KEPT = 128
 _MAX_CHOICES = 50_000
 _Cache = OrderedDict[Any, tuple[Any, Constraint]]
 _kept: _Cache = OrderedDict()
-_lock = threading.Lock()
+_lock = module_lock()
 
 
 def compile(

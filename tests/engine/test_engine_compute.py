@@ -199,9 +199,7 @@ def test_answer_is_cancelled_while_another_model_computes(scripted: Any, began: 
 
 
 def test_error_of_one_model_costs_no_other(scripted_file: Any) -> None:
-    """A job that raises ends what that model was doing with its error, nothing of another model's, and
-    both answer afterwards.
-    """
+    """A job that nobody waits for may raise: every answer goes on, of that model and of another."""
     with (
         lm.load(scripted_file.path, ctx=512, threads=1) as a,
         lm.load(scripted_file.path, ctx=1024, threads=1) as b,
@@ -210,15 +208,13 @@ def test_error_of_one_model_costs_no_other(scripted_file: Any) -> None:
         for stream in streams:
             next(stream)
         a.backend.later(lambda core: 1 // 0)  # type: ignore[arg-type, return-value]
-        with pytest.raises(ZeroDivisionError):
-            list(streams[0])
-        assert streams[1].run().finish_reason == "length"
+        assert [stream.run().finish_reason for stream in streams] == ["length"] * 2
         assert [m.complete("一", max_tokens=2).finish_reason for m in (a, b)] == ["length"] * 2
 
 
 def test_compute_thread_waits_for_no_model(scripted: Any) -> None:
     """Work on a model that is asked for by the compute thread is refused: it would wait for itself."""
-    with pytest.raises(lm.BackendError, match="waits for nobody"):
+    with pytest.raises(lm.BackendError, match="wait for itself"):
         scripted.backend.call(lambda core: scripted.backend.call(lambda core: None))
 
 

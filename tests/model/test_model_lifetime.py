@@ -163,7 +163,7 @@ def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None
     stream = model.complete("a", stream=True)  # lies in the inbox
     closer = threading.Thread(target=model.close)
     closer.start()
-    while not model.backend._core._stopping:
+    while not model.backend.closed:
         pass
     hold.set()
     with pytest.raises(lm.ModelClosedError):
@@ -228,6 +228,31 @@ def test_forked_child_is_told_and_ends(scripted: Any, answers: dict[str, str]) -
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert scripted.complete(question, max_tokens=12).text == answer
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_forked_child_loads_a_model_of_its_own(
+    scripted: Any, scripted_file: Scripted, answers: dict[str, str]
+) -> None:
+    """The same load in a forked child gives another model, and its answer; the parent's stays as it is."""
+    question, answer = next(iter(answers.items()))
+    scripted.complete(question, max_tokens=12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            scripted.close()
+            own = lm.load(scripted_file.path, ctx=1024, threads=1)
+            right = own is not scripted and own.complete(question, max_tokens=12, seed=1).text == answer
+            own.close()
+            code = 42 if right and own.closed else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert lm.load(scripted_file.path, ctx=1024, threads=1) is scripted
     assert scripted.complete(question, max_tokens=12).text == answer
 
 

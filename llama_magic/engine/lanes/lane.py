@@ -7,7 +7,7 @@ cold read would have written bit for bit (design.md §2), so a seed means the sa
 
 from __future__ import annotations
 
-import threading
+import ctypes
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -28,8 +28,23 @@ READ_CHUNK = 256
 HELPER_SEQUENCES = 2
 
 
+class Flight:
+    """The requests that are decoded together, and the flag that stops their decode.
+
+    A flag is never cleared: once it is set one of these requests is cancelled, and the next batch is
+    another flight. So one that is set late, by a thread that slept, stops nobody else.
+    """
+
+    def __init__(self, requests: frozenset[Job]) -> None:
+        self.requests = requests
+        self.flag = ctypes.create_string_buffer(2)  # b"\0": go on, b"\1\0": stop
+
+    def abort(self) -> None:
+        self.flag[0] = b"\x01"
+
+
 class Lane:
-    """Decode requests in one context. Called by the compute thread only, but for `cancel()`."""
+    """Decode requests in one context. Called by the compute thread only, but for `cancel()` and `halt()`."""
 
     def __init__(self, weights: Weights, options: ContextOptions, store_budget: int, ahead: Ahead) -> None:
         self.weights = weights
@@ -47,8 +62,8 @@ class Lane:
         self.company = False  # whether another model is at work, too
         self.last: Job | None = None  # the last request that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took
-        self._in_flight: set[Job] = set()
-        self._flight_lock = threading.Lock()
+        self._flight = Flight(frozenset())
+        self._halted = False
 
     # --- what the engine asks -------------------------------------------------------------
 
@@ -64,9 +79,14 @@ class Lane:
     def cancel(self, request: Job) -> None:
         """Stop a request: at the next step, or now if it is being decoded. Any thread."""
         request.cancelled = True
-        with self._flight_lock:
-            if request in self._in_flight:
-                self.context.abort()
+        flight = self._flight
+        if request in flight.requests:
+            flight.abort()
+
+    def halt(self) -> None:
+        """Stop what is being decoded, for good. Any thread."""
+        self._halted = True
+        self._flight.abort()
 
     def step(self) -> None:
         """Admit what fits, decode one batch, draw a token for each sequence that is through its prompt."""
@@ -104,7 +124,13 @@ class Lane:
         self.store.clear()
 
     def close(self) -> None:
-        self.context.close()
+        """End every request as interrupted, and free the context."""
+        for running in (*self.running, *self.waiting):
+            running.request.cancelled = True
+        try:
+            self.reap_cancelled()
+        finally:
+            self.context.close()
 
     # --- one step -------------------------------------------------------------------------
 
@@ -146,25 +172,29 @@ class Lane:
                 outputs.append(len(tokens) - 1)
                 if running.matcher is not None:
                     matchers.append(running.matcher)
-        with self._flight_lock:
-            self._in_flight = {running.request for running, _ in batch}
-            self.context.clear_abort()
-            if any(request.cancelled for request in self._in_flight):
-                self.context.abort()
+        self._take_off(frozenset(running.request for running, _ in batch))
         self._ahead.start(matchers)
         try:
             status = self.context.decode(tokens, positions, sequences, outputs)
         finally:
             self._ahead.wait()
-            with self._flight_lock:
-                self._in_flight = set()
-                self.context.clear_abort()
             self._unpin()
         if status is not DecodeStatus.DONE:
             # Whole ubatches may have been written: go back to what was known before.
             for running, _ in batch:
                 self._roll_back(running)
         return status
+
+    def _take_off(self, requests: frozenset[Job]) -> None:
+        """Say which requests are about to be decoded, so that `cancel()` can stop them.
+
+        It takes no lock: either it finds the new flight, or its flag is seen here.
+        """
+        if requests != self._flight.requests:
+            self._flight = Flight(requests)
+            self.context.watch(self._flight.flag)
+        if self._halted or any(request.cancelled for request in requests):
+            self._flight.abort()
 
     def _harvest(self, batch: list[tuple[Running, list[int]]]) -> None:
         index = -1

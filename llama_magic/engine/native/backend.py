@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,10 @@ from typing import Any
 
 import llama_cpp
 
+from llama_magic.threads import module_lock
+
 _LOG_LINES = 400
-_lock = threading.Lock()
+_lock = module_lock()
 _started = False
 _lines: deque[tuple[int, str]] = deque(maxlen=_LOG_LINES)
 _taps: list[list[str]] = []

@@ -203,6 +203,11 @@ class Context:
         """Make the running `decode` come back as ABORTED at the next graph node. Any thread."""
         self._abort_flag[0] = b"\x01"
 
+    def watch(self, flag: ctypes.Array[ctypes.c_char]) -> None:
+        """Let the next decodes stop when `flag`, two bytes, becomes b"\\1\\0"."""
+        llama_cpp.llama_set_abort_callback(self.pointer, _ABORT, ctypes.cast(flag, ctypes.c_void_p))
+        self._abort_flag = flag  # the flag before it may be freed now
+
     def clear_abort(self) -> None:
         """Let the next decode run."""
         self._abort_flag[0] = b"\x00"

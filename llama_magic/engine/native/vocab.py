@@ -9,7 +9,9 @@ import llama_cpp
 
 from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
+from llama_magic.threads import LeftBehind
 
+_LONG = 2**16  # bytes from which on tokenizing is left behind by Ctrl-C; takes some 10 ms
 _MAX_BYTES = 2**31 - 1  # llama_tokenize takes an int32 length
 _USER_DEFINED = 1 << 4  # enum llama_token_attr
 _CONTROL = 1 << 3
@@ -20,6 +22,7 @@ class Vocab:
 
     def __init__(self, pointer: int) -> None:
         self._pointer: int | None = pointer
+        self._calls = LeftBehind()
         self._pieces: dict[tuple[int, bool], bytes] = {}  # those asked for so far
         self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(pointer))
         self.type = int(llama_cpp.llama_vocab_type(pointer))  # 0 none, 1 SPM, 2 BPE, 3 WPM, 4 UGM, 5 RWKV
@@ -62,6 +65,11 @@ class Vocab:
     def tokenize(self, text: str | bytes, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`. NUL bytes and any length below 2 GiB are taken."""
         data = _encode(text)
+        if len(data) < _LONG:
+            return self._tokenize(data, add_special, parse_special)
+        return self._calls.run(lambda: self._tokenize(data, add_special, parse_special))
+
+    def _tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
         # One token a byte at most, plus BOS and EOS, plus a space that SPM vocabularies put in front.
         size = len(data) + 8
         buffer = (ctypes.c_int32 * size)()
@@ -128,8 +136,12 @@ class Vocab:
             raise OptionError(f"Token id {token} is outside the vocabulary (0 to {self.n_tokens - 1}).")
 
     def close(self) -> None:
-        """Forget the pointer, so that later use is an error and not a crash."""
+        """Forget the pointer, so that later use is an error and not a crash.
+
+        Returns when no call is in llama.cpp any more that an interrupt left behind.
+        """
         self._pointer = None
+        self._calls.finish()
         self._pieces.clear()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +36,8 @@ class WeightsOptions:
 class Weights:
     """Own one `llama_model`. `close()` is idempotent; contexts must be closed first."""
 
+    _pointer: int | None = None  # what is left once it is closed
+
     def __init__(
         self,
         paths: Sequence[Path],
@@ -46,7 +47,6 @@ class Weights:
         backend.start()
         self.paths = tuple(paths)
         self.options = options
-        self._close_lock = threading.Lock()
         self._adapters: dict[Path, ctypes.c_void_p] = {}
         self._tensor_overrides = None
         self._mapped = MappedFiles(self.paths if options.mmap else ())
@@ -119,10 +119,9 @@ class Weights:
 
     def close(self) -> None:
         """Free weights and adapters."""
-        with self._close_lock:
-            pointer, self._pointer = self._pointer, None  # type: ignore[assignment]
+        pointer = self.__dict__.pop("_pointer", None)  # in one step: whoever gets it frees it
         if pointer is not None:
+            self.vocab.close()  # first: it waits for calls that are left in it
             self._adapters.clear()  # llama_model_free frees the adapters of the model
             llama_cpp.llama_model_free(pointer)
-            self.vocab.close()
             self._mapped.close()

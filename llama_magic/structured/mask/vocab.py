@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
+
+from llama_magic.threads import module_lock
 
 
 @runtime_checkable
@@ -133,7 +134,7 @@ class _Source:
 
 
 _tries: OrderedDict[str, Trie] = OrderedDict()
-_lock = threading.Lock()
+_lock = module_lock()
 _MAX_TRIES = 4
 
 

@@ -1,0 +1,118 @@
+"""What may wait where: finalizers and signal handlers run on any thread, between any two bytecodes.
+
+So nothing that they can reach takes a lock that Python code holds (`threading.Event`, `Condition`
+and `queue.Queue` do: the code they interrupt may be inside), and none of our own threads waits
+for another one of them. What is left: attributes, atomic operations of built-in containers,
+`queue.SimpleQueue`, and the two things below.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_ours: set[int] = set()  # idents of threads that others wait for
+os.register_at_fork(after_in_child=_ours.clear)
+
+
+class Latch:
+    """Set once; then every wait is over. Safe in finalizers, in signal handlers, and beside Ctrl-C.
+
+    (An Event holds a lock in Python code: an interrupt inside of `wait` can leave it locked for
+    ever, and then the thread that calls `set` hangs.)
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True  # first: whoever is held up at the gate looks here again
+            with contextlib.suppress(RuntimeError):  # another thread was setting it, too
+                self._gate.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Return whether it is set, after `timeout` seconds at the latest."""
+        if not self._is_set and self._gate.acquire(timeout=timeout):
+            self._gate.release()
+        return self._is_set
+
+    def wait_long(self) -> None:
+        """Return when it is set; Ctrl-C works meanwhile, on Windows too."""
+        while not self.wait(0.1):
+            pass
+
+
+def module_lock() -> Any:
+    """Return a lock for what a module keeps: `with` it for a few lines, and wait for no thread inside.
+
+    Whoever interrupts its holder may take it again, and a forked child finds it free.
+    """
+    lock: Any = threading.RLock()
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does with its own
+    return lock
+
+
+def start_thread(work: Callable[[], Any], name: str) -> threading.Thread:
+    """Start a thread of our own, one that others wait for."""
+
+    def run() -> None:
+        ident = threading.get_ident()
+        _ours.add(ident)
+        try:
+            work()
+        finally:
+            _ours.discard(ident)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def may_wait() -> bool:
+    """False on a thread of our own, where only a finalizer or a sink can ask."""
+    return threading.get_ident() not in _ours
+
+
+class LeftBehind:
+    """Long calls into C that cannot be stopped: an interrupt leaves one behind on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._under_way: set[Latch] = set()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns, or raise what it raises; Ctrl-C does not wait for it."""
+        made: list[T] = []
+        failed: list[BaseException] = []
+        done = Latch()
+
+        def work() -> None:
+            try:
+                made.append(call())
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                self._under_way.discard(done)
+                done.set()
+
+        self._under_way.add(done)
+        _thread.start_new_thread(work, ())
+        done.wait_long()
+        if failed:
+            raise failed[0]
+        return made[0]
+
+    def finish(self) -> None:
+        """Wait for the calls that are under way, left behind or not."""
+        for done in list(self._under_way):
+            done.wait_long()

@@ -1,0 +1,53 @@
+"""Ctrl-C in the middle of any verb or cell is one short block."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from llama_magic.magics import _modes, _verbs
+from llama_magic.magics._options import MODES, VERBS
+
+ARGUMENTS = {"use": "x", "pull": "x", "inspect": "x", "tokens": "x", "chat": "x show", "exp": "x"}
+
+
+@pytest.fixture
+def shell() -> Any:
+    """A shell with the extension."""
+    made = InteractiveShell()
+    made.history_manager.enabled = False
+    made.run_cell("%load_ext llama_magic")
+    return made
+
+
+def _strike(*_arguments: Any, **_options: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(shell: Any, source: str) -> tuple[Any, list[str]]:
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        result = shell.run_cell(source)
+    return result.error_in_exec, out.getvalue().strip().splitlines()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_that_is_interrupted(shell: Any, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """Every verb names itself in one line, and stops Run All as any interrupt does."""
+    monkeypatch.setattr(_verbs, "run_verb", _strike)
+    error, lines = _run(shell, f"%llama {verb} {ARGUMENTS.get(verb, '')}")
+    assert isinstance(error, KeyboardInterrupt)
+    assert lines == [f"Interrupted: %llama {verb} was stopped; nothing of it is kept."]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_cell_that_is_interrupted(shell: Any, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Every mode says in one line that nothing is kept, where the interrupt came before its first token."""
+    monkeypatch.setattr(_modes, "run_mode", _strike)
+    error, lines = _run(shell, f"%%llama {mode}\ntext")
+    assert isinstance(error, KeyboardInterrupt)
+    assert lines == ["Interrupted: %%llama was stopped; nothing of it is kept."]
