@@ -1,4 +1,4 @@
-// The live view of an answer. markdown.js stands before it in the same module (see live.py).
+// The live view of an answer. nodes.js stands before it in the same module (see live.py).
 
 const count = (number) => number.toLocaleString("en-US");
 
@@ -60,17 +60,18 @@ function stopControl(model) {
 
 /** Whole sentences for screen readers, at most one announcement every two seconds. */
 function announcer(region) {
-  let heard = "";
+  let heard = 0;
   let due = 0;
-  return (fresh) => {
-    heard += fresh;
-    const end = Math.max(heard.lastIndexOf(". "), heard.lastIndexOf("! "), heard.lastIndexOf("? "), heard.lastIndexOf("\n"));
-    if (end < 0 || Date.now() < due) return;
+  return (node) => {
+    if (Date.now() < due) return;
+    const fresh = spoken(node).trimEnd().slice(heard);
+    const end = Math.max(...[". ", "! ", "? ", "\n"].map((mark) => fresh.lastIndexOf(mark)));
+    if (end < 0) return;
     due = Date.now() + 2000;
-    const said = heard.slice(0, end + 1);
+    heard += end + 1;
+    const said = fresh.slice(0, end + 1);
     const long = said.length > 1000; // then its end, from a whole word on
     region.textContent = long ? `… ${said.slice(said.indexOf(" ", said.length - 1000) + 1)}` : said;
-    heard = heard.slice(end + 1);
   };
 }
 
@@ -130,7 +131,7 @@ function render({ model, el }) {
       const node = make("div", className);
       if (name !== "thinking" && name > 0) text.append(make("p", "lm-head", make("b", "", `sample ${name + 1}`)));
       name === "thinking" ? text.prepend(node) : text.append(node);
-      channels.set(name, new Growing(node, markdown));
+      channels.set(name, new Growing(node));
     }
     return channels.get(name);
   };
@@ -146,10 +147,8 @@ function render({ model, el }) {
       if (!table) text.append((table = form([])).node);
       table.set(row);
     }
-    for (const [name, offset, piece] of message.text ?? []) {
-      if (table) continue;
-      const fresh = channel(name).take(offset, piece);
-      if (name === 0) announce(fresh);
+    for (const [name, ...change] of message.nodes ?? []) {
+      if (!table) channel(name).take(...change);
     }
     return message.figures;
   };
@@ -160,7 +159,7 @@ function render({ model, el }) {
     const messages = waiting;
     waiting = [];
     const figures = messages.map(read).findLast(Boolean);
-    for (const growing of channels.values()) growing.draw();
+    if (channels.has(0)) announce(channels.get(0).node);
     if (!figures) return;
     const [tokens, first, rate] = figures;
     meter.set(tokens);
