@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import re
 import threading
 import time
 import uuid
@@ -41,11 +42,17 @@ _FALLBACK = "The answer is being written; it will stand here when it is done."
 _HERE = Path(__file__).parent
 
 
+def _script() -> str:
+    """Return the view's modules as the one that anywidget takes: each after those that it imports."""
+    modules = ((_HERE / name).read_text("utf-8") for name in ("nodes.js", "parts.js", "settle.js", "live.js"))
+    return "".join(re.sub(r"^import .*\n", "", text, flags=re.MULTILINE) for text in modules)
+
+
 class LiveView(anywidget.AnyWidget):
     """The widget behind the live view; `head` is what is known before the first token."""
 
     # Text, not a path: anywidget keeps every widget whose script it may have to reload.
-    _esm = (_HERE / "nodes.js").read_text("utf-8") + (_HERE / "live.js").read_text("utf-8")
+    _esm = _script()
     _css = (_HERE.parent / "static" / "base.css").read_text("utf-8") + (_HERE / "live.css").read_text("utf-8")
     head = traitlets.Dict().tag(sync=True)
     left = traitlets.Dict().tag(sync=True)

@@ -1,9 +1,14 @@
 // @ts-check
 // Elements from Python into nodes. Texts of a model only ever become text nodes: no innerHTML, no addresses fetched.
-// live.js follows in the same module.
 
-/** A text, or [tag, children, attributes]. @typedef {string | [string, Content[], Record<string, string>?]} Content */
-/** [path, kept, what follows] or [path, index, a text's new end]. @typedef {[number[], number, Content[] | string]} Change */
+/**
+ * A text, or an element: its tag, its children (Content[]; a type cannot name itself here), its attributes.
+ * @typedef {string | [string, any[]] | [string, any[], Record<string, string>]} Content
+ */
+/**
+ * [path, kept, what follows], or [path, index, a text's new end].
+ * @typedef {[number[], number, Content[] | string]} Change
+ */
 
 const TAGS = new Set(
   "a blockquote br code div em h3 h4 h5 h6 hr li ol p pre strong table tbody td th thead tr ul".split(" "),
@@ -17,7 +22,7 @@ const SAFE = /^(?:https?:\/\/|mailto:)[!-~]+$/i;
  * @param {(Node | string)[]} children
  * @returns {HTMLElement}
  */
-function make(tag, className, ...children) {
+export function make(tag, className, ...children) {
   const node = document.createElement(tag);
   if (className) node.className = className;
   node.append(...children);
