@@ -23,7 +23,7 @@ lint: $(VENV)/.test javascript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The checker of the JavaScript comes by npm, which a user does not need: without it that is said, and the rest goes on.
+# The checker of the JavaScript comes by npm, which no user needs: where it is missing that is said.
 javascript:
 	@if command -v npm > /dev/null; then \
 	  npm install --silent --no-audit --no-fund --no-package-lock && node_modules/.bin/tsc -p jsconfig.json \
