@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export CMAKE_ARGS := -DGGML_NATIVE=OFF $(CMAKE_ARGS)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo lab test lint types unit lessons soak bench clean
+.PHONY: demo lab test lint javascript types unit lessons soak bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python notebooks/run.py notebooks/00_quickstart.ipynb build/00_quickstart.ipynb
@@ -19,9 +19,16 @@ lab: $(VENV)/.demo
 
 test: lint types unit lessons
 
-lint: $(VENV)/.test
+lint: $(VENV)/.test javascript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# The checker of the JavaScript comes by npm, which no user needs: where it is missing that is said.
+javascript:
+	@if command -v npm > /dev/null; then \
+	  npm install --silent --no-audit --no-fund --no-package-lock && node_modules/.bin/tsc -p jsconfig.json \
+	    && echo "JavaScript: types checked."; \
+	else echo "JavaScript: NOT checked, for npm is not here (apt-get install npm)."; fi
 
 types: $(VENV)/.test
 	$(BIN)/mypy
@@ -56,4 +63,4 @@ $(VENV)/.test: $(VENV)/.demo pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

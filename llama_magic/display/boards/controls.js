@@ -1,32 +1,36 @@
+// @ts-check
 // What ipywidgets leave out: names for the handles of sliders and for fields without a label, and a
 // region whose sentence is announced once moves rest.
 
 const REST = 600; // milliseconds
 
+/** @param {Element} board */
 function name(board) {
   for (const slider of board.querySelectorAll(".widget-slider")) {
     const label = slider.querySelector(".widget-label");
     const handle = slider.querySelector("[role=slider]");
     const readout = slider.querySelector(".widget-readout");
     if (!label || !handle) continue;
-    handle.setAttribute("aria-label", label.textContent);
-    handle.setAttribute("aria-description", label.title);
+    handle.setAttribute("aria-label", label.textContent ?? "");
+    handle.setAttribute("aria-description", label.getAttribute("title") ?? "");
     readout?.setAttribute("role", "textbox");
     readout?.setAttribute("aria-label", `${label.textContent}, as a number`);
   }
   for (const field of board.querySelectorAll("input[placeholder], textarea[placeholder]")) {
-    const label = field.parentElement.querySelector(".widget-label");
-    if (!label?.textContent) field.setAttribute("aria-label", field.placeholder);
+    const label = field.parentElement?.querySelector(".widget-label");
+    if (!label?.textContent) field.setAttribute("aria-label", field.getAttribute("placeholder") ?? "");
   }
 }
 
 export default {
+  /** @param {{ model: import("../live/parts.js").Model, el: HTMLElement }} given */
   render({ model, el }) {
     el.classList.add("lm-voice");
     const region = document.createElement("p");
     region.setAttribute("role", "status");
     region.setAttribute("aria-live", "polite");
     el.append(region);
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
     model.on("change:text", () => {
       clearTimeout(timer);

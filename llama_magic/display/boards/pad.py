@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
 
 _PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
+_SHARE = 10  # the pad is idle this many times as long as it took to draw
 _COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
 _STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
 _SAID = 400  # characters of an answer that are announced
@@ -219,8 +220,9 @@ class Pad(Board):
         try:
             for chunk in stream:
                 if (now := time.monotonic()) >= due:
-                    due = now + _PERIOD
+                    began = time.thread_time()
                     self.output.value = render_html.page((Head("writing"), Answer(chunk.text, markdown=True)))
+                    due = now + max(_PERIOD, _SHARE * (time.thread_time() - began))
             self.answer, self._asked = stream.completion, asked
             self.output.value = render_html.page(completion(self.answer))
             self.voice.text = f"Answer: {one_line(self.answer.text, _SAID)}"

@@ -1,0 +1,136 @@
+"""What of a growing answer is new, in as few bytes as it takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from llama_magic.display.live.growing import Growing
+from llama_magic.display.views.data import leaves, plain
+from llama_magic.model.results import Chunk
+from llama_magic.words.harmless import visible
+
+_EARLY = 3.0  # seconds in which a view may still be loading ...
+_SMALL = 2_000  # ... and characters that are cheap to send again
+
+
+class Feed:
+    """What is new since the last message, in as few bytes as it takes.
+
+    A message holds `nodes`: `[channel, from, to, changes]` for each channel with news (a sample's number, or
+    `"thinking"`), which turns the channel's state number `from` into `to`, and now and then all of it as a
+    fifth item; `rows`: `[path, offset, piece]` for a structured answer's fields that changed;
+    `figures`: tokens, seconds to the first, tokens a second.
+    """
+
+    def __init__(self, markdown: bool = True) -> None:
+        self._markdown = markdown
+        self.news = threading.Event()
+        self.started = False
+        self._lock = threading.Lock()
+        self._begun = time.monotonic()
+        self._first = 0.0
+        self._tokens = 0
+        self._channels: dict[int | str, _Channel] = {}
+        self._partial: Any = None
+        self._rows: dict[str, str] = {}
+        self._whole = _Whole()
+
+    def add(self, chunk: Chunk) -> None:
+        """Take a chunk in; cheap, for it runs between two tokens."""
+        with self._lock:
+            if not self.started:
+                self.started, self._first = True, time.monotonic()
+            self._tokens += len(chunk.token_ids)
+            if chunk.delta:
+                self._channel(chunk.sample).pieces.append(chunk.delta)
+            if chunk.thinking:
+                self._channel("thinking").pieces.append(chunk.thinking)
+            if chunk.partial is not None:
+                self._partial = chunk.partial
+        self.news.set()
+
+    def _channel(self, name: int | str) -> _Channel:
+        if name not in self._channels:
+            self._channels[name] = _Channel(self._markdown and name != "thinking")
+        return self._channels[name]
+
+    def written_for(self) -> float:
+        """Return the seconds since the first chunk."""
+        return time.monotonic() - self._first if self.started else 0.0
+
+    def take(self) -> dict[str, Any]:
+        """Return the next message, empty where nothing is new."""
+        self.news.clear()
+        now = time.monotonic()
+        early = now - self._begun < _EARLY
+        with self._lock:  # reading Markdown takes a while: nobody who decodes waits for that
+            fresh = [(name, channel, channel.taken()) for name, channel in self._channels.items()]
+            partial, tokens = self._partial, self._tokens
+        nodes = [[name, *channel.grown(text, early)] for name, channel, text in fresh if text]
+        rows = self._changed(partial, early) if partial is not None else []
+        if not nodes and not rows:
+            return {}
+        spent = now - self._first
+        rate = (tokens - 1) / spent if tokens > 1 and spent > 0.2 else 0.0
+        figures = [tokens, round(self._first - self._begun, 3), round(rate, 1)]
+        return {"figures": figures} | ({"nodes": nodes} if nodes else {}) | ({"rows": rows} if rows else {})
+
+    def _changed(self, partial: Any, early: bool) -> list[list[Any]]:
+        rows = {path: visible(str(value)) for path, value in leaves(plain(partial))}
+        before, self._rows = self._rows, rows
+        if rows == before and not early:
+            return []
+        if self._whole.due(sum(map(len, rows.values())), early):
+            return [[path, 0, text] for path, text in rows.items()]
+        changed = [
+            (path, text, before.get(path, "")) for path, text in rows.items() if text != before.get(path)
+        ]
+        return [
+            [path, len(old), text[len(old) :]] if text.startswith(old) else [path, 0, text]
+            for path, text, old in changed
+        ]
+
+
+class _Whole:
+    """When to send all of something again: early while small, once after that, when it has doubled."""
+
+    def __init__(self) -> None:
+        self._length = 0
+        self._late = False
+
+    def due(self, length: int, early: bool) -> bool:
+        """Return whether `length` characters are due whole; then they count as sent."""
+        first_late = not early and not self._late
+        self._late = self._late or not early
+        if not ((early or first_late) and length < _SMALL) and length < 2 * self._length:
+            return False
+        self._length = length
+        return True
+
+
+class _Channel:
+    """One growing text: what waits of it, and its elements."""
+
+    def __init__(self, markdown: bool) -> None:
+        self.pieces: list[str] = []
+        self._growing = Growing(markdown)
+        self._state = 0
+        self._length = 0
+        self._whole = _Whole()
+
+    def taken(self) -> str:
+        """Return what waits, and let it wait no longer."""
+        text = "".join(self.pieces)
+        self.pieces.clear()
+        return text
+
+    def grown(self, text: str, early: bool) -> list[Any]:
+        """Return [from, to, changes], with all of it at the end where that is due."""
+        text = visible(text)
+        made = self._growing.add(text)
+        self._length += len(text)
+        self._state += 1
+        whole = [self._growing.whole()] if self._whole.due(self._length, early) else []
+        return [self._state - 1, self._state, made, *whole]

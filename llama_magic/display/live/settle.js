@@ -1,0 +1,52 @@
+// @ts-check
+// What becomes of a view that has ended: a page that was loaded since then gets the static output from it.
+
+const joined = (/** @type {string | string[] | undefined} */ text) => (Array.isArray(text) ? text.join("") : text);
+
+/**
+ * See to it that the cell holds the static output that the kernel left; return whether it does.
+ *
+ * The page that runs the cell has it already. One that was loaded since then has the saved view of a widget,
+ * or what the cell held before: JupyterLab gives it no output of that run (as of 4.6). `late`: the run had
+ * ended before this page knew of it.
+ * @param {import("./parts.js").Model} model
+ * @param {boolean} late
+ * @returns {boolean}
+ */
+function settle(model, late) {
+  const { cell: id, run, view, bundle } = model.get("left");
+  const cells = model.widget_manager?.context?.model?.cells;
+  if (!cells) return true; // not JupyterLab or Notebook 7: nothing that we could do
+  for (let at = 0; at < cells.length; at++) {
+    const cell = cells.get(at);
+    if (cell.id !== id || !cell.outputs) continue;
+    const outputs = Array.from({ length: cell.outputs.length }, (_, index) => cell.outputs.get(index).data ?? {});
+    if (outputs.some((data) => joined(data["text/plain"]) === bundle["text/plain"] && !data[VIEW])) return true;
+    const place = outputs.findIndex((data) => data[VIEW]?.model_id === view);
+    // The page that runs the cell shows what its code wants: the answer may lie in an Output widget, say.
+    if (place < 0 && !late && cell.executionState !== "idle") return cell.executionState === "running";
+    const output = { output_type: "display_data", data: bundle, metadata: {} };
+    if (place >= 0) cell.outputs.set(place, output);
+    else {
+      if (cell.executionCount !== null && cell.executionCount !== run) cell.outputs.clear(); // of an earlier run
+      cell.outputs.add(output);
+    }
+    cell.executionCount = run;
+    return true;
+  }
+  return false;
+}
+
+const VIEW = "application/vnd.jupyter.widget-view+json";
+
+/**
+ * Tell the kernel that its answer stands where it belongs: then it closes the widget.
+ * @param {{ model: import("./parts.js").Model }} given
+ */
+export function initialize({ model }) {
+  const end = (/** @type {boolean} */ late) => {
+    if (settle(model, late)) model.send({ settled: true });
+  };
+  if (model.get("left").bundle) end(true);
+  else model.on("change:left", () => end(false));
+}
