@@ -160,7 +160,11 @@ def test_keywords_without_effect(schema: Any, ignored: set[Any], said: list[str]
 
 ORDERS: list[tuple[Any, str]] = [  # (schema, an instance with the keys in another order)
     (
-        {"properties": {"b": {"const": 2}, "a": {"type": "integer"}}, "required": ["a", "b"], "type": "object"},
+        {
+            "properties": {"b": {"const": 2}, "a": {"type": "integer"}},
+            "required": ["a", "b"],
+            "type": "object",
+        },
         '{"a":1,"b":2}',
     ),
     (
@@ -183,7 +187,10 @@ ORDERS: list[tuple[Any, str]] = [  # (schema, an instance with the keys in anoth
     ),
     ({"const": {"a": {"c": 1, "b": 2}}}, '{"a":{"b":2,"c":1.0}}'),
     (
-        {"type": "array", "items": {"properties": {"z": {}, "y": {"properties": {"q": {}, "p": {"const": 1}}}}}},
+        {
+            "type": "array",
+            "items": {"properties": {"z": {}, "y": {"properties": {"q": {}, "p": {"const": 1}}}}},
+        },
         '[{"y":{"p":1,"q":2},"z":0},{"z":1}]',
     ),
 ]
