@@ -190,7 +190,7 @@ def finished(completion: Completion, plan: Plan) -> Completion:
 
 def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
     tokens = counted(len(completion.token_ids), "token")
-    if completion.thinking and not completion.text:
+    if not completion.text and (completion.thinking or completion.raw_text):
         message = f"The thinking took all {tokens}, so there is no answer yet."
         remedy = "Allow more tokens (--max-tokens), or leave thinking out (thinking=False)."
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import os
 import pickle
 import signal
@@ -50,20 +51,21 @@ def test_a_bad_row_costs_no_other(model: Any) -> None:
     assert error.row == 1
     assert [type(one.parsed) for one in error.completions] == [Picky, type(None), type(None), Picky]
     for prompt, one in zip(PROMPTS, error.completions, strict=True):
-        assert one.messages[-2]["content"] == prompt and one.text.startswith('{"word"')
+        assert one.messages[-2]["content"] == prompt
+        assert one.text.startswith('{"word"')
     assert error.completion is error.completions[1]
 
 
 def test_a_bad_row_in_a_loop_of_tasks(model: Any) -> None:
     """`astructured` keeps the rows as `structured` does."""
-    with pytest.raises(lm.StructuredOutputError, match="^Row ") as caught:
+    with pytest.raises(lm.StructuredOutputError, match=r"^Row ") as caught:
         asyncio.run(model.astructured(PROMPTS, Picky, max_tokens=20, seed=1))
     assert sorted(one.parsed is None for one in caught.value.completions) == [False, False, True, True]
 
 
 def test_a_row_that_does_not_fit(model: Any) -> None:
     """It is named by its number, keeps its own error type, and the others are answered."""
-    with pytest.raises(lm.ContextOverflowError, match="^Row 2 of 3: ") as caught:
+    with pytest.raises(lm.ContextOverflowError, match=r"^Row 2 of 3: ") as caught:
         model.structured(["a", "word " * 3000, "b"], bool, max_tokens=10, seed=1)
     first, second, third = caught.value.completions
     assert second is None
@@ -110,7 +112,7 @@ def test_times_of_rows(model: Any) -> None:
     )
     waited = [row.timings.waiting_s for row in rows]
     assert waited == sorted(waited)
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in itertools.pairwise(rows):
         assert after.timings.waiting_s >= before.timings.waiting_s + before.timings.total_s * 0.9
         assert after.timings.first_token_s <= after.timings.total_s
 
@@ -125,7 +127,8 @@ def test_constrained_answers_are_data(model: Any) -> None:
         model.complete("x", choices=["one", "two"], max_tokens=10, seed=1),
     ):
         for other in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
-            assert other == answer and other.parsed == answer.parsed
+            assert other == answer
+            assert other.parsed == answer.parsed
             with pytest.raises(lm.OptionError, match="this process"):
                 other.xray(0)
         assert pd.DataFrame([answer]).text[0] == answer.text
@@ -140,9 +143,10 @@ def test_a_cut_number_is_no_answer(model: Any, limit: int) -> None:
     """2 of 2014 is not handed over as the year; nor a choice that others begin with."""
     with pytest.raises(lm.StructuredOutputError, match="cut after") as caught:
         model.structured("In which year did the first world war begin?", int, max_tokens=limit, seed=1)
-    assert caught.value.completion.parsed is None and caught.value.text
+    assert caught.value.completion.parsed is None
+    assert caught.value.text
     with pytest.raises(lm.StructuredOutputError, match="cut after"):
-        model.complete("x", choices=["a", "a" * 40], max_tokens=1, logit_bias={}, seed=1)
+        model.complete("x", choices=["a", "a" * 40], max_tokens=1, seed=1)
 
 
 def test_numbers_that_end_are_answers(model: Any) -> None:
@@ -150,7 +154,8 @@ def test_numbers_that_end_are_answers(model: Any) -> None:
     for schema in (float, int, Annotated[float, Field(ge=0, le=1)]):
         for seed in range(4):
             answer = model.structured("How tall is Mount Everest in km?", schema, max_tokens=64, seed=seed)
-            assert answer.finish_reason == "stop" and isinstance(answer.parsed, (int, float))
+            assert answer.finish_reason == "stop"
+            assert isinstance(answer.parsed, (int, float))
 
 
 def test_the_schema_can_be_read(model: Any) -> None:
@@ -163,5 +168,7 @@ def test_the_schema_can_be_read(model: Any) -> None:
     shown = model.structured("A cat.", Cat, max_tokens=40, seed=1, show_schema=True)
     assert "hears to" not in plain.prompt
     content = shown.messages[-2]["content"]
-    assert content.startswith("A cat.\n\n") and "what the cat hears to" in content and "title" not in content
+    assert content.startswith("A cat.\n\n")
+    assert "what the cat hears to" in content
+    assert "title" not in content
     assert content in shown.prompt
