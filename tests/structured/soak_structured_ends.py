@@ -28,7 +28,7 @@ def main(seeds: int = 200) -> None:
                 answer = model.structured(prompt, schema, max_tokens=64, seed=seed)
                 assert answer.finish_reason == "stop", (schema, seed, answer.text)
                 longest = max(longest, len(answer.token_ids))
-            print(f"{schema}: {seeds} of {seeds} end by themselves, after {longest} tokens at most", flush=True)
+            print(f"{schema}: {seeds} answers end by themselves, in {longest} tokens at most", flush=True)
 
 
 if __name__ == "__main__":
