@@ -214,9 +214,9 @@ def finished(completion: Completion, plan: Plan) -> Completion:
 
 def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
     tokens = counted(len(completion.token_ids), "token")
-    if completion.thinking and not completion.text:
-        message = f"The thinking took all {tokens}, so there is no answer yet."
-        remedy = "Allow more tokens (--max-tokens), or leave thinking out (thinking=False)."
+    if not completion.text and (completion.thinking or completion.raw_text):
+        message = f"The answer was cut after {tokens}, before it began: thinking took all {tokens}."
+        remedy = "Allow more tokens (--max-tokens), or leave thinking out (thinking=False) where that can be."
     else:
         message = f"The answer was cut after {tokens}, before it was complete."
         remedy = "Allow more tokens (--max-tokens), or ask for less."

@@ -144,7 +144,7 @@ def _from_schema(spec: Any) -> Constraint:
         ignored=tuple(bundle.ignored),
         shortest=shortest.pieces,
         why=reader.why,
-        make=reader.make,
+        read=reader.read,
     )
 
 

@@ -49,6 +49,7 @@ class Constraint:
         shortest: Pieces | None = None,
         why: Why | None = None,
         make: Callable[[str], Any] | None = None,
+        read: Callable[[str], tuple[Any, str | None]] | None = None,
         trie: Trie | None = None,
         machine: Any = None,
         any_order: bool = False,
@@ -68,6 +69,7 @@ class Constraint:
         self._why = why
         self._mask_first = mask_first  # the check itself may take endless time on a text that is none
         self._make = make
+        self._read = read  # check and value at once, in place of both
         self._trie = trie
         self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
 
@@ -148,7 +150,7 @@ class Constraint:
 
         Raises `StructuredOutputError` with the text, what could be read of it, and the reason.
         """
-        reason = self.why_not(text)
+        value, reason = (None, self.why_not(text)) if self._read is None else self._read(text)
         if reason is not None:
             raise StructuredOutputError(
                 f"The answer is not an instance of {self._name}: {reason}.",
@@ -156,6 +158,8 @@ class Constraint:
                 partial=self.partial(text),
                 remedy="Ask again with the reason, allow more tokens, or loosen what is asked for.",
             )
+        if self._read is not None:
+            return value
         return text if self._make is None else self._make(text)
 
     def partial(self, text: str, ended: bool = False) -> Any:
@@ -276,40 +280,30 @@ class Reader:
         self._decimals = Decimals(schema) if adapter is not None and has_decimals(schema) else None
 
     def why(self, text: str) -> str | None:
+        return self.read(text)[1]
+
+    def read(self, text: str) -> tuple[Any, str | None]:
+        """Return (the instance, or the value where there is no type; why it is none). Validators run once."""
         try:
             value = _strictjson.loads(text)
         except _strictjson.NotJSONError as error:
-            return str(error)
+            return None, str(error)
         reason = self._check(value)
-        if reason is None and self._adapter is not None:
-            reason = type_why(self._adapter, self._exact(text))
-        return reason
+        if reason is not None or self._adapter is None:
+            return value, reason
+        return self._validated(text if self._decimals is None else self._decimals.exact(text))
 
-    def make(self, text: str) -> Any:
-        """Return the instance, or the value where there is no type."""
-        return (
-            _strictjson.loads(text)
-            if self._adapter is None
-            else self._adapter.validate_json(self._exact(text))
-        )
+    def _validated(self, text: str) -> tuple[Any, str | None]:
+        import pydantic
 
-    def _exact(self, text: str) -> str:
-        return text if self._decimals is None else self._decimals.exact(text)
-
-
-def type_why(adapter: Any, text: str) -> str | None:
-    """Return why pydantic refuses a JSON text, None if it does not."""
-    import pydantic
-
-    try:
-        adapter.validate_json(text)
-    except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = "".join(f"/{part}" for part in first["loc"])
-        return f"{first['msg']} (at {place or 'the root'})"
-    except Exception as error:  # a validator of the user's raised something else than ValueError
-        return f"a validator raised {type(error).__name__}: {error!s:.200}"
-    return None
+        try:
+            return self._adapter.validate_json(text), None
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = "".join(f"/{part}" for part in first["loc"])
+            return None, f"{first['msg']} (at {place or 'the root'})"
+        except Exception as error:  # a validator of the user's raised something else than ValueError
+            return None, f"a validator raised {type(error).__name__}: {error!s:.200}"
 
 
 def full_match(pattern: re.Pattern[str]) -> Why:

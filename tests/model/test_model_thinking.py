@@ -163,3 +163,14 @@ def test_real_templates(model_of: Any, name: str) -> None:
     opened = formatter.reader(off.prompt).state == "thinking"
     assert bool(off.thinking) == opened
     assert opened == ("always opens" in off.extra.get("thinking", ""))
+
+
+def test_a_thought_that_took_all_tokens(model_of: Any) -> None:
+    """The error says that the thinking took them, and what to do; an answer that was cut says that."""
+    model = model_of(SWITCH, {**THOUGHT, "so ": "hm "})  # it never comes to an end
+    with pytest.raises(StructuredOutputError, match=r"took all 12 tokens[\s\S]*thinking=False") as caught:
+        model.structured("Which?", CHOICES, thinking=True, seed=1, max_tokens=12)
+    assert caught.value.completion.thinking
+    assert not caught.value.text
+    with pytest.raises(StructuredOutputError, match=r"took all 1 token\."):
+        model.structured("Which?", CHOICES, thinking=True, seed=1, max_tokens=1)

@@ -32,7 +32,7 @@ CASES: list[tuple[Any, list[Any]]] = [  # (schema, values that arrays are made o
     (frozenset[bool], [True, False, None]),
     (set[Colour], ["red", "green", 1]),
     (set[Literal["a"] | bool | None], ["a", True, False, None]),
-    (_array({"type": "integer", "minimum": 0, "maximum": 3}, uniqueItems=True, minItems=2), [0, 1, 2, 3]),
+    (_array({"type": "integer", "minimum": 0, "maximum": 2}, uniqueItems=True, minItems=2), [0, 1, 2]),
     (_array({"$ref": "#/$defs/x"}, uniqueItems=True, maxItems=1, **{"$defs": {"x": _FEW}}), [1, 2, 3]),
     (_array({"enum": [[1], {"a": 1}, 1]}, uniqueItems=True), [[1], {"a": 1}, 1]),
     (_array(_FEW, contains={"const": 2}), [1, 2, 3]),
@@ -67,8 +67,8 @@ def test_mask_and_check_agree(schema: Any, values: list[Any]) -> None:
         _array(_FEW, uniqueItems=True, minItems=4),
         _array({"type": "boolean"}, uniqueItems=True, minItems=3),
         _array(_FEW, contains={"const": 9}),
-        {"type": "object", "properties": {"a": _array(_FEW, contains=_ABOVE, minContains=3, uniqueItems=True)},
-         "required": ["a"]},
+        {"type": "object", "required": ["a"],
+         "properties": {"a": _array(_FEW, contains=_ABOVE, minContains=3, uniqueItems=True)}},
     ],
 )  # fmt: skip
 def test_more_than_there_is(schema: Any) -> None:
@@ -86,7 +86,8 @@ def test_where_no_rule_can_say_it_the_check_does() -> None:
     ):
         constraint = structured.compile(schema)
         assert keyword in {found.keyword for found in constraint.checked}
-        assert not constraint.accepts('["x","x"]') and not constraint.accepts('{"a":[1,1]}')
+        assert not constraint.accepts('["x","x"]')
+        assert not constraint.accepts('{"a":[1,1]}')
 
 
 class Tags(BaseModel):
@@ -112,5 +113,5 @@ def test_a_property_may_have_any_name() -> None:
         "required": names,
     }
     constraint = structured.compile(schema)
-    assert constraint.accepts(json.dumps(dict.fromkeys(names, [1, 2])))
-    assert not constraint.accepts(json.dumps(dict.fromkeys(names, [1, 1])))
+    assert constraint.accepts(json.dumps({name: [1, 2] for name in names}))
+    assert not constraint.accepts(json.dumps({name: [1, 1] for name in names}))

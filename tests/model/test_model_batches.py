@@ -1,0 +1,174 @@
+"""Several prompts at once, and answers that are cut: what is written is kept, and said to be what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, field_validator
+
+import llama_magic as lm
+
+PROMPTS = ["Great!", "Terrible!", "I hate it", "Love"]
+seen: list[str] = []
+
+
+class Picky(BaseModel):
+    """A validator that takes the first and the last of four answers."""
+
+    word: Literal["good", "bad"]
+
+    @field_validator("word")
+    @classmethod
+    def _pick(cls, value: str) -> str:
+        seen.append(value)
+        if len(seen) in (2, 3):
+            raise ValueError(f"answer {len(seen)} is not wanted")
+        return value
+
+
+@pytest.fixture
+def model(loaded: Callable[..., Any]) -> Any:
+    seen.clear()
+    return loaded("smollm2", ctx=1024)
+
+
+def test_a_bad_row_costs_no_other(model: Any) -> None:
+    """The error names the first bad row and how many more; all completions are there, in order."""
+    with pytest.raises(
+        lm.StructuredOutputError, match=r"^Row 2 of 4 \(1 more failed, too\).*answer 2"
+    ) as caught:
+        model.structured(PROMPTS, Picky, max_tokens=20, seed=1)
+    error = caught.value
+    assert error.row == 1
+    assert [type(one.parsed) for one in error.completions] == [Picky, type(None), type(None), Picky]
+    for prompt, one in zip(PROMPTS, error.completions, strict=True):
+        assert one.messages[-2]["content"] == prompt
+        assert one.text.startswith('{"word"')
+    assert error.completion is error.completions[1]
+
+
+def test_a_bad_row_in_a_loop_of_tasks(model: Any) -> None:
+    """`astructured` keeps the rows as `structured` does."""
+    with pytest.raises(lm.StructuredOutputError, match=r"^Row ") as caught:
+        asyncio.run(model.astructured(PROMPTS, Picky, max_tokens=20, seed=1))
+    assert sorted(one.parsed is None for one in caught.value.completions) == [False, False, True, True]
+
+
+def test_a_row_that_does_not_fit(model: Any) -> None:
+    """It is named by its number, keeps its own error type, and the others are answered."""
+    with pytest.raises(lm.ContextOverflowError, match=r"^Row 2 of 3: ") as caught:
+        model.structured(["a", "word " * 3000, "b"], bool, max_tokens=10, seed=1)
+    first, second, third = caught.value.completions
+    assert second is None
+    assert {type(first.parsed), type(third.parsed)} == {bool}
+
+
+def test_an_interrupt_keeps_finished_rows(model: Any) -> None:
+    """What is finished stays finished, what was begun or not is marked, all in order; the model goes on."""
+    text = Annotated[str, Field(min_length=150, max_length=200)]
+
+    class Stopping(BaseModel):
+        value: bool
+
+        @field_validator("value")
+        @classmethod
+        def _stop(cls, value: bool) -> bool:
+            seen.append("row")
+            if len(seen) == 2:  # the second row is finished: stop while the next ones are written
+                signal.raise_signal(signal.SIGINT)
+            return value
+
+    with pytest.raises(lm.GenerationInterrupted, match=r"2 of 4 rows|3 of 4 rows|4 of 4 rows") as caught:
+        model.structured(PROMPTS, Stopping, max_tokens=20, seed=1)
+    rows = caught.value.completion
+    assert [row.messages[-2]["content"] for row in rows] == PROMPTS
+    assert all(isinstance(row.parsed, Stopping) for row in rows[:2])
+
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(lm.GenerationInterrupted, match="of 60 rows finished") as caught:
+            model.structured([f"Tell {i}." for i in range(60)], text, max_tokens=60, seed=1)
+    finally:
+        timer.cancel()
+    assert len(caught.value.completion) == 60
+    assert caught.value.completion[-1].finish_reason == "interrupted"
+    assert model.complete("a", max_tokens=1, seed=1).token_ids
+
+
+def test_times_of_rows(model: Any) -> None:
+    """Each row has its own time from its own start; what it waited stands apart and grows."""
+    rows = model.structured(
+        ["a"] * 4, Annotated[str, Field(min_length=30, max_length=40)], max_tokens=60, seed=1
+    )
+    waited = [row.timings.waiting_s for row in rows]
+    assert waited == sorted(waited)
+    for before, after in itertools.pairwise(rows):
+        assert after.timings.waiting_s >= before.timings.waiting_s + before.timings.total_s * 0.9
+        assert after.timings.first_token_s <= after.timings.total_s
+
+
+def test_constrained_answers_are_data(model: Any) -> None:
+    """They pickle, copy and go into a table; `xray` of a copy says what it cannot do."""
+    import pandas as pd
+
+    for answer in (
+        model.structured("x", bool, max_tokens=10, seed=1),
+        model.complete("x", regex="[a-c]{3}", max_tokens=10, seed=1),
+        model.complete("x", choices=["one", "two"], max_tokens=10, seed=1),
+    ):
+        for other in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
+            assert other == answer
+            assert other.parsed == answer.parsed
+            with pytest.raises(lm.OptionError, match="this process"):
+                other.xray(0)
+        assert pd.DataFrame([answer]).text[0] == answer.text
+    constraint = model.constraint(bool)
+    assert copy.deepcopy(constraint) is constraint
+    with pytest.raises(TypeError, match="Pickle the schema"):
+        pickle.dumps(constraint)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_cut_number_is_no_answer(model: Any, limit: int) -> None:
+    """2 of 2014 is not handed over as the year; nor a choice that others begin with."""
+    with pytest.raises(lm.StructuredOutputError, match="cut after") as caught:
+        model.structured("In which year did the first world war begin?", int, max_tokens=limit, seed=1)
+    assert caught.value.completion.parsed is None
+    assert caught.value.text
+    with pytest.raises(lm.StructuredOutputError, match="cut after"):
+        model.complete("x", choices=["a", "a" * 40], max_tokens=1, seed=1)
+
+
+def test_numbers_that_end_are_answers(model: Any) -> None:
+    """Under a bounded mask a number ends by itself; 12 seeds of each are whole and valid."""
+    for schema in (float, int, Annotated[float, Field(ge=0, le=1)]):
+        for seed in range(4):
+            answer = model.structured("How tall is Mount Everest in km?", schema, max_tokens=64, seed=seed)
+            assert answer.finish_reason == "stop"
+            assert isinstance(answer.parsed, (int, float))
+
+
+def test_the_schema_can_be_read(model: Any) -> None:
+    """`show_schema` puts descriptions, and nothing else, at the end of the last turn."""
+
+    class Cat(BaseModel):
+        name: str = Field(description="what the cat hears to", max_length=8)
+
+    plain = model.structured("A cat.", Cat, max_tokens=40, seed=1)
+    shown = model.structured("A cat.", Cat, max_tokens=40, seed=1, show_schema=True)
+    assert "hears to" not in plain.prompt
+    content = shown.messages[-2]["content"]
+    assert content.startswith("A cat.\n\n")
+    assert "what the cat hears to" in content
+    assert "title" not in content
+    assert content in shown.prompt
