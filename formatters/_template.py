@@ -139,7 +139,7 @@ class Template:
             try:
                 plan = make_plan(lambda m, v: self._run(m, v, {}), messages, variables, self.bos_token)
             except TemplateError as error:
-                plan = error
+                plan = TemplateError(error.message, remedy=error.remedy)  # without frames, and what they hold
             self._plans[name] = plan
             while len(self._plans) > _PLANS:
                 self._plans.popitem(last=False)
