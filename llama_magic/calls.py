@@ -14,6 +14,7 @@ from llama_magic.engine.request import Request
 from llama_magic.engine.sampling import OTHER_NAMES, Sampling, check_seed
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.fitting import Fit
 from llama_magic.naming import meant
 from llama_magic.structuring import check_budget
 from llama_magic.thinking import Thinking, matcher_factory, note_of
@@ -161,8 +162,9 @@ class Calls:
         messages: Sequence[Any],
         tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
+        most: int | None = None,
     ) -> prompting.Prompt:
-        """Return the prompt of a conversation."""
+        """Return the prompt of a conversation; see `prompting.from_messages`."""
         if not isinstance(template_variables, (Mapping, type(None))):
             raise InputTypeError(
                 f"template_variables is a {type(template_variables).__name__}; expected a dict of names."
@@ -181,7 +183,7 @@ class Calls:
             tools,
             continue_final=bool(variables.pop("continue_final", False)),
         )
-        return prompting.from_messages(self._vocabulary, template, messages)
+        return prompting.from_messages(self._vocabulary, template, messages, most)
 
     def text(
         self,
@@ -193,9 +195,7 @@ class Calls:
     ) -> Assembler:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
         call = Call.read(self._settings.sampling, options)
-        prompt = prompting.from_text(self._vocabulary, text, spans or ())
-        guard = self._guard(call.overflow)
-        prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._vocabulary)
+        prompt, limit = self._fit(call).text(text, spans or ())
         return self._assemble(mode, prompt, limit, call, constraint, None)
 
     def chat(
@@ -212,19 +212,17 @@ class Calls:
         if thinking is not None:
             template_variables = thinking.variables
         call = Call.read(self._settings.sampling, options)
-        prompt, limit = prompting.fit_messages(
-            self._guard(call.overflow),
-            messages,
-            call.max_tokens,
-            lambda kept: self.render(kept, tools, template_variables),
+        prompt, limit = self._fit(call).messages(
+            messages, lambda kept: self.render(kept, tools, template_variables, self._file.window)
         )
         return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter, thinking)
 
-    def _guard(self, overflow: prompting.Overflow) -> prompting.Guard:
+    def _fit(self, call: Call) -> Fit:
         info = self._file.info
-        return prompting.Guard(
-            self._file.window, overflow, info.context_length, sum(info.kv_bytes_per_token())
+        guard = prompting.Guard(
+            self._file.window, call.overflow, info.context_length, sum(info.kv_bytes_per_token())
         )
+        return Fit(guard, call.max_tokens, self._vocabulary)
 
     def _assemble(
         self,

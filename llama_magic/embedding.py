@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.native import DecodeStatus
+from llama_magic.engine.vocabulary import TooManyTokensError, Vocabulary
 from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from llama_magic.engine.engine import Core, Engine
     from llama_magic.engine.native import Context
-    from llama_magic.engine.vocabulary import Vocabulary
     from llama_magic.loading import LoadedFile
 
 _PIECE = 256  # tokens read at once
@@ -48,13 +48,17 @@ def embed(
 def _tokens(vocabulary: Vocabulary, file: LoadedFile, index: int, text: object) -> list[int]:
     if not isinstance(text, str):
         raise InputTypeError(f"Text {index} is a {type(text).__name__}; expected a str.")
-    tokens = vocabulary.encode(text)
+    try:
+        tokens = vocabulary.encode(text, most=file.window)
+        count, said = len(tokens), f"{len(tokens):,}"
+    except TooManyTokensError as many:
+        tokens, count, said = [0], many.least, f"at least {many.least:,}"
     if not tokens or not text:
         raise OptionError(f"Text {index} is empty, so there is nothing to embed.", remedy="Leave it out.")
-    if len(tokens) > file.window:
+    if count > file.window:
         raise ContextOverflowError(
-            f"Text {index} has {len(tokens):,} tokens, but the window holds {file.window:,}.",
-            prompt_tokens=len(tokens),
+            f"Text {index} has {said} tokens, but the window holds {file.window:,}.",
+            prompt_tokens=count,
             max_tokens=0,
             window=file.window,
             remedy="Cut it into shorter texts, or load the model with a larger --ctx.",

@@ -190,7 +190,7 @@ class Model:
     ) -> Any:
         """Continue a text as it stands; `instruct` wraps it as one user turn first.
 
-        Options: `max_tokens` (256, or what the window has left), `seed` (makes the answer
+        Options: `max_tokens` (256, or a quarter of the window), `seed` (makes the answer
         reproducible), `stop` (text or texts), `n` (samples of one prompt, decoded together),
         `logprobs` (alternatives to report a token), `overflow` ("error", "drop-oldest",
         "truncate-prompt"), `reuse` (of the KV cache), and any field of `Sampling`.

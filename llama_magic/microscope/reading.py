@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from llama_magic.engine.native import Context, DecodeStatus
+from llama_magic.engine.vocabulary import TooManyTokensError, Vocabulary
 from llama_magic.errors import (
     BackendError,
     ContextOverflowError,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llama_magic.engine.engine import Core, Engine
-    from llama_magic.engine.vocabulary import Vocabulary
 
 EXPECTED = 5
 _LOGIT_BYTES = 64 * 2**20  # a chunk's logits; at least 64 tokens are read at once
@@ -198,17 +198,21 @@ def _interrupted(
 def _tokens(vocabulary: Vocabulary, window: int, text: object) -> list[int]:
     if not isinstance(text, str):
         raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
-    ids = vocabulary.encode(text)
+    try:
+        ids = vocabulary.encode(text, most=window)
+        count, said = len(ids), f"{len(ids):,}"
+    except TooManyTokensError as many:
+        ids, count, said = [0], many.least, f"at least {many.least:,}"
     if not text or not ids:
         raise OptionError("The text is empty, so there is nothing to read.", remedy="Write some text.")
-    if len(ids) > window:
+    if count > window:
         raise ContextOverflowError(
-            f"The text has {len(ids):,} tokens, but the context window holds {window:,}: "
-            f"{len(ids) - window:,} too many.",
-            prompt_tokens=len(ids),
+            f"The text has {said} tokens, but the context window holds {window:,}: "
+            f"{count - window:,} too many.",
+            prompt_tokens=count,
             max_tokens=0,
             window=window,
-            parts=(("text", len(ids)),),
+            parts=(("text", count),),
             remedy="Read it in shorter parts, or load the model with a larger --ctx.",
         )
     return ids

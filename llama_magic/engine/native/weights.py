@@ -112,5 +112,5 @@ class Weights:
             pointer, self._pointer = self._pointer, None  # type: ignore[assignment]
         if pointer is not None:
             self._adapters.clear()  # llama_model_free frees the adapters of the model
+            self.vocab.close()  # before the model goes: a thread may still be inside the vocabulary
             llama_cpp.llama_model_free(pointer)
-            self.vocab.close()
