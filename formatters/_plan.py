@@ -49,7 +49,7 @@ class Plan:
 
     repairs: tuple[Repair, ...] = ()
     forms: tuple[Repair, ...] = ()  # how the messages are dressed, their texts unchanged
-    lost: tuple[int, ...] = ()  # tool results that the template leaves out
+    lost: tuple[int, ...] = ()  # tool results, and texts beside tool calls, that the template leaves out
     calls_lost: bool = False  # it leaves out tool calls
     before: dict[str, tuple[str, ...]] = field(default_factory=dict)
     late: frozenset[str] = frozenset()  # roles whose texts stand later than their place in the conversation
@@ -127,7 +127,7 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos:
             return attempt.plan
     for attempt in attempts:
         if attempt.error is None and all(messages[i]["role"] in _TOOL_ROLES for i in attempt.missing):
-            return replace(attempt.plan, lost=attempt.missing)
+            return replace(attempt.plan, lost=(*attempt.plan.lost, *attempt.missing))
     raise _refusal(messages, attempts[0])
 
 
@@ -170,7 +170,10 @@ def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Pla
     )
     calls = [name for m in messages for name in _called(m)]
     lost = any(name not in text for name in calls)
-    plan = replace(plan, calls_lost=lost, before=_before(text, messages), late=late, probe=text)
+    # Where a template writes the calls of a message, leaving out the text beside them is its own form.
+    beside = tuple(i for i in missing if messages[i].get("tool_calls") and not lost)
+    missing = tuple(i for i in missing if i not in beside)
+    plan = replace(plan, calls_lost=lost, lost=beside, before=_before(text, messages), late=late, probe=text)
     return _Attempt(plan, messages, None, missing)
 
 

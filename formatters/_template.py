@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from functools import cached_property, lru_cache
@@ -21,6 +22,8 @@ from ._reader import ReplySpec
 from ._types import Message, Part, Rendered
 
 _REMEDY = "Choose another with --formatter NAME or --formatter PATH.jinja."
+# "{{ if .System }}", "{{- range $i, $m := .Messages }}", "{{ end }}": no Jinja expression begins so.
+_GO = re.compile(r"\{\{-?\s*(?:(?:if|with|range|else if|else|end|block|define|template)\b|[.$][A-Za-z])")
 _PLANS = 256  # shapes of conversations remembered for each template
 
 
@@ -34,6 +37,11 @@ def _compile(source: str) -> jinja2.Template:
     try:
         return _sandbox.environment.from_string(source)
     except jinja2.TemplateSyntaxError as error:
+        if _GO.search(source):
+            raise TemplateError(
+                "The chat template is written in Go's template language, as Ollama's are, not in Jinja.",
+                remedy=_REMEDY,
+            ) from error
         raise TemplateError(
             f"The chat template does not compile: line {error.lineno}: {error.message}", remedy=_REMEDY
         ) from error
@@ -184,6 +192,12 @@ class Template:
         variables["add_generation_prompt"] = add_generation_prompt and not continue_final
         if tools is not None:
             variables["tools"] = plain_data(list(tools), "tools")
+            if tools and "tools" not in self.variables:
+                raise TemplateError(
+                    "The chat template has no place for tools; it would leave them out.",
+                    remedy="Leave tools out and describe them in the system message, or choose another "
+                    "--formatter.",
+                )
         if not self.source.strip():
             return Rendered("", (), ("the chat template is empty: it writes nothing",), tuple(given))
         short = shape(given)
@@ -206,7 +220,10 @@ class Template:
         real, said = self._neutral(plan.apply(given), guarded)
         prompt, parts, missing = self._write(real, variables, plan, guarded, continue_final)
         notes += said
-        notes += [f"the template leaves out messages[{i}] ({given[i]['role']})" for i in plan.lost]
+        notes += [f"the template leaves out {_lost(i, given)}" for i in plan.lost]
+        if tools := [name for tool in variables.get("tools") or () if (name := _name(tool))]:
+            left = [name for name in tools if name not in prompt]
+            notes += [f"the template leaves out the tools {', '.join(left)}"] if left else []
         if plan.calls_lost:
             notes.append("the template leaves out tool calls of past turns")
         return Rendered(prompt, parts, tuple(notes), tuple(real)), missing
@@ -286,6 +303,18 @@ class Template:
                     "thinking": thought,
                 }
         return message
+
+
+def _lost(index: int, messages: list[Message]) -> str:
+    message = messages[index]
+    if message["role"] == "assistant":
+        return f"the text of messages[{index}], which stands beside tool calls"
+    return f"messages[{index}] ({message['role']})"
+
+
+def _name(tool: Any) -> str:
+    body = tool.get("function", tool) if isinstance(tool, dict) else {}
+    return str(body.get("name", "")) if isinstance(body, dict) else ""
 
 
 def _texts(value: Any) -> list[str]:

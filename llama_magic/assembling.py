@@ -35,6 +35,7 @@ class Plan:
     formatter: Formatter | None = None
     constraint: Constraint | None = None
     thinking: str = ""  # what was chosen of thinking, in words
+    reads: bool = True  # the formatter reads marks of its family out of the answer
     made_with: dict[str, Any] = field(default_factory=dict)
 
 
@@ -61,15 +62,17 @@ class Assembler:
         self.plan = plan
         self.vocabulary = vocabulary
         self.request = request(self)
-        formatter, prompt = plan.formatter, plan.prompt.text
-        self.samples = [
-            _Sample(formatter.reader(prompt) if formatter is not None else None)
-            for _ in range(self.request.n)
-        ]
+        self.samples = [_Sample(self._reader()) for _ in range(self.request.n)]
         self.progress: Progress | None = None
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
+
+    def _reader(self) -> Any:
+        plan = self.plan
+        if plan.formatter is None or not plan.reads:
+            return None
+        return plan.formatter.reader(plan.prompt.text, once=plan.constraint is not None)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TokenEvent):
@@ -153,7 +156,9 @@ class Assembler:
 
     def _completion(self, sample: _Sample) -> Completion:
         plan, request, stats = self.plan, self.request, self.request.stats
-        reply = plan.formatter.parse(sample.raw, plan.prompt.text) if plan.formatter is not None else None
+        reply = None
+        if plan.formatter is not None and plan.constraint is None:
+            reply = plan.formatter.parse(sample.raw, plan.prompt.text)
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=len(sample.ids))
         messages = plan.prompt.messages
         if messages:

@@ -17,7 +17,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.fitting import Fit
 from llama_magic.naming import meant
 from llama_magic.structuring import check_budget
-from llama_magic.thinking import Thinking, matcher_factory, note_of
+from llama_magic.thinking import Thinking, matcher_factory, note_of, reads_marks
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -255,6 +255,7 @@ class Calls:
             formatter,
             constraint,
             thinking=note,
+            reads=reads_marks(constraint, formatter, prompt.text, thinking),
             made_with=file.made_with,
         )
 

@@ -307,7 +307,7 @@ def _guarded(vocabulary: Vocabulary, info: GGUFInfo) -> frozenset[str]:
     templates = "\n".join(info.chat_templates.values())
     native = vocabulary.native
     user_defined = (native.text(i) for i in native.user_defined_ids)
-    marks = {t for t in user_defined if len(t) > 2 and not t.isspace() and "▁" not in t and t in templates}
+    marks = {t for t in user_defined if len(t) > 2 and t.strip("▁ \t\r\n") and t in templates}
     return vocabulary.control_texts | frozenset(marks)
 
 

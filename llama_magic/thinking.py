@@ -77,6 +77,15 @@ def note_of(thinking: Thinking | None, formatter: Formatter | None, prompt: str)
     return "" if thinking is None else thinking.note
 
 
+def reads_marks(
+    constraint: Constraint | None, formatter: Formatter | None, prompt: str, thinking: Thinking | None
+) -> bool:
+    """Say whether an answer to this prompt can hold marks of its family: a constrained one only before it."""
+    if formatter is None or constraint is None:
+        return formatter is not None
+    return formatter.reader(prompt).state != "text" or (thinking is not None and thinking.wanted)
+
+
 def matcher_factory(
     constraint: Constraint | None,
     formatter: Formatter | None,
@@ -87,14 +96,11 @@ def matcher_factory(
     """Return what makes a fresh matcher for each sample, or None where nothing is constrained."""
     if constraint is None:
         return None
-    if formatter is None:
+    if formatter is None or not reads_marks(constraint, formatter, prompt, thinking):
         return constraint.start
-    opened = formatter.reader(prompt).state != "text"
-    if not opened and not (thinking is not None and thinking.wanted):
-        return constraint.start
-    mark = None if opened else opening(formatter)
+    mark = None if formatter.reader(prompt).state != "text" else opening(formatter)
     ways = Ways(formatter, vocabulary)
-    return lambda: AfterThinking(constraint.start(), formatter.reader(prompt), ways, mark)
+    return lambda: AfterThinking(constraint.start(), formatter.reader(prompt, once=True), ways, mark)
 
 
 class Ways:
