@@ -256,7 +256,7 @@ class Template:
             if end not in text:
                 raise TemplateError(
                     "The chat template changes the end of the last message, so it cannot be continued.",
-                    remedy="Leave continue_final out, or choose another --formatter.",
+                    remedy="End with a user's message, or choose another --formatter.",
                 )
             text = text[: text.rindex(end)]
             hidden[-1]["content"] = hidden[-1]["content"].removesuffix(end)

@@ -161,7 +161,10 @@ class Assembler:
             reply = plan.formatter.parse(sample.raw, plan.prompt.text)
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=len(sample.ids))
         messages = plan.prompt.messages
-        if messages:
+        if plan.prompt.continues:
+            *before, begun = messages
+            messages = (*before, {**begun, "content": f"{begun['content']}{sample.text}"})
+        elif messages:
             messages = (*messages, {"role": "assistant", "content": sample.text})
         writing = stats.last_token - stats.first_token
         timings = Timings(

@@ -176,12 +176,9 @@ class Calls:
                     f"template_variables cannot set {name!r}.",
                     remedy="Use the parameter of that name instead.",
                 )
+        continues = bool(variables.pop("continue_final", prompting.is_begun(messages)))
         template = prompting.Template(
-            self._settings.formatter,
-            self._file.guarded,
-            variables,
-            tools,
-            continue_final=bool(variables.pop("continue_final", False)),
+            self._settings.formatter, self._file.guarded, variables, tools, continue_final=continues
         )
         return prompting.from_messages(self._vocabulary, template, messages, most)
 
@@ -211,6 +208,11 @@ class Calls:
         """Prepare the answer to a conversation; `thinking` is of a structured one."""
         if thinking is not None:
             template_variables = thinking.variables
+            if prompting.is_begun(messages):
+                raise OptionError(
+                    "The messages end with an assistant's, but a structured answer begins by itself.",
+                    remedy="End them with a user's message; model.chat goes on from an assistant's.",
+                )
         call = Call.read(self._settings.sampling, options)
         prompt, limit = self._fit(call).messages(
             messages, lambda kept: self.render(kept, tools, template_variables, self._file.window)

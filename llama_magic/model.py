@@ -218,7 +218,11 @@ class Model:
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Answer a conversation: messages are dicts with `role` and `content`. Options as for `complete`."""
+        """Answer a conversation: messages are dicts with `role` and `content`. Options as for `complete`.
+
+        Where the last message is an assistant's, the answer goes on from it: `text` is what is new, and
+        the last of `messages` holds both. Raises `TemplateError` where the template cannot write that.
+        """
         self._open()
         constraint = self._constraint_of(grammar, regex, choices)
         assembler = self._calls.chat("chat", messages, constraint, options, tools, template_variables)

@@ -30,6 +30,7 @@ class Prompt:
     parts: tuple[BudgetPart, ...]
     notes: tuple[str, ...] = ()
     messages: tuple[dict[str, Any], ...] = ()
+    continues: bool = False  # the answer goes on from the last of `messages`
 
     def budget(self, window: int, max_tokens: int) -> Budget:
         return Budget(window, len(self.ids), max_tokens, self.parts)
@@ -44,6 +45,18 @@ class Template:
     variables: Mapping[str, Any] = field(default_factory=dict)
     tools: Sequence[Any] | None = None
     continue_final: bool = False
+
+
+def is_begun(messages: object) -> bool:
+    """Say whether a conversation ends with the beginning of an answer: an assistant's text, no tool calls."""
+    if not isinstance(messages, (list, tuple)) or not messages:
+        return False
+    last = messages[-1]
+    role, content, calls = (
+        last.get(name) if isinstance(last, Mapping) else getattr(last, name, None)
+        for name in ("role", "content", "tool_calls")
+    )
+    return getattr(role, "value", role) == "assistant" and bool(content) and not calls
 
 
 def from_text(
@@ -113,9 +126,9 @@ def from_messages(
         found = _relocate(by_content.get(content, ()), content, part.text)
         stretches += _split(label, part.kind, part.text, found)
     notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
-    return Prompt(
-        rendered.text, ids, _count(vocabulary, ids, stretches), notes, tuple(dict(m) for m in plain)
-    )
+    parts = _count(vocabulary, ids, stretches)
+    said = tuple(dict(m) for m in plain)
+    return Prompt(rendered.text, ids, parts, notes, said, template.continue_final)
 
 
 def _ordinal(messages: Sequence[Mapping[str, Any]], index: int | None) -> str:
