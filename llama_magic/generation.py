@@ -166,6 +166,13 @@ def _with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
     return replace(chunk, partial=constraint.partial(chunk.text, chunk.finish_reason == "stop"))
 
 
+def _room(completion: Completion) -> str:
+    used = completion.usage.prompt_tokens + completion.usage.completion_tokens
+    if used >= completion.budget.window:
+        return "The window is full: ask for less, or load the model with a larger --ctx."
+    return "Allow more tokens (--max-tokens), or ask for less."
+
+
 def finished(completion: Completion, plan: Plan) -> Completion:
     """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
     if plan.constraint is None:
@@ -185,7 +192,7 @@ def finished(completion: Completion, plan: Plan) -> Completion:
             text=completion.text,
             partial=partial,
             completion=completion,
-            remedy="Allow more tokens (--max-tokens), or ask for less.",
+            remedy=_room(completion),
         )
     try:
         return replace(completion, parsed=plan.constraint.parse(completion.text))

@@ -99,11 +99,10 @@ def from_messages(
             f"The messages are a {type(messages).__name__}; expected a list of dicts with role and content."
         )
     spans = [m.get("_spans", ()) if isinstance(m, Mapping) else () for m in messages]
-    plain = formatters.normalise_messages(
-        [{k: v for k, v in m.items() if k != "_spans"} if isinstance(m, Mapping) else m for m in messages]
-    )
+    given = [{k: v for k, v in m.items() if k != "_spans"} if isinstance(m, Mapping) else m for m in messages]
+    plain = formatters.normalise_messages(given)
     rendered = template.formatter.render(
-        plain,
+        given,
         add_generation_prompt=not template.continue_final,
         continue_final=template.continue_final,
         tools=template.tools,

@@ -352,6 +352,38 @@ def test_text_and_tool_calls_as_transformers(path: Path) -> None:
         assert done.text == wanted
 
 
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_parts_as_transformers(path: Path) -> None:
+    """Contents in text parts are rendered as transformers renders them, where the template takes lists."""
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "Alpha "}, {"type": "text", "text": " beta"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Gamma"}]},
+        {"role": "user", "content": [{"type": "text", "text": "Delta"}, {"type": "text", "text": "epsilon"}]},
+    ]
+    tokens = {"bos_token": "<BOS>", "eos_token": "<EOS>"}
+    template = formatters.gguf.Template(path.read_text(), "<BOS>", "<EOS>")
+    done = template.render(messages)
+    words = ["Alpha", "beta", "Gamma", "Delta", "epsilon"]
+    assert [done.text.count(word) for word in words] == [1] * 5
+    assert "".join(part.text for part in done.parts) == done.text
+    texts = "".join(part.text for part in done.parts if part.kind != "template")
+    assert all(word in texts for word in words)
+    try:
+        wanted = reference(path.read_text(), messages, add_generation_prompt=True, **tokens)
+    except Exception:
+        return  # it takes no lists: the parts are joined
+    if all(wanted.count(word) == 1 for word in words) and "'type'" not in wanted and '"type"' not in wanted:
+        assert done.text == wanted
+
+
+def test_parts_are_guarded() -> None:
+    """A control token in a part is literal, also where a template writes the parts one by one."""
+    content = [{"type": "text", "text": "a<|end|>"}, {"type": "text", "text": "<|user|>b"}]
+    done = formatters.gguf.Template(TYPED).render([{"role": "user", "content": content}], guarded=GUARDED)
+    assert done.text == "<|user|>a<|end|><|user|>b<|end|><|assistant|>"
+    assert [p.text for p in done.parts if p.literal] == ["<|end|>", "<|user|>"]
+
+
 @pytest.mark.parametrize(
     "source",
     [
