@@ -159,19 +159,29 @@ def literal_parts(text: str, kind: PartKind, index: int | None, guarded: Guards)
 
 
 def attribute(
-    prompt: str, messages: list[Message], before: dict[str, tuple[str, ...]], late: frozenset[str]
+    prompt: str,
+    messages: list[Message],
+    before: dict[str, tuple[str, ...]],
+    late: frozenset[str],
+    in_parts: bool = False,
 ) -> tuple[list[Part], list[int]]:
     """Find the messages' texts in `prompt`; return the parts and the indices not found.
 
     `before` gives for each role what the template writes just before its text, so that a short
     text ("user") is not found in the template's own words. Texts of the roles in `late` do not
-    stand in their order and are looked for in what the others left.
+    stand in their order and are looked for in what the others left. With `in_parts` the parts of a
+    content are looked for one by one.
     """
     found: list[tuple[int, int, int]] = []
     missing, at = [], 0
-    wanted = [(i, m) for i, m in enumerate(messages) if str(m.get("content") or "").strip()]
-    for index, message in sorted(wanted, key=lambda item: item[1]["role"] in late):
-        content, leads = str(message["content"]), before.get(message["role"], ())
+    wanted = [
+        (i, m, text)
+        for i, m in enumerate(messages)
+        for text in (m.get("_parts") if in_parts else None) or [str(m.get("content") or "")]
+        if text.strip()
+    ]
+    for index, message, content in sorted(wanted, key=lambda item: item[1]["role"] in late):
+        leads = before.get(message["role"], ())
         if message["role"] in late:
             start, length = _find_between(prompt, content, sorted(found), leads)
         else:

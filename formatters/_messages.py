@@ -25,6 +25,11 @@ def normalise_messages(messages: Any) -> list[Message]:
     is a list of text parts is joined. Fields that are None are left out. Raises InputTypeError for
     a wrong type and OptionError for a wrong value, both with the index of the message.
     """
+    return without_parts(normalise_with_parts(messages))
+
+
+def normalise_with_parts(messages: Any) -> list[Message]:
+    """Like `normalise_messages`, the parts of a content kept beside it under the name `PARTS`."""
     if isinstance(messages, (str, bytes)):
         raise InputTypeError(
             f"messages is a {type(messages).__name__}, not a list of messages.", remedy=_FORM
@@ -67,7 +72,7 @@ def _one(index: int, message: Any) -> Message:
                 remedy="Give it a text; only an assistant message with tool_calls may go without.",
             )
         plain["content"] = ""
-    plain["content"] = _text(where, plain["content"])
+    plain["content"] = _text(where, plain["content"], plain)
     reasoning = next((plain[key] for key in _REASONING if plain.get(key)), None)
     if reasoning is not None:
         # Templates read it under either name; transformers fills both in the same way.
@@ -95,7 +100,11 @@ def _fields(where: str, message: Any) -> dict[str, Any]:
     )
 
 
-def _text(where: str, content: Any) -> str:
+PARTS = "_parts"  # the texts of a content that was given in parts, beside the content that joins them
+
+
+def _text(where: str, content: Any, message: Message) -> str:
+    message.pop(PARTS, None)
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -116,6 +125,7 @@ def _text(where: str, content: Any) -> str:
                 f"{where}.content[{place}] is of type {kind!r}; only text parts are taken.",
                 remedy='Write parts as {"type": "text", "text": "…"}; images and sound are not supported.',
             )
+    message[PARTS] = texts
     return "".join(texts)
 
 
@@ -152,7 +162,9 @@ def plain_data(value: Any, where: str = "the value") -> Any:
 def merge_text(first: Message, second: Message) -> Message:
     """Join two messages into one, a line break between their texts."""
     texts = [str(first.get("content", "")), str(second.get("content", ""))]
-    return {**second, **first, "content": "\n".join(text for text in texts if text)}
+    joined = {**second, **first, "content": "\n".join(text for text in texts if text)}
+    joined.pop(PARTS, None)
+    return joined
 
 
 def none_for_calls(messages: list[Message]) -> list[Message]:
@@ -182,6 +194,19 @@ def _with_object(item: Any) -> Any:
 def typed(messages: list[Message]) -> list[Message]:
     """Return messages whose content is a list of text parts, as some templates want it."""
     return [{**m, "content": [{"type": "text", "text": m["content"]}]} for m in messages]
+
+
+def in_parts(messages: list[Message]) -> list[Message]:
+    """Return messages with the parts in which their contents were given, as `transformers` renders them."""
+    return [
+        {**m, "content": [{"type": "text", "text": text} for text in m[PARTS]]} if m.get(PARTS) else m
+        for m in messages
+    ]
+
+
+def without_parts(messages: list[Message]) -> list[Message]:
+    """Return messages without what stands beside their contents: no template sees it."""
+    return [{k: v for k, v in m.items() if k != PARTS} if PARTS in m else m for m in messages]
 
 
 def developer_to_system(messages: list[Message]) -> list[Message]:

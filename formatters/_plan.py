@@ -33,6 +33,8 @@ _ORDER: tuple[Repair, ...] = (
     repairs.user_first,
 )
 _FORMS: tuple[tuple[Repair, ...], ...] = (
+    (repairs.in_parts,),
+    (repairs.in_parts, repairs.none_for_calls, repairs.arguments_as_objects),
     (),
     (repairs.none_for_calls,),
     (repairs.arguments_as_objects,),
@@ -41,6 +43,7 @@ _FORMS: tuple[tuple[Repair, ...], ...] = (
 )
 _ROLE_LINE = re.compile(r"\W*\w[^:]{0,30}:\s*")
 _MARK = re.compile(r"qzmark(\d+)x")
+_AS_DATA = re.compile(r"""['"]type['"]: ?['"]text['"]""")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Plan:
 
     repairs: tuple[Repair, ...] = ()
     forms: tuple[Repair, ...] = ()  # how the messages are dressed, their texts unchanged
-    lost: tuple[int, ...] = ()  # tool results that the template leaves out
+    lost: tuple[int, ...] = ()  # tool results, and texts beside tool calls, that the template leaves out
     calls_lost: bool = False  # it leaves out tool calls
     before: dict[str, tuple[str, ...]] = field(default_factory=dict)
     late: frozenset[str] = frozenset()  # roles whose texts stand later than their place in the conversation
@@ -61,7 +64,7 @@ class Plan:
 
     def dress(self, messages: list[Message]) -> list[Message]:
         """Put the messages into the form that the template wants."""
-        return _apply(self.forms, messages)
+        return repairs.without_parts(_apply(self.forms, messages))
 
 
 def _apply(steps: tuple[Repair, ...], messages: list[Message]) -> list[Message]:
@@ -77,9 +80,20 @@ def mark(index: int) -> str:
 
 def marked(messages: list[Message]) -> list[Message]:
     """Return the messages with marker words for their texts; empty texts stay empty."""
-    return [
-        {**m, "content": mark(i) if m["content"].strip() else m["content"]} for i, m in enumerate(messages)
-    ]
+    return [_marked(i, m) for i, m in enumerate(messages)]
+
+
+def _marked(index: int, message: Message) -> Message:
+    words: Message = {"content": mark(index)} if message["content"].strip() else {}
+    if parts := message.get(repairs.PARTS):
+        # The first written part bears the message's own word, the others words of no message.
+        written = [place for place, text in enumerate(parts) if text.strip()]
+        names = {place: mark(index + _PART * n) for n, place in enumerate(written)}
+        words[repairs.PARTS] = [names.get(place, text) for place, text in enumerate(parts)]
+    return {**message, **words}
+
+
+_PART = 1_000_000  # above all indices of messages
 
 
 def shape(messages: list[Message]) -> list[Message]:
@@ -99,7 +113,10 @@ def shape(messages: list[Message]) -> list[Message]:
 
 def key(messages: list[Message], variables: dict[str, Any]) -> str:
     """Return a key by which conversations of one shape are alike."""
-    turns = [(m["role"], bool(m["content"].strip()), *sorted(m.keys() - {"role"})) for m in messages]
+    turns = [
+        (m["role"], bool(m["content"].strip()), len(m.get(repairs.PARTS, ())), *sorted(m.keys() - {"role"}))
+        for m in messages
+    ]
     calls = [m.get("tool_calls") for m in messages if m.get("tool_calls")]
     return repr((turns, calls, sorted((k, repr(v)) for k, v in variables.items())))
 
@@ -111,6 +128,8 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos:
     """
     useful = [repair for repair in _ORDER if repair(messages) != messages]
     forms = [form for form in _FORMS if not form or _apply(form, messages) != messages]
+    if not any(m.get(repairs.PARTS) for m in messages):
+        forms = [form for form in forms if repairs.in_parts not in form]
     attempts: list[_Attempt] = []
     for count in range(len(useful) + 1):
         for chosen in itertools.combinations(useful, count):
@@ -127,7 +146,7 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos:
             return attempt.plan
     for attempt in attempts:
         if attempt.error is None and all(messages[i]["role"] in _TOOL_ROLES for i in attempt.missing):
-            return replace(attempt.plan, lost=attempt.missing)
+            return replace(attempt.plan, lost=(*attempt.plan.lost, *attempt.missing))
     raise _refusal(messages, attempts[0])
 
 
@@ -161,8 +180,10 @@ def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Pla
         text = run(plan.dress(plan.apply(originals)), variables)
     except TemplateError as error:
         return _Attempt(plan, messages, error)
-    missing = tuple(i for i, m in enumerate(originals) if m["content"].strip() and mark(i) not in text)
-    order = [int(number) for number in _MARK.findall(text)]
+    missing = tuple(i for i, m in enumerate(originals) if any(w not in text for w in _words(m, plan)))
+    if repairs.in_parts in plan.forms and _AS_DATA.search(text):
+        missing = tuple(range(len(originals)))  # it writes the list itself, not the texts in it
+    order = [number for word in _MARK.findall(text) if (number := int(word)) < _PART]
     late = frozenset(
         originals[i]["role"]
         for place, i in enumerate(order)
@@ -170,8 +191,17 @@ def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Pla
     )
     calls = [name for m in messages for name in _called(m)]
     lost = any(name not in text for name in calls)
-    plan = replace(plan, calls_lost=lost, before=_before(text, messages), late=late, probe=text)
+    # Where a template writes the calls of a message, leaving out the text beside them is its own form.
+    beside = tuple(i for i in missing if messages[i].get("tool_calls") and not lost)
+    missing = tuple(i for i in missing if i not in beside)
+    plan = replace(plan, calls_lost=lost, lost=beside, before=_before(text, messages), late=late, probe=text)
     return _Attempt(plan, messages, None, missing)
+
+
+def _words(message: Message, plan: Plan) -> list[str]:
+    """Return the marker words of a message that must stand in the prompt."""
+    parts = message.get(repairs.PARTS) if repairs.in_parts in plan.forms else None
+    return [text for text in (parts or [message["content"]]) if text.strip()]
 
 
 def _called(message: Message) -> list[str]:

@@ -74,13 +74,23 @@ def spec_for(
 
 PLAIN = ReplySpec()
 THINK = ("<think>", "</think>")
+_QUOTES = {"`": "`", '"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "(": ")"}
 
 
 class ReplyReader:
-    """Takes an answer apart as it grows. `feed()` text, then `flush()` once."""
+    """Takes an answer apart as it grows. `feed()` text, then `flush()` once.
 
-    def __init__(self, spec: ReplySpec, prompt: str = "") -> None:
+    A thinking part opens where the answer begins, or after another part: an opening mark in the middle
+    of a text is a word of it. A closing mark in quotes ("`</think>`") is a word of the thinking.
+    With `once` nothing is read any more once the answer has begun after a thinking part.
+    """
+
+    def __init__(self, spec: ReplySpec, prompt: str = "", *, once: bool = False) -> None:
         self._spec = spec
+        self._once = once
+        self._answering = False  # text that is not blank was written in this state
+        self._last = ""  # the last character that was read in this state
+        self._ended = False  # a part before the answer came to its end
         self._state: State = spec.start
         self._held = ""
         self._header = ""
@@ -116,6 +126,8 @@ class ReplyReader:
         return pieces
 
     def _marks(self) -> list[Mark]:
+        if self._once and self._ended:
+            return []
         marks = [mark for mark in self._spec.marks if self._state in mark.where]
         if self._state == "header":
             marks.append(Mark(self._spec.header_end, ("header",), "text"))
@@ -126,6 +138,14 @@ class ReplyReader:
         while self._held:
             marks = self._marks()
             at, mark = self._find(marks)
+            if mark is not None and self._quoted(at, mark):
+                end = at + len(mark.text)
+                if end == len(self._held) and not final:
+                    self._write(self._take(at), pieces)
+                    break  # what follows decides
+                if self._held[end : end + 1] == _QUOTES[self._before(at)]:
+                    self._write(self._take(end), pieces)
+                    continue
             waiting = None if final or mark is None else self._waiting(marks, at)
             if waiting is not None:
                 self._write(self._take(waiting), pieces)
@@ -141,13 +161,32 @@ class ReplyReader:
 
     def _take(self, count: int) -> str:
         text, self._held = self._held[:count], self._held[count:]
+        if text:
+            self._last = text[-1]
+            self._answering = self._answering or bool(text.strip())
         return text
+
+    def _before(self, at: int) -> str:
+        """Return the character before a place in what is held."""
+        return self._held[at - 1] if at else self._last
+
+    def _quoted(self, at: int, mark: Mark) -> bool:
+        """Say whether a mark that closes thinking stands after an opening quote."""
+        # (Not before a constrained answer: its first token must not have to wait for what is decided here.)
+        closes = self._state == "thinking" and mark.then == "text" and not self._once
+        return closes and self._before(at) in _QUOTES
+
+    def _may_open(self, mark: Mark, at: int) -> bool:
+        """Say whether a mark counts here: thinking opens only where nothing was written before it."""
+        if self._state != "text" or mark.then != "thinking":
+            return True
+        return not self._answering and not self._held[:at].strip()
 
     def _find(self, marks: list[Mark]) -> tuple[int, Mark | None]:
         found: tuple[int, int, Mark] | None = None
         for mark in marks:
             at = self._held.find(mark.text)
-            if at >= 0 and (found is None or (at, -len(mark.text)) < found[:2]):
+            if at >= 0 and self._may_open(mark, at) and (found is None or (at, -len(mark.text)) < found[:2]):
                 found = (at, -len(mark.text), mark)
         return (-1, None) if found is None else (found[0], found[2])
 
@@ -156,7 +195,10 @@ class ReplyReader:
         longest = max(len(mark.text) for mark in marks) - 1
         for start in range(max(0, len(self._held) - longest), at + 1):
             tail = self._held[start:]
-            if any(len(mark.text) > len(tail) and mark.text.startswith(tail) for mark in marks):
+            if any(
+                len(mark.text) > len(tail) and mark.text.startswith(tail) and self._may_open(mark, start)
+                for mark in marks
+            ):
                 return start
         return None
 
@@ -165,7 +207,8 @@ class ReplyReader:
         longest = max((len(mark.text) for mark in marks), default=1) - 1
         for count in range(min(longest, len(self._held)), 0, -1):
             tail = self._held[-count:]
-            if any(mark.text.startswith(tail) for mark in marks):
+            at = len(self._held) - count
+            if any(mark.text.startswith(tail) and self._may_open(mark, at) for mark in marks):
                 return count
         return 0
 
@@ -176,6 +219,7 @@ class ReplyReader:
             if self._state == "tool_call":
                 pieces += [Piece("tool_call", ""), Piece("tool_call", self._header + mark.text)]
             self._header, self._fresh, self._blank = "", True, ""
+            self._begin()
             return
         if mark.then is None:
             return
@@ -188,6 +232,13 @@ class ReplyReader:
             # White space around a thinking part or a tool call is layout, not answer.
             self._fresh, self._blank = True, ""
         self._state = mark.then
+        if before != mark.then:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin a part: nothing is written in it yet."""
+        self._answering, self._last = False, ""
+        self._ended = self._ended or self._state == "text"
 
     def _write(self, text: str, pieces: list[Piece]) -> None:
         if not text:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-import jinja2
 from jinja2 import meta
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
@@ -15,57 +14,13 @@ from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from . import _sandbox
 from ._guard import CONTROL_LIKE, Veil, attribute, guards_of, neutralise
 from ._marks import spec_from_template
-from ._messages import NOTES, normalise_messages, plain_data
+from ._messages import NOTES, PARTS, in_parts, normalise_with_parts, plain_data, without_parts
 from ._plan import Plan, glue, key, make_plan, shape, turn_marks
 from ._reader import ReplySpec
+from ._running import compiled, run
 from ._types import Message, Part, Rendered
 
-_REMEDY = "Choose another with --formatter NAME or --formatter PATH.jinja."
 _PLANS = 256  # shapes of conversations remembered for each template
-
-
-@lru_cache(maxsize=32)
-def _compile(source: str) -> jinja2.Template:
-    if len(source) > _sandbox.MAX_SOURCE:
-        raise TemplateError(
-            f"The chat template has {len(source):,} characters; {_sandbox.MAX_SOURCE:,} are the limit.",
-            remedy=_REMEDY,
-        )
-    try:
-        return _sandbox.environment.from_string(source)
-    except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(
-            f"The chat template does not compile: line {error.lineno}: {error.message}", remedy=_REMEDY
-        ) from error
-    except Exception as error:  # a stranger's program: the compiler may fail in any way (depth, memory)
-        raise TemplateError(
-            f"The chat template does not compile: {type(error).__name__}: {error}", remedy=_REMEDY
-        ) from error
-
-
-def _run(template: jinja2.Template, variables: dict[str, Any], hidden: dict[str, str]) -> str:
-    try:
-        return _sandbox.render(template, variables, hidden)
-    except _sandbox.Refusal as error:
-        raise TemplateError(
-            f"The chat template refuses this conversation: {error}",
-            remedy="Change the conversation as it says, or choose another --formatter.",
-        ) from error
-    except _sandbox.LimitError as error:
-        raise TemplateError(f"The chat template was stopped: {error}.", remedy=_REMEDY) from error
-    except _sandbox.SecurityError as error:
-        raise TemplateError(
-            f"The chat template tried to leave its sandbox: {error}", remedy=_REMEDY
-        ) from error
-    except _sandbox.UndefinedError as error:
-        raise TemplateError(
-            f"The chat template needs something that was not given: {error}.",
-            remedy="Give it as a template variable, or choose another --formatter.",
-        ) from error
-    except Exception as error:  # a stranger's program may fail in any way
-        raise TemplateError(
-            f"The chat template failed: {type(error).__name__}: {str(error)[:500]}", remedy=_REMEDY
-        ) from error
 
 
 class Template:
@@ -80,7 +35,7 @@ class Template:
         self.eos_token = eos_token
         if not isinstance(source, str):
             raise InputTypeError(f"A chat template is a string, not a {type(source).__name__}.")
-        self._template = _compile(source)
+        self._template = compiled(source)
         self._plans: OrderedDict[str, Plan | TemplateError] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -130,7 +85,7 @@ class Template:
 
     def _run(self, messages: list[Message], variables: dict[str, Any], hidden: dict[str, str]) -> str:
         tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
-        return _run(self._template, {**tokens, **variables, "messages": messages}, hidden)
+        return run(self._template, {**tokens, **variables, "messages": messages}, hidden)
 
     def _plan(self, messages: list[Message], variables: dict[str, Any]) -> Plan:
         name = key(messages, variables)
@@ -139,7 +94,7 @@ class Template:
             try:
                 plan = make_plan(lambda m, v: self._run(m, v, {}), messages, variables, self.bos_token)
             except TemplateError as error:
-                plan = error
+                plan = TemplateError(error.message, remedy=error.remedy)  # without frames, and what they hold
             self._plans[name] = plan
             while len(self._plans) > _PLANS:
                 self._plans.popitem(last=False)
@@ -179,13 +134,21 @@ class Template:
         **template_variables: Any,
     ) -> Rendered:
         """Render `messages` in parts; see `Formatter.render`. With `guarded` None nothing is guarded."""
-        given = normalise_messages(messages)
+        given = normalise_with_parts(messages)
         variables = plain_data(template_variables, "template variable")
         variables["add_generation_prompt"] = add_generation_prompt and not continue_final
         if tools is not None:
             variables["tools"] = plain_data(list(tools), "tools")
+            if tools and "tools" not in self.variables:
+                raise TemplateError(
+                    "The chat template has no place for tools; it would leave them out.",
+                    remedy="Leave tools out and describe them in the system message, or choose another "
+                    "--formatter.",
+                )
         if not self.source.strip():
-            return Rendered("", (), ("the chat template is empty: it writes nothing",), tuple(given))
+            return Rendered(
+                "", (), ("the chat template is empty: it writes nothing",), tuple(without_parts(given))
+            )
         short = shape(given)
         done, missing = self._planned(self._plan(short, variables), given, variables, guarded, continue_final)
         if missing and len(short) < len(given):
@@ -206,10 +169,13 @@ class Template:
         real, said = self._neutral(plan.apply(given), guarded)
         prompt, parts, missing = self._write(real, variables, plan, guarded, continue_final)
         notes += said
-        notes += [f"the template leaves out messages[{i}] ({given[i]['role']})" for i in plan.lost]
+        notes += [f"the template leaves out {_lost(i, given)}" for i in plan.lost]
+        if tools := [name for tool in variables.get("tools") or () if (name := _name(tool))]:
+            left = [name for name in tools if name not in prompt]
+            notes += [f"the template leaves out the tools {', '.join(left)}"] if left else []
         if plan.calls_lost:
             notes.append("the template leaves out tool calls of past turns")
-        return Rendered(prompt, parts, tuple(notes), tuple(real)), missing
+        return Rendered(prompt, parts, tuple(notes), tuple(without_parts(real))), missing
 
     def _write(
         self,
@@ -234,16 +200,17 @@ class Template:
                 )
             end = veil.fresh()
             hidden[-1]["content"] += end
+            hidden[-1].pop(PARTS, None)
         text = self._run(plan.dress(hidden), inputs, veil.hidden)
         if end:
             if end not in text:
                 raise TemplateError(
                     "The chat template changes the end of the last message, so it cannot be continued.",
-                    remedy="Leave continue_final out, or choose another --formatter.",
+                    remedy="End with a user's message, or choose another --formatter.",
                 )
             text = text[: text.rindex(end)]
             hidden[-1]["content"] = hidden[-1]["content"].removesuffix(end)
-        parts, missing = attribute(text, hidden, plan.before, plan.late)
+        parts, missing = attribute(text, hidden, plan.before, plan.late, in_parts in plan.forms)
         return veil.show(text), veil.parts(parts), missing
 
     def _neutral(
@@ -259,7 +226,10 @@ class Template:
             text = neutralise(message["content"], guards)
             if text != message["content"]:
                 notes.append(f"marks of the template in messages[{index}] were broken by a space")
-            out.append({**message, "content": text})
+            neutral = {**message, "content": text}
+            if PARTS in message:
+                neutral[PARTS] = [neutralise(part, guards) for part in message[PARTS]]
+            out.append(neutral)
         return out, notes
 
     def _thinking_apart(self, message: Message, guards: frozenset[str]) -> Message:
@@ -280,12 +250,24 @@ class Template:
             if lone or text.lstrip().startswith(opened):
                 thought = thought.strip("\n")
                 return {
-                    **message,
+                    **{k: v for k, v in message.items() if k != PARTS},
                     "content": answer.lstrip("\n"),
                     "reasoning_content": thought,
                     "thinking": thought,
                 }
         return message
+
+
+def _lost(index: int, messages: list[Message]) -> str:
+    message = messages[index]
+    if message["role"] == "assistant":
+        return f"the text of messages[{index}], which stands beside tool calls"
+    return f"messages[{index}] ({message['role']})"
+
+
+def _name(tool: Any) -> str:
+    body = tool.get("function", tool) if isinstance(tool, dict) else {}
+    return str(body.get("name", "")) if isinstance(body, dict) else ""
 
 
 def _texts(value: Any) -> list[str]:

@@ -117,11 +117,14 @@ class Formatter:
             messages.insert(0, {"role": "system", "content": system_prompt})
         return self.messages_to_prompt(messages)
 
-    def reader(self, prompt: str = "") -> ReplyReader:
-        """Return a fresh reader for an answer to `prompt`, which may have opened a thinking part."""
+    def reader(self, prompt: str = "", *, once: bool = False) -> ReplyReader:
+        """Return a fresh reader for an answer to `prompt`, which may have opened a thinking part.
+
+        With `once` what comes after that part is not read for marks: the answer is constrained.
+        """
         from ._reader import ReplyReader
 
-        return ReplyReader(self.spec, prompt)
+        return ReplyReader(self.spec, prompt, once=once)
 
     def parse(self, text: str, prompt: str = "") -> Reply:
         """Take a whole answer apart into content, thinking and tool calls."""

@@ -73,6 +73,7 @@ class WordTokenizer:
     bos_id: int | None = None
     add_bos: bool = False
     user_defined_ids: frozenset[int] = frozenset()
+    longest: int = 0  # a word may have any length
 
     def __init__(self, controls: Iterable[str] = (), n_tokens: int = 8192) -> None:
         self.n_tokens = n_tokens
@@ -89,10 +90,10 @@ class WordTokenizer:
         longest_first = sorted(marks, key=len, reverse=True)
         self._marks = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
 
-    def encode(self, text: str) -> list[int]:
-        return self.encode_parts([(text, False)])
+    def encode(self, text: str, most: int | None = None) -> list[int]:
+        return self.encode_parts([(text, False)], most)
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
         tokens: list[int] = []
         for text, literal in parts:
             for piece in [text] if literal else self._marks.split(text):
@@ -101,6 +102,9 @@ class WordTokenizer:
                 else:
                     tokens += [token for word in _WORD.findall(piece) for token in self._word(word)]
         return tokens
+
+    def at_least(self, text: str) -> int:
+        return 0
 
     def _word(self, word: str) -> list[int]:
         with self._lock:

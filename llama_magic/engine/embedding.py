@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llama_magic.engine.native import DecodeStatus
 from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
+from llama_magic.request.tokenizer import TooManyTokensError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,13 +49,17 @@ def embed(
 def _tokens(tokenizer: Tokenizer, window: int, index: int, text: object) -> list[int]:
     if not isinstance(text, str):
         raise InputTypeError(f"Text {index} is a {type(text).__name__}; expected a str.")
-    tokens = tokenizer.encode(text)
+    try:
+        tokens = tokenizer.encode(text, most=window)
+        count, said = len(tokens), f"{len(tokens):,}"
+    except TooManyTokensError as many:
+        tokens, count, said = [0], many.least, f"at least {many.least:,}"
     if not tokens or not text:
         raise OptionError(f"Text {index} is empty, so there is nothing to embed.", remedy="Leave it out.")
-    if len(tokens) > window:
+    if count > window:
         raise ContextOverflowError(
-            f"Text {index} has {len(tokens):,} tokens, but the window holds {window:,}.",
-            prompt_tokens=len(tokens),
+            f"Text {index} has {said} tokens, but the window holds {window:,}.",
+            prompt_tokens=count,
             max_tokens=0,
             window=window,
             remedy="Cut it into shorter texts, or load the model with a larger --ctx.",

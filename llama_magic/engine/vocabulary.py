@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from llama_magic.engine.native import Vocab
+from llama_magic.request.tokenizer import TooManyTokensError
+
+_PIECE = 1 << 16  # characters that are tokenized in one call
+_MEASURED = 1 << 24  # characters that are counted for a bound
+# Between two letters and a space no released pre-tokenizer looks across, and where no token of the
+# vocabulary reaches across either, the tokens on both sides do not depend on each other.
+_CUT = re.compile(r"(?<=[A-Za-z]) (?=[A-Za-z])")
+_ACROSS = re.compile(rb"[A-Za-z](?:\xc4\xa0|\xe2\x96\x81| )[A-Za-z]")
 
 
 class Vocabulary:
@@ -23,16 +32,67 @@ class Vocabulary:
 
     # --- whole prompts ----------------------------------------------------------------------
 
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of a prompt: special tokens parsed, BOS in front once if the file asks for it."""
-        return self._once(self.native.tokenize(text, add_special=True, parse_special=True))
+    def encode(self, text: str, most: int | None = None) -> list[int]:
+        """Return the tokens of a prompt: special tokens parsed, BOS in front once if the file asks for it.
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
+        """
+        return self._once(self._tokens(text, begins=True, parse_special=True, most=most))
+
+    def at_least(self, text: str, start: int = 0) -> int:
+        """Return a number of tokens that `text` has at least, without tokenizing it; 0 where none is known.
+
+        Costs about 50 ms at most: of a longer text the first 16 million characters are looked at.
+        """
+        end = min(len(text), start + _MEASURED)
+        if end - start <= _PIECE or not self.native.longest:
+            return 0
+        # Each character leaves a byte or more in the tokens, apart from those that may be lost.
+        size = end - start - sum(text.count(char, start, end) for char in self.native.lost)
+        return -(-size // self.native.longest)
+
+    def _tokens(self, text: str, *, begins: bool, parse_special: bool, most: int | None) -> list[int]:
+        """Tokenize a text, a long one in pieces; `begins` says that nothing stands before it."""
+        if most is not None and (least := self.at_least(text)) > most:
+            raise TooManyTokensError(least)
+        tokens: list[int] = []
+        at = 0
+        for piece in self._pieces(text) if len(text) > _PIECE else (text,):
+            if begins and at == 0:
+                tokens += self.native.tokenize(piece, add_special=True, parse_special=parse_special)
+            else:
+                tokens += self._continuation(piece, parse_special=parse_special)
+            at += len(piece)
+            if most is not None and len(tokens) > most and at < len(text):
+                raise TooManyTokensError(len(tokens) + self.at_least(text, at))
+        return tokens
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        """Cut a text where that does not change its tokens."""
+        start = 0
+        while self._can_cut and (cut := _CUT.search(text, start + _PIECE)) is not None:
+            yield text[start : cut.start()]
+            start = cut.start()
+        yield text[start:]
+
+    @functools.cached_property
+    def _can_cut(self) -> bool:
+        native = self.native
+        if native.longest == 0 or native.add_eos:
+            return False
+        if any(_ACROSS.search(text) for text in native.texts):
+            return False
+        # What stands before a piece in its stead must not be drawn into it.
+        lead = native.tokenize("\n", add_special=False, parse_special=False)
+        return native.tokenize("\n a", add_special=False, parse_special=False)[: len(lead)] == lead
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
         """Return the tokens of a prompt in parts `(text, literal)`.
 
         Ordinary parts are joined before they are tokenised, so the tokens are those of the
         whole text. A literal part is message text that looks like a control token: it is cut
         where no special token can match (parsing "off" still matches user-defined tokens).
+        Raises TooManyTokensError like `encode`.
         """
         runs: list[list[str]] = []
         was_literal: bool | None = None
@@ -48,10 +108,8 @@ class Vocabulary:
             was_literal = literal
         tokens: list[int] = []
         for i, (text, kind) in enumerate(runs):
-            if i == 0:
-                tokens += self.native.tokenize(text, add_special=True, parse_special=not kind)
-            else:
-                tokens += self._continuation(text, parse_special=not kind)
+            left = None if most is None else most - len(tokens)
+            tokens += self._tokens(text, begins=i == 0, parse_special=not kind, most=left)
         if not runs:
             tokens = self.native.tokenize("", add_special=True, parse_special=True)
         return self._once(tokens)
@@ -106,6 +164,11 @@ class Vocabulary:
     def text(self, token: int) -> str:
         """Return a token as it stands in the file (`▁Hello`, `<0x0A>`, `<|im_start|>`)."""
         return self.native.text(token)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest token, 0 where there is no such bound."""
+        return self.native.longest
 
     @property
     def control_ids(self) -> frozenset[int]:

@@ -334,7 +334,7 @@ def _guarded(tokenizer: Tokenizer, info: GGUFInfo) -> frozenset[str]:
     """
     templates = "\n".join(info.chat_templates.values())
     user_defined = (tokenizer.text(i) for i in tokenizer.user_defined_ids)
-    marks = {t for t in user_defined if len(t) > 2 and not t.isspace() and "▁" not in t and t in templates}
+    marks = {t for t in user_defined if len(t) > 2 and t.strip("▁ \t\r\n") and t in templates}
     return tokenizer.control_texts | frozenset(marks)
 
 

@@ -26,6 +26,7 @@ from llama_magic.errors import (
     OptionError,
 )
 from llama_magic.microscope.tokens import piece_text
+from llama_magic.request.tokenizer import TooManyTokensError
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 
@@ -189,17 +190,21 @@ def _interrupted(
 def _tokens(tokenizer: Tokenizer, window: int, text: object) -> list[int]:
     if not isinstance(text, str):
         raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
-    ids = tokenizer.encode(text)
+    try:
+        ids = tokenizer.encode(text, most=window)
+        count, said = len(ids), f"{len(ids):,}"
+    except TooManyTokensError as many:
+        ids, count, said = [0], many.least, f"at least {many.least:,}"
     if not text or not ids:
         raise OptionError("The text is empty, so there is nothing to read.", remedy="Write some text.")
-    if len(ids) > window:
+    if count > window:
         raise ContextOverflowError(
-            f"The text has {len(ids):,} tokens, but the context window holds {window:,}: "
-            f"{len(ids) - window:,} too many.",
-            prompt_tokens=len(ids),
+            f"The text has {said} tokens, but the context window holds {window:,}: "
+            f"{count - window:,} too many.",
+            prompt_tokens=count,
             max_tokens=0,
             window=window,
-            parts=(("text", len(ids)),),
+            parts=(("text", count),),
             remedy="Read it in shorter parts, or load the model with a larger --ctx.",
         )
     return ids

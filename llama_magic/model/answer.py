@@ -39,6 +39,7 @@ class Plan:
     formatter: Formatter | None = None
     constraint: Constraint | None = None
     thinking: str = ""  # what was chosen of thinking, in words
+    reads: bool = True  # the formatter reads marks of its family out of the answer
     made_with: dict[str, Any] = field(default_factory=dict)
 
 
@@ -66,15 +67,17 @@ class Assembler:
         self.tokenizer = tokenizer
         self.request = request
         self.stats = Stats()
-        formatter, prompt = plan.formatter, plan.prompt.text
-        self.samples = [
-            _Sample(formatter.reader(prompt) if formatter is not None else None)
-            for _ in range(self.request.n)
-        ]
+        self.samples = [_Sample(self._reader()) for _ in range(self.request.n)]
         self.progress: Progress | None = None
         self.error: BaseException | None = None
         self.ended = Latch()
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
+
+    def _reader(self) -> Any:
+        plan = self.plan
+        if plan.formatter is None or not plan.reads:
+            return None
+        return plan.formatter.reader(plan.prompt.text, once=plan.constraint is not None)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TokenEvent):
@@ -170,10 +173,15 @@ class Assembler:
 
     def _completion(self, sample: _Sample) -> Completion[Any]:
         plan, request, stats = self.plan, self.request, self.stats
-        reply = plan.formatter.parse(sample.raw, plan.prompt.text) if plan.formatter is not None else None
+        reply = None
+        if plan.formatter is not None and plan.constraint is None:
+            reply = plan.formatter.parse(sample.raw, plan.prompt.text)
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=len(sample.ids))
         messages = plan.prompt.messages
-        if messages:
+        if plan.prompt.continues:
+            *before, begun = messages
+            messages = (*before, {**begun, "content": f"{begun['content']}{sample.text}"})
+        elif messages:
             messages = (*messages, {"role": "assistant", "content": sample.text})
         writing = stats.last_token - stats.first_token
         ended = stats.ended or stats.last_token

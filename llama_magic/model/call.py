@@ -12,7 +12,8 @@ from llama_magic import structured
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
-from llama_magic.model.thinking import Thinking, after_thinking, note_of
+from llama_magic.model.overflow import Fit
+from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import OTHER_NAMES, Sampling, check_seed
 from llama_magic.words.names import meant
@@ -176,8 +177,9 @@ class Calls:
         messages: Sequence[Any],
         tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
+        most: int | None = None,
     ) -> prompting.Prompt:
-        """Return the prompt of a conversation."""
+        """Return the prompt of a conversation; see `prompting.from_messages`."""
         if not isinstance(template_variables, (Mapping, type(None))):
             raise InputTypeError(
                 f"template_variables is a {type(template_variables).__name__}; expected a dict of names."
@@ -189,14 +191,11 @@ class Calls:
                     f"template_variables cannot set {name!r}.",
                     remedy="Use the parameter of that name instead.",
                 )
+        continues = bool(variables.pop("continue_final", prompting.is_begun(messages)))
         template = prompting.Template(
-            self._settings.formatter,
-            self._file.guarded,
-            variables,
-            tools,
-            continue_final=bool(variables.pop("continue_final", False)),
+            self._settings.formatter, self._file.guarded, variables, tools, continue_final=continues
         )
-        return prompting.from_messages(self._tokenizer, template, messages)
+        return prompting.from_messages(self._tokenizer, template, messages, most)
 
     def text(
         self,
@@ -207,9 +206,7 @@ class Calls:
     ) -> Assembler:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
         call = Call.read(self._settings.sampling, options)
-        prompt = prompting.from_text(self._tokenizer, text)
-        guard = self._guard(call.overflow)
-        prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._tokenizer)
+        prompt, limit = self._fit(call).text(text)
         return self._assemble(mode, prompt, limit, call, constraint, None)
 
     def chat(
@@ -225,18 +222,21 @@ class Calls:
         """Prepare the answer to a conversation; `thinking` is of a structured one."""
         if thinking is not None:
             template_variables = thinking.variables
+            if prompting.is_begun(messages):
+                raise OptionError(
+                    "The messages end with an assistant's, but a structured answer begins by itself.",
+                    remedy="End them with a user's message; model.chat goes on from an assistant's.",
+                )
         call = Call.read(self._settings.sampling, options)
-        prompt, limit = prompting.fit_messages(
-            self._guard(call.overflow),
-            messages,
-            call.max_tokens,
-            lambda kept: self.render(kept, tools, template_variables),
+        prompt, limit = self._fit(call).messages(
+            messages, lambda kept: self.render(kept, tools, template_variables, self._file.window)
         )
         return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter, thinking)
 
-    def _guard(self, overflow: prompting.Overflow) -> prompting.Guard:
+    def _fit(self, call: Call) -> Fit:
         file = self._file
-        return prompting.Guard(file.window, overflow, file.n_ctx_train, file.kv_bytes_per_token)
+        guard = prompting.Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
+        return Fit(guard, call.max_tokens, self._tokenizer)
 
     def _assemble(
         self,
@@ -269,6 +269,7 @@ class Calls:
             formatter,
             constraint,
             thinking=note,
+            reads=reads_marks(constraint, formatter, prompt.text, thinking),
             made_with=file.made_with,
         )
 

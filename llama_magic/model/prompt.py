@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_magic import formatters
@@ -32,6 +32,7 @@ class Prompt:
     parts: tuple[BudgetPart, ...]
     notes: tuple[str, ...] = ()
     messages: tuple[dict[str, Any], ...] = ()
+    continues: bool = False  # the answer goes on from the last of `messages`
 
     def budget(self, window: int, max_tokens: int) -> Budget:
         return Budget(window, len(self.ids), max_tokens, self.parts)
@@ -48,11 +49,26 @@ class Template:
     continue_final: bool = False
 
 
-def from_text(tokenizer: Tokenizer, text: object) -> Prompt:
-    """Tokenise a raw prompt; a `Filled` one is counted variable by variable."""
+def is_begun(messages: object) -> bool:
+    """Say whether a conversation ends with the beginning of an answer: an assistant's text, no tool calls."""
+    if not isinstance(messages, (list, tuple)) or not messages:
+        return False
+    last = messages[-1]
+    role, content, calls = (
+        last.get(name) if isinstance(last, Mapping) else getattr(last, name, None)
+        for name in ("role", "content", "tool_calls")
+    )
+    return getattr(role, "value", role) == "assistant" and bool(content) and not calls
+
+
+def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Prompt:
+    """Tokenise a raw prompt; a `Filled` one is counted variable by variable.
+
+    Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
+    """
     if not isinstance(text, str):
         raise InputTypeError(f"The prompt is a {type(text).__name__}; expected a str.")
-    ids = tokenizer.encode(text)
+    ids = tokenizer.encode(text, most)
     if not ids:
         raise OptionError(
             "The prompt is empty, and this model has no token to begin a text with.",
@@ -69,8 +85,13 @@ def from_text(tokenizer: Tokenizer, text: object) -> Prompt:
     return Prompt(str(text), ids, _count(tokenizer, ids, stretches), notes)
 
 
-def from_messages(tokenizer: Tokenizer, template: Template, messages: Sequence[Any]) -> Prompt:
-    """Render and tokenise a conversation; `Filled` contents are counted variable by variable."""
+def from_messages(
+    tokenizer: Tokenizer, template: Template, messages: Sequence[Any], most: int | None = None
+) -> Prompt:
+    """Render and tokenise a conversation; `Filled` contents are counted variable by variable.
+
+    Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
+    """
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
         raise InputTypeError(
             f"The messages are a {type(messages).__name__}; expected a list of dicts with role and content."
@@ -79,14 +100,14 @@ def from_messages(tokenizer: Tokenizer, template: Template, messages: Sequence[A
     filled = [content for content in contents if isinstance(content, Filled)]
     plain = formatters.normalise_messages(messages)
     rendered = template.formatter.render(
-        plain,
+        messages,
         add_generation_prompt=not template.continue_final,
         continue_final=template.continue_final,
         tools=template.tools,
         guarded=template.guarded,
         **template.variables,
     )
-    ids = tokenizer.encode_parts((part.text, part.literal) for part in rendered.parts)
+    ids = tokenizer.encode_parts(((part.text, part.literal) for part in rendered.parts), most)
     if not ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
     stretches: list[tuple[str, str, str]] = []
@@ -99,7 +120,9 @@ def from_messages(tokenizer: Tokenizer, template: Template, messages: Sequence[A
         )
         stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
     notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
-    return Prompt(rendered.text, ids, _count(tokenizer, ids, stretches), notes, tuple(dict(m) for m in plain))
+    parts = _count(tokenizer, ids, stretches)
+    said = tuple(dict(m) for m in plain)
+    return Prompt(rendered.text, ids, parts, notes, said, template.continue_final)
 
 
 def as_messages(prompt: object, system: str | None) -> list[dict[str, Any]]:
@@ -167,16 +190,31 @@ class Guard:
     n_ctx_train: int
     kv_bytes_per_token: int
 
-    def check(self, prompt: Prompt, max_tokens: int | None) -> int:
-        """Return the tokens reserved for the answer, or raise `ContextOverflowError`.
+    def reserve(self, max_tokens: int | None) -> int:
+        """Return the tokens to keep for the answer: those asked for, else 256 or a quarter of the window."""
+        return max_tokens if max_tokens is not None else max(1, min(DEFAULT_MAX_TOKENS, self.window // 4))
 
-        Where no limit was given the default is used, or what the window has left.
-        """
-        used = len(prompt.ids)
-        wanted = max_tokens if max_tokens is not None else min(DEFAULT_MAX_TOKENS, max(1, self.window - used))
-        if used + wanted <= self.window:
+    def check(self, prompt: Prompt, max_tokens: int | None) -> int:
+        """Return the tokens reserved for the answer, or raise `ContextOverflowError`."""
+        wanted = self.reserve(max_tokens)
+        if len(prompt.ids) + wanted <= self.window:
             return wanted
         raise self._error(prompt, wanted)
+
+    def too_long(self, least: int, max_tokens: int | None) -> ContextOverflowError:
+        """Return the error for a prompt of `least` tokens or more, which were not all counted."""
+        wanted = self.reserve(max_tokens)
+        return ContextOverflowError(
+            f"The prompt has at least {counted(least, 'token')} (a lower bound, not counted to the end), but "
+            f"the context window holds {self.window:,}, {wanted:,} of which are reserved for the answer.",
+            prompt_tokens=least,
+            max_tokens=wanted,
+            window=self.window,
+            parts=(("prompt, at least", least), ("reserved answer", wanted)),
+            remedy=f"Send at most a part of it that fits {self.window - wanted:,} tokens."
+            if wanted < self.window
+            else f"Ask for less than {self.window:,} tokens, and send less.",
+        )
 
     def _error(self, prompt: Prompt, wanted: int) -> ContextOverflowError:
         used = len(prompt.ids)
@@ -200,19 +238,30 @@ class Guard:
             cures.append(f"shorten {shorter} by {counted(over, 'token')}")
         if wanted > over:
             cures.append(f"ask for at most {counted(wanted - over, 'token')} (--max-tokens {wanted - over})")
-        turns = [p for p in prompt.parts if p.kind in ("user", "assistant")]
-        if len(turns) > 2 and self.overflow != "drop-oldest":
-            cures.append("--overflow drop-oldest leaves out the oldest turns")
-        elif self.overflow != "truncate-prompt":
-            cures.append("--overflow truncate-prompt cuts the beginning of the prompt")
+        if self.overflow == "error":
+            cures += _cuts(prompt.parts, over)
         needed = -(-(len(prompt.ids) + wanted) // ROUND) * ROUND
-        cost = (needed - self.window) * self.kv_bytes_per_token
-        beyond = (
-            f", more than the {self.n_ctx_train:,} it was trained on" if needed > self.n_ctx_train else ""
-        )
-        cures.append(f"load it with --ctx {needed} (+{cost / 1e6:,.0f} MB{beyond})")
+        if needed <= self.n_ctx_train:
+            cost = (needed - self.window) * self.kv_bytes_per_token
+            cures.append(f"load it with --ctx {needed} (+{cost / 1e6:,.0f} MB)")
+        if not cures:
+            cures.append(f"send and ask for less: both together at most {counted(self.window, 'token')}")
         text = ", or ".join(cures)
         return text[0].upper() + text[1:] + "."
+
+
+def _cuts(parts: Sequence[BudgetPart], over: int) -> list[str]:
+    """Return the ways of `--overflow` that would make it fit."""
+    cures = []
+    turns = [p for p in parts if p.kind in ("user", "assistant", "tool")]
+    last = max((i for i, p in enumerate(turns) if p.kind == "user"), default=0)
+    if sum(p.tokens for p in turns[:last]) >= over:
+        cures.append("--overflow drop-oldest leaves out the oldest turns")
+    longest = max((p for p in parts if p.kind in ("prompt", "user")), key=lambda p: p.tokens, default=None)
+    if longest is not None and longest.tokens > over + 1:
+        what = "the prompt" if longest.kind == "prompt" else "the longest message"
+        cures.append(f"--overflow truncate-prompt cuts the beginning of {what}")
+    return cures
 
 
 def _shorter(parts: Sequence[BudgetPart], over: int) -> str:
@@ -227,99 +276,6 @@ def _shorter(parts: Sequence[BudgetPart], over: int) -> str:
                 return "the last message" if longest.label == last else f"message {longest.label}"
             return {"prompt": "the prompt", "system": "the system prompt"}.get(longest.kind, longest.label)
     return "the prompt" if sum(p.tokens for p in (*variables, *written)) > over else ""
-
-
-def fit_messages(
-    guard: Guard,
-    messages: Sequence[Any],
-    max_tokens: int | None,
-    render: Callable[[Sequence[Any]], Prompt],
-) -> tuple[Prompt, int]:
-    """Render a conversation and make it fit as `guard.overflow` says; the notes say what was dropped."""
-    prompt = render(messages)
-    try:
-        return prompt, guard.check(prompt, max_tokens)
-    except ContextOverflowError as error:
-        if guard.overflow == "error":
-            raise
-        first = error
-    kept = [dict(m) for m in messages] if guard.overflow == "drop-oldest" else list(messages)
-    if guard.overflow == "drop-oldest":
-        head = 1 if kept and kept[0].get("role") == "system" else 0
-        dropped = 0
-        while len(kept) - head > 1:
-            # A whole turn: a question and every answer to it.
-            del kept[head]
-            dropped += 1
-            while len(kept) - head > 1 and kept[head].get("role") != "user":
-                del kept[head]
-                dropped += 1
-            prompt = render(kept)
-            try:
-                limit = guard.check(prompt, max_tokens)
-            except ContextOverflowError:
-                continue
-            what = "oldest message" if dropped == 1 else f"{dropped} oldest messages"
-            note = f"Left out the {what} to fit the window of {guard.window:,} tokens."
-            return replace(prompt, notes=(*prompt.notes, note)), limit
-        raise first
-    return _truncate_last(guard, kept, max_tokens, render, first)
-
-
-def _truncate_last(
-    guard: Guard,
-    messages: Sequence[Any],
-    max_tokens: int | None,
-    render: Callable[[Sequence[Any]], Prompt],
-    error: ContextOverflowError,
-) -> tuple[Prompt, int]:
-    """Cut the beginning of the last message, by the fewest characters that make it fit."""
-    last = dict(messages[-1])
-    content = last.get("content")
-    if not isinstance(content, str):
-        raise error
-    low, high = 1, len(content)  # characters cut off
-    best: tuple[Prompt, int, int] | None = None
-    while low <= high:
-        cut = (low + high) // 2
-        prompt = render([*messages[:-1], {**last, "content": content[cut:]}])
-        try:
-            limit = guard.check(prompt, max_tokens)
-        except ContextOverflowError:
-            low = cut + 1
-            continue
-        best = (prompt, limit, cut)
-        high = cut - 1
-    if best is None:
-        raise error
-    prompt, limit, cut = best
-    note = (
-        f"Cut the first {counted(cut, 'character')} of the last message to fit the window of "
-        f"{guard.window:,} tokens."
-    )
-    return replace(prompt, notes=(*prompt.notes, note)), limit
-
-
-def fit_text(
-    guard: Guard, prompt: Prompt, max_tokens: int | None, tokenizer: Tokenizer
-) -> tuple[Prompt, int]:
-    """Make a raw prompt fit: with `truncate-prompt` its beginning is cut, BOS kept."""
-    try:
-        return prompt, guard.check(prompt, max_tokens)
-    except ContextOverflowError:
-        if guard.overflow != "truncate-prompt":
-            raise
-        wanted = max_tokens if max_tokens is not None else DEFAULT_MAX_TOKENS
-        bos = prompt.ids[:1] if tokenizer.add_bos and prompt.ids[0] == tokenizer.bos_id else []
-        room = guard.window - wanted - len(bos)
-        if room < 1:
-            raise
-        ids = [*bos, *prompt.ids[len(prompt.ids) - room :]]
-        cut = len(prompt.ids) - len(ids)
-        note = f"Cut the first {counted(cut, 'token')} of the prompt to fit the window of {guard.window:,}."
-        text = tokenizer.decode(ids)
-        parts = (BudgetPart("prompt", "prompt", len(ids)),)
-        return replace(prompt, ids=ids, text=text, parts=parts, notes=(*prompt.notes, note)), wanted
 
 
 def check_overflow(value: object) -> Overflow:

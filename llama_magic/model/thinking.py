@@ -78,6 +78,15 @@ def note_of(thinking: Thinking | None, formatter: Formatter | None, prompt: str)
     return "" if thinking is None else thinking.note
 
 
+def reads_marks(
+    constraint: Constraint | None, formatter: Formatter | None, prompt: str, thinking: Thinking | None
+) -> bool:
+    """Say whether an answer to this prompt can hold marks of its family: a constrained one only before it."""
+    if formatter is None or constraint is None:
+        return formatter is not None
+    return formatter.reader(prompt).state != "text" or (thinking is not None and thinking.wanted)
+
+
 def after_thinking(
     constraint: Constraint | None,
     formatter: Formatter | None,
@@ -88,10 +97,9 @@ def after_thinking(
     """Return what the request carries: the constraint, or one that waits for the end of a thinking part."""
     if constraint is None or formatter is None:
         return constraint
-    opened = formatter.reader(prompt).state != "text"
-    if not opened and not (thinking is not None and thinking.wanted):
+    if not reads_marks(constraint, formatter, prompt, thinking):
         return constraint
-    mark = None if opened else opening(formatter)
+    mark = None if formatter.reader(prompt).state != "text" else opening(formatter)
     return ThinkingFirst(constraint, formatter, prompt, Ways(formatter, tokenizer), mark)
 
 
@@ -114,7 +122,7 @@ class ThinkingFirst:
         return self.constraint.schema
 
     def start(self) -> Matcher:
-        reader = self.formatter.reader(self.prompt)
+        reader = self.formatter.reader(self.prompt, once=True)
         return AfterThinking(self.constraint.start(), reader, self.ways, self.mark)
 
 

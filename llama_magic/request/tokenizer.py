@@ -6,6 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 
+class TooManyTokensError(Exception):
+    """A text has more tokens than were asked for: `least` or more."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(least)
+        self.least = least
+
+
 class Tokenizer(Protocol):
     """The tokenizer of a source of tokens. Safe to use from any thread.
 
@@ -30,11 +38,21 @@ class Tokenizer(Protocol):
     @property
     def control_texts(self) -> frozenset[str]: ...
 
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of a prompt: special tokens parsed, BOS in front once if it is to be there."""
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest token, 0 where a token may stand for any number of bytes."""
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+    def encode(self, text: str, most: int | None = None) -> list[int]:
+        """Return the tokens of a prompt: special tokens parsed, BOS in front once if it is to be there.
+
+        May raise `TooManyTokensError` once it is certain that there are more than `most`.
+        """
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
         """Return the tokens of a prompt in parts `(text, literal)`; a literal part is never control."""
+
+    def at_least(self, text: str) -> int:
+        """Return a number of tokens that a text has at least, found in no time; 0 where none is known."""
 
     def decode(self, tokens: Sequence[int], *, special: bool = True) -> str:
         """Return the text of tokens, without a BOS that `encode` adds."""

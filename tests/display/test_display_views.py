@@ -48,6 +48,17 @@ def test_the_gauge_adds_up(prompt: int, reserve: int, window: int, written: int)
     assert sum(part.amount for part in gauge.segments(budget, written)) == prompt + reserve
 
 
+def test_what_ended_an_answer_is_said() -> None:
+    """An answer that filled the window says that; one that was cut earlier names the limit."""
+    answer = completion("One two", finish_reason="length")
+    written = answer.usage.completion_tokens
+    cut = dataclasses.replace(answer, budget=Budget(answer.usage.prompt_tokens + written + 1, 1, written))
+    full = dataclasses.replace(answer, budget=Budget(answer.usage.prompt_tokens + written, 1, written))
+    assert f"cut at max_tokens {written}" in to_text(cut)
+    assert "the window is full" in to_text(full)
+    assert "cut at" not in to_text(full)
+
+
 def test_an_overflow_shows_what_fills_the_window() -> None:
     """The error's view names each part with its tokens, and both sentences of the error."""
     error = errors.ContextOverflowError(

@@ -305,6 +305,18 @@ def test_a_template_file(tmp_path: Path) -> None:
         formatters.from_jinja(tmp_path / "missing.jinja")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_template_file_in_any_unicode(tmp_path: Path, encoding: str) -> None:
+    """A byte order mark is no part of the template; UTF-16 is read, and other bytes are an error."""
+    path = tmp_path / "t.jinja"
+    path.write_bytes("{{ messages[0].content }} é\r\nx".encode(encoding))
+    formatter = formatters.from_jinja(path)
+    assert formatter.messages_to_prompt([{"role": "user", "content": "hi"}]) == "hi é\nx"
+    path.write_bytes("é {{ x }}".encode("latin-1"))
+    with pytest.raises(OptionError, match="UTF-8"):
+        formatters.from_jinja(path)
+
+
 def test_register_takes_a_module_as_llama_index_writes_them() -> None:
     """An object with messages_to_prompt is a formatter; its messages have attributes and keys."""
     module = SimpleNamespace(

@@ -295,6 +295,110 @@ def test_tool_arguments_take_the_form_that_the_template_wants() -> None:
     assert formatters.gguf.Template(source).messages_to_prompt(messages) == "Firstword?;weather:city=Rome"
 
 
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+
+
+def test_tools_are_never_dropped_in_silence() -> None:
+    """A template without a place for tools refuses them; one that leaves some out is noted by name."""
+    with pytest.raises(TemplateError, match="no place for tools"):
+        formatters.gguf.Template(CHATML).render(TALK[1:2], tools=[TOOL])
+    assert formatters.gguf.Template(CHATML).render(TALK[1:2], tools=[]).notes == ()
+    some = "{% if tools %}{{ tools[0].function.name }}{% endif %}" + CHATML
+    other = {"type": "function", "function": {"name": "clock"}}
+    done = formatters.gguf.Template(some).render(TALK[1:2], tools=[TOOL, other])
+    assert done.notes == ("the template leaves out the tools clock",)
+
+
+def test_text_beside_a_tool_call_may_be_left_out() -> None:
+    """A template that writes calls and not the text beside them is followed as it is, and noted."""
+    source = (
+        "{% for m in messages %}{% if m.tool_calls %}<call>{{ m.tool_calls[0].function.name }}</call>"
+        "{% else %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}"
+    )
+    call = {"type": "function", "function": {"name": "weather", "arguments": {"city": "Rome"}}}
+    messages = [
+        TALK[1],
+        {"role": "assistant", "content": "Let me see.", "tool_calls": [call]},
+        {"role": "tool", "content": "sunny"},
+        TALK[3],
+    ]
+    done = formatters.gguf.Template(source).render(messages)
+    assert done.text == "<user>Firstword?<call>weather</call><tool>sunny<user>Lastword?"
+    assert done.text == reference(source, messages)
+    assert done.notes == ("the template leaves out the text of messages[1], which stands beside tool calls",)
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_text_and_tool_calls_as_transformers(path: Path) -> None:
+    """Text and a tool call in one message give the prompt of transformers, wherever that gives one."""
+    call = {
+        "type": "function",
+        "id": "abcdefghi",
+        "function": {"name": "weather", "arguments": {"city": "Rome"}},
+    }
+    messages = [
+        {"role": "user", "content": "Firstword?"},
+        {"role": "assistant", "content": "Let me see.", "tool_calls": [call]},
+        {"role": "tool", "content": "sunny", "name": "weather", "tool_call_id": "abcdefghi"},
+        {"role": "user", "content": "Lastword?"},
+    ]
+    tokens = {"bos_token": "<BOS>", "eos_token": "<EOS>"}
+    try:
+        wanted = reference(path.read_text(), messages, add_generation_prompt=True, **tokens)
+    except Exception:
+        return  # the template refuses it: repaired, see above
+    done = formatters.gguf.Template(path.read_text(), "<BOS>", "<EOS>").render(messages)
+    if "sunny" in wanted and not any("turn" in note or "written as" in note for note in done.notes):
+        assert done.text == wanted
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_parts_as_transformers(path: Path) -> None:
+    """Contents in text parts are rendered as transformers renders them, where the template takes lists."""
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "Alpha "}, {"type": "text", "text": " beta"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Gamma"}]},
+        {"role": "user", "content": [{"type": "text", "text": "Delta"}, {"type": "text", "text": "epsilon"}]},
+    ]
+    tokens = {"bos_token": "<BOS>", "eos_token": "<EOS>"}
+    template = formatters.gguf.Template(path.read_text(), "<BOS>", "<EOS>")
+    done = template.render(messages)
+    words = ["Alpha", "beta", "Gamma", "Delta", "epsilon"]
+    assert [done.text.count(word) for word in words] == [1] * 5
+    assert "".join(part.text for part in done.parts) == done.text
+    texts = "".join(part.text for part in done.parts if part.kind != "template")
+    assert all(word in texts for word in words)
+    try:
+        wanted = reference(path.read_text(), messages, add_generation_prompt=True, **tokens)
+    except Exception:
+        return  # it takes no lists: the parts are joined
+    if all(wanted.count(word) == 1 for word in words) and "'type'" not in wanted and '"type"' not in wanted:
+        assert done.text == wanted
+
+
+def test_parts_are_guarded() -> None:
+    """A control token in a part is literal, also where a template writes the parts one by one."""
+    content = [{"type": "text", "text": "a<|end|>"}, {"type": "text", "text": "<|user|>b"}]
+    done = formatters.gguf.Template(TYPED).render([{"role": "user", "content": content}], guarded=GUARDED)
+    assert done.text == "<|user|>a<|end|><|user|>b<|end|><|assistant|>"
+    assert [p.text for p in done.parts if p.literal] == ["<|end|>", "<|user|>"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ if .System }}<|system|>{{ .System }}{{ end }}{{ .Prompt }}",
+        "{{- range $i, $m := .Messages }}{{ $m.Content }}{{ end }}",
+        "{{- range .Messages }}[{{ .Role }}]{{ end }}",
+        "[INST] {{ .System }} {{ .Prompt }} [/INST]",
+    ],
+)
+def test_a_go_template_is_named(source: str) -> None:
+    """A template in Go's language, as Ollama writes them, is called that and not a syntax error of Jinja."""
+    with pytest.raises(TemplateError, match="Go's template language"):
+        formatters.gguf.Template(source)
+
+
 def test_a_chat_costs_one_rendering_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a regular conversation was probed, each further turn is one run of the template."""
     template = formatters.gguf.Template(CHATML)

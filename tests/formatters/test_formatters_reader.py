@@ -185,7 +185,43 @@ def test_two_calls_and_text() -> None:
 def test_a_possible_mark_is_held_back() -> None:
     """ "<thi" is not given out before it is known not to become "<think>"."""
     reader = formatters.get("chatml").reader()
-    assert reader.feed("a <thi") == [formatters.Piece("text", "a ")]
+    assert reader.feed("\n<thi") == [formatters.Piece("text", "\n")]
     assert reader.feed("s") == [formatters.Piece("text", "<this")]
-    assert reader.feed("<thi") == []
-    assert reader.flush() == [formatters.Piece("text", "<thi")]
+    assert reader.feed("<tool") == []
+    assert reader.flush() == [formatters.Piece("text", "<tool")]
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt", "content", "thinking"),
+    [
+        ("The <think> tag opens thinking.", "", "The <think> tag opens thinking.", ""),
+        ("Use `<think>` and `</think>`.", "", "Use `<think>` and `</think>`.", ""),
+        (" \n<think>a</think>Use <think>b</think>.", "", " \nUse <think>b</think>.", "a"),
+        ("About `</think>` tags.</think>\n\nIt closes `</think>`.", "<think>", "It closes `</think>`.",
+         "About `</think>` tags."),
+        ('Say "</think>" (</think>) so.</think>Yes', "<think>\n", "Yes", 'Say "</think>" (</think>) so.'),
+        ('It says "no"</think>Yes', "<think>", "Yes", 'It says "no"'),
+        ('It says "no "</think>', "<think>", "", 'It says "no "'),
+        ("<tool_call>{}</tool_call><think>later</think>done", "", "done", "later"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_mark_that_is_only_spoken_of(
+    text: str, prompt: str, content: str, thinking: str, size: int
+) -> None:
+    """Thinking opens where an answer begins, not where it mentions the mark; a quoted close is no close."""
+    reader, pieces = formatters.get("chatml").reader(prompt), []
+    for at in range(0, len(text), size):
+        pieces += reader.feed(text[at : at + size])
+    pieces += reader.flush()
+    assert "".join(p.text for p in pieces if p.kind == "text") == content
+    assert "".join(p.text for p in pieces if p.kind == "thinking") == thinking
+
+
+def test_a_constrained_answer_is_not_read_for_marks() -> None:
+    """After its thinking part a constrained answer is kept whole, tags and tool calls included."""
+    reader = formatters.get("chatml").reader("<think>", once=True)
+    pieces = [*reader.feed("why </think>{<think>x</think><tool_call>"), *reader.flush()]
+    assert [(p.kind, p.text) for p in pieces] == [
+        ("thinking", "why"), ("text", "{<think>x</think><tool_call>"),
+    ]  # fmt: skip

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +69,27 @@ GREEDY = [
     "{% for x in [1, 2] recursive %}{{ loop([1, 2]) }}{% endfor %}",
     '{{ ("a" * 7000000)|groupby("x") }}',
     "{% for i in range(99999) %}" + "x" * 1000 + "{% endfor %}",
+    # One call in C each, that an earlier sandbox let through.
+    "{% set a = ('a'*4000000).strip('b'*3000000 ~ 'a') %}",
+    "{% set a = ('a'*1000000).strip('b'*1000000 ~ 'a') %}",
+    "{{ range(90000)|map('list')|list }}{{ ([[]]*60000)|sum(start=[1]*60000) }}",
+    "{{ 'aaa'|round(9) }}",
+    "{{ '%99999999999d' is divisibleby(5) }}",
+    "{{ '%99999999999d' is odd }}",
+    "{{ ('%9999d'*90000)|format(1) }}",
+    "{{ ('{:9999}'*90000).format(1) }}",
+    "{{ '{:{}}'.format('x', '9999999999') }}",
+    "{{ ('{:99999999999}'|attr('format'))(5) }}",
+    "{{ dict.fromkeys(range(0, 99999*2305843009213693951, 2305843009213693951)) }}",
+    "{% set ns = namespace(t=(1,)) %}{% for i in range(90000) %}{% set ns.t = (ns.t, 1) %}{% endfor %}"
+    "{{ {ns.t: 1} }}",
+    "{{ ('a b '*5000)|wordwrap(1, wrapstring='x'*90000) }}",
+    "{{ ('abc'*100000).translate(['b'*100000]*128) }}",
+    "{{ ('é'*300000).encode('punycode') }}",
+    "{{ ('1'*1000000)|int(base=2) // 3 }}",
+    "{% set x = 3**6000 %}{% set y = x*x %}{{ y*y*y*y*y*y*y*y }}",
+    "{{ range(99999)|list" + "|map(attribute='real')" * 100 + "|list }}",
+    "{{ range(99999)|map(attribute='a" + ".a" * 9000 + "')|list }}",
 ]
 
 
@@ -73,6 +98,22 @@ def test_a_template_cannot_reach_python(source: str) -> None:
     """Every known way out of a template ends as a TemplateError and runs nothing."""
     with pytest.raises(TemplateError):
         formatters.gguf.Template(source + "{{ messages[0].content }}").messages_to_prompt(HI)
+
+
+def test_every_call_with_hostile_sizes_is_bounded() -> None:
+    """Any filter, test, global, method or operator on huge values ends in 2 s of CPU and 256 MB.
+
+    The list is generated from Jinja and from the types that a template can hold; here with one draw of
+    values for each, in `soak_template_calls.py` with many.
+    """
+    program = Path(__file__).with_name("template_calls.py")
+    done = subprocess.run([sys.executable, program, "1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["bad"] == []
+    assert found["worst"][0] < 2, found["worst"]
+    assert found["cases"] > 300
+    assert found["cases"] - found["refused"] > 20  # not by refusing all
 
 
 @pytest.mark.parametrize("source", GREEDY)

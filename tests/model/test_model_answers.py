@@ -153,9 +153,17 @@ def test_cures_name_what_can_be_shortened(scripted: Any) -> None:
     assert cure(10, 900, 20).startswith("Shorten message user 1 by ")
     assert cure(200, 200, 250, max_tokens=900).startswith("Shorten the prompt by ")
     assert cure(10, 10, 10, max_tokens=1100).startswith("Ask for at most ")
-    # What was tried is not proposed again.
-    assert "drop-oldest" in cure(10, 20, 900)
-    assert "drop-oldest" not in cure(1100, 20, 10, overflow="drop-oldest")
+    # A way of --overflow is named where it would help, and only there; what was tried is not proposed again.
+    assert "drop-oldest" in cure(10, 900, 20)
+    assert "drop-oldest" not in cure(10, 20, 900)
+    assert "truncate-prompt" in cure(10, 20, 900)
+    assert "overflow" not in cure(1100, 20, 10)
+    assert "overflow" not in cure(10, 10, 10, max_tokens=1100)
+    assert "overflow" not in cure(1100, 20, 10, overflow="drop-oldest")
+    with pytest.raises(lm.ContextOverflowError) as caught:
+        scripted.complete("hi", max_tokens=9999)
+    assert "overflow" not in str(caught.value)
+    assert "--max-tokens 1021" in str(caught.value)
 
 
 def test_guard_names_variables_and_turns(scripted: Any) -> None:
@@ -184,7 +192,8 @@ def test_overflow_modes_say_what_was_dropped(scripted: Any) -> None:
         turns += [{"role": "user", "content": f"{i}" * 200}, {"role": "assistant", "content": "r" * 100}]
     turns.append({"role": "user", "content": "last"})
     done = scripted.chat(turns, max_tokens=30, overflow="drop-oldest")
-    assert any("Left out the 2 oldest messages" in note for note in done.notes), done.notes
+    (note,) = done.notes
+    assert note.startswith("Left out the 2 oldest messages (messages 1 to 2, counted from 0, from '000000")
     assert "s" * 50 in done.prompt
     assert "0" * 200 not in done.prompt
     assert "1" * 200 in done.prompt

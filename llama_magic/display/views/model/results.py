@@ -55,7 +55,11 @@ def seed_words(r: Completion) -> str:
 def ending(r: Completion) -> str:
     """Say why the answer ended."""
     words = ENDINGS[r.finish_reason]
-    return f"{words} {r.budget.max_tokens:,}" if r.finish_reason == "length" else words
+    if r.finish_reason != "length":
+        return words
+    if r.usage.prompt_tokens + r.usage.completion_tokens >= r.budget.window:
+        return "the window is full"
+    return f"{words} {r.budget.max_tokens:,}"
 
 
 def _body(r: Completion) -> list[Node]:

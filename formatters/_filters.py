@@ -1,0 +1,136 @@
+"""The allow-list of templates: filters and tests, each with what bounds its work. See `_bounds`."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from itertools import chain
+from typing import Any
+
+from ._bounds import (
+    NUMBERS,
+    Check,
+    check_percent,
+    check_replace,
+    length,
+    linear,
+    product,
+    small,
+    table,
+)
+from ._limits import Meter, refuse, size_of
+
+_BY_ITEM = 200_000  # characters that a filter written in Python may go through one by one
+_BY_REGEX = 20_000  # characters for filters with regular expressions, or that cut and join again and again
+_MAX_ATTRIBUTE = 200  # characters of "a.b.c" in map(attribute=...)
+
+
+def _short(limit: int) -> Check:
+    def check(used: Meter, value: Any, values: list[Any]) -> None:
+        if sum(length(v) for v in (value, *values) if isinstance(v, (str, bytes, list, dict))) > limit:
+            refuse(f"a text of more than {limit:,} characters")
+
+    return check
+
+
+def _by_item(used: Meter, value: Any, values: list[Any]) -> None:
+    if isinstance(value, (str, bytes)) and len(value) > _BY_ITEM:
+        refuse(f"a text of more than {_BY_ITEM:,} characters, one by one,")
+
+
+def _counted(used: Meter, value: Any, values: list[Any]) -> None:
+    _by_item(used, value, values)
+    small(*values)
+
+
+def _of_number(used: Meter, value: Any, values: list[Any]) -> None:
+    # `value % 2` and `value * 10 ** digits` are other things where the value is a text.
+    if any(isinstance(v, (str, bytes, list, tuple)) for v in (value, *values)):
+        raise TypeError(f"a number is wanted, not a {type(value).__name__}")
+
+
+def _round(used: Meter, value: Any, values: list[Any]) -> None:
+    _of_number(used, value, values[:1])
+    small(*values, limit=300)
+
+
+def _sum(used: Meter, value: Any, values: list[Any]) -> None:
+    start = next((v for v in values if not isinstance(v, (str, *NUMBERS)) and v is not None), None)
+    if start is not None:  # lists are added one by one, each time copied whole
+        used.work(length(value) * (size_of(value, used.most) + size_of(start, used.most)) // 8)
+
+
+def _filter_replace(used: Meter, value: Any, values: list[Any]) -> None:
+    texts = [v if hasattr(v, "__html__") else str(v) for v in (value, *values[:2])]
+    check_replace(used, texts[0], texts[1:])
+
+
+def _filter_join(used: Meter, value: Any, values: list[Any]) -> None:
+    _by_item(used, value, values)
+    if values and isinstance(value, Sized):
+        used.room(len(value) * len(str(values[0])) * 4)
+
+
+def _indent(used: Meter, value: Any, values: list[Any]) -> None:
+    small(*values)
+    step = values[0] if values else 4
+    per_line = len(step) if isinstance(step, str) else int(step)
+    used.room((str(value).count("\n") + 1) * per_line * 4)
+
+
+def _wordwrap(used: Meter, value: Any, values: list[Any]) -> None:
+    _short(_BY_REGEX)(used, value, values)
+    small(*values)
+    used.room(4 * len(str(value)) * (1 + sum(len(v) for v in values if isinstance(v, str))))
+
+
+def _filter_format(used: Meter, value: Any, values: list[Any]) -> None:
+    check_percent(used, value, tuple(values))
+
+
+_NO_NUMBER_TO_TEXT = _short(4300)  # Python's own limit for whole numbers; other bases have none
+FILTERS = table(
+    ("abs attr capitalize count d default dictsort e escape first float forceescape last", linear),
+    ("length lower random safe string tojson truncate upper", linear),
+    ("groupby items list map max min reject rejectattr reverse select selectattr sort unique", _by_item),
+    ("batch center slice", _counted),
+    ("title urlencode wordcount", _short(_BY_ITEM)),
+    ("pprint striptags xmlattr", _short(_BY_REGEX)),
+    ("urlize", _short(1000)),
+    ("wordwrap", _wordwrap),
+    ("trim", product),
+    ("int", _NO_NUMBER_TO_TEXT),
+    ("filesizeformat", _of_number),
+    ("round", _round),
+    ("sum", _sum),
+    ("replace", _filter_replace),
+    ("join", _filter_join),
+    ("indent", _indent),
+    ("format", _filter_format),
+)
+# Filters that give back what they were given, or do not look into it.
+_NOT_MEASURED = frozenset({"default", "d", "first", "last", "length", "count", "attr", "safe", "map"})
+_ATTRIBUTE = {"groupby": 0, "selectattr": 0, "rejectattr": 0, "sum": 0, "unique": 1, "min": 1, "max": 1}
+_ATTRIBUTE |= {"join": 1, "sort": 2}
+TESTS = table(
+    ("boolean callable defined escaped false filter float integer iterable lower mapping none", linear),
+    ("number sameas sequence string test true undefined upper in", linear),
+    ("== eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le", linear),
+    ("even odd divisibleby", _of_number),
+)
+
+
+def check_filter(used: Meter, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Measure a filter before it runs; the first of `args` is the value that is filtered."""
+    value, values = args[0] if args else None, [*args[1:], *kwargs.values()]
+    place = _ATTRIBUTE.get(name, len(values))
+    attribute = kwargs.get("attribute", values[place] if place < len(values) else "")
+    if isinstance(attribute, str):
+        small(len(attribute), limit=_MAX_ATTRIBUTE)
+    if name not in _NOT_MEASURED:
+        used.room(sum(size_of(v, used.most) for v in chain((value,), values)))
+    FILTERS[name](used, value, values)
+
+
+def check_test(used: Meter, name: str, args: tuple[Any, ...]) -> None:
+    """Measure a test before it runs."""
+    TESTS[name](used, args[0] if args else None, list(args[1:]))

@@ -1,0 +1,68 @@
+"""Compiles and runs a template in the sandbox; all that can go wrong there becomes a TemplateError."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+
+from llama_magic.errors import TemplateError
+
+from . import _sandbox
+
+_REMEDY = "Choose another with --formatter NAME or --formatter PATH.jinja."
+# "{{ if .System }}", "{{- range $i, $m := .Messages }}", "{{ end }}": no Jinja expression begins so.
+_GO = re.compile(r"\{\{-?\s*(?:(?:if|with|range|else if|else|end|block|define|template)\b|[.$][A-Za-z])")
+
+
+@lru_cache(maxsize=32)
+def compiled(source: str) -> jinja2.Template:
+    """Compile a template, in the sandbox. Raises TemplateError."""
+    if len(source) > _sandbox.MAX_SOURCE:
+        raise TemplateError(
+            f"The chat template has {len(source):,} characters; {_sandbox.MAX_SOURCE:,} are the limit.",
+            remedy=_REMEDY,
+        )
+    try:
+        return _sandbox.environment.from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        if _GO.search(source):
+            raise TemplateError(
+                "The chat template is written in Go's template language, as Ollama's are, not in Jinja.",
+                remedy=_REMEDY,
+            ) from error
+        raise TemplateError(
+            f"The chat template does not compile: line {error.lineno}: {error.message}", remedy=_REMEDY
+        ) from error
+    except Exception as error:  # a stranger's program: the compiler may fail in any way (depth, memory)
+        raise TemplateError(
+            f"The chat template does not compile: {type(error).__name__}: {error}", remedy=_REMEDY
+        ) from error
+
+
+def run(template: jinja2.Template, variables: dict[str, Any], hidden: dict[str, str]) -> str:
+    """Run a template in the sandbox; whatever goes wrong is a TemplateError that says so."""
+    try:
+        return _sandbox.render(template, variables, hidden)
+    except _sandbox.Refusal as error:
+        raise TemplateError(
+            f"The chat template refuses this conversation: {error}",
+            remedy="Change the conversation as it says, or choose another --formatter.",
+        ) from error
+    except _sandbox.LimitError as error:
+        raise TemplateError(f"The chat template was stopped: {error}.", remedy=_REMEDY) from error
+    except _sandbox.SecurityError as error:
+        raise TemplateError(
+            f"The chat template tried to leave its sandbox: {error}", remedy=_REMEDY
+        ) from error
+    except _sandbox.UndefinedError as error:
+        raise TemplateError(
+            f"The chat template needs something that was not given: {error}.",
+            remedy="Give it as a template variable, or choose another --formatter.",
+        ) from error
+    except Exception as error:  # a stranger's program may fail in any way
+        raise TemplateError(
+            f"The chat template failed: {type(error).__name__}: {str(error)[:500]}", remedy=_REMEDY
+        ) from error

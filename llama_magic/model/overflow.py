@@ -1,0 +1,220 @@
+"""Makes a prompt fit its window, as the caller chose: refused, oldest turns left out, or cut.
+
+What cannot fit by arithmetic alone is neither rendered nor tokenized. System and developer messages
+stay wherever they stand, and so does the last turn: the last user's message and all that follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llama_magic.errors import ContextOverflowError, InputTypeError
+from llama_magic.model.prompt import Guard, Prompt, from_text
+from llama_magic.model.results import BudgetPart
+from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError
+from llama_magic.words.counting import counted
+
+Render = Callable[[Sequence[Any]], Prompt]  # raises TooManyTokensError
+_STAYS = ("system", "developer")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What it takes to fit one prompt: the guard, the tokens asked for, the tokenizer."""
+
+    guard: Guard
+    max_tokens: int | None
+    tokenizer: Tokenizer
+
+    @property
+    def room(self) -> int:
+        """Tokens that a prompt may have."""
+        return self.guard.window - self.guard.reserve(self.max_tokens)
+
+    def text(self, text: object) -> tuple[Prompt, int]:
+        """Return a raw prompt that fits, and the tokens reserved; `truncate-prompt` cuts its beginning."""
+        try:
+            prompt = from_text(self.tokenizer, text, self.guard.window)
+            return prompt, self.guard.check(prompt, self.max_tokens)
+        except (TooManyTokensError, ContextOverflowError) as problem:
+            error, counted_out = self._error(problem), isinstance(problem, ContextOverflowError)
+        if self.guard.overflow != "truncate-prompt" or not isinstance(text, str):
+            raise error
+        prompt = from_text(self.tokenizer, self._tail(text))
+        bos = self.tokenizer.add_bos and prompt.ids[0] == self.tokenizer.bos_id
+        first = prompt.ids[:1] if bos else []
+        room = self.room - len(first)
+        if room < 1:
+            raise error
+        ids = [*first, *prompt.ids[max(len(first), len(prompt.ids) - room) :]]
+        kept = self.tokenizer.decode(ids)
+        cut = counted(error.prompt_tokens - len(ids), "token")
+        if not counted_out:
+            cut = counted(len(text) - len(kept), "character")
+        note = f"Cut the first {cut} of the prompt to fit the window of {self.guard.window:,}."
+        parts = (BudgetPart("prompt", "prompt", len(ids)),)
+        done = replace(prompt, ids=ids, text=kept, parts=parts, notes=(*prompt.notes, note))
+        return done, self.guard.check(done, self.max_tokens)
+
+    def messages(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:
+        """Return the prompt of a conversation that fits, and the tokens reserved; notes say what is gone."""
+        try:
+            return self._try(messages, render)
+        except ContextOverflowError as error:
+            if self.guard.overflow == "drop-oldest":
+                return self._drop(messages, render, error)
+            if self.guard.overflow == "truncate-prompt":
+                return self._cut(messages, render, error)
+            raise
+
+    def _try(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:
+        try:
+            least = sum(map(self._least, messages)) if isinstance(messages, (list, tuple)) else 0
+            if least > self.guard.window:
+                raise TooManyTokensError(least)
+            prompt = render(messages)
+        except TooManyTokensError as problem:
+            raise self._error(problem) from None
+        return prompt, self.guard.check(prompt, self.max_tokens)
+
+    def _error(self, problem: TooManyTokensError | ContextOverflowError) -> ContextOverflowError:
+        if isinstance(problem, ContextOverflowError):
+            return problem
+        return self.guard.too_long(problem.least, self.max_tokens)
+
+    def _least(self, message: Any) -> int:
+        # Templates leave out the thinking of past answers; all else is written whole, white space apart.
+        text = _of(message, "content")
+        if not isinstance(text, str) or len(text) < self.guard.window or _role(message) == "assistant":
+            return 0
+        return self.tokenizer.at_least(text.strip())
+
+    def _tail(self, text: str) -> str:
+        """Return the end of a text that has all tokens that could fit, and not much more."""
+        longest = self.tokenizer.longest
+        return text[-self.guard.window * longest :] if longest else text
+
+    def _drop(
+        self, messages: Sequence[Any], render: Render, error: ContextOverflowError
+    ) -> tuple[Prompt, int]:
+        """Leave out the fewest oldest exchanges that make it fit."""
+        old = _exchanges(messages)
+        best: tuple[Prompt, int, list[int]] | None = None
+        low, high = 1, len(old)
+        while low <= high:
+            count = (low + high) // 2
+            dropped = [index for exchange in old[:count] for index in exchange]
+            try:
+                prompt, limit = self._try([m for i, m in enumerate(messages) if i not in dropped], render)
+            except ContextOverflowError as last:
+                if count == len(old):
+                    raise self._even_so(last, count) from None
+                low = count + 1
+                continue
+            best, high = (prompt, limit, dropped), count - 1
+        if best is None:
+            raise error
+        prompt, limit, dropped = best
+        note = f"Left out {_named(dropped, messages)} to fit the window of {self.guard.window:,} tokens."
+        return replace(prompt, notes=(*prompt.notes, note)), limit
+
+    @staticmethod
+    def _even_so(error: ContextOverflowError, count: int) -> ContextOverflowError:
+        what = "the oldest exchange" if count == 1 else f"all {count} older exchanges"
+        return ContextOverflowError(
+            f"Even without {what}: {error.message}",
+            prompt_tokens=error.prompt_tokens,
+            max_tokens=error.max_tokens,
+            window=error.window,
+            parts=error.parts,
+            remedy=error.remedy,
+        )
+
+    def _cut(
+        self, messages: Sequence[Any], render: Render, error: ContextOverflowError
+    ) -> tuple[Prompt, int]:
+        """Cut the beginning of the longest text of a user or tool, by the fewest characters that help."""
+        texts = [
+            (len(text), index)
+            for index, message in enumerate(messages)
+            if isinstance(text := _of(message, "content"), str) and _role(message) in ("user", "tool")
+        ]
+        if not texts:
+            raise error
+        length, place = max(texts)
+        content = _of(messages[place], "content")
+        message = _fields(messages[place])
+        low, high = max(1, length - len(self._tail(content))), length - 1  # characters cut off
+        best: tuple[Prompt, int, int] | None = None
+        while low <= high:
+            cut = (low + high) // 2
+            shorter = [*messages[:place], {**message, "content": content[cut:]}, *messages[place + 1 :]]
+            try:
+                prompt, limit = self._try(shorter, render)
+            except ContextOverflowError:
+                low = cut + 1
+                continue
+            best, high = (prompt, limit, cut), cut - 1
+        if best is None:
+            raise error
+        prompt, limit, cut = best
+        which = "the last message" if place == len(messages) - 1 else f"messages[{place}]"
+        note = (
+            f"Cut the first {counted(cut, 'character')} of {which} to fit the window of "
+            f"{self.guard.window:,} tokens; it begins now with {content[cut : cut + 20]!r}."
+        )
+        return replace(prompt, notes=(*prompt.notes, note)), limit
+
+
+def _of(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+
+
+def _fields(message: Any) -> dict[str, Any]:
+    if isinstance(message, Mapping):
+        return dict(message)
+    names = ("role", "content", "name", "tool_call_id", "tool_calls")
+    return {name: value for name in names if (value := getattr(message, name, None)) is not None}
+
+
+def _role(message: Any) -> str:
+    role = _of(message, "role")
+    return str(getattr(role, "value", role))
+
+
+def _exchanges(messages: Sequence[Any]) -> list[list[int]]:
+    """Return the indices of each exchange before the last turn, oldest first, without what always stays.
+
+    An exchange is what users say and all answers and tool results to it.
+    """
+    if not isinstance(messages, (list, tuple)):
+        raise InputTypeError(f"The messages are a {type(messages).__name__}; expected a list of dicts.")
+    exchanges: list[list[int]] = []
+    before = ""
+    for index, message in enumerate(messages):
+        role = _role(message)
+        if role in _STAYS:
+            continue
+        if not exchanges or (role == "user" and before != "user"):
+            exchanges.append([])
+        exchanges[-1].append(index)
+        before = role
+    return exchanges[:-1]
+
+
+def _named(dropped: Sequence[int], messages: Sequence[Any]) -> str:
+    """Name messages that were left out: how many, which, and how the first begins."""
+    what = "the oldest message" if len(dropped) == 1 else f"the {len(dropped)} oldest messages"
+    ranges: list[list[int]] = []
+    for index in dropped:
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    places = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in ranges)
+    text = _of(messages[dropped[0]], "content")
+    words = text if isinstance(text, str) else ""
+    start = f", from {words[:30]!r}{'…' if len(words) > 30 else ''} on" if words.strip() else ""
+    return f"{what} (messages {places}, counted from 0{start})"

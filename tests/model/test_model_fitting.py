@@ -1,0 +1,168 @@
+"""What does not fit: refused by arithmetic or by count, oldest turns left out, the longest text cut."""
+
+from __future__ import annotations
+
+import _thread
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import llama_magic as lm
+from llama_magic.model import prompt as prompting
+
+_ODD = ["a", " ", "\n", "é", "日", "\x04", "=", "<|im_end|>", "\U00100000"]
+_WORDS = [
+    "the",
+    "cat's",
+    "12 345",
+    "日本",
+    "\n\n x",
+    "  two",
+    "a.b",
+    "I'll",
+    "e é",
+    "<|im_end|>",
+    "Z z",
+    "🙂",
+]
+
+
+def test_drop_oldest_keeps_instructions_wherever_they_stand(scripted: Any) -> None:
+    """Every system and developer message stays, and the last turn whole; exchanges go oldest first."""
+    turns: list[dict[str, Any]] = [{"role": "system", "content": "A" * 20}]
+    turns.append({"role": "system", "content": "B" * 20})
+    for i in range(5):
+        turns += [{"role": "user", "content": f"{i}" * 150}, {"role": "assistant", "content": "r" * 50}]
+        if i == 1:
+            turns.append({"role": "developer", "content": "C" * 20})
+    turns += [{"role": "user", "content": "D" * 90}, {"role": "user", "content": "E" * 90}]
+    done = scripted.chat(turns, max_tokens=100, overflow="drop-oldest")
+    assert all(letter * 20 in done.prompt for letter in "ABC")
+    assert "D" * 90 in done.prompt
+    assert "E" * 90 in done.prompt
+    kept = [i for i in range(5) if f"{i}" * 150 in done.prompt]
+    assert kept == list(range(5 - len(kept), 5))
+    assert done.prompt.count("r" * 50) == len(kept)
+    assert 0 < len(kept) < 5
+    one_more = [m for m in turns if m["content"][0] not in "0123" or int(m["content"][0]) >= kept[0] - 1]
+    with pytest.raises(lm.ContextOverflowError):
+        scripted.chat([m for m in one_more if m["content"] != "r" * 50], max_tokens=400)
+    with pytest.raises(lm.ContextOverflowError, match="Even without all 5 older exchanges"):
+        scripted.chat(turns, max_tokens=900, overflow="drop-oldest")
+
+
+def test_the_default_reserve_is_a_promise(scripted: Any) -> None:
+    """Without max_tokens 256 tokens (a quarter of a small window) are kept free: refused, or cut for."""
+    assert scripted.window == 1024
+    assert scripted.complete("a" * 767).budget.max_tokens == 256  # 767 and BOS
+    with pytest.raises(lm.ContextOverflowError, match="1 too many"):
+        scripted.complete("a" * 768)
+    cut = scripted.complete("a" * 2000, overflow="truncate-prompt")
+    assert (cut.budget.prompt_tokens, cut.budget.max_tokens) == (768, 256)
+    talk = [{"role": "user", "content": "b" * 2000 + "end"}]
+    done = scripted.chat(talk, overflow="truncate-prompt")
+    assert (done.budget.prompt_tokens, done.budget.max_tokens) == (768, 256)
+    small = prompting.Guard(40, "error", 1024, 1)
+    assert small.reserve(None) == 10
+
+
+def test_truncate_cuts_the_longest_text(scripted: Any) -> None:
+    """Not the last message but the longest of a user or tool is cut, and the note shows where."""
+    talk = [
+        {"role": "system", "content": "s" * 700},
+        {"role": "user", "content": "x" * 800 + "tail of it"},
+        {"role": "assistant", "content": "ok"},
+        {"role": "user", "content": "short question"},
+    ]
+    done = scripted.chat(talk, max_tokens=50, overflow="truncate-prompt")
+    assert "s" * 700 in done.prompt
+    assert "short question" in done.prompt
+    assert "tail of it" in done.prompt
+    assert done.usage.prompt_tokens + 50 == 1024
+    (note,) = [note for note in done.notes if "Cut" in note]
+    assert "messages[1]" in note
+    assert "begins now with 'x" in note
+
+
+@pytest.mark.parametrize("unit", ["a", "word ", "日本", "<|im_end|>"])
+def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str) -> None:
+    """100 million characters are refused without being tokenized or copied, raw and in a message."""
+    text = unit * (100_000_000 // len(unit))
+    for ask in (
+        lambda: real.complete(text),
+        lambda: real.chat([{"role": "user", "content": text + "."}]),
+        lambda: real.read(text),
+        lambda: real.embed(text),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(real._vocabulary.native, "_tokenize", None)  # any call would be a TypeError
+            with pytest.raises(lm.ContextOverflowError, match="at least") as caught:
+                ask()
+        assert caught.value.prompt_tokens > real.window
+
+
+def test_the_end_of_a_text_that_is_far_too_long(scripted: Any) -> None:
+    """truncate-prompt takes the end of ten million characters, raw and in a message, at once."""
+    text = "word " * 2_000_000 + "The end."
+    cut = scripted.complete(text, overflow="truncate-prompt", max_tokens=24)
+    assert cut.prompt.endswith("word The end.")
+    assert cut.usage.prompt_tokens == 1000
+    (note,) = cut.notes
+    assert note.startswith(f"Cut the first {len(text) - 999:,} characters")
+    done = scripted.chat([{"role": "user", "content": text}], overflow="truncate-prompt", max_tokens=24)
+    assert "word The end." in done.prompt
+    assert done.usage.prompt_tokens == 1000
+
+
+def test_an_interrupt_leaves_a_long_tokenizing_behind(
+    loaded: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is still being tokenized in C does not hold an interrupt up, and closing waits for it."""
+    with loaded("smollm2", ctx=256) as model:
+        native = model._vocabulary.native
+        begun, go_on = threading.Event(), threading.Event()
+
+        def slow(*_args: Any) -> list[int]:
+            begun.set()
+            go_on.wait(60)
+            return [1]
+
+        monkeypatch.setattr(native, "_tokenize", slow)
+        threading.Thread(target=lambda: begun.wait(60) and _thread.interrupt_main()).start()
+        with pytest.raises(KeyboardInterrupt):
+            native.tokenize("a" * 100_000, add_special=False, parse_special=False)
+        (thread,) = native._aside.values()
+        threading.Timer(0.05, go_on.set).start()
+        native.close()
+        assert go_on.is_set()
+        assert native._aside == {}
+        thread.join(60)
+
+
+def test_a_lower_bound_is_never_above_the_count(real: Any) -> None:
+    """For texts of every kind the bound is at most the number of tokens, and above none where it counts."""
+    vocabulary = real._vocabulary
+    chance = random.Random(5)
+    for _ in range(5):
+        unit = "".join(chance.choices(_ODD, k=3))
+        text = unit * (70_000 // len(unit))
+        tokens = vocabulary.native.tokenize(text, add_special=True, parse_special=True)
+        assert vocabulary.at_least(text) <= len(tokens)
+    assert vocabulary.at_least("a" * 1_000_000) > 1_000_000 // 100
+
+
+def test_pieces_have_the_tokens_of_the_whole(real: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long text is tokenized in pieces; its tokens are those of one call, wherever it is cut."""
+    vocabulary = real._vocabulary
+    chance = random.Random(6)
+    text = " ".join(chance.choices(_WORDS, k=3000))
+    whole = vocabulary._once(vocabulary.native._tokenize(text.encode(), True, True))
+    cuts = 0
+    for size in (1, 7, 100, 1000):
+        monkeypatch.setattr("llama_magic.engine.vocabulary._PIECE", size)
+        cuts += len(list(vocabulary._pieces(text)))
+        assert vocabulary.encode(text) == whole
+    assert cuts > 500
