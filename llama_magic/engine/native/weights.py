@@ -58,9 +58,9 @@ class Weights:
         self.n_swa = int(llama_cpp.llama_model_n_swa(pointer))
         self.n_params = int(llama_cpp.llama_model_n_params(pointer))
         self.size_bytes = int(llama_cpp.llama_model_size(pointer))
-        self.recurrent = bool(
-            llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer)
-        )
+        hybrid = bool(llama_cpp.llama_model_is_hybrid(pointer))
+        self.attends = hybrid or not llama_cpp.llama_model_is_recurrent(pointer)  # it has KV cells
+        self.recurrent = hybrid or not self.attends
         self.generates = bool(llama_cpp.llama_model_has_decoder(pointer)) and not (
             llama_cpp.llama_model_has_encoder(pointer) or llama_cpp.llama_model_is_diffusion(pointer)
         )
