@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import fit
+from llama_magic import fit, gguf
 from llama_magic.engine.engine import EXACT_SEQUENCES, SHARED_SEQUENCES
 from llama_magic.engine.exact_lane import CUT
 from llama_magic.engine.lane import HELPER_SEQUENCES
-from llama_magic.engine.native import ContextOptions
+from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.naming import meant
 
@@ -34,6 +33,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _WHOLE = {"ctx": 0, "threads": 1, "batch": 1, "yarn_orig_ctx": 0}
 _MOST_THREADS = 512  # GGML_MAX_N_THREADS
+_MOST_SCALE = 3e38  # what a float32 holds
 _FLAGS = ("mmap", "mlock")
 _ROPE = (
     "rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor",
@@ -68,7 +68,7 @@ class Settings:
     gpu_layers: int
     profile: str
     rope: tuple[tuple[str, Any], ...] = ()
-    lora: tuple[tuple[Path, float], ...] = ()
+    lora: tuple[Adapter, ...] = ()
     formatter: str = "auto"
     notes: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ class Settings:
     def shown(self) -> dict[str, Any]:
         """Return the settings as a user would write them."""
         data = asdict(self)
-        data["lora"] = [f"{path}:{scale:g}" for path, scale in self.lora]
+        data["lora"] = [f"{adapter.path}:{adapter.scale:g}" for adapter in self.lora]
         data.update(data.pop("rope") and dict(self.rope))
         del data["notes"]
         return data
@@ -154,7 +154,7 @@ class LoadOptions:
     yarn_orig_ctx: int | None = None
     profile: str | None = None
     formatter: str | Formatter | None = None
-    lora: tuple[tuple[Path, float], ...] = ()
+    lora: tuple[Adapter, ...] = ()
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> LoadOptions:
@@ -170,11 +170,7 @@ class LoadOptions:
         if "gpu_layers" in given:
             given["gpu_layers"] = _layers(given["gpu_layers"])
         if "lora" in given:
-            entries = given["lora"]
-            entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
-            if not isinstance(entries, (list, tuple)):
-                raise InputTypeError(f"lora is {entries!r}; expected a path or a list of paths.")
-            given["lora"] = tuple(_adapter(entry) for entry in entries)
+            given["lora"] = _adapters(given["lora"])
         return cls(**given)
 
     def settle(self, info: GGUFInfo, machine: Machine, *, gpu: bool) -> Settings:
@@ -269,22 +265,40 @@ def _layers(value: Any) -> int:
     return value
 
 
-def _adapter(entry: Any) -> tuple[Path, float]:
-    """Read `PATH`, `PATH:SCALE` or a pair; the file must exist."""
-    scale = 1.0
+def _adapters(entries: Any) -> tuple[Adapter, ...]:
+    entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
+    if not isinstance(entries, (list, tuple)):
+        raise InputTypeError(f"lora is {entries!r}; expected a path or a list of paths.")
+    adapters = tuple(_adapter(entry) for entry in entries)
+    paths = [adapter.path for adapter in adapters]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise OptionError(
+                f"lora names {path.name} more than once.", remedy="Name it once, with the sum of the scales."
+            )
+    return adapters
+
+
+def _adapter(entry: Any) -> Adapter:
+    """Read `PATH`, `PATH:SCALE` or a pair; the file must exist, and be a GGUF."""
+    given, scale = entry, 1.0
     if isinstance(entry, (tuple, list)) and len(entry) == 2:
-        entry, scale = entry
-    numeric = isinstance(scale, (int, float)) and not isinstance(scale, bool) and math.isfinite(scale)
-    if not isinstance(entry, (str, os.PathLike)) or not numeric:
+        given, scale = entry
+    if not isinstance(given, (str, os.PathLike)) or isinstance(scale, bool):
         raise InputTypeError(f"lora holds {entry!r}; expected a path, PATH:SCALE, or a pair (path, scale).")
-    text = os.fspath(entry)
+    text = os.fspath(given)
     head, colon, tail = text.rpartition(":")
     if colon and not Path(text).exists():
         with contextlib.suppress(ValueError):  # else it is a colon of the path itself
             scale, text = float(tail), head
+    if not isinstance(scale, (int, float)) or not abs(scale) <= _MOST_SCALE:  # NaN is not
+        raise OptionError(f"lora holds {entry!r}: the scale is {scale!r}; expected a finite number.")
     path = Path(os.path.expandvars(text)).expanduser()
     if not path.is_file():
         raise SourceError(
             f"There is no LoRA adapter at {path}.", remedy="Give the path of a GGUF adapter file."
         )
-    return path.resolve(), float(scale)
+    path = path.resolve()
+    facts = path.stat()
+    content = gguf.fingerprint(gguf.inspect(path).digest, [path])
+    return Adapter(path, float(scale), (facts.st_size, facts.st_mtime_ns), content)

@@ -172,8 +172,8 @@ def _load(
     known = _models.get(key)
     if known is not None and not known.closed:
         return known
-    for path, _scale in settings.lora:
-        gguf.validate_adapter(gguf.inspect(path), info)
+    for adapter in settings.lora:
+        gguf.validate_adapter(gguf.inspect(adapter.path), info)
     estimate = settings.estimate(info)
     warnings = fit.check(estimate, machine)
     verdict = prove(found, info, settings, report)

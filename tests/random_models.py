@@ -200,7 +200,9 @@ def _write_vocabulary(writer: gguf.GGUFWriter, *, words: bool) -> None:
         tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *marks, *singles]
         writer.add_tokenizer_model("llama")
         writer.add_token_list(tokens)
-        writer.add_token_scores([0.0] * 261 + [-300.0 - i if len(t) > 1 else -1e3 for i, t in enumerate(singles)])
+        writer.add_token_scores(
+            [0.0] * 261 + [-300.0 - i if len(t) > 1 else -1e3 for i, t in enumerate(singles)]
+        )
         writer.add_token_types([2, 3, 3, *[6] * 256, 3, 3, *[1] * len(singles)])
         writer.add_bos_token_id(1)
         writer.add_eos_token_id(260)
@@ -231,12 +233,35 @@ def _weights(arch: str, tensor: str, shape: list[int]) -> Any:
     return x.astype(np.float32)
 
 
+def write_adapter(path: Path, base: Path, *, seed: int = 0, rank: int = 4, arch: str | None = None) -> Path:
+    """Write a random LoRA adapter for the attention of a model."""
+    reader = gguf.GGUFReader(base)
+    writer = gguf.GGUFWriter(path, arch or bytes(reader.fields["general.architecture"].parts[-1]).decode())
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", float(rank))
+    draw = np.random.default_rng(seed)
+    for tensor in reader.tensors:
+        if re.fullmatch(r"blk\.\d+\.attn_(q|k|v|qkv|output)\.weight", tensor.name):
+            columns, rows = (int(n) for n in tensor.shape)
+            for side, shape in (("lora_a", (rank, columns)), ("lora_b", (rows, rank))):
+                values = draw.standard_normal(shape) / np.sqrt(shape[1])
+                writer.add_tensor(f"{tensor.name}.{side}", values.astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
 def _discover(path: Path, name: str) -> None:
     """Write `path` again and again with what llama.cpp missed, until it loads."""
     import llama_cpp  # only in the process that asks: its log goes to a callback here
 
     log: list[str] = []
-    keep = llama_cpp.llama_log_callback(lambda _level, text, _data: log.append(text.decode("utf-8", "replace")))
+    keep = llama_cpp.llama_log_callback(
+        lambda _level, text, _data: log.append(text.decode("utf-8", "replace"))
+    )
     llama_cpp.llama_log_set(keep, ctypes.c_void_p(0))
     shapes: dict[str, list[int]] = {"token_embd.weight": [1]}
     for optional in _OPTIONAL.get(name, ()):

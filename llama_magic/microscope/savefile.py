@@ -63,7 +63,7 @@ def fingerprint(
 ) -> Fingerprint:
     """Return the fingerprint of a loaded model: the header's `digest`, 1 MB of its weights, its options."""
     context = {name: getattr(options, name) for name in _OPTIONS}
-    context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
+    context["adapters"] = [[a.path.name, a.fingerprint, a.scale] for a in options.adapters]
     context["llama_cpp_python"] = system_report()["bindings"]
     return Fingerprint(gguf.fingerprint(digest, parts), vocabulary.n_tokens, context)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 
@@ -32,6 +33,19 @@ class WeightsOptions:
     check_tensors: bool = False
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter file as it lay there when it was asked for, and how strongly it is applied.
+
+    `stamp` is size and time of the file, `fingerprint` says what is in it: a replaced file is another adapter.
+    """
+
+    path: Path
+    scale: float
+    stamp: tuple[int, int]
+    fingerprint: str
+
+
 class Weights:
     """Own one `llama_model`. `close()` is idempotent; contexts must be closed first."""
 
@@ -45,7 +59,8 @@ class Weights:
         self.paths = tuple(paths)
         self.options = options
         self._close_lock = threading.Lock()
-        self._adapters: dict[Path, ctypes.c_void_p] = {}
+        self._adapters: dict[tuple[Path, tuple[int, int], str], Any] = {}
+        self._adapter_lock = threading.Lock()  # models on the same weights have a thread each
         self._tensor_overrides = None
         with backend.captured_log() as log:
             self._pointer = self._load(on_progress)
@@ -93,18 +108,20 @@ class Weights:
             raise ModelClosedError(f"{self.paths[0].name} was unloaded; load it again to use it.")
         return self._pointer
 
-    def adapter(self, path: Path) -> ctypes.c_void_p:
-        """Return the LoRA adapter in `path`, loaded once for these weights."""
-        if path not in self._adapters:
-            adapter = llama_cpp.llama_adapter_lora_init(self.pointer, str(path).encode())
-            if not adapter:
-                raise BackendError(
-                    f"llama.cpp could not apply the LoRA adapter {path.name} to {self.paths[0].name}.",
-                    log=backend.log_tail(),
-                    remedy="Use an adapter that was trained on this very model.",
-                )
-            self._adapters[path] = adapter
-        return self._adapters[path]
+    def adapter(self, adapter: Adapter) -> Any:
+        """Return the `llama_adapter_lora *` of a file, loaded once for these weights."""
+        path, key = adapter.path, (adapter.path, adapter.stamp, adapter.fingerprint)
+        with self._adapter_lock:
+            if key not in self._adapters:
+                pointer = llama_cpp.llama_adapter_lora_init(self.pointer, str(path).encode())
+                if not pointer:
+                    raise BackendError(
+                        f"llama.cpp could not apply the LoRA adapter {path.name} to {self.paths[0].name}.",
+                        log=backend.log_tail(),
+                        remedy="Use an adapter that was trained on this very model.",
+                    )
+                self._adapters[key] = pointer
+            return self._adapters[key]
 
     def close(self) -> None:
         """Free weights and adapters."""
