@@ -192,6 +192,7 @@ class Calls:
         mode: str = "complete",
     ) -> Assembler:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
+        self._file.shared.weights.must_generate()
         call = Call.read(self._settings.sampling, options)
         prompt = prompting.from_text(self._vocabulary, text, spans or ())
         guard = self._guard(call.overflow)
@@ -209,6 +210,7 @@ class Calls:
         thinking: Thinking | None = None,
     ) -> Assembler:
         """Prepare the answer to a conversation; `thinking` is of a structured one."""
+        self._file.shared.weights.must_generate()
         if thinking is not None:
             template_variables = thinking.variables
         call = Call.read(self._settings.sampling, options)

@@ -191,7 +191,7 @@ class LoadOptions:
         layers = self.gpu_layers if self.gpu_layers is not None else (base.gpu_layers if gpu else 0)
         return Settings(
             window=window,
-            cells=max(window, base.cells) if base.name == "batch" else window,
+            cells=self._cells(info, machine, base, kv, window),
             threads=self.threads or base.threads,
             batch=batch,
             ubatch=min(batch, base.ubatch),
@@ -210,7 +210,27 @@ class LoadOptions:
             notes=tuple(notes),
         )
 
+    def _cells(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, window: int) -> int:
+        """Return the KV cells of the shared cache: those of one window, or of many in `batch`."""
+        if base.name != "batch":
+            return window
+        types = {"type_k": kv, "type_v": kv}
+        return fit.largest_context_cells(info, machine, window, base.n_seq_max, types)
+
     def _window(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, notes: list[str]) -> int:
+        known = info.positions
+        if known and self.ctx is not None and self.ctx > known:
+            raise OptionError(
+                f"A window of {self.ctx:,} tokens was asked for, and this model has an embedding for each of "
+                f"{known:,} positions: there is no RoPE to stretch.",
+                remedy=f"Load it with --ctx {known}, or less.",
+            )
+        window = self._any_window(info, machine, base, kv, notes)
+        return min(window, known) if known else window
+
+    def _any_window(
+        self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, notes: list[str]
+    ) -> int:
         if self.ctx is None:
             return base.ctx
         trained = info.context_length
@@ -224,7 +244,7 @@ class LoadOptions:
                 )
             return window
         window = fit.round_context(self.ctx)
-        if window != self.ctx:
+        if window != self.ctx and not 0 < info.positions < window:
             notes.append(f"llama.cpp rounds a window of {self.ctx:,} up to {window:,} tokens.")
         if trained and window > trained:
             notes.append(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import fit, gguf, sources
+from llama_magic import embedding, fit, gguf, sources
 from llama_magic.engine import crash_check
 from llama_magic.engine.engine import Engine, EngineOptions
 from llama_magic.engine.native.backend import supports_gpu
@@ -263,9 +263,7 @@ def _describe(
     if shared.vocabulary is None:
         shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
     formatter = formatters.choose(wanted.formatter or "auto", info)
-    window, buffers = engine.call(
-        lambda core: (core.lane(exact=False).cells, core.lane(exact=False).context.buffers)
-    )
+    window, buffers = _measured(engine, info, settings)
     memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
     memory["predicted_total"] = estimate.total
     memory["predicted_seeded"] = settings.seeded_bytes(info)
@@ -296,6 +294,16 @@ def _describe(
         shared=shared,
         key=key,
     )
+
+
+def _measured(engine: Engine, info: GGUFInfo, settings: Settings) -> tuple[int, dict[str, int]]:
+    """Return the window that llama.cpp made, and the bytes by kind of its context."""
+    if engine.weights.generates:
+        lane = engine.call(lambda core: core.lane(exact=False))
+        # All answers together may have more cells than one may be long (--profile batch).
+        return min(settings.window, lane.cells), lane.context.buffers
+    context = engine.call(lambda core: embedding.context(core, info))
+    return min(settings.window, context.n_ctx), context.buffers
 
 
 def _guarded(vocabulary: Vocabulary, info: GGUFInfo) -> frozenset[str]:

@@ -327,6 +327,7 @@ class Model:
         from llama_magic import structured
 
         self._open()
+        self._file.shared.weights.must_generate()
         return structured.compile(
             schema,
             vocabulary=self._vocabulary,
@@ -422,7 +423,8 @@ class Model:
         from llama_magic.microscope import savefile
 
         parts, options = self._file.source.parts, self._engine.options.context
-        return savefile.fingerprint(self.info.digest, parts, self._vocabulary, options)
+        weights = self._engine.weights.options
+        return savefile.fingerprint(self.info.digest, parts, self._vocabulary, options, weights)
 
     def _constraint_of(
         self, grammar: str | None, regex: str | None, choices: Sequence[Any] | None

@@ -51,7 +51,8 @@ class Engine:
         # Static, and only a safety net: it must not hold the engine itself.
         self._finalizer = weakref.finalize(self, _shut_down, self._core, self._thread, self._pid)
         try:
-            self.call(lambda core: core.lane(exact=False))
+            if weights.generates:
+                self.call(lambda core: core.lane(exact=False))
         except BaseException:
             self.close()
             raise
@@ -211,6 +212,7 @@ class Core:
     def lane(self, *, exact: bool) -> Lane:
         """Return the lane for exact or shared requests, made on first use."""
         if exact not in self.lanes:
+            self.weights.must_generate()
             options = self.options.context
             if exact:
                 if self.options.before_exact is not None:

@@ -34,7 +34,7 @@ from llama_magic.errors import InputTypeError, SourceError
 from llama_magic.plural import counted
 
 if TYPE_CHECKING:
-    from llama_magic.engine.native import ContextOptions
+    from llama_magic.engine.native import ContextOptions, WeightsOptions
     from llama_magic.engine.vocabulary import Vocabulary
 
 MAGIC = b"LMKVSEQ\n"
@@ -59,11 +59,17 @@ class Fingerprint:
 
 
 def fingerprint(
-    digest: str, parts: Sequence[Path], vocabulary: Vocabulary, options: ContextOptions
+    digest: str,
+    parts: Sequence[Path],
+    vocabulary: Vocabulary,
+    options: ContextOptions,
+    weights: WeightsOptions,
 ) -> Fingerprint:
     """Return the fingerprint of a loaded model: the header's `digest`, 1 MB of its weights, its options."""
     context = {name: getattr(options, name) for name in _OPTIONS}
     context["adapters"] = [[a.path.name, a.fingerprint, a.scale] for a in options.adapters]
+    # Repacked weights and a GPU sum in another order: the cells hold other bits.
+    context["repacked_weights"], context["gpu_layers"] = weights.use_extra_bufts, weights.gpu_layers
     context["llama_cpp_python"] = system_report()["bindings"]
     return Fingerprint(gguf.fingerprint(digest, parts), vocabulary.n_tokens, context)
 

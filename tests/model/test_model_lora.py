@@ -85,7 +85,7 @@ def test_samples_and_seeds_hold_with_an_adapter(load: Callable[..., Any], base: 
 
 
 def test_a_replaced_file_is_another_adapter(load: Callable[..., Any], base: Path, tmp_path: Path) -> None:
-    """An adapter written anew under its name is read anew, also while the old one is in use, which goes on."""
+    """An adapter written anew under its name is read anew; the old one, still in use, goes on."""
     path = random_models.write_adapter(tmp_path / "a.gguf", base, seed=1)
     old = load(f"{path}")
     before = _answer(old)

@@ -13,8 +13,13 @@ import llama_cpp
 
 from llama_magic.engine.native import backend
 from llama_magic.engine.native.vocab import Vocab
-from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.errors import BackendError, ModelClosedError, OptionError
 
+# Architectures whose graph ends in embeddings whatever their files say (llama.cpp: src/models).
+EMBEDDERS = frozenset(
+    ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert",
+     "eurobert", "gemma-embedding", "llama-embed")
+)  # fmt: skip
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 
 
@@ -37,7 +42,7 @@ class WeightsOptions:
 class Adapter:
     """A LoRA adapter file as it lay there when it was asked for, and how strongly it is applied.
 
-    `stamp` is size and time of the file, `fingerprint` says what is in it: a replaced file is another adapter.
+    `stamp` is size and time of the file, `fingerprint` says what is in it: replaced, it is another adapter.
     """
 
     path: Path
@@ -76,9 +81,12 @@ class Weights:
         hybrid = bool(llama_cpp.llama_model_is_hybrid(pointer))
         self.attends = hybrid or not llama_cpp.llama_model_is_recurrent(pointer)  # it has KV cells
         self.recurrent = hybrid or not self.attends
-        self.generates = bool(llama_cpp.llama_model_has_decoder(pointer)) and not (
+        one_way = bool(llama_cpp.llama_model_has_decoder(pointer)) and not (
             llama_cpp.llama_model_has_encoder(pointer) or llama_cpp.llama_model_is_diffusion(pointer)
         )
+        # llama.cpp calls BERT a decoder, too; it aborts where it is asked for logits of one.
+        self.embeds = one_way and self._looks_both_ways()  # and does nothing else
+        self.generates = one_way and not self.embeds
 
     def _load(self, on_progress: Callable[[float], bool] | None) -> int:
         params = llama_cpp.llama_model_default_params()
@@ -100,6 +108,23 @@ class Weights:
         if not pointer:
             raise BackendError(f"llama.cpp could not load {self.paths[0].name}.", log=backend.log_tail())
         return int(pointer)
+
+    def _looks_both_ways(self) -> bool:
+        arch = self._metadata("general.architecture")
+        return arch in EMBEDDERS or self._metadata(f"{arch}.attention.causal") == "false"
+
+    def _metadata(self, key: str) -> str:
+        buffer = ctypes.create_string_buffer(256)
+        found = llama_cpp.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if found >= 0 else ""
+
+    def must_generate(self) -> None:
+        """Raise `OptionError` for a model that only makes embeddings."""
+        if not self.generates:
+            raise OptionError(
+                f"{self.paths[0].name} is an embedding model: it turns texts into vectors and writes none.",
+                remedy="Use model.embed([…]) with it, and load an instruct model to generate.",
+            )
 
     @property
     def pointer(self) -> int:
