@@ -70,6 +70,7 @@ class Settings:
     rope: tuple[tuple[str, Any], ...] = ()
     lora: tuple[Adapter, ...] = ()
     formatter: str = "auto"
+    template: tuple[int, int] | None = None  # size and time of its file: an edited one is another
     notes: tuple[str, ...] = ()
 
     def context(self) -> ContextOptions:
@@ -128,7 +129,7 @@ class Settings:
         data = asdict(self)
         data["lora"] = [f"{adapter.path}:{adapter.scale:g}" for adapter in self.lora]
         data.update(data.pop("rope") and dict(self.rope))
-        del data["notes"]
+        del data["notes"], data["template"]
         return data
 
 
@@ -179,7 +180,9 @@ class LoadOptions:
         kv = self.kv_type or base.type_k
         notes: list[str] = []
         window = self._window(info, machine, base, kv, notes)
-        batch = self.batch or base.batch
+        cells = self._cells(info, machine, base, kv, window)
+        batch = self._batch(base, cells, notes)
+        threads = self._threads(base, machine, notes)
         mmap = base.mmap if self.mmap is None else self.mmap
         rope = tuple((n, getattr(self, n)) for n in _ROPE if getattr(self, n) is not None)
         flash = self.flash_attn or base.flash_attn
@@ -191,8 +194,8 @@ class LoadOptions:
         layers = self.gpu_layers if self.gpu_layers is not None else (base.gpu_layers if gpu else 0)
         return Settings(
             window=window,
-            cells=self._cells(info, machine, base, kv, window),
-            threads=self.threads or base.threads,
+            cells=cells,
+            threads=threads,
             batch=batch,
             ubatch=min(batch, base.ubatch),
             type_k=kv,
@@ -206,9 +209,27 @@ class LoadOptions:
             profile=base.name,
             rope=rope,
             lora=self.lora,
-            formatter=self.formatter if isinstance(self.formatter, str) else repr(self.formatter),
+            formatter=self.formatter
+            if isinstance(self.formatter, str)
+            else (repr(self.formatter) if self.formatter is not None else "auto"),
+            template=_template_stamp(self.formatter),
             notes=tuple(notes),
         )
+
+    def _batch(self, base: LoadProfile, cells: int, notes: list[str]) -> int:
+        batch = self.batch or base.batch
+        if self.batch and batch > fit.round_context(cells):
+            notes.append(f"A batch of {batch:,} tokens is more than the {cells:,} that the cache holds.")
+        return min(batch, fit.round_context(cells))
+
+    def _threads(self, base: LoadProfile, machine: Machine, notes: list[str]) -> int:
+        threads = self.threads or base.threads
+        if threads > max(1, machine.logical_cores):
+            notes.append(
+                f"{threads} threads on {machine.logical_cores} cores wait for each other at every step: "
+                f"--threads {machine.physical_cores} is faster."
+            )
+        return threads
 
     def _cells(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, window: int) -> int:
         """Return the KV cells of the shared cache: those of one window, or of many in `batch`."""
@@ -275,6 +296,17 @@ def _check(name: str, value: Any) -> None:
             raise OptionError(f"{name} is {value!r}; expected a finite number, {least} or more.")
     elif name == "formatter" and not isinstance(value, str) and not hasattr(value, "render"):
         raise InputTypeError(f"formatter is a {type(value).__name__}; expected a name or a Formatter.")
+
+
+def _template_stamp(formatter: str | Formatter | None) -> tuple[int, int] | None:
+    """Return size and time of a template file; None where the formatter is no file."""
+    if not isinstance(formatter, str):
+        return None
+    try:
+        facts = Path(os.path.expandvars(formatter)).expanduser().stat()
+    except (OSError, ValueError):
+        return None
+    return facts.st_size, facts.st_mtime_ns
 
 
 def _layers(value: Any) -> int:

@@ -127,7 +127,7 @@ _OPTIONAL = {
     "qwen35": [f"blk.{i}.attn_{x}.weight" for i in (0, 2) for x in ("qkv", "gate")],
     "qwen3next": [f"blk.{i}.attn_{x}.weight" for i in (0, 2) for x in ("qkv", "gate")],
     "bert": ["token_types.weight"],
-    **dict.fromkeys(("qwen3", "llama", "starcoder2"), ["output.weight"]),
+    **{name: ["output.weight"] for name in ("qwen3", "llama", "starcoder2")},
 }
 _BIASES = {"q": WIDTH, "k": WIDTH // 2, "v": WIDTH // 2}
 _WORDS = [

@@ -31,7 +31,8 @@ class Raw:
         for name, value in changes.items():
             setattr(params, name, value)
         self.context = c.llama_init_from_model(model, params)
-        assert self.context and all(loaded)
+        assert self.context
+        assert all(loaded)
         if loaded:
             pointers = (c.llama_adapter_lora_p_ctypes * len(loaded))(*loaded)
             scales = (ctypes.c_float * len(loaded))(*(scale for _, scale in adapters))

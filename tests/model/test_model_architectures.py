@@ -179,3 +179,25 @@ def test_each_profile_has_the_window_that_was_asked_for(
     assert cells == (16 * ctx if profile == "batch" else ctx)
     with pytest.raises(lm.ContextOverflowError):
         model.complete("a" * (ctx + 10), max_tokens=1)
+
+
+def test_an_edited_template_is_another_formatter(load: Callable[..., Any], tmp_path: Path) -> None:
+    """A template file written anew is read anew; `auto` and nothing said are the same model."""
+    file = tmp_path / "x.jinja"
+    file.write_text("{% for m in messages %}A {{ m.content }}{% endfor %}")
+    old = load("llama", formatter=str(file))
+    assert load("llama", formatter=str(file)) is old
+    file.write_text("{% for m in messages %}BB {{ m.content }}{% endfor %}")
+    new = load("llama", formatter=str(file))
+    question = [{"role": "user", "content": "q"}]
+    assert (old.prompt_for(question), new.prompt_for(question)) == ("A q", "BB q")
+    assert load("llama") is load("llama", formatter="auto")
+
+
+def test_values_without_sense_are_named(load: Callable[..., Any]) -> None:
+    """More threads than cores or a batch beyond the cache leave a note; a temperature below 0 is refused."""
+    notes = " ".join(load("llama", threads=200, batch=10**9)._file.notes)
+    assert "200 threads on" in notes
+    assert "A batch of 1,000,000,000 tokens is more than the 512" in notes
+    with pytest.raises(lm.OptionError, match="temperature"):
+        load("llama").complete("a", temperature=-1)

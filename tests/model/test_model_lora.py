@@ -118,7 +118,7 @@ def test_scales_that_are_no_numbers_are_refused(
     """NaN and infinite scales, in the text form and as a pair, and what is no number at all."""
     a = random_models.write_adapter(tmp_path / "a.gguf", base, seed=1)
     given = f"{a}:{scale}" if isinstance(scale, str) else (a, scale)
-    with pytest.raises((lm.OptionError, lm.InputTypeError, lm.SourceError), match="lora|LoRA"):
+    with pytest.raises((lm.OptionError, lm.InputTypeError, lm.SourceError), match=r"lora|LoRA"):
         load([given])
 
 
@@ -128,7 +128,7 @@ def test_wrong_adapters_are_refused_by_name(load: Callable[..., Any], base: Path
     foreign = random_models.write_adapter(tmp_path / "foreign.gguf", base, arch="bloom")
     with pytest.raises(lm.InvalidGGUFError, match="'bloom'"):
         load(f"{foreign}")
-    with pytest.raises(lm.InvalidGGUFError, match="not a LoRA adapter: general.type"):
+    with pytest.raises(lm.InvalidGGUFError, match=r"not a LoRA adapter: general\.type"):
         load(f"{base}")
     with pytest.raises(lm.OptionError, match=r"good\.gguf more than once"):
         load([f"{good}", f"{good}:0.5"])
