@@ -201,3 +201,13 @@ def test_values_without_sense_are_named(load: Callable[..., Any]) -> None:
     assert "A batch of 1,000,000,000 tokens is more than the 512" in notes
     with pytest.raises(lm.OptionError, match="temperature"):
         load("llama").complete("a", temperature=-1)
+
+
+def test_a_sequence_is_not_taken_back_under_other_weights(load: Callable[..., Any], tmp_path: Path) -> None:
+    """Cells written with repacked weights are refused by name where the weights are not repacked."""
+    balanced, quality = load("llama"), load("llama", profile="quality")
+    balanced.complete(PROMPT, max_tokens=2, seed=1)
+    saved = balanced.kv_save(tmp_path / "x.kv")
+    balanced.kv_restore(saved)
+    with pytest.raises(lm.SourceError, match="repacked_weights"):
+        quality.kv_restore(saved)
