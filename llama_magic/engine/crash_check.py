@@ -48,6 +48,7 @@ class Trial:
     type_k: str
     type_v: str
     flash_attn: str
+    positions: int = 0  # that the model knows; 0: any
 
 
 @dataclass(frozen=True)
@@ -271,10 +272,26 @@ def _try_out(trial: Trial, say: Callable[[str], None]) -> None:
     probe = 'Hello, wörld! 你好 🦙\n\t{"a": [1, 2.5e-3]} \x00\x7f' + "".join(map(chr, range(32, 300)))
     tokens = vocab.tokenize(probe, add_special=True, parse_special=True)
     vocab.detokenize(tokens, remove_special=False, unparse_special=True)
-    if not weights.generates:
+    if not (weights.generates or weights.embeds):
         say("survived")
         return
+    tokens = (tokens or [0])[: min(200, trial.positions - 2) if trial.positions > 2 else 200]
     say("stage context")
+    if weights.embeds:
+        context = Context(
+            weights,
+            ContextOptions(
+                cells=512, batch=256, ubatch=256, outputs=256, embeddings=True, pooling="mean",
+                flash_attn=trial.flash_attn,
+            ),
+        )  # fmt: skip
+        say("stage decode")
+        context.decode(tokens, range(len(tokens)), [0] * len(tokens), range(len(tokens)))
+        if not math.isfinite(float(context.embedding(0).sum())):
+            say("stage weights")
+            raise BackendError(_bad_tensor(trial, options))
+        say("survived")
+        return
     context = Context(
         weights,
         ContextOptions(
@@ -283,7 +300,7 @@ def _try_out(trial: Trial, say: Callable[[str], None]) -> None:
         ),
     )  # fmt: skip
     say("stage decode")
-    if not _decode(context, (tokens or [0])[:200]):
+    if not _decode(context, tokens):
         say("stage weights")
         context.close()
         weights.close()

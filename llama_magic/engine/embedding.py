@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PIECE = 256  # tokens read at once
 _PURPOSE = "embedding"
+_RANK = 4  # LLAMA_POOLING_TYPE_RANK
 
 
 def embed(
@@ -34,11 +35,15 @@ def embed(
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, (list, tuple)):
         raise InputTypeError(f"The texts are a {type(texts).__name__}; expected a str or a list of str.")
-    # The file names a pooling only where the model was made for embeddings.
-    pooled = f"{info.architecture}.pooling_type" in info.metadata
+    pooling = _pooling(info)
+    if pooling == _RANK:
+        raise OptionError(
+            f"{info.architecture} here is a reranker: it scores pairs and has no vector of a text.",
+            remedy="Use an embedding model.",
+        )
     batches = [_tokens(engine.tokenizer, window, i, text) for i, text in enumerate(texts)]
     with engine.side_job("embed texts"):
-        rows = [_one(engine, tokens, pooled) for tokens in batches]
+        rows = [_one(engine, info, tokens) for tokens in batches]
     matrix = np.stack(rows) if rows else np.zeros((0, info.embedding_length), np.float32)
     if normalize:
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -67,7 +72,12 @@ def _tokens(tokenizer: Tokenizer, window: int, index: int, text: object) -> list
     return tokens
 
 
-def _one(engine: Engine, tokens: list[int], pooled: bool) -> NDArray[np.float32]:
+def _pooling(info: GGUFInfo) -> int:
+    """Return llama.cpp's number of the pooling; a file names one only where it was made for embeddings."""
+    return int(info.metadata.get(f"{info.architecture}.pooling_type") or 0)
+
+
+def _one(engine: Engine, info: GGUFInfo, tokens: list[int]) -> NDArray[np.float32]:
     """Embed one text, piece by piece between the steps of running answers.
 
     A model without a pooling of its own is read in pieces whose means are averaged by their
@@ -77,21 +87,21 @@ def _one(engine: Engine, tokens: list[int], pooled: bool) -> NDArray[np.float32]
     stopped = threading.Event()
 
     def piece(core: Core, start: int, size: int) -> NDArray[np.float32]:
-        context = _context(core, pooled)
-        context.clear_abort()
+        made = context(core, info)
+        made.clear_abort()
         if start == 0:
-            context.clear()
+            made.clear()
         part = tokens[start : start + size]
         n = len(part)
         if (
             stopped.is_set()
-            or context.decode(part, range(start, start + n), [0] * n, range(n)) is not DecodeStatus.DONE
+            or made.decode(part, range(start, start + n), [0] * n, range(n)) is not DecodeStatus.DONE
         ):
             raise BackendError("The embedding was interrupted.")
-        return context.embedding(0) * (n / len(tokens))
+        return made.embedding(0) * (n / len(tokens))
 
     try:
-        size = engine.call(lambda core: _context(core, pooled).n_batch)
+        size = engine.call(lambda core: context(core, info).n_batch)
         starts = range(0, len(tokens), size)
         return sum(engine.call(partial(piece, start=start, size=size)) for start in starts)  # type: ignore[return-value]
     except BaseException:
@@ -100,20 +110,19 @@ def _one(engine: Engine, tokens: list[int], pooled: bool) -> NDArray[np.float32]
         raise
 
 
-def _context(core: Core, pooled: bool) -> Context:
-    """Return the context for embeddings, made at its first use."""
+def context(core: Core, info: GGUFInfo) -> Context:
+    """Return the context for embeddings, made at its first use.
+
+    A text that is pooled by the file's own rule, or read in both directions, is read in one batch.
+    """
     from llama_magic.engine.native import Context
 
-    context = core.extras.get(_PURPOSE)
-    if context is None:
-        options = core.options.context
-        size = options.cells if pooled else min(_PIECE, options.cells)
-        pooling = None if pooled else "mean"
-        context = Context(
-            core.weights,
-            replace(
-                options, sequences=1, batch=size, ubatch=size, outputs=size, embeddings=True, pooling=pooling
-            ),
-        )
-        core.extras[_PURPOSE] = context
-    return context
+    made = core.extras.get(_PURPOSE)
+    if made is None:
+        options, named = core.options.context, _pooling(info)
+        size = options.cells if named or core.weights.embeds else min(_PIECE, options.cells)
+        options = replace(options, sequences=1, batch=size, ubatch=size, outputs=size)
+        options = replace(options, embeddings=True, pooling=None if named else "mean")
+        made = Context(core.weights, options)
+        core.extras[_PURPOSE] = made
+    return made

@@ -64,7 +64,8 @@ class Engine:
         _live.add(self._core)
         try:
             compute.shared().add(self._core)
-            self.call(lambda core: core.lane(exact=False))
+            if weights.generates:
+                self.call(lambda core: core.lane(exact=False))
         except BaseException:
             self.close()
             raise
@@ -355,6 +356,7 @@ class Core:
     def lane(self, *, exact: bool) -> Lane:
         """Return the lane for exact or shared requests, made on first use."""
         if exact not in self.lanes:
+            self.weights.must_generate()
             options = self.options.context
             if exact:
                 if self.options.before_exact is not None:

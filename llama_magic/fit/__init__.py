@@ -6,7 +6,7 @@ Knows no llama.cpp: the engine passes in what it knows of graphics devices.
 from llama_magic.fit._check import check, largest_context
 from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, round_context
 from llama_magic.fit._machine import Gpu, Machine, machine
-from llama_magic.fit._profiles import PROFILES, LoadProfile, profile
+from llama_magic.fit._profiles import PROFILES, LoadProfile, largest_context_cells, profile
 from llama_magic.fit._speed import Speed, bytes_per_token, rates, rounded, speed
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "check",
     "estimate",
     "largest_context",
+    "largest_context_cells",
     "machine",
     "profile",
     "rates",

@@ -121,6 +121,12 @@ class GGUFInfo(Shown):
         return self.hparams.context
 
     @property
+    def positions(self) -> int:
+        """How many positions have a learned embedding, past which there is nothing; 0: no table."""
+        table = self.tensors.get("position_embd.weight")
+        return table.shape[1] if table is not None and len(table.shape) == 2 else 0
+
+    @property
     def embedding_length(self) -> int:
         return self.hparams.embedding
 

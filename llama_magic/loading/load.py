@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import fit, gguf, sources
-from llama_magic.engine import crash_check
+from llama_magic.engine import crash_check, embedding
 from llama_magic.engine.engine import Engine, EngineOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.vocabulary import Vocabulary
@@ -171,8 +171,8 @@ def _load(
     known = _models.get(key)
     if known is not None and not known.closed:
         return known
-    for path, _scale in settings.lora:
-        gguf.validate_adapter(gguf.inspect(path), info)
+    for adapter in settings.lora:
+        gguf.validate_adapter(gguf.inspect(adapter.path), info)
     estimate = settings.estimate(info)
     warnings = fit.check(estimate, machine)
     verdict = prove(found, info, settings, report)
@@ -291,9 +291,7 @@ def _describe(
     from llama_magic import formatters
 
     formatter = formatters.choose(wanted.formatter or "auto", info)
-    window, buffers = engine.call(
-        lambda core: (core.lane(exact=False).cells, core.lane(exact=False).context.buffers)
-    )
+    window, buffers = _measured(engine, info, settings)
     memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
     memory["predicted_total"] = estimate.total
     memory["predicted_seeded"] = settings.seeded_bytes(info)
@@ -324,6 +322,16 @@ def _describe(
         n_ctx_train=info.context_length,
         kv_bytes_per_token=sum(info.kv_bytes_per_token()),
     )
+
+
+def _measured(engine: Engine, info: GGUFInfo, settings: Settings) -> tuple[int, dict[str, int]]:
+    """Return the window that llama.cpp made, and the bytes by kind of its context."""
+    if engine.weights.generates:
+        lane = engine.call(lambda core: core.lane(exact=False))
+        # All answers together may have more cells than one may be long (--profile batch).
+        return min(settings.window, lane.cells), lane.context.buffers
+    context = engine.call(lambda core: embedding.context(core, info))
+    return min(settings.window, context.n_ctx), context.buffers
 
 
 def _guarded(tokenizer: Tokenizer, info: GGUFInfo) -> frozenset[str]:

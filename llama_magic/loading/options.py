@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from llama_magic import fit
+from llama_magic import fit, gguf
 from llama_magic.engine.engine import EXACT_SEQUENCES, SHARED_SEQUENCES
 from llama_magic.engine.lanes.exact import CUT
 from llama_magic.engine.lanes.lane import HELPER_SEQUENCES
-from llama_magic.engine.native import ContextOptions
+from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.words.names import meant
 
@@ -34,6 +33,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _WHOLE = {"ctx": 0, "threads": 1, "batch": 1, "yarn_orig_ctx": 0}
 _MOST_THREADS = 512  # GGML_MAX_N_THREADS
+_MOST_SCALE = 3e38  # what a float32 holds
 _FLAGS = ("mmap", "mlock")
 _ROPE = (
     "rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor",
@@ -100,8 +100,9 @@ class Settings:
     gpu_layers: int
     profile: str
     rope: tuple[tuple[str, Any], ...] = ()
-    lora: tuple[tuple[Path, float], ...] = ()
+    lora: tuple[Adapter, ...] = ()
     formatter: str = "auto"
+    template: tuple[int, int] | None = None  # size and time of its file: an edited one is another
     notes: tuple[str, ...] = ()
 
     def context(self) -> ContextOptions:
@@ -158,9 +159,9 @@ class Settings:
     def shown(self) -> dict[str, Any]:
         """Return the settings as a user would write them."""
         data = asdict(self)
-        data["lora"] = [f"{path}:{scale:g}" for path, scale in self.lora]
+        data["lora"] = [f"{adapter.path}:{adapter.scale:g}" for adapter in self.lora]
         data.update(data.pop("rope") and dict(self.rope))
-        del data["notes"]
+        del data["notes"], data["template"]
         return data
 
 
@@ -186,7 +187,7 @@ class LoadOptions:
     yarn_orig_ctx: int | None = None
     profile: str | None = None
     formatter: str | Formatter | None = None
-    lora: tuple[tuple[Path, float], ...] = ()
+    lora: tuple[Adapter, ...] = ()
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> LoadOptions:
@@ -202,11 +203,7 @@ class LoadOptions:
         if "gpu_layers" in given:
             given["gpu_layers"] = _layers(given["gpu_layers"])
         if "lora" in given:
-            entries = given["lora"]
-            entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
-            if not isinstance(entries, (list, tuple)):
-                raise InputTypeError(f"lora is {entries!r}; expected a path or a list of paths.")
-            given["lora"] = tuple(_adapter(entry) for entry in entries)
+            given["lora"] = _adapters(given["lora"])
         return cls(**given)
 
     def settle(self, info: GGUFInfo, machine: Machine, *, gpu: bool) -> Settings:
@@ -215,7 +212,9 @@ class LoadOptions:
         kv = self.kv_type or base.type_k
         notes: list[str] = []
         window = self._window(info, machine, base, kv, notes)
-        batch = self.batch or base.batch
+        cells = self._cells(info, machine, base, kv, window)
+        batch = self._batch(base, cells, notes)
+        threads = self._threads(base, machine, notes)
         mmap = base.mmap if self.mmap is None else self.mmap
         rope = tuple((n, getattr(self, n)) for n in _ROPE if getattr(self, n) is not None)
         flash = self.flash_attn or base.flash_attn
@@ -227,8 +226,8 @@ class LoadOptions:
         layers = self.gpu_layers if self.gpu_layers is not None else (base.gpu_layers if gpu else 0)
         return Settings(
             window=window,
-            cells=max(window, base.cells) if base.name == "batch" else window,
-            threads=self.threads or base.threads,
+            cells=cells,
+            threads=threads,
             batch=batch,
             ubatch=min(batch, base.ubatch),
             type_k=kv,
@@ -242,11 +241,49 @@ class LoadOptions:
             profile=base.name,
             rope=rope,
             lora=self.lora,
-            formatter=self.formatter if isinstance(self.formatter, str) else repr(self.formatter),
+            formatter=self.formatter
+            if isinstance(self.formatter, str)
+            else (repr(self.formatter) if self.formatter is not None else "auto"),
+            template=_template_stamp(self.formatter),
             notes=tuple(notes),
         )
 
+    def _batch(self, base: LoadProfile, cells: int, notes: list[str]) -> int:
+        batch = self.batch or base.batch
+        if self.batch and batch > fit.round_context(cells):
+            notes.append(f"A batch of {batch:,} tokens is more than the {cells:,} that the cache holds.")
+        return min(batch, fit.round_context(cells))
+
+    def _threads(self, base: LoadProfile, machine: Machine, notes: list[str]) -> int:
+        threads = self.threads or base.threads
+        if threads > max(1, machine.logical_cores):
+            notes.append(
+                f"{threads} threads on {machine.logical_cores} cores wait for each other at every step: "
+                f"--threads {machine.physical_cores} is faster."
+            )
+        return threads
+
+    def _cells(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, window: int) -> int:
+        """Return the KV cells of the shared cache: those of one window, or of many in `batch`."""
+        if base.name != "batch":
+            return window
+        types = {"type_k": kv, "type_v": kv}
+        return fit.largest_context_cells(info, machine, window, base.n_seq_max, types)
+
     def _window(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, notes: list[str]) -> int:
+        known = info.positions
+        if known and self.ctx is not None and self.ctx > known:
+            raise OptionError(
+                f"A window of {self.ctx:,} tokens was asked for, and this model has an embedding for each of "
+                f"{known:,} positions: there is no RoPE to stretch.",
+                remedy=f"Load it with --ctx {known}, or less.",
+            )
+        window = self._any_window(info, machine, base, kv, notes)
+        return min(window, known) if known else window
+
+    def _any_window(
+        self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, notes: list[str]
+    ) -> int:
         if self.ctx is None:
             return base.ctx
         trained = info.context_length
@@ -260,7 +297,7 @@ class LoadOptions:
                 )
             return window
         window = fit.round_context(self.ctx)
-        if window != self.ctx:
+        if window != self.ctx and not 0 < info.positions < window:
             notes.append(f"llama.cpp rounds a window of {self.ctx:,} up to {window:,} tokens.")
         if trained and window > trained:
             notes.append(
@@ -293,6 +330,17 @@ def _check(name: str, value: Any) -> None:
         raise InputTypeError(f"formatter is a {type(value).__name__}; expected a name or a Formatter.")
 
 
+def _template_stamp(formatter: str | Formatter | None) -> tuple[int, int] | None:
+    """Return size and time of a template file; None where the formatter is no file."""
+    if not isinstance(formatter, str):
+        return None
+    try:
+        facts = Path(os.path.expandvars(formatter)).expanduser().stat()
+    except (OSError, ValueError):
+        return None
+    return facts.st_size, facts.st_mtime_ns
+
+
 def _layers(value: Any) -> int:
     if value == "all":
         return ALL_LAYERS
@@ -301,22 +349,40 @@ def _layers(value: Any) -> int:
     return value
 
 
-def _adapter(entry: Any) -> tuple[Path, float]:
-    """Read `PATH`, `PATH:SCALE` or a pair; the file must exist."""
-    scale = 1.0
+def _adapters(entries: Any) -> tuple[Adapter, ...]:
+    entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
+    if not isinstance(entries, (list, tuple)):
+        raise InputTypeError(f"lora is {entries!r}; expected a path or a list of paths.")
+    adapters = tuple(_adapter(entry) for entry in entries)
+    paths = [adapter.path for adapter in adapters]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise OptionError(
+                f"lora names {path.name} more than once.", remedy="Name it once, with the sum of the scales."
+            )
+    return adapters
+
+
+def _adapter(entry: Any) -> Adapter:
+    """Read `PATH`, `PATH:SCALE` or a pair; the file must exist, and be a GGUF."""
+    given, scale = entry, 1.0
     if isinstance(entry, (tuple, list)) and len(entry) == 2:
-        entry, scale = entry
-    numeric = isinstance(scale, (int, float)) and not isinstance(scale, bool) and math.isfinite(scale)
-    if not isinstance(entry, (str, os.PathLike)) or not numeric:
+        given, scale = entry
+    if not isinstance(given, (str, os.PathLike)) or isinstance(scale, bool):
         raise InputTypeError(f"lora holds {entry!r}; expected a path, PATH:SCALE, or a pair (path, scale).")
-    text = os.fspath(entry)
+    text = os.fspath(given)
     head, colon, tail = text.rpartition(":")
     if colon and not os.path.exists(text):
         with contextlib.suppress(ValueError):  # else it is a colon of the path itself
             scale, text = float(tail), head
+    if not isinstance(scale, (int, float)) or not abs(scale) <= _MOST_SCALE:  # NaN is not
+        raise OptionError(f"lora holds {entry!r}: the scale is {scale!r}; expected a finite number.")
     path = Path(os.path.expanduser(os.path.expandvars(text)))
     if not os.path.isfile(path):  # False, not an error, for a name that no file can have
         raise SourceError(
             f"There is no LoRA adapter at {path}.", remedy="Give the path of a GGUF adapter file."
         )
-    return path.resolve(), float(scale)
+    path = path.resolve()
+    facts = path.stat()
+    content = gguf.fingerprint(gguf.inspect(path).digest, [path])
+    return Adapter(path, float(scale), (facts.st_size, facts.st_mtime_ns), content)

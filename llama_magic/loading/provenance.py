@@ -10,6 +10,7 @@ from llama_magic.errors import visible
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict
+    from llama_magic.engine.native import Adapter
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading.options import Settings
     from llama_magic.sources import Resolved
@@ -45,7 +46,7 @@ def made_with(
             "ubatch": settings.ubatch,
             "gpu_layers": settings.gpu_layers,
             **dict(settings.rope),
-            **({"lora": [_adapter(path, scale) for path, scale in settings.lora]} if settings.lora else {}),
+            **({"lora": [_adapter(adapter) for adapter in settings.lora]} if settings.lora else {}),
         },
     }
 
@@ -56,6 +57,9 @@ def _features(text: str) -> str:
     return " ".join(words.split())
 
 
-def _adapter(path: Any, scale: float) -> dict[str, Any]:
-    info = gguf.inspect(path)
-    return {"name": visible(path.name), "fingerprint": gguf.fingerprint(info.digest, [path]), "scale": scale}
+def _adapter(adapter: Adapter) -> dict[str, Any]:
+    return {
+        "name": visible(adapter.path.name),
+        "fingerprint": adapter.fingerprint,
+        "scale": adapter.scale,
+    }

@@ -57,6 +57,7 @@ def prove(
         settings.type_k,
         settings.type_v,
         settings.flash_attn,
+        info.positions,
     )
     store = cache_dir() / "crash_checks.json"
     verdict = crash_check.check(trial, size=found.size, fingerprint=info.digest, store=store)
@@ -113,11 +114,11 @@ def acquire(
     shared = _weights.get(key)
     if shared is None:
         weights = _map_weights(found.parts, options, report)
-        if not weights.generates:
+        if not (weights.generates or weights.embeds):
             weights.close()
             raise BackendError(
-                f"{found.path.name} holds a model that does not generate text token by token (an encoder or "
-                "a diffusion model).",
+                f"{found.path.name} holds a model that neither generates text token by token nor embeds it "
+                "(an encoder with a decoder, or a diffusion model).",
                 remedy="Use a decoder model, such as an instruct model in GGUF.",
             )
         shared = SharedWeights(key, weights)

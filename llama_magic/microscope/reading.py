@@ -228,6 +228,7 @@ def _context(engine: Engine, length: int) -> Iterator[Context]:
     """
 
     def make(core: Core) -> Context:
+        core.weights.must_generate()
         row = 4 * core.weights.vocab.n_tokens
         chunk = max(_CUT, min(_CHUNK, _LOGIT_BYTES // row) // _CUT * _CUT)
         size = chunk + _CUT - 1

@@ -32,7 +32,7 @@ from llama_magic.sources import read_whole, user_path, write_whole
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
-    from llama_magic.engine.native import ContextOptions
+    from llama_magic.engine.native import ContextOptions, WeightsOptions
     from llama_magic.request.tokenizer import Tokenizer
 
 MAGIC = b"LMKVSEQ\n"
@@ -56,16 +56,14 @@ class Fingerprint:
     context: dict[str, Any]
 
 
-def fingerprint(model: str, tokenizer: Tokenizer, options: ContextOptions) -> Fingerprint:
-    """Return the fingerprint of a loaded model: `model` is its file's as it was loaded, the file may be gone.
-
-    Raises `SourceError` where an adapter's file is gone.
-    """
+def fingerprint(
+    model: str, tokenizer: Tokenizer, options: ContextOptions, weights: WeightsOptions
+) -> Fingerprint:
+    """Return the fingerprint of a loaded model; `model` is its file's, as it was loaded."""
     context = {name: getattr(options, name) for name in _OPTIONS}
-    try:
-        context["adapters"] = [[path.name, path.stat().st_size, scale] for path, scale in options.adapters]
-    except OSError as error:
-        raise SourceError(f"The adapter {error.filename} cannot be found: {error.strerror}.") from None
+    context["adapters"] = [[a.path.name, a.fingerprint, a.scale] for a in options.adapters]
+    # Repacked weights and a GPU sum in another order: the cells hold other bits.
+    context["repacked_weights"], context["gpu_layers"] = weights.use_extra_bufts, weights.gpu_layers
     context["llama_cpp_python"] = system_report()["bindings"]
     return Fingerprint(model, tokenizer.n_tokens, context)
 

@@ -157,7 +157,13 @@ class Calls:
 
     def constraint(self, spec: Any = None, **kinds: Any) -> Constraint:
         """Compile what an answer must be, for this model's tokens; see `structured.compile`."""
+        self._must_write()
         return structured.compile(spec, vocabulary=self._tokenizer, **kinds)
+
+    def _must_write(self) -> None:
+        """Raise `OptionError` for a model that only makes embeddings."""
+        if self.backend.local is not None:
+            self.backend.local.weights.must_generate()
 
     def visible_ids(self, formatter: Formatter | None) -> frozenset[int]:
         """Return the control tokens whose text the formatter's reader must see, such as thinking marks."""
@@ -205,6 +211,7 @@ class Calls:
         mode: str = "complete",
     ) -> Assembler:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
+        self._must_write()
         call = Call.read(self._settings.sampling, options)
         prompt, limit = self._fit(call).text(text)
         return self._assemble(mode, prompt, limit, call, constraint, None)
@@ -220,6 +227,7 @@ class Calls:
         thinking: Thinking | None = None,
     ) -> Assembler:
         """Prepare the answer to a conversation; `thinking` is of a structured one."""
+        self._must_write()
         if thinking is not None:
             template_variables = thinking.variables
             if prompting.is_begun(messages):

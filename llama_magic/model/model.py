@@ -304,7 +304,8 @@ class Model(Generating, Shown):
         from llama_magic.microscope import savefile  # for weight: llama.cpp
 
         file = self._file.made_with["file"]
-        return savefile.fingerprint(file["fingerprint"], self._tokenizer, engine.options.context)
+        options, weights = engine.options.context, engine.weights.options
+        return savefile.fingerprint(file["fingerprint"], self._tokenizer, options, weights)
 
     def _open(self) -> None:
         if self.closed:

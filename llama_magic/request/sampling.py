@@ -44,7 +44,7 @@ OTHER_NAMES = {"temp": "temperature", "repetition_penalty": "repeat_penalty", "t
 class Sampling(Shown):
     """How the next token is chosen from the logits.
 
-    `temperature <= 0` is greedy decoding. `samplers` is the order in which the stages run;
+    `temperature` 0 is greedy decoding. `samplers` is the order in which the stages run;
     a stage whose parameters switch it off is left out. `logit_bias` maps token ids to
     additive biases (natural-log units; `-inf` forbids). `mirostat` 1 or 2 replaces the
     truncating stages, as in llama.cpp.
@@ -156,7 +156,7 @@ class SamplingOptions(TypedDict, total=False):
 
 _INF = math.inf
 _RANGES: tuple[tuple[str, float, float], ...] = (
-    ("temperature", -_INF, 1e4),
+    ("temperature", 0.0, 1e4),
     ("top_k", -1, 2**31 - 1),
     ("top_p", 0, 1),
     ("min_p", 0, 1),

@@ -98,7 +98,7 @@ def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str)
         lambda: real.embed(text),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(real._vocabulary.native, "_tokenize", None)  # any call would be a TypeError
+            patch.setattr(real.backend.tokenizer.native, "_tokenize", None)  # any call would be a TypeError
             with pytest.raises(lm.ContextOverflowError, match="at least") as caught:
                 ask()
         assert caught.value.prompt_tokens > real.window
@@ -122,7 +122,7 @@ def test_an_interrupt_leaves_a_long_tokenizing_behind(
 ) -> None:
     """A text that is still being tokenized in C does not hold an interrupt up, and closing waits for it."""
     with loaded("smollm2", ctx=256) as model:
-        native = model._vocabulary.native
+        native = model.backend.tokenizer.native
         begun, go_on = threading.Event(), threading.Event()
 
         def slow(*_args: Any) -> list[int]:
@@ -144,7 +144,7 @@ def test_an_interrupt_leaves_a_long_tokenizing_behind(
 
 def test_a_lower_bound_is_never_above_the_count(real: Any) -> None:
     """For texts of every kind the bound is at most the number of tokens, and above none where it counts."""
-    vocabulary = real._vocabulary
+    vocabulary = real.backend.tokenizer
     chance = random.Random(5)
     for _ in range(5):
         unit = "".join(chance.choices(_ODD, k=3))
@@ -156,7 +156,7 @@ def test_a_lower_bound_is_never_above_the_count(real: Any) -> None:
 
 def test_pieces_have_the_tokens_of_the_whole(real: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long text is tokenized in pieces; its tokens are those of one call, wherever it is cut."""
-    vocabulary = real._vocabulary
+    vocabulary = real.backend.tokenizer
     chance = random.Random(6)
     text = " ".join(chance.choices(_WORDS, k=3000))
     whole = vocabulary._once(vocabulary.native._tokenize(text.encode(), True, True))

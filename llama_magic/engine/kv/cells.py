@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.kv.store import StoredPrefix, Stretch
+from llama_magic.engine.lanes.running import cells_used
 from llama_magic.errors import BackendError, FitError, OptionError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def snapshot(core: Core) -> Snapshot:
     for name, lane in _lanes(core):
         kv = sum(size for kind, size in lane.context.buffers.items() if kind in ("KV", "RS"))
         store = lane.store
-        lanes.append(LaneState(name, lane.cells, _used(lane), kv, store.bytes_used, store.budget))
+        lanes.append(LaneState(name, lane.cells, cells_used(lane.slots), kv, store.bytes_used, store.budget))
         for slot in lane.slots:
             if slot.tokens or slot.owner is not None:
                 held.append(_slot(name, lane, slot))
@@ -98,18 +99,6 @@ def snapshot(core: Core) -> Snapshot:
 
 def _lanes(core: Core) -> list[tuple[str, Lane]]:
     return [("exact" if exact else "shared", lane) for exact, lane in sorted(core.lanes.items())]
-
-
-def _used(lane: Lane) -> int:
-    """Count cells once, however many sequences share them."""
-    longest: dict[int, int] = {}
-    lowest: dict[int, int] = {}
-    for slot in lane.slots:
-        for lineage, start, end in slot.runs():
-            # Stretches of a lineage that are held start at the same position.
-            longest[lineage] = max(longest.get(lineage, 0), end)
-            lowest[lineage] = start
-    return sum(end - lowest[lineage] for lineage, end in longest.items())
 
 
 def _slot(name: str, lane: Lane, slot: Slot) -> HeldSequence:

@@ -31,7 +31,7 @@ class ExactLane(Lane):
         while self.waiting and self.waiting[0].request is self.running[0].request:
             running = self.waiting[0]
             lead = self._prompt_holder(running)
-            if lead is None or self._reserved() + self._need(running) > self.cells:
+            if lead is None or not self._fits(running):
                 return
             slot = next((s for s in self.slots if s.owner is None and not s.tokens), None)
             if slot is None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.store import PrefixStore, StoredPrefix, Stretch
-from llama_magic.engine.lanes.running import Running, Slot
+from llama_magic.engine.lanes.running import Running, Slot, cells_used
 from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
 from llama_magic.errors import BackendError
 from llama_magic.request.matcher import Matcher
@@ -53,6 +53,7 @@ class Lane:
         self.slots = [Slot(i) for i in range(options.sequences - HELPER_SEQUENCES)]
         self._scratch, self._pin = range(len(self.slots), options.sequences)
         self._pinned = False
+        self._crowded = False  # a sample was sent back for want of cells, and none has ended since
         # Cells further back than this may be given away by llama.cpp; 0: none are.
         self._reach = 0 if weights.recurrent else weights.n_swa
         self.store = PrefixStore(store_budget)
@@ -91,7 +92,10 @@ class Lane:
     def step(self) -> None:
         """Admit what fits, decode one batch, draw a token for each sequence that is through its prompt."""
         self.reap_cancelled()
-        self._admit()
+        # Who was sent back waits until another has ended: admitted at once it would be sent back at once.
+        if not (self._crowded and self.running):
+            self._admit()
+            self._retire()  # a constraint may have failed to open
         if not self.running:
             return
         batch = self._compose()
@@ -110,6 +114,7 @@ class Lane:
             running.drop()
         self.running.clear()
         self.waiting.clear()
+        self._crowded = False
         self.forget()
         for request in requests:
             request.finish(error)
@@ -179,8 +184,9 @@ class Lane:
         finally:
             self._ahead.wait()
             self._unpin()
-        if status is not DecodeStatus.DONE:
-            # Whole ubatches may have been written: go back to what was known before.
+        if status is DecodeStatus.ABORTED:
+            # Whole ubatches may have been written: go back to what was known before. (Where no
+            # cells were found nothing was written: llama.cpp looks for all of them first.)
             for running, _ in batch:
                 self._roll_back(running)
         return status
@@ -253,6 +259,7 @@ class Lane:
 
     def _retire(self) -> None:
         for running in [r for r in self.running if r.done]:
+            self._crowded = False
             self.running.remove(running)
             slot = running.slot
             assert slot is not None
@@ -270,21 +277,25 @@ class Lane:
     def _admit(self) -> None:
         raise NotImplementedError
 
-    def _reserved(self) -> int:
-        """Return the cells that running samples hold or may still need."""
-        total = 0
-        for running in self.running:
-            total += self._need(running)
-        return total
+    def _fits(self, running: Running) -> bool:
+        """Whether a sample has its cells to the end beside those that run, which have theirs."""
+        if not self.weights.attends:
+            return True  # a recurrent state for each sequence, and no cells
+        held = cells_used(r.slot for r in self.running if r.slot is not None)
+        to_come = sum(self._length(r) - r.n_past for r in self.running)
+        shared = running.n_prompt - 1 if self._shares_prompt(running) else 0
+        return held + to_come + self._length(running) - shared <= self.cells
 
-    def _need(self, running: Running) -> int:
-        """Return the cells a sample may need; samples of one request share their prompt."""
-        request = running.request
-        shared = any(
-            other is not running and other.request is request and other.index < running.index
-            for other in self.running
-        )
-        return request.max_tokens + 1 + (0 if shared else running.n_prompt)
+    @staticmethod
+    def _length(running: Running) -> int:
+        return running.n_prompt + running.request.max_tokens + 1
+
+    def _shares_prompt(self, running: Running) -> bool:
+        """Whether a running sample of the same request lends its cells of the prompt.
+
+        A recurrent state cannot be lent up to a position: there each sample reads for itself.
+        """
+        return not self.weights.recurrent and any(not o.reading for o in siblings(running, self.running))
 
     def _free_slot(self) -> Slot | None:
         """Return an unowned slot, an empty one first, else the least recently used, emptied."""
@@ -443,6 +454,7 @@ class Lane:
         self._empty(youngest.slot)
         youngest.slot.owner, youngest.slot = None, None
         self.waiting.appendleft(youngest)
+        self._crowded = True
 
 
 def siblings(running: Running, others: Iterable[Running]) -> list[Running]:

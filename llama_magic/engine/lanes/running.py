@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +67,18 @@ class Slot:
         return [
             (lineage, start, end) for (lineage, end), start in zip(ends, starts, strict=True) if start < end
         ]
+
+
+def cells_used(slots: Iterable[Slot]) -> int:
+    """Count the cells of slots once, however many share them."""
+    longest: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    for slot in slots:
+        for lineage, start, end in slot.runs():
+            # Stretches of a lineage that are held start at the same position.
+            longest[lineage] = max(longest.get(lineage, 0), end)
+            lowest[lineage] = start
+    return sum(end - lowest[lineage] for lineage, end in longest.items())
 
 
 class Running:

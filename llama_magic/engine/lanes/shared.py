@@ -21,13 +21,15 @@ class SharedLane(Lane):
             running = self.waiting.popleft()
             first = not self.running
             reads_prompt = any(other.reading for other in siblings(running, self.running))
-            fits = self._reserved() + self._need(running) <= self.cells
-            if (first or (fits and not reads_prompt)) and self._place(running):
+            if (first or (not reads_prompt and self._fits(running))) and self._place(running):
                 continue
             held_back.append(running)
             if not reads_prompt:
                 break  # first come, first served: do not let short requests starve a long one
         self.waiting.extendleft(reversed(held_back))
+
+    def _shares_prompt(self, running: Running) -> bool:
+        return running.request.reuse and super()._shares_prompt(running)
 
     def _place(self, running: Running) -> bool:
         """Give a sample a slot, with the longest prefix that is held anywhere."""

@@ -9,9 +9,10 @@ from llama_magic.engine.native.backend import log_tail, release_pool, system_rep
 from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus
 from llama_magic.engine.native.sampler import SamplerChain
 from llama_magic.engine.native.vocab import Vocab
-from llama_magic.engine.native.weights import Weights, WeightsOptions
+from llama_magic.engine.native.weights import Adapter, Weights, WeightsOptions
 
 __all__ = [
+    "Adapter",
     "Context",
     "ContextOptions",
     "DecodeStatus",

@@ -7,8 +7,7 @@ import enum
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import llama_cpp
 import numpy as np
@@ -19,7 +18,7 @@ from llama_magic.errors import BackendError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from llama_magic.engine.native.weights import Weights
+    from llama_magic.engine.native.weights import Adapter, Weights
 
 GGML_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8}
 _FLASH = {"auto": -1, "off": 0, "on": 1}
@@ -63,7 +62,7 @@ class ContextOptions:
     embeddings: bool = False
     pooling: str | None = None
     outputs: int = 0
-    adapters: tuple[tuple[Path, float], ...] = ()
+    adapters: tuple[Adapter, ...] = ()
 
 
 class Context:
@@ -74,6 +73,8 @@ class Context:
         self.weights = weights
         self.n_vocab = weights.vocab.n_tokens
         self._abort_flag = ctypes.create_string_buffer(2)  # b"\0": go on, b"\1\0": stop
+        # Before the context is made, which measures its graphs with every adapter of the weights.
+        adapters = [weights.adapter(adapter) for adapter in options.adapters]
         with backend.captured_log() as log:
             pointer = llama_cpp.llama_init_from_model(weights.pointer, self._params())
         if not pointer:
@@ -90,7 +91,7 @@ class Context:
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
         self._views = _BatchViews(self._batch, self.n_batch)
         self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address
-        self._apply_adapters()
+        self._apply(adapters)
 
     def _params(self) -> object:
         o = self.options
@@ -117,18 +118,15 @@ class Context:
         params.abort_callback_data = ctypes.cast(self._abort_flag, ctypes.c_void_p)
         return params
 
-    def _apply_adapters(self) -> None:
-        pairs = self.options.adapters
-        if not pairs:
+    def _apply(self, adapters: Sequence[Any]) -> None:
+        if not adapters:
             return
-        adapters = (ctypes.c_void_p * len(pairs))(*(self.weights.adapter(path) for path, _ in pairs))
-        scales = (ctypes.c_float * len(pairs))(*(scale for _, scale in pairs))
-        code = llama_cpp.llama_set_adapters_lora(
-            self.pointer,
-            ctypes.cast(adapters, ctypes.POINTER(ctypes.c_void_p)),
-            len(pairs),
-            scales,
-        )
+        count = len(adapters)
+        # An array of what `llama_adapter_lora_init` returned, passed as it is: llama.cpp's pointers, no
+        # addresses of them.
+        pointers = (llama_cpp.llama_adapter_lora_p_ctypes * count)(*adapters)
+        scales = (ctypes.c_float * count)(*(adapter.scale for adapter in self.options.adapters))
+        code = llama_cpp.llama_set_adapters_lora(self.pointer, pointers, count, scales)
         if code != 0:
             raise BackendError(
                 f"llama.cpp could not set the LoRA adapters (code {code}).", log=backend.log_tail()

@@ -7,14 +7,20 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 
 from llama_magic.engine.native import backend
 from llama_magic.engine.native.mapped import MappedFiles
 from llama_magic.engine.native.vocab import Vocab
-from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.errors import BackendError, ModelClosedError, OptionError
 
+# Architectures whose graph ends in embeddings whatever their files say (llama.cpp: src/models).
+EMBEDDERS = frozenset(
+    ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert",
+     "eurobert", "gemma-embedding", "llama-embed")
+)  # fmt: skip
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 
 
@@ -33,6 +39,19 @@ class WeightsOptions:
     check_tensors: bool = False
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter file as it lay there when it was asked for, and how strongly it is applied.
+
+    `stamp` is size and time of the file, `fingerprint` says what is in it: replaced, it is another adapter.
+    """
+
+    path: Path
+    scale: float
+    stamp: tuple[int, int]
+    fingerprint: str
+
+
 class Weights:
     """Own one `llama_model`. `close()` is idempotent; contexts must be closed first."""
 
@@ -47,7 +66,7 @@ class Weights:
         backend.start()
         self.paths = tuple(paths)
         self.options = options
-        self._adapters: dict[Path, ctypes.c_void_p] = {}
+        self._adapters: dict[tuple[Path, tuple[int, int], str], Any] = {}
         self._tensor_overrides = None
         self._mapped = MappedFiles(self.paths if options.mmap else ())
         try:
@@ -65,12 +84,15 @@ class Weights:
         self.n_swa = int(llama_cpp.llama_model_n_swa(pointer))
         self.n_params = int(llama_cpp.llama_model_n_params(pointer))
         self.size_bytes = int(llama_cpp.llama_model_size(pointer))
-        self.recurrent = bool(
-            llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer)
-        )
-        self.generates = bool(llama_cpp.llama_model_has_decoder(pointer)) and not (
+        hybrid = bool(llama_cpp.llama_model_is_hybrid(pointer))
+        self.attends = hybrid or not llama_cpp.llama_model_is_recurrent(pointer)  # it has KV cells
+        self.recurrent = hybrid or not self.attends
+        one_way = bool(llama_cpp.llama_model_has_decoder(pointer)) and not (
             llama_cpp.llama_model_has_encoder(pointer) or llama_cpp.llama_model_is_diffusion(pointer)
         )
+        # llama.cpp calls BERT a decoder, too; it aborts where it is asked for logits of one.
+        self.embeds = one_way and self._looks_both_ways()  # and does nothing else
+        self.generates = one_way and not self.embeds
 
     def _load(self, on_progress: Callable[[float], bool] | None) -> int:
         params = llama_cpp.llama_model_default_params()
@@ -93,6 +115,23 @@ class Weights:
             raise BackendError(f"llama.cpp could not load {self.paths[0].name}.", log=backend.log_tail())
         return int(pointer)
 
+    def _looks_both_ways(self) -> bool:
+        arch = self._metadata("general.architecture")
+        return arch in EMBEDDERS or self._metadata(f"{arch}.attention.causal") == "false"
+
+    def _metadata(self, key: str) -> str:
+        buffer = ctypes.create_string_buffer(256)
+        found = llama_cpp.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if found >= 0 else ""
+
+    def must_generate(self) -> None:
+        """Raise `OptionError` for a model that only makes embeddings."""
+        if not self.generates:
+            raise OptionError(
+                f"{self.paths[0].name} is an embedding model: it turns texts into vectors and writes none.",
+                remedy="Use model.embed([…]) with it, and load an instruct model to generate.",
+            )
+
     @property
     def pointer(self) -> int:
         """The `llama_model *`; raises `ModelClosedError` after `close()`."""
@@ -104,18 +143,19 @@ class Weights:
         """Raise `BackendError` where a mapped file was changed in place; costs some microseconds."""
         self._mapped.check()
 
-    def adapter(self, path: Path) -> ctypes.c_void_p:
-        """Return the LoRA adapter in `path`, loaded once for these weights."""
-        if path not in self._adapters:
-            adapter = llama_cpp.llama_adapter_lora_init(self.pointer, os.fsencode(path))
-            if not adapter:
+    def adapter(self, adapter: Adapter) -> Any:
+        """Return the `llama_adapter_lora *` of a file, loaded once for these weights; on the compute thread."""
+        path, key = adapter.path, (adapter.path, adapter.stamp, adapter.fingerprint)
+        if key not in self._adapters:
+            pointer = llama_cpp.llama_adapter_lora_init(self.pointer, os.fsencode(path))
+            if not pointer:
                 raise BackendError(
                     f"llama.cpp could not apply the LoRA adapter {path.name} to {self.paths[0].name}.",
                     log=backend.log_tail(),
                     remedy="Use an adapter that was trained on this very model.",
                 )
-            self._adapters[path] = adapter
-        return self._adapters[path]
+            self._adapters[key] = pointer
+        return self._adapters[key]
 
     def close(self) -> None:
         """Free weights and adapters."""

@@ -1,0 +1,213 @@
+"""Small random models of a dozen kinds: the whole promise on each, against plain llama_cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import random_models
+from raw_llama import raw
+
+import llama_magic as lm
+
+HYBRIDS = ["lfm2", "falcon-h1", "jamba", "nemotron_h", "granitehybrid", "qwen35", "qwen3next"]
+OTHERS = ["llama", "qwen3moe", "gemma3", "deepseek2", "gpt2", "mamba2"]
+PROMPT = "abcdefgh " * 27
+FREE: dict[str, Any] = {"max_tokens": 12, "ignore_eos": True}
+GREEDY: dict[str, Any] = {"seed": 1, "temperature": 0, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """All models of this module, built once."""
+    return random_models.build(tmp_path_factory.mktemp("architectures"), [*HYBRIDS, *OTHERS])
+
+
+@pytest.fixture
+def load(files: dict[str, Path]) -> Iterator[Callable[..., Any]]:
+    """Load a random model by name for one test."""
+    kept: list[Any] = []
+
+    def load(name: str, **options: Any) -> Any:
+        kept.append(lm.load(files[name], **{"ctx": 512, "threads": 1, **options}))
+        return kept[-1]
+
+    yield load
+    for model in kept:
+        model.close()
+
+
+def _count_decoded(model: Any) -> list[int]:
+    """Note the size of every batch of the lane for unseeded requests from now on."""
+    sizes: list[int] = []
+    context = model.backend.call(lambda core: core.lane(exact=False)).context
+    decode = context.decode
+
+    def counted(tokens: Any, *rest: Any) -> Any:
+        sizes.append(len(tokens))
+        return decode(tokens, *rest)
+
+    context.decode = counted
+    return sizes
+
+
+@pytest.mark.parametrize("name", [*HYBRIDS, "mamba2", "llama"])
+@pytest.mark.parametrize("options", [{}, {"reuse": False}], ids=["reuse", "fresh"])
+def test_unseeded_samples_end_and_read_each_prompt_once(
+    load: Callable[..., Any], name: str, options: Any
+) -> None:
+    """Five samples that share no prompt end though their cells do not fit at once, beside other calls;
+    nothing is read twice.
+    """
+    model = load(name)
+    alone = model.complete(PROMPT, temperature=0, **FREE)
+    sizes = _count_decoded(model)
+    with ThreadPoolExecutor(4) as pool:
+        others = [pool.submit(model.complete, "z" * n, max_tokens=3, ignore_eos=True) for n in (1, 2, 3)]
+        samples = pool.submit(model.complete, PROMPT, n=5, temperature=0, **FREE, **options).result(60)
+        beside = sum(len(f.result(60).prompt_token_ids) + 2 for f in others)
+    assert len(samples) == 5
+    assert all(len(sample.token_ids) == 12 for sample in samples)
+    if not (name == "llama" and not options):  # batches of other sizes: the last bits may differ
+        assert {sample.token_ids for sample in samples} == {alone.token_ids}
+    shares = name == "llama" and not options
+    prompts = 5 * len(alone.prompt_token_ids) if not shares else len(alone.prompt_token_ids)
+    assert sum(sizes) <= prompts + 5 * 12 + beside
+
+
+def test_a_sample_sent_back_waits_until_another_ends(load: Callable[..., Any]) -> None:
+    """Where cells run out though all was counted, the lane goes on with fewer, one after the other."""
+    model = load("lfm2")
+    lane = model.backend.call(lambda core: core.lane(exact=False))
+    lane._fits = lambda _running: True  # count wrongly on purpose: five prompts of 218 in 512 cells
+    with ThreadPoolExecutor(1) as pool:
+        samples = pool.submit(model.complete, PROMPT, n=5, temperature=0, **FREE).result(60)
+    assert [len(sample.token_ids) for sample in samples] == [12] * 5
+
+
+EMBEDDERS = ["bert", "nomic-bert", "gemma-embedding"]
+TEXTS = ["hello world", "one two three four five", "the red one and a blue two " * 9, "z"]
+
+
+@pytest.fixture(scope="module")
+def embedders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Files that only embed."""
+    return random_models.build(tmp_path_factory.mktemp("embedders"), EMBEDDERS)
+
+
+@pytest.mark.parametrize("name", EMBEDDERS)
+def test_embedding_models_embed_as_llama_cpp_does(embedders: dict[str, Path], name: str) -> None:
+    """They load; each vector has cosine 1 to that of plain llama_cpp, whatever was embedded before."""
+    with lm.load(embedders[name], ctx=512, threads=1) as model:
+        ours = model.embed(TEXTS)
+        assert ours.dtype == np.float32
+        changes = {"embeddings": True, "n_batch": 512, "n_ubatch": 512, "n_outputs_max": 512}
+        with raw(embedders[name], **changes) as plain:
+            for row, text in zip(ours, TEXTS, strict=True):
+                assert float(row @ plain.embed(plain.tokens(text))) == pytest.approx(1, abs=1e-5)
+        assert abs(ours @ ours.T - np.eye(len(TEXTS))).max() > 0.01
+        assert (model.embed(TEXTS[::-1])[::-1] == ours).all()
+
+
+@pytest.mark.parametrize("name", EMBEDDERS)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda m: m.complete("a", max_tokens=2),
+        lambda m: m.complete("a", max_tokens=2, seed=1),
+        lambda m: m.chat([{"role": "user", "content": "a"}]),
+        lambda m: m.structured("a", {"type": "integer"}),
+        lambda m: m.read("a b c"),
+        lambda m: m.xray("a"),
+    ],
+    ids=["complete", "seeded", "chat", "structured", "read", "xray"],
+)
+def test_embedding_models_refuse_to_write(
+    embedders: dict[str, Path], name: str, ask: Callable[[Any], Any]
+) -> None:
+    """Whatever would need logits is refused in one sentence, and they go on embedding."""
+    with lm.load(embedders[name], ctx=512, threads=1) as model:
+        with pytest.raises(lm.OptionError, match="is an embedding model"):
+            ask(model)
+        assert model.embed(["a"]).shape == (1, random_models.WIDTH)
+        assert model.kv is not None
+
+
+def test_a_window_beyond_the_positions_of_a_model_is_refused(load: Callable[..., Any]) -> None:
+    """GPT-2 has an embedding for each of 512 positions: more is refused at load, up to them it writes."""
+    with pytest.raises(lm.OptionError, match=r"512 positions.*no RoPE"):
+        load("gpt2", ctx=1024)
+    for options in ({}, {"profile": "quality"}, {"ctx": 0}, {"profile": "batch"}):
+        assert load("gpt2", **{"ctx": None, **options}).window == 512
+    model = load("gpt2")
+    ids = model.tokenize("a" * 505)
+    answer = model.complete("a" * (505 - len(ids) + 505), max_tokens=512 - 505, **GREEDY)
+    assert len(answer.prompt_token_ids) + len(answer.token_ids) == 512
+    with pytest.raises(lm.ContextOverflowError):
+        model.complete("a" * 600, max_tokens=1)
+
+
+def test_few_positions_are_enough(tmp_path: Path, files: dict[str, Path]) -> None:
+    """A GPT-2 of 64 positions, fewer than llama.cpp's smallest cache, loads with a window of 64."""
+    reader = gguf.GGUFReader(files["gpt2"])
+    shapes = {t.name: [int(n) for n in t.shape] for t in reader.tensors}
+    shapes["position_embd.weight"][1] = 64
+    path = tmp_path / "short.gguf"
+    random_models.write(path, "gpt2", shapes, context_length=64)
+    with lm.load(path, threads=1) as model:
+        assert model.window == 64
+        answer = model.complete("a b", max_tokens=50, **GREEDY)
+        assert len(answer.token_ids) == 50
+        with pytest.raises(lm.ContextOverflowError):
+            model.complete("a b", max_tokens=64)
+
+
+@pytest.mark.parametrize("profile", ["fast", "balanced", "quality", "memory", "batch"])
+@pytest.mark.parametrize("ctx", [256, 512])
+def test_each_profile_has_the_window_that_was_asked_for(
+    load: Callable[..., Any], profile: str, ctx: int
+) -> None:
+    """The window is `ctx`, for one prompt and in every profile; `batch` has cells for 16 of them beside."""
+    model = load("llama", ctx=ctx, profile=profile)
+    assert model.window == model.options["window"] == ctx
+    cells = model.backend.call(lambda core: core.lane(exact=False).cells)
+    assert cells == (16 * ctx if profile == "batch" else ctx)
+    with pytest.raises(lm.ContextOverflowError):
+        model.complete("a" * (ctx + 10), max_tokens=1)
+
+
+def test_an_edited_template_is_another_formatter(load: Callable[..., Any], tmp_path: Path) -> None:
+    """A template file written anew is read anew; `auto` and nothing said are the same model."""
+    file = tmp_path / "x.jinja"
+    file.write_text("{% for m in messages %}A {{ m.content }}{% endfor %}")
+    old = load("llama", formatter=str(file))
+    assert load("llama", formatter=str(file)) is old
+    file.write_text("{% for m in messages %}BB {{ m.content }}{% endfor %}")
+    new = load("llama", formatter=str(file))
+    question = [{"role": "user", "content": "q"}]
+    assert (old.prompt_for(question), new.prompt_for(question)) == ("A q", "BB q")
+    assert load("llama") is load("llama", formatter="auto")
+
+
+def test_values_without_sense_are_named(load: Callable[..., Any]) -> None:
+    """More threads than cores or a batch beyond the cache leave a note; a temperature below 0 is refused."""
+    notes = " ".join(load("llama", threads=200, batch=10**9)._file.notes)
+    assert "200 threads on" in notes
+    assert "A batch of 1,000,000,000 tokens is more than the 512" in notes
+    with pytest.raises(lm.OptionError, match="temperature"):
+        load("llama").complete("a", temperature=-1)
+
+
+def test_a_sequence_is_not_taken_back_under_other_weights(load: Callable[..., Any], tmp_path: Path) -> None:
+    """Cells written with repacked weights are refused by name where the weights are not repacked."""
+    balanced, quality = load("llama"), load("llama", profile="quality")
+    balanced.complete(PROMPT, max_tokens=2, seed=1)
+    saved = balanced.kv_save(tmp_path / "x.kv")
+    balanced.kv_restore(saved)
+    with pytest.raises(lm.SourceError, match="repacked_weights"):
+        quality.kv_restore(saved)
