@@ -144,7 +144,7 @@ class Weights:
         self._mapped.check()
 
     def adapter(self, adapter: Adapter) -> Any:
-        """Return the `llama_adapter_lora *` of a file, loaded once for these weights; on the compute thread."""
+        """Return the `llama_adapter_lora *` of a file, loaded once; asked for on the compute thread only."""
         path, key = adapter.path, (adapter.path, adapter.stamp, adapter.fingerprint)
         if key not in self._adapters:
             pointer = llama_cpp.llama_adapter_lora_init(self.pointer, os.fsencode(path))
