@@ -194,9 +194,6 @@ class Assembler:
             tokens_per_second=(len(sample.ids) - 1) / writing if writing > 0 and len(sample.ids) > 1 else 0.0,
             waiting_s=max(0.0, began - stats.submitted),
         )
-        extra: dict[str, Any] = {"fields": _fields(sample)} if sample.scores else {}
-        if plan.thinking:
-            extra["thinking"] = plan.thinking
         return Completion(
             text=sample.text,
             prompt=plan.prompt.text,
@@ -218,7 +215,8 @@ class Assembler:
             notes=(*plan.prompt.notes, *_notes(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
-            extra=extra,
+            fields=_fields(sample) if sample.scores else {},
+            thinking_choice=plan.thinking,
             made_with=plan.made_with,
         )
 

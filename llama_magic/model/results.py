@@ -117,6 +117,11 @@ class Completion(Shown, Generic[T]):
     that was decoded. `prompt` is what was really sent, template included. `notes` says in
     plain words what was repaired, dropped or reused. `made_with` names the file (by fingerprint)
     and the engine: build, window, KV type, threads.
+
+    `fields` says per field of a structured answer (JSON pointer) how hard the mask held the model there:
+    `pressure` (mean probability mass outside the grammar, 0 to 1), `peak`, and `confidence` (product of the
+    probabilities of the value's tokens); empty unless the call asked with `pressure=True`.
+    `thinking_choice` says in words whether a structured answer might think first.
     """
 
     text: str
@@ -140,7 +145,8 @@ class Completion(Shown, Generic[T]):
     notes: tuple[str, ...] = ()
     seeded: bool = False
     mode: str = "complete"
-    extra: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+    thinking_choice: str = ""
     made_with: dict[str, Any] = field(default_factory=dict)
     _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
     _constraint: Constraint | None = field(default=None, repr=False, compare=False)
@@ -169,16 +175,6 @@ class Completion(Shown, Generic[T]):
         if self._tracer is None:
             raise OptionError("This answer was not generated in this process, so no step of it is known.")
         return self._tracer(step)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Per field of a structured answer (JSON pointer): how hard the mask held the model there.
-
-        Each report has `pressure` (mean probability mass outside the grammar, 0 to 1), `peak`, and
-        `confidence` (product of the probabilities of the value's tokens). Empty unless the call
-        asked with `pressure=True`.
-        """
-        return dict(self.extra.get("fields", {}))
 
     @property
     def receipt(self) -> dict[str, Any]:
@@ -212,7 +208,7 @@ class Completion(Shown, Generic[T]):
             "prompt": self.prompt,
             "text": self.text,
             "thinking": self.thinking,
-            **({"thinking_choice": self.extra["thinking"]} if "thinking" in self.extra else {}),
+            **({"thinking_choice": self.thinking_choice} if self.thinking_choice else {}),
             "token_ids": list(self.token_ids),
             "messages": list(self.messages),
             "notes": list(self.notes),

@@ -31,8 +31,8 @@ def completion(r: Completion) -> list[Node]:
     usage = r.usage
     filled = gauge.words(r.budget, usage.completion_tokens, forced=usage.forced_tokens)
     out.append(Line(f"{filled} · {ending(r)}", dim=True))
-    if "thinking" in r.extra:
-        out.append(Line(str(r.extra["thinking"]), dim=True))
+    if r.thinking_choice:
+        out.append(Line(r.thinking_choice, dim=True))
     out.extend(Line(note, dim=True) for note in notes(r))
     return out
 
@@ -44,7 +44,7 @@ def is_markdown(mode: str) -> bool:
 
 def notes(r: Completion) -> list[str]:
     """Return what was dropped, cut or repaired; what was chosen of thinking is said elsewhere."""
-    return [note for note in r.notes if note != r.extra.get("thinking")]
+    return [note for note in r.notes if note != r.thinking_choice]
 
 
 def seed_words(r: Completion) -> str:
