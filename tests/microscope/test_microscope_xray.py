@@ -90,7 +90,7 @@ def recipe(seed: int) -> Sampling:
         return value if r.random() < share else off
 
     given = {
-        "temperature": maybe(r.choice([0.0, -1.0]), r.uniform(0.1, 2.0), 0.1),
+        "temperature": maybe(r.choice([0.0, 5e-5]), r.uniform(0.1, 2.0), 0.1),
         "top_k": maybe(r.choice([1, 2, 5, 40, 200, 1000]), 0, 0.6),
         "top_p": maybe(r.choice([0.0, r.uniform(0.05, 0.99)]), 1.0, 0.6),
         "min_p": maybe(r.uniform(0.001, 1.0), 0.0),
