@@ -16,9 +16,10 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from ._formatter import Formatter
 from ._messages import normalise_messages
 from ._registry import FAMILIES, choose, detect, from_jinja, get, names, register
-from ._types import Formatter, Part, Piece, Rendered, Reply
+from ._types import Part, Piece, Rendered, Reply
 
 __all__ = [
     "FAMILIES",

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 from llama_magic.errors import OptionError, TemplateError
 
 from . import _messages as repairs
+from ._formatter import Formatter
 from ._guard import Guards, guards_of, kind_of, literal_parts, neutralise
 from ._messages import NOTES, normalise_messages, plain_data
 from ._reader import PLAIN, ReplySpec
-from ._types import Formatter, Message, Parts, Rendered
+from ._types import Message, Parts, Rendered
 
 _ROLES = ("system", "user", "assistant", "tool")
 

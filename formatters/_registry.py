@@ -13,7 +13,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 
-from ._types import Formatter
+from ._formatter import Formatter
 
 FAMILIES = (
     "llama2",

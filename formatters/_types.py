@@ -1,13 +1,10 @@
-"""What a formatter takes and gives: parts of a prompt, pieces of an answer, and the base class."""
+"""What a formatter takes and gives: parts of a prompt, pieces of an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from ._reader import ReplyReader, ReplySpec
+from typing import Any, Literal
 
 PartKind = Literal["template", "system", "user", "assistant", "tool"]
 PieceKind = Literal["text", "thinking", "tool_call"]
@@ -60,82 +57,6 @@ class Reply:
     tool_calls: tuple[dict[str, Any], ...] = field(default=())
 
 
-class Formatter:
-    """How a family writes turns, where its answers end, and how they are read back."""
-
-    name: str = ""
-    stop: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def spec(self) -> ReplySpec:
-        """The marks by which this family's answers are read."""
-        from ._reader import PLAIN
-
-        return PLAIN
-
-    @property
-    def thinking_off_variables(self) -> dict[str, Any] | None:
-        """Template variables that switch thinking off, None where there is no such switch."""
-        return None
-
-    def render(
-        self,
-        messages: Sequence[Any],
-        *,
-        add_generation_prompt: bool = True,
-        tools: Sequence[Any] | None = None,
-        guarded: Collection[str] = (),
-        continue_final: bool = False,
-        **template_variables: Any,
-    ) -> Rendered:
-        """Write `messages` as one prompt, in parts.
-
-        `guarded` are the texts of the vocabulary's special tokens; where one stands in a message
-        it comes out as a literal part. With `continue_final` the last message is left open.
-        Raises InputTypeError or OptionError for malformed messages, TemplateError for
-        conversations that the family cannot write.
-        """
-        raise NotImplementedError
-
-    def messages_to_prompt(
-        self,
-        messages: Sequence[Any],
-        add_generation_prompt: bool = True,
-        tools: Sequence[Any] | None = None,
-        **template_variables: Any,
-    ) -> str:
-        """Write `messages` as one string, a leading BOS included where the family writes one."""
-        return self.render(
-            messages, add_generation_prompt=add_generation_prompt, tools=tools, **template_variables
-        ).text
-
-    def completion_to_prompt(self, text: str, system_prompt: str | None = None) -> str:
-        """Write `text` as one user turn, after `system_prompt` if there is one."""
-        messages: list[Message] = [{"role": "user", "content": text}]
-        if system_prompt is not None:
-            messages.insert(0, {"role": "system", "content": system_prompt})
-        return self.messages_to_prompt(messages)
-
-    def reader(self, prompt: str = "", *, once: bool = False) -> ReplyReader:
-        """Return a fresh reader for an answer to `prompt`, which may have opened a thinking part.
-
-        With `once` what comes after that part is not read for marks: the answer is constrained.
-        """
-        from ._reader import ReplyReader
-
-        return ReplyReader(self.spec, prompt, once=once)
-
-    def parse(self, text: str, prompt: str = "") -> Reply:
-        """Take a whole answer apart into content, thinking and tool calls."""
-        from ._reader import parse
-
-        return parse(self.spec, text, prompt)
-
-    def __repr__(self) -> str:
-        return f"<Formatter {self.name}>"
-
-
 class Parts:
     """Collects the parts of a prompt; neighbours of one kind become one part."""
 
@@ -158,7 +79,3 @@ class Parts:
 
     def done(self) -> tuple[Part, ...]:
         return tuple(self._parts)
-
-
-Loader = Callable[[], Formatter]
-Templates = Mapping[str, str]

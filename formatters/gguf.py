@@ -13,10 +13,11 @@ from typing import Any
 
 from llama_magic.errors import OptionError
 
+from ._formatter import Formatter
 from ._marks import THINKING_OFF
 from ._reader import ReplySpec
 from ._template import Template
-from ._types import Formatter, Rendered
+from ._types import Rendered
 
 __all__ = ["GGUFFormatter", "Template"]
 

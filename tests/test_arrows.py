@@ -24,6 +24,12 @@ FLOORS = (
     "display",
     "magics testing",
 )
+# The same within a room that has rooms of its own. The modules beside them may use them all.
+INNER = {
+    "structured": ("schema", "answer mask", "lower", "grammar"),
+    "sources": ("disk", "http", "hub"),
+    "display": ("static", "views", "live boards"),
+}
 UPWARD = {("llama_magic.words.shown", "display")}  # the one arrow up: a result shows itself
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 
@@ -74,6 +80,33 @@ def upward() -> list[str]:
     return sorted(found)
 
 
+def _inner(name: str, room: str) -> int | None:
+    """Return the floor of a module within its room, None for what stands in no room of it."""
+    parts = name.split(".")
+    floors = (floor for floor, names in enumerate(INNER[room]) if parts[2:] and parts[2] in names.split())
+    return next(floors, None)
+
+
+def upward_within() -> list[str]:
+    """Return the imports between the rooms of a room that do not go down."""
+    modules = _modules()
+    found: list[str] = []
+    for name, path in modules.items():
+        room = _room(name)
+        for target, line in _imports(name, path, modules) if room in INNER else ():
+            here, there = _inner(name, room), _inner(target, room)
+            same = name.split(".")[2:3] == target.split(".")[2:3]
+            if (
+                _room(target) == room
+                and here is not None
+                and there is not None
+                and not same
+                and there >= here
+            ):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {name.split('.')[2]} imports {target}")
+    return sorted(found)
+
+
 def circles() -> list[str]:
     """Return the circles among modules, each as a sorted list of names."""
     modules = _modules()
@@ -110,10 +143,15 @@ def test_imports_go_down() -> None:
     assert upward() == []
 
 
+def test_imports_go_down_within_a_room() -> None:
+    """The rooms of a room have an order too."""
+    assert upward_within() == []
+
+
 def test_there_are_no_circles() -> None:
     """No module imports itself by way of others."""
     assert circles() == []
 
 
 if __name__ == "__main__":
-    print("\n".join([*upward(), *circles()]) or "0 arrows upward, 0 circles")
+    print("\n".join([*upward(), *upward_within(), *circles()]) or "0 arrows upward, 0 circles")

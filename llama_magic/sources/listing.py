@@ -8,9 +8,9 @@ from typing import Any
 
 from llama_magic.errors import SourceError
 from llama_magic.sources.details import plain_errors
+from llama_magic.sources.disk.helpers import described, models_in, projector_of
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
 from llama_magic.sources.hub.cache import cached_files, is_offline
-from llama_magic.sources.hub.helpers import described, models_in, projector_of
 from llama_magic.sources.hub.quants import label_of, no_models
 from llama_magic.sources.resolver import parsed_source
 from llama_magic.sources.types import ParsedSource

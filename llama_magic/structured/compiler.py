@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
-from llama_magic.structured._short import short_form
 from llama_magic.structured.answer.postcheck import Checker
 from llama_magic.structured.constraint import Constraint, Reader, full_match
 from llama_magic.structured.grammar import gbnf as _gbnf
@@ -20,6 +19,7 @@ from llama_magic.structured.schema import source as _source
 from llama_magic.structured.schema.bundle import MAX_CHARACTERS, Bundle
 from llama_magic.structured.schema.depth import grammar_from_lark
 from llama_magic.structured.schema.schemas import Keyword
+from llama_magic.structured.schema.short import short_form
 from llama_magic.structured.schema.shortest import Choice, Shortest
 from llama_magic.threads import module_lock
 

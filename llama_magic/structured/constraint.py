@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputError
-from llama_magic.structured._decimals import Decimals, has_decimals
-from llama_magic.structured._digits import Digits, Limits, limits_of, note
-from llama_magic.structured._keywords import Ignored
-from llama_magic.structured._spelling import Speller, names_in_order
 from llama_magic.structured.answer import strictjson as _strictjson
+from llama_magic.structured.answer.decimals import Decimals, has_decimals
+from llama_magic.structured.answer.spelling import Speller, names_in_order
 from llama_magic.structured.grammar.grammar import limits
+from llama_magic.structured.mask.digits import Digits, Limits, limits_of, note
 from llama_magic.structured.mask.matcher import Matcher
 from llama_magic.structured.mask.vocab import Trie, byte_tokenizer
+from llama_magic.structured.schema.keywords import Ignored
 from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.shortest import Pieces, fewest_bytes, fewest_tokens
 

@@ -16,7 +16,7 @@ from llama_magic.fit import Machine
 from llama_magic.fit import _speed as measuring
 from llama_magic.gguf import inspect
 from llama_magic.loading.compare import Comparison, compare
-from llama_magic.sources.hub import helpers as _helpers
+from llama_magic.sources.disk import helpers as _helpers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
 from gguf_build import File, tiny_llama, tokens

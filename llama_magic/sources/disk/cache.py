@@ -13,8 +13,8 @@ from typing import Any, TypeGuard
 
 from llama_magic.errors import visible
 from llama_magic.sources.disk.demo import demo_path
+from llama_magic.sources.disk.helpers import helpers_in
 from llama_magic.sources.disk.shards import group_shards, short_name
-from llama_magic.sources.hub.helpers import helpers_in
 from llama_magic.sources.types import Kind, OnDisk
 
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from llama_magic.errors import SchemaError
-from llama_magic.structured._lark_arrays import without_rules
-from llama_magic.structured._lower_sets import RULE, says
-from llama_magic.structured._written import KEY, as_taken, as_written
 from llama_magic.structured.grammar.lark import LarkWriter, escaped_names, sorted_by_a_tool
-from llama_magic.structured.lower.lower import Loosening, Lowered, TooWideError
+from llama_magic.structured.lower.lowered import Loosening, Lowered, TooWideError
+from llama_magic.structured.lower.marks import RULE, says, without_rules
+from llama_magic.structured.lower.rules import lower
 from llama_magic.structured.mask.vocab import byte_tokenizer
 from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.depth import grammar_from_lark
+from llama_magic.structured.schema.written import KEY, as_taken, as_written
 
 # What is taken as an answer: one blank, or a line break with an indent. Endless blanks are not.
 WHITESPACE = r"[ ]|\r?\n(?:[ ]{0,40}|\t{0,20})"
@@ -87,7 +87,7 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
     loosening = Loosening(kinds={"multiples"} if bundle.wide_multiple else set())
     while True:
         try:
-            lowered = Lowered(bundle, loosening)
+            lowered = lower(bundle, loosening)
         except TooWideError:
             loosening.kinds.add("negation")
             continue

@@ -12,8 +12,8 @@ import json
 import math
 from typing import Any
 
-from llama_magic.structured._lark_arrays import array_rule, without_rules
-from llama_magic.structured._lower_sets import RULE, says
+from llama_magic.structured.grammar.lark_arrays import array_rule
+from llama_magic.structured.lower.marks import RULE, says, without_rules
 from llama_magic.structured.schema.bundle import Bundle, walk
 from llama_magic.structured.schema.regex import literal
 from llama_magic.structured.schema.schemas import same

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from llama_magic.structured.lower.combinators import many
-from llama_magic.structured.schema.bundle import Path
-
-if TYPE_CHECKING:
-    from llama_magic.structured.lower.lower import Lowered
+from llama_magic.structured.lower.lowered import Lowered, Site
 
 
-def _items(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    items = node["items"]
+def _items(lowered: Lowered, site: Site) -> None:
+    items = site.node["items"]
     if isinstance(items, list):
-        out["prefixItems"] = [lowered.lower((*path, "items", str(i)), sub) for i, sub in enumerate(items)]
-        if "additionalItems" in node:
-            out["items"] = lowered.lower((*path, "additionalItems"), node["additionalItems"])
-            lowered.enforce(path, "additionalItems")
+        site.out["prefixItems"] = [
+            lowered.lower((*site.path, "items", str(i)), sub) for i, sub in enumerate(items)
+        ]
+        if "additionalItems" in site.node:
+            site.out["items"] = lowered.lower((*site.path, "additionalItems"), site.node["additionalItems"])
+            lowered.enforce(site.path, "additionalItems")
     else:
-        out["items"] = lowered.lower((*path, "items"), items)
-    lowered.enforce(path, "items")
+        site.out["items"] = lowered.lower((*site.path, "items"), items)
+    lowered.enforce(site.path, "items")
 
 
-def _check_later(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    if node[keyword] is not True:
-        lowered.leave(path, keyword)
+def _check_later(lowered: Lowered, site: Site) -> None:
+    if site.value is not True:
+        lowered.leave(site.path, site.keyword)
 
 
 _AFTER = ("unevaluatedProperties", "unevaluatedItems")

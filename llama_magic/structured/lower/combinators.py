@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.schema.bundle import Path
 from llama_magic.structured.schema.disjoint import disjoint
 from llama_magic.structured.schema.negate import InexactError, negate
 
-if TYPE_CHECKING:
-    from llama_magic.structured.lower.lower import Lowered
 
-
-def many(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    parts = [lowered.lower((*path, keyword, str(i)), sub) for i, sub in enumerate(node[keyword])]
-    if keyword == "allOf":
-        extra += parts
+def many(lowered: Lowered, site: Site) -> None:
+    parts = [lowered.lower((*site.path, site.keyword, str(i)), sub) for i, sub in enumerate(site.value)]
+    if site.keyword == "allOf":
+        site.extra.extend(parts)
     else:
-        out[keyword] = parts
-    lowered.enforce(path, keyword)
+        site.out[site.keyword] = parts
+    lowered.enforce(site.path, site.keyword)
 
 
-def _one_of(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    branches = node["oneOf"]
-    options = [lowered.lower((*path, "oneOf", str(i)), sub) for i, sub in enumerate(branches)]
-    surrounding = {key: node[key] for key in ("type", "properties", "required") if key in node}
+def _one_of(lowered: Lowered, site: Site) -> None:
+    branches = site.node["oneOf"]
+    options = [lowered.lower((*site.path, "oneOf", str(i)), sub) for i, sub in enumerate(branches)]
+    surrounding = {key: site.node[key] for key in ("type", "properties", "required") if key in site.node}
     if disjoint(branches, lowered.bundle, surrounding):
-        extra.append({"anyOf": options})
-        lowered.enforce(path, "oneOf", "branches that exclude each other")
+        site.extra.append({"anyOf": options})
+        lowered.enforce(site.path, "oneOf", "branches that exclude each other")
         return
-    exclusive = _exclusive(lowered, path, branches)
+    exclusive = _exclusive(lowered, site.path, branches)
     if exclusive is not None:
-        extra.append({"anyOf": exclusive})
-        lowered.enforce(path, "oneOf")
+        site.extra.append({"anyOf": exclusive})
+        lowered.enforce(site.path, "oneOf")
         return
-    extra.append({"anyOf": options})
-    lowered.leave(path, "oneOf", "that not two branches hold at once")
+    site.extra.append({"anyOf": options})
+    lowered.leave(site.path, "oneOf", "that not two branches hold at once")
 
 
 def _exclusive(lowered: Lowered, path: Path, branches: list[Any]) -> list[Any] | None:
@@ -56,29 +54,35 @@ def _exclusive(lowered: Lowered, path: Path, branches: list[Any]) -> list[Any] |
     ]
 
 
-def _not(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    _rewritten(lowered, path, "not", extra, lambda: negate(node["not"], lowered.bundle))
+def _not(lowered: Lowered, site: Site) -> None:
+    _rewritten(lowered, site.path, "not", site.extra, lambda: negate(site.node["not"], lowered.bundle))
 
 
-def _if(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    if "then" not in node and "else" not in node:
+def _if(lowered: Lowered, site: Site) -> None:
+    if "then" not in site.node and "else" not in site.node:
         return
-    condition, then, other = node["if"], node.get("then", True), node.get("else", True)
+    condition, then, other = site.node["if"], site.node.get("then", True), site.node.get("else", True)
 
     def rewrite() -> Any:
         no = negate(condition, lowered.bundle)
         return {"anyOf": [{"allOf": [condition, then]}, {"allOf": [no, other]}]}
 
-    _rewritten(lowered, path, "if", extra, rewrite)
+    _rewritten(lowered, site.path, "if", site.extra, rewrite)
 
 
-def _dependencies(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    for name, needs in node[keyword].items():
+def _dependencies(lowered: Lowered, site: Site) -> None:
+    for name, needs in site.value.items():
         then = {"required": needs} if isinstance(needs, list) else needs
         without = {"properties": {name: False}}
         present = {"allOf": [{"required": [name]}, then]}
         either = {"anyOf": [without, present]}
-        _rewritten(lowered, (*path, keyword, name), keyword, extra, functools.partial(dict, either))
+        _rewritten(
+            lowered,
+            (*site.path, site.keyword, name),
+            site.keyword,
+            site.extra,
+            functools.partial(dict, either),
+        )
 
 
 def _rewritten(lowered: Lowered, path: Path, keyword: str, extra: Any, rewrite: Callable[[], Any]) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llama_magic.structured.schema.bundle import Path
+from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.schema.effort import takes_step
-
-if TYPE_CHECKING:
-    from llama_magic.structured.lower.lower import Lowered
 
 # llguidance (1.9.1) ends the process on a range of whole numbers that lies near -2^63 or below it.
 LEAST = -9 * 10**18
@@ -30,36 +27,36 @@ def _outward(keyword: str, value: Any) -> float:
     return near if near <= value else math.nextafter(near, -math.inf)
 
 
-def _bound(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    value = node[keyword]
+def _bound(lowered: Lowered, site: Site) -> None:
+    value = site.value
     if isinstance(value, bool):  # draft 4: a switch on minimum or maximum
-        plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(keyword)
-        if value and plain and plain in node:
-            out[keyword] = node[plain]
-        lowered.enforce(path, keyword)
+        plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(site.keyword)
+        if value and plain and plain in site.node:
+            site.out[site.keyword] = site.node[plain]
+        lowered.enforce(site.path, site.keyword)
         return
     float(value)  # an OverflowError refuses what no double can hold
-    large = keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
-    large = large or (keyword in ("maximum", "exclusiveMaximum") and not LEAST <= value <= MOST)
-    large = large or (keyword in ("minimum", "exclusiveMinimum") and value > MOST)
-    if (large or "numbers" in lowered.loosening.kinds) and keyword not in out:
-        lowered.leave(path, keyword, "out of the mask's range")
+    large = site.keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
+    large = large or (site.keyword in ("maximum", "exclusiveMaximum") and not LEAST <= value <= MOST)
+    large = large or (site.keyword in ("minimum", "exclusiveMinimum") and value > MOST)
+    if (large or "numbers" in lowered.loosening.kinds) and site.keyword not in site.out:
+        lowered.leave(site.path, site.keyword, "out of the mask's range")
         return
-    if keyword not in out and not in_range(value) and isinstance(value, int):
-        out[keyword.replace("exclusiveM", "m")] = int(_outward(keyword, value))
-        lowered.leave(path, keyword, "beyond 2^53 up to the next double")
+    if site.keyword not in site.out and not in_range(value) and isinstance(value, int):
+        site.out[site.keyword.replace("exclusiveM", "m")] = int(_outward(site.keyword, value))
+        lowered.leave(site.path, site.keyword, "beyond 2^53 up to the next double")
         return
-    if keyword not in out:
-        out[keyword] = value
-    lowered.enforce(path, keyword)
+    if site.keyword not in site.out:
+        site.out[site.keyword] = value
+    lowered.enforce(site.path, site.keyword)
 
 
-def _size(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    if "lengths" in lowered.loosening.kinds and node[keyword] > 64:
-        lowered.leave(path, keyword, "too long for the mask")
+def _size(lowered: Lowered, site: Site) -> None:
+    if "lengths" in lowered.loosening.kinds and site.value > 64:
+        lowered.leave(site.path, site.keyword, "too long for the mask")
         return
-    out[keyword] = int(node[keyword])
-    lowered.enforce(path, keyword)
+    site.out[site.keyword] = int(site.value)
+    lowered.enforce(site.path, site.keyword)
 
 
 RULES = {

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from llama_magic.errors import SchemaError
-from llama_magic.structured import _written
+from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.schema import formats as _formats
 from llama_magic.structured.schema import regex as _regex
+from llama_magic.structured.schema import written as _written
 from llama_magic.structured.schema.bundle import Path, pointer
 
-if TYPE_CHECKING:
-    from llama_magic.structured.lower.lower import Lowered
 
-
-def _pattern(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    masked, note = mask_pattern(lowered, path, node[keyword], keyword)
+def _pattern(lowered: Lowered, site: Site) -> None:
+    masked, note = mask_pattern(lowered, site.path, site.value, site.keyword)
     if masked is not None:
-        out["pattern"] = masked
-    if node[keyword] in _written.FOR_PATTERNS:
-        out[_written.KEY] = {"pattern": _written.FOR_PATTERNS[node[keyword]]}
+        site.out["pattern"] = masked
+    if site.value in _written.FOR_PATTERNS:
+        site.out[_written.KEY] = {"pattern": _written.FOR_PATTERNS[site.value]}
     if note is None:
-        lowered.enforce(path, keyword)
+        lowered.enforce(site.path, site.keyword)
     else:
-        lowered.leave(path, keyword, note)
+        lowered.leave(site.path, site.keyword, note)
 
 
 def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tuple[str | None, str | None]:
@@ -45,24 +41,24 @@ def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tu
     return masked[0], None if masked[1] else "look-around and word boundaries"
 
 
-def _format(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    name = node["format"]
+def _format(lowered: Lowered, site: Site) -> None:
+    name = site.node["format"]
     pattern = _written.pattern_of(name) if isinstance(name, str) else None
     masked = name in _formats.MASKED and "formats" not in lowered.loosening.kinds
     if masked:
-        out["format"] = name
-        lowered.enforce(path, "format", name)
-    if pattern is not None and "pattern" not in node and "formats" not in lowered.loosening.kinds:
-        out.setdefault(_written.KEY, {"pattern": pattern})
+        site.out["format"] = name
+        lowered.enforce(site.path, "format", name)
+    if pattern is not None and "pattern" not in site.node and "formats" not in lowered.loosening.kinds:
+        site.out.setdefault(_written.KEY, {"pattern": pattern})
     if name in ("date", "date-time") and masked:
-        lowered.leave(path, "format", f"{name}: that the day exists")
+        lowered.leave(site.path, "format", f"{name}: that the day exists")
     elif name in _formats.CHECKS and not masked:
-        lowered.leave(path, "format", name)
+        lowered.leave(site.path, "format", name)
 
 
-def _write(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    if isinstance(node[keyword], dict) and "formats" not in lowered.loosening.kinds:
-        out[_written.KEY] = node[keyword]
+def _write(lowered: Lowered, site: Site) -> None:
+    if isinstance(site.value, dict) and "formats" not in lowered.loosening.kinds:
+        site.out[_written.KEY] = site.value
 
 
 RULES = {"pattern": _pattern, "format": _format, _written.SAID: _write}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_magic.errors import BackendError
-from llama_magic.structured._digits import Digits
+from llama_magic.structured.mask.digits import Digits
 from llama_magic.structured.mask.vocab import Trie
 
 _NEG_INF = np.float32(-np.inf)

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from llama_magic.errors import InputTypeError, SchemaError
-from llama_magic.structured._keywords import Ignored, without_effect
 from llama_magic.structured.schema.effort import Effort
+from llama_magic.structured.schema.keywords import Ignored, without_effect
 
 MAX_NODES = 50_000  # values in the schema; the biggest of the JSONSchemaBench sample has 11,000
 MAX_CHARACTERS = 2_000_000

@@ -13,7 +13,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-from llama_magic.structured._written import NETWORKS
+from llama_magic.structured.schema.written import NETWORKS
 
 MASKED = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri")

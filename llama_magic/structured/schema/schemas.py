@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
-from llama_magic.structured._written import SAID
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import (
     DEFINITIONS,
@@ -21,6 +20,7 @@ from llama_magic.structured.schema.bundle import (
     ref_path,
 )
 from llama_magic.structured.schema.negate import TYPES
+from llama_magic.structured.schema.written import SAID
 
 
 class Keyword(NamedTuple):

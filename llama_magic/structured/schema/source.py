@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError
-from llama_magic.structured._json_text import pattern_of_json
-from llama_magic.structured._short import short_form
-from llama_magic.structured._written import DAY, NUMBER, SAID, url
+from llama_magic.structured.schema.json_text import pattern_of_json
+from llama_magic.structured.schema.short import short_form
+from llama_magic.structured.schema.written import DAY, NUMBER, SAID, url
 
 
 @dataclass(frozen=True)

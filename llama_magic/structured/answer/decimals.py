@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from llama_magic.structured._spelling import Members, Number
+from llama_magic.structured.answer.spelling import Members, Number
 
 _MAX_DEPTH = 12  # references and unions that lead to one another
 

@@ -6,25 +6,15 @@ A rewrite is exact or it allows more; it never allows less. What it allows more 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
-from llama_magic.structured import _lower_sets
-from llama_magic.structured._lark_arrays import without_rules
-from llama_magic.structured._lower_sets import RULE
-from llama_magic.structured.lower import arrays as _lower_arrays
-from llama_magic.structured.lower import combinators as _lower_combinators
-from llama_magic.structured.lower import numbers as _lower_numbers
-from llama_magic.structured.lower import objects as _lower_objects
-from llama_magic.structured.lower import strings as _lower_strings
-from llama_magic.structured.lower.numbers import in_range
-from llama_magic.structured.schema.bundle import Bundle, Path, pointer, ref_path
+from llama_magic.structured.lower.marks import without_rules
+from llama_magic.structured.schema.bundle import Bundle, Path, pointer
 from llama_magic.structured.schema.finite import finite
-from llama_magic.structured.schema.negate import type_list
-from llama_magic.structured.schema.regex import MAX_LEAST
-from llama_magic.structured.schema.schemas import Keyword, check_reachable, same, simplified, ways
+from llama_magic.structured.schema.schemas import Keyword, check_reachable, simplified, ways
 
 
 @dataclass
@@ -32,7 +22,25 @@ class Loosening:
     """What the mask's compiler turned out not to take: leave it to the check after the answer."""
 
     patterns: set[str] = field(default_factory=set)
-    kinds: set[str] = field(default_factory=set)  # the names in _grammar._LADDER
+    kinds: set[str] = field(default_factory=set)  # the names in grammar.ladder
+
+
+class Site(NamedTuple):
+    """Where a rule is at work: a keyword of a schema, and what becomes of that schema.
+
+    `out` is the lowered schema so far, `extra` what goes into its `allOf` in the end.
+    """
+
+    path: Path
+    node: Any
+    keyword: str
+    out: dict[str, Any]
+    extra: list[Any]
+
+    @property
+    def value(self) -> Any:
+        """What stands under the keyword."""
+        return self.node[self.keyword]
 
 
 class TooWideError(Exception):
@@ -47,9 +55,10 @@ _MAX_LEVEL = 150  # each takes about five calls of Python's stack
 class Lowered:
     """`schema` for the mask, and the lists of keywords that it enforces or leaves to be checked."""
 
-    def __init__(self, bundle: Bundle, loosening: Loosening | None = None) -> None:
+    def __init__(self, bundle: Bundle, loosening: Loosening, by_keyword: Rules) -> None:
         self.bundle = bundle
-        self.loosening = loosening or Loosening()
+        self.loosening = loosening
+        self.by_keyword = by_keyword  # the rules by which it is lowered
         self.enforced: list[Keyword] = []
         self.checked: list[Keyword] = []
         self.rules: list[Keyword] = []  # enforced where they can be written as a Lark rule
@@ -92,9 +101,9 @@ class Lowered:
         out: dict[str, Any] = {}
         extra: list[Any] = []
         for keyword in sorted(node, key=_late):
-            rule = _RULES.get(keyword)
+            rule = self.by_keyword.get(keyword)
             if rule is not None:
-                rule(self, path, node, keyword, out, extra)
+                rule(self, Site(path, node, keyword, out, extra))
         if extra:
             out["allOf"] = [*out.get("allOf", ()), *extra]
         if (
@@ -166,88 +175,9 @@ def _late(keyword: str) -> int:
     return _ORDER.get(keyword, 1)
 
 
-_LATE = ("additionalProperties", "enum", "const", *_lower_sets.RULES)
+_SETS = ("uniqueItems", "contains", "minContains", "maxContains")
+_LATE = ("additionalProperties", "enum", "const", *_SETS)
 _ORDER = {"patternProperties": 0, **dict.fromkeys(_LATE, 2)}
 
-
-# --- what is of no one type; a rule takes (lowered, path, node, keyword, out, extra) ------------
-
-
-def _copy(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    out[keyword] = node[keyword]
-    lowered.enforce(path, keyword)
-
-
-def _ref(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    ref = node["$ref"]
-    if ref not in lowered.names:
-        name = lowered.names[ref] = f"d{len(lowered.names)}"
-        lowered.defs[name] = lowered.lower(ref_path(ref), lowered.bundle.target(ref))
-    # Beside other keywords llguidance takes no circular reference, inside allOf it does.
-    mine = {"$ref": f"#/$defs/{lowered.names[ref]}"}
-    if any(key in _RULES and key != "$ref" for key in node):
-        extra.append(mine)
-    else:
-        out.update(mine)
-    lowered.enforce(path, "$ref")
-
-
-def _enum(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    out["enum"] = [node["const"]] if keyword == "const" else list(node["enum"])
-    if keyword == "enum" and "const" in node:
-        out["enum"] = [item for item in node["enum"] if same(item, node["const"])]
-    wide = [item for item in out["enum"] if _is_number(item) and not in_range(item)]
-    if wide:
-        del out["enum"]
-        rest = [item for item in node.get("enum", ()) if not any(item is other for other in wide)]
-        _wide_numbers(lowered, path, keyword, wide, rest, out, extra)
-        return
-    if any(isinstance(item, str) and len(item) > MAX_LEAST for item in out["enum"]):
-        raise SchemaError(
-            f"{keyword} at {pointer(path) or 'the root'} holds a text of more than {MAX_LEAST:,} characters.",
-            pointer=pointer(path),
-            keyword=keyword,
-            remedy="Let a shorter text stand for it.",
-        )
-    lowered.enforce(path, keyword)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _wide_numbers(
-    lowered: Lowered, path: Path, keyword: str, wide: list[Any], rest: list[Any], out: Any, extra: Any
-) -> None:
-    """Say it with a rule: llguidance's own constants are doubles."""
-    kinds = type_list(out.pop("type", "number"))
-    wide = [item for item in wide if "number" in kinds or ("integer" in kinds and item == int(item))]
-    options: list[Any] = [{"type": "number", RULE: {"numbers": wide}}] if wide else []
-    options += [{"enum": rest, **({"type": kinds} if kinds != ["number"] else {})}] if rest else []
-    if len(options) == 1 and not out:
-        out.update(options[0])
-    else:
-        extra.append({"anyOf": options} if options else False)
-    lowered.ruled(path, keyword)
-
-
-def _later(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
-    lowered.leave(path, keyword)
-
-
-Rule = Callable[[Lowered, Path, Any, str, Any, Any], None]
-_RULES: dict[str, Rule] = {
-    "$ref": _ref,
-    "$dynamicRef": _later,
-    "$recursiveRef": _later,
-    "type": _copy,
-    "enum": _enum,
-    "const": _enum,
-    "required": _copy,
-    **_lower_objects.RULES,
-    **_lower_arrays.RULES,
-    **_lower_sets.RULES,
-    **_lower_strings.RULES,
-    **_lower_numbers.RULES,
-    **_lower_combinators.RULES,
-}
+Rule = Callable[[Lowered, Site], None]
+Rules = Mapping[str, Rule]

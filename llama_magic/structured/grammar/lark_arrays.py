@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from llama_magic.structured._lower_sets import RULE
-
-if TYPE_CHECKING:
-    from llama_magic.structured.grammar.lark import LarkWriter
+from typing import Any, Protocol
 
 
-def without_rules(node: Any) -> Any:
-    """Return a lowered schema as llguidance's own compiler takes it."""
-    if isinstance(node, dict):
-        return {key: without_rules(value) for key, value in node.items() if key != RULE}
-    return [without_rules(value) for value in node] if isinstance(node, list) else node
+class Writer(Protocol):
+    """What these need of `LarkWriter`: rules are collected, and named by what it returns."""
+
+    @property
+    def blank(self) -> str: ...
+    @property
+    def comma(self) -> str: ...
+    def rule(self, *lines: str) -> str: ...
+    def later_rule(self) -> str: ...
+    def write_later(self, name: str, lines: list[str], head: str = "") -> None: ...
+    def emit(self, node: Any) -> str: ...
+    def leaf(self, node: Any) -> str: ...
 
 
-def array_rule(writer: LarkWriter, rule: dict[str, Any]) -> str:
+def array_rule(writer: Writer, rule: dict[str, Any]) -> str:
     """Write the rule of an array; return its name."""
     return _unique(writer, rule) if rule["unique"] else _counted(writer, rule)
 
 
-def _unique(writer: LarkWriter, rule: dict[str, Any]) -> str:
+def _unique(writer: Writer, rule: dict[str, Any]) -> str:
     """The parameter of the rule is the set of values that were written, those `contains` asks for first."""
     values = [*rule["fitting"], *rule["others"]]
     wanted, count = len(rule["fitting"]), len(values)
@@ -52,7 +54,7 @@ def _all(conditions: list[str]) -> str:
     return together
 
 
-def _counted(writer: LarkWriter, rule: dict[str, Any]) -> str:
+def _counted(writer: Writer, rule: dict[str, Any]) -> str:
     """One rule for each (number of items, number of them that fit), as far as these are to be told apart."""
     if "item" in rule:
         kinds = [(writer.emit(rule["item"]), 0), (writer.emit(rule["wanted"]), 1)]

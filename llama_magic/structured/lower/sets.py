@@ -2,63 +2,49 @@
 
 No JSON schema of llguidance says these, a Lark rule can: over items of a finite set it keeps which of
 them were written, and `contains` is an item among the others. What the rule is to do is left in the
-lowered schema under `RULE`; `_lark_arrays` writes it, and says where it could not.
+lowered schema under `RULE`; `grammar.lark_arrays` writes it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llama_magic.structured.schema.bundle import Bundle, Path, pointer
+from llama_magic.structured.answer.postcheck import Checker
+from llama_magic.structured.lower.lowered import Lowered, Site
+from llama_magic.structured.lower.marks import RULE
+from llama_magic.structured.schema.bundle import Bundle, pointer
 from llama_magic.structured.schema.disjoint import kind
 
-if TYPE_CHECKING:
-    from llama_magic.structured.lower.lower import Lowered
-
-RULE = "\0rule"
 MOST_VALUES = 60  # the parameter of a rule has 64 bits
 _MAX_STATES = 300
 _AFTER = ("uniqueItems", "contains", "minContains", "maxContains")
 
 
-def says(schema: Any, key: str) -> bool:
-    """Say whether a lowered schema holds one of our own keys, RULE or KEY."""
-    stack = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            if key in value:
-                return True
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
-    return False
-
-
-def _sets(lowered: Lowered, path: Path, node: Any, keyword: str, out: Any, extra: Any) -> None:
+def _sets(lowered: Lowered, site: Site) -> None:
     """Say it for all four keywords at the first of them."""
-    unique, contains = node.get("uniqueItems") is True, node.get("contains")
+    unique, contains = site.node.get("uniqueItems") is True, site.node.get("contains")
     asked = ["uniqueItems"] if unique else []
     if contains is not None:
-        asked += [name for name in _AFTER[1:] if name in node]
-    if not asked or keyword != asked[0]:
+        asked += [name for name in _AFTER[1:] if name in site.node]
+    if not asked or site.keyword != asked[0]:
         return
-    rule = _rule(lowered, path, node, out, unique, contains)
+    rule = _rule(lowered, site, unique, contains)
     if rule is False:
-        extra.append(False)
-        where = pointer(path) or "the root"
+        site.extra.append(False)
+        where = pointer(site.path) or "the root"
         lowered.impossible.append(f"the array at {where} asks for more different items than there are values")
     if not rule:
         for name in asked:
-            lowered.leave(path, name)
+            lowered.leave(site.path, name)
         return
-    out[RULE] = rule
+    site.out[RULE] = rule
     for name in asked:
-        lowered.ruled(path, name)
+        lowered.ruled(site.path, name)
 
 
-def _rule(lowered: Lowered, path: Path, node: Any, out: Any, unique: bool, contains: Any) -> Any:
+def _rule(lowered: Lowered, site: Site, unique: bool, contains: Any) -> Any:
     """Return what a rule is to do, None where none can, False where no array can be valid."""
+    node = site.node
     items = node.get("items", True)
     plain = not isinstance(items, list) and "prefixItems" not in node
     named = node.get("type") == "array" and not lowered.bundle.dynamic
@@ -76,14 +62,14 @@ def _rule(lowered: Lowered, path: Path, node: Any, out: Any, unique: bool, conta
         possible = len(values) if unique else (10**9 if values else 0)
         if unique:
             high = possible if high is None else min(int(high), possible)
-            out["maxItems"] = high
+            site.out["maxItems"] = high
         if rule["low"] > possible or least > (len(fitting) if unique or not fitting else 10**9):
             return False
     elif unique or most is not None:
         return None
     else:
-        rule["item"] = out.get("items", True)
-        rule["wanted"] = lowered.quiet((*path, "contains"), {"allOf": [items, contains]})
+        rule["item"] = site.out.get("items", True)
+        rule["wanted"] = lowered.quiet((*site.path, "contains"), {"allOf": [items, contains]})
     rule["high"] = None if high is None else int(high)
     states = (max(rule["low"], rule["high"] or 0) + 2) * (max(least, int(most or 0)) + 2)
     return rule if unique or states <= _MAX_STATES else None
@@ -142,8 +128,6 @@ def _of_type(node: Any, name: str) -> list[Any] | None:
 
 
 def _fitting(bundle: Bundle, node: Any, values: list[Any]) -> list[Any]:
-    from llama_magic.structured.answer.postcheck import Checker
-
     checker = Checker(bundle, node)
     return [value for value in values if checker.why(value) is None]
 

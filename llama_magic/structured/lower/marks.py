@@ -1,0 +1,28 @@
+"""`RULE`: what a lowered schema says in our own words, for which no JSON Schema of llguidance has any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+RULE = "\0rule"
+
+
+def says(schema: Any, key: str) -> bool:
+    """Say whether a lowered schema holds one of our own keys, RULE or KEY."""
+    stack = [schema]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            if key in value:
+                return True
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+    return False
+
+
+def without_rules(node: Any) -> Any:
+    """Return a lowered schema as llguidance's own compiler takes it."""
+    if isinstance(node, dict):
+        return {key: without_rules(value) for key, value in node.items() if key != RULE}
+    return [without_rules(value) for value in node] if isinstance(node, list) else node
