@@ -14,7 +14,8 @@ from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
 from llama_magic.model.thinking import Thinking, after_thinking, note_of
 from llama_magic.request.request import Request
-from llama_magic.request.sampling import OTHER_NAMES, Sampling, check_seed
+from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.stages import OTHER_NAMES
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class Call:
 # Parameters of the methods themselves, which a misspelt name may have meant.
 _OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", "tools"}
 # What the magic and other libraries call our options.
-_OTHER_NAMES = OTHER_NAMES | {
+_OTHER_NAMES = {
+    **OTHER_NAMES,
     "fresh": "reuse=False", "cache_prompt": "reuse", "samples": "n", "num_samples": "n",
     "num_return_sequences": "n", "max_new_tokens": "max_tokens", "max_length": "max_tokens",
     "n_predict": "max_tokens", "num_predict": "max_tokens", "stop_sequences": "stop", "stop_strings": "stop",
