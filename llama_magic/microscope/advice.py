@@ -7,10 +7,11 @@ this package builds the chain (`engine/native/sampler.py`).
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from llama_magic.request.sampling import Sampling
-from llama_magic.request.stages import STAGES, is_off
+from llama_magic.request.stages import PARAMETERS, STAGES, is_off
 
 _CUTTING = tuple(name for name, stage in STAGES.items() if stage.does == "cuts")
 
@@ -27,40 +28,51 @@ def parameters_of(sampling: Sampling, stage: str) -> dict[str, Any]:
     return given
 
 
-def advise(sampling: Sampling) -> tuple[str, ...]:
-    """Return one sentence for each value or order that does nothing or undoes another, worst first."""
-    notes = [*_overruled(sampling), *_values(sampling), *_orders(sampling)]
+def advise(sampling: Sampling, asked: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return one sentence for each value or order that does nothing or undoes another, worst first.
+
+    With `asked`, names of parameters, only what becomes of those: which of them do nothing, and why.
+    """
+    names = PARAMETERS if asked is None else asked
+    notes = [*_overruled(sampling, names), *_values(sampling, names), *_asleep(sampling, names)]
+    if asked is None:
+        notes += [*_together(sampling), *_orders(sampling)]
     return tuple(dict.fromkeys(notes))
+
+
+def _of(stages: Iterable[str], names: Collection[str]) -> list[str]:
+    """Return those of some stages that one of the named parameters belongs to, or that have none."""
+    return [s for s in stages if not (own := STAGES[s].parameters) or any(p.name in names for p in own)]
 
 
 def _active(s: Sampling) -> list[str]:
     return [name for name in s.samplers if not is_off(s, name)]
 
 
-def _overruled(s: Sampling) -> list[str]:
-    """Say what a mode that replaces the chain leaves unused."""
-    active = [name for name in _active(s) if name in _CUTTING]
+def _overruled(s: Sampling, names: Collection[str]) -> list[str]:
+    """Say what a mode that replaces the chain leaves unused, and what the order leaves out."""
+    active = _of((name for name in _active(s) if name in _CUTTING), names)
     if s.mirostat:
         notes = []
         if active:
             notes.append(f"mirostat {s.mirostat} cuts by itself: {_list(active)} not used.")
-        if s.dynatemp_range > 0:
+        if s.dynatemp_range > 0 and "dynatemp_range" in names:
             notes.append("mirostat uses the plain temperature: dynatemp_range is not used.")
-        if s.cold:
+        if s.cold and not {"mirostat", "temperature"}.isdisjoint(names):
             notes.append("temperature 0 leaves one token, so mirostat has nothing to choose from.")
         return notes
     if s.greedy:
-        unused = [*active, *(name for name in _active(s) if STAGES[name].does == "draws")]
+        unused = active + _of((name for name in _active(s) if STAGES[name].does == "draws"), names)
         notes = []
         if unused:
             notes.append(f"temperature {s.temperature:g} is greedy decoding: {_list(unused)} not used.")
-        if s.dynatemp_range > 0:
+        if s.dynatemp_range > 0 and "dynatemp_range" in names:
             notes.append("temperature 0 is greedy decoding: dynatemp_range is not used.")
         return notes
     default = Sampling()
     unused = [
         name
-        for name, stage in STAGES.items()
+        for name, stage in ((name, STAGES[name]) for name in _of(STAGES, names))
         if name not in s.samplers
         and not (stage.first or stage.alone or is_off(s, name))
         and any(getattr(s, p.name) != getattr(default, p.name) for p in stage.parameters)
@@ -71,12 +83,30 @@ def _overruled(s: Sampling) -> list[str]:
     ]
 
 
-def _values(s: Sampling) -> list[str]:
+def _values(s: Sampling, names: Collection[str]) -> list[str]:
     """Say which values leave nothing to choose, or do nothing."""
-    notes = [text.format(s=s) for stage in STAGES.values() for told, text in stage.says if told(s)]
-    if {"penalties", "dry"} <= set(s.samplers) and not (is_off(s, "penalties") or is_off(s, "dry")):
-        notes.append("penalties and dry both punish repetition; their effects add up.")
+    rows = [STAGES[name] for name in _of(STAGES, names)]
+    return [text.format(s=s) for stage in rows for told, text in stage.says if told(s)]
+
+
+def _asleep(s: Sampling, names: Collection[str]) -> list[str]:
+    """Say which parameters were set of a stage that another of its parameters switches off."""
+    default, notes = Sampling(), []
+    for name, stage in STAGES.items():
+        if not is_off(s, name) or any(told(s) for told, _ in stage.says):
+            continue
+        changed = [p.name for p in stage.parameters[1:] if getattr(s, p.name) != getattr(default, p.name)]
+        if idle := [parameter for parameter in changed if parameter in names]:
+            verb = "does" if len(idle) == 1 else "do"
+            notes.append(f"{_list(idle, verb=False)} {verb} nothing: {name} is off ({_shown(s, name)}).")
     return notes
+
+
+def _together(s: Sampling) -> list[str]:
+    """Say which stages do the same."""
+    if {"penalties", "dry"} <= set(s.samplers) and not (is_off(s, "penalties") or is_off(s, "dry")):
+        return ["penalties and dry both punish repetition; their effects add up."]
+    return []
 
 
 def _orders(s: Sampling) -> list[str]:

@@ -40,6 +40,7 @@ class Plan:
     constraint: Constraint | None = None
     thinking: str = ""  # what was chosen of thinking, in words
     made_with: dict[str, Any] = field(default_factory=dict)
+    advice: tuple[str, ...] = ()  # what was asked for and does nothing
 
 
 @dataclass
@@ -207,7 +208,7 @@ class Assembler:
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
             tool_calls=reply.tool_calls if reply is not None else (),
-            notes=(*plan.prompt.notes, *_notes(plan, sample.text)),
+            notes=(*plan.prompt.notes, *plan.advice, *_notes(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
             extra=extra,

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import structured
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.microscope.advice import advise
+from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
+from llama_magic.model.names import check_names
 from llama_magic.model.thinking import Thinking, after_thinking, note_of
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling, check_seed
-from llama_magic.request.stages import OTHER_NAMES
-from llama_magic.words.names import meant
+from llama_magic.request.stages import PARAMETERS
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.model.file import LoadedFile
     from llama_magic.request.backend import Backend
+    from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
 
@@ -41,18 +44,20 @@ class Call:
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
-    def read(cls, defaults: Sampling, options: Mapping[str, Any]) -> Call:
+    def read(cls, defaults: Sampling, options: Mapping[str, Any], tokenizer: Tokenizer) -> Call:
         """Check `options`; what is not an option of a call is a sampling parameter, or an error."""
         given = dict(options)
-        _check_names(given)
-        stop = given.pop("stop", None) or ()
-        if not isinstance(stop, (str, list, tuple)):
+        check_names(given, {field.name for field in fields(cls)} | PARAMETERS.keys())
+        stop = given.pop("stop", None)
+        if not isinstance(stop, (str, list, tuple, type(None))):
             raise InputTypeError(f"stop is {stop!r}; expected a text or a list of texts.")
-        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        stop = (stop,) if isinstance(stop, str) else tuple(stop or ())
         for text in stop:
             if not isinstance(text, str) or not text:
                 raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
         seed = given.pop("seed", None)
+        if "logit_bias" in given:
+            given["logit_bias"] = bias.by_id(given["logit_bias"], tokenizer)
         sampling = given.pop("sampling", None) or defaults
         if not isinstance(sampling, Sampling):
             raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
@@ -68,50 +73,6 @@ class Call:
             pressure=bool(given.pop("pressure", False)),
             sampling=sampling.replace(**given),
         )
-
-
-# Parameters of the methods themselves, which a misspelt name may have meant.
-_OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", "tools"}
-# What the magic and other libraries call our options.
-_OTHER_NAMES = {
-    **OTHER_NAMES,
-    "fresh": "reuse=False", "cache_prompt": "reuse", "samples": "n", "num_samples": "n",
-    "num_return_sequences": "n", "max_new_tokens": "max_tokens", "max_length": "max_tokens",
-    "n_predict": "max_tokens", "num_predict": "max_tokens", "stop_sequences": "stop", "stop_strings": "stop",
-    "top_logprobs": "logprobs",
-}  # fmt: skip
-# What another method, or the magic alone, takes.
-_ELSEWHERE = {
-    "schema": "model.structured(prompt, schema) answers with an instance.",
-    "response_format": "model.structured(prompt, schema) answers with an instance.",
-    "retries": "model.structured takes it.",
-    "retry": "model.structured takes retries.",
-    "thinking": "model.structured takes it; for chat set the template's own: template_variables={…}.",
-    "system": "Put it first: [{'role': 'system', 'content': …}, …].",
-    "instruct": "model.complete takes it; model.chat always uses the template.",
-    "tools": "model.chat takes it.",
-    **dict.fromkeys(
-        ("grammar", "regex", "choices"),
-        "model.complete and model.chat take it; model.structured takes a type or a JSON schema.",
-    ),
-    "template_variables": "model.chat and model.structured take it.",
-    "session": "%%llama keeps conversations; in Python pass their messages.",
-    "new": "%%llama keeps conversations; in Python pass the messages you want.",
-    "out": "The result is what the call gives back.",
-    "ctx": "The window is set when a model is loaded: lm.load(…, ctx=…).",
-    "threads": "It is set when a model is loaded: lm.load(…, threads=…).",
-}
-
-
-def _check_names(given: Mapping[str, Any]) -> None:
-    """Refuse what is neither an option of a call nor a sampling parameter."""
-    known = {f.name for f in (*fields(Call), *fields(Sampling))}
-    for name in given:
-        if name not in known:
-            if name in _ELSEWHERE:
-                raise OptionError(f"There is no option {name!r} here.", remedy=_ELSEWHERE[name])
-            hint = meant(name, known | _OF_METHODS, _OTHER_NAMES)
-            raise OptionError(f"There is no option {name!r}. {hint}")
 
 
 def _count(name: str, value: object, *, least: int) -> int | None:
@@ -139,6 +100,14 @@ class Settings(Protocol):
 
     sampling: Sampling
     formatter: Formatter
+
+
+def _advice(sampling: Sampling, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say which sampling parameters that were asked for do nothing."""
+    asked = PARAMETERS.keys() & options.keys()
+    if options.get("sampling") is not None:
+        asked |= {name for name in PARAMETERS if getattr(sampling, name) != getattr(Sampling(), name)}
+    return advise(sampling, asked)
 
 
 class Calls:
@@ -208,11 +177,11 @@ class Calls:
         mode: str = "complete",
     ) -> Assembler:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
-        call = Call.read(self._settings.sampling, options)
+        call = Call.read(self._settings.sampling, options, self._tokenizer)
         prompt = prompting.from_text(self._tokenizer, text)
         guard = self._guard(call.overflow)
         prompt, limit = prompting.fit_text(guard, prompt, call.max_tokens, self._tokenizer)
-        return self._assemble(mode, prompt, limit, call, constraint, None)
+        return self._assemble(mode, prompt, limit, call, options, constraint, None)
 
     def chat(
         self,
@@ -227,14 +196,16 @@ class Calls:
         """Prepare the answer to a conversation; `thinking` is of a structured one."""
         if thinking is not None:
             template_variables = thinking.variables
-        call = Call.read(self._settings.sampling, options)
+        call = Call.read(self._settings.sampling, options, self._tokenizer)
         prompt, limit = prompting.fit_messages(
             self._guard(call.overflow),
             messages,
             call.max_tokens,
             lambda kept: self.render(kept, tools, template_variables),
         )
-        return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter, thinking)
+        return self._assemble(
+            mode, prompt, limit, call, options, constraint, self._settings.formatter, thinking
+        )
 
     def _guard(self, overflow: prompting.Overflow) -> prompting.Guard:
         file = self._file
@@ -246,6 +217,7 @@ class Calls:
         prompt: prompting.Prompt,
         limit: int,
         call: Call,
+        options: Mapping[str, Any],
         constraint: Constraint | None,
         formatter: Formatter | None,
         thinking: Thinking | None = None,
@@ -272,6 +244,7 @@ class Calls:
             constraint,
             thinking=note,
             made_with=file.made_with,
+            advice=_advice(call.sampling, options),
         )
 
         request = Request(

@@ -116,6 +116,11 @@ def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
         )
     pairs: list[tuple[int, float]] = []
     for item in items:
+        if isinstance(item, (tuple, list)) and item and isinstance(item[0], str):
+            raise InputTypeError(
+                f"logit_bias names a token by the text {_short(item[0])}; expected its id, as {{123: -2.0}}.",
+                remedy="A call of a model takes texts too: model.complete(…, logit_bias={' yes': 2}).",
+            )
         try:
             token, value = item
             pairs.append((operator.index(token), float(value)))

@@ -209,6 +209,8 @@ _ROWS = (
             (lambda s: s.plain and s.dynatemp_range > s.temperature,
              "dynatemp_range {s.dynatemp_range:g} is more than the temperature {s.temperature:g}: "
              "the lowest temperature is held at 0."),
+            (lambda s: s.dynatemp_exponent != 1 and s.dynatemp_range <= 0,
+             "dynatemp_exponent {s.dynatemp_exponent:g} does nothing: dynatemp_range is 0."),
         ),
     ),
     Stage(
@@ -344,7 +346,7 @@ class SamplingOptions(TypedDict, total=False):
     adaptive_target: float
     adaptive_decay: float
     min_keep: int
-    logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
+    logit_bias: Mapping[int, float] | Mapping[str, float] | Sequence[tuple[int | str, float]]
     samplers: str | Sequence[str]
 
 
