@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import fit, gguf, sources
@@ -29,6 +29,7 @@ from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.file import LoadedFile
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import PARAMETERS
 from llama_magic.threads import Latch, may_wait, module_lock
 from llama_magic.words import amounts
 from llama_magic.words.progress import ProgressCallback
@@ -346,23 +347,13 @@ def _guarded(tokenizer: Tokenizer, info: GGUFInfo) -> frozenset[str]:
     return tokenizer.control_texts | frozenset(marks)
 
 
-# general.sampling.* of a GGUF file (llama.cpp: common_init_sampler_from_model)
-_FILE_SAMPLING = {
-    "temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
-    "xtc_probability": "xtc_probability", "xtc_threshold": "xtc_threshold",
-    "penalty_last_n": "repeat_last_n", "penalty_repeat": "repeat_penalty", "mirostat": "mirostat",
-    "mirostat_tau": "mirostat_tau", "mirostat_eta": "mirostat_eta",
-}  # fmt: skip
-
-
 def file_sampling(metadata: Mapping[str, Any]) -> Sampling:
     """Return the sampling defaults that a file brings, llama.cpp's own where it says nothing."""
-    known = {f.name: f.type for f in fields(Sampling)}
     changes: dict[str, Any] = {}
-    for key, name in _FILE_SAMPLING.items():
-        value = metadata.get(f"general.sampling.{key}")
+    for parameter in PARAMETERS.values():  # llama.cpp: common_init_sampler_from_model
+        value = metadata.get(f"general.sampling.{parameter.file_key}") if parameter.file_key else None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            changes[name] = int(value) if known[name] == "int" else float(value)
+            changes[parameter.name] = int(value) if parameter.type == "int" else float(value)
     try:
         return Sampling(**changes)
     except (OptionError, TypeError):

@@ -10,6 +10,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SchemaError, SourceError
 from llama_magic.magics._parse import nearest
+from llama_magic.model.bias import token_of
 from llama_magic.structured import short_form
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -128,10 +129,8 @@ def find_grammar(text: str, namespace: Mapping[str, Any]) -> str:
 
 
 def find_bias(pairs: Iterable[tuple[int | str, float]], model: Any) -> tuple[tuple[int, float], ...]:
-    """Return `(token id, bias)` pairs; a text biases each of its tokens, as in llama.cpp's server."""
-    found: list[tuple[int, float]] = []
-    begin = len(model.tokenize(""))  # BOS, where the file asks for it, is no part of the text
-    for token, bias in pairs:
-        ids = [token] if isinstance(token, int) else model.tokenize(token)[begin:]
-        found += [(i, bias) for i in ids]
-    return tuple(found)
+    """Return `(token id, bias)` pairs; a text must be one token."""
+    return tuple(
+        (token if isinstance(token, int) else token_of(token, model.backend.tokenizer), bias)
+        for token, bias in pairs
+    )

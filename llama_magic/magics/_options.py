@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llama_magic.request.stages import PARAMETERS, Parameter
+
 FORMATS = ("auto", "markdown", "text", "html", "json")
 OVERFLOW = ("error", "drop-oldest", "truncate-prompt")
 PROFILES = ("fast", "balanced", "quality", "memory", "batch")
@@ -108,48 +110,21 @@ FETCH = (
 )
 DRY_RUN = _o("--dry-run", "flag", "resolve and estimate, do not load")
 
-SAMPLING = (
-    _o("-t --temperature", "float", "0 is greedy", "F"),
-    _o("--top-k", "int", "keep the k likeliest tokens; 0: all", "N"),
-    _o("--top-p", "float", "keep the likeliest tokens up to this mass", "F"),
-    _o("--min-p", "float", "drop tokens below this share of the likeliest", "F"),
-    _o("--typical-p", "float", "locally typical sampling; 1: off", "F"),
-    _o("--top-n-sigma", "float", "keep logits within n standard deviations; -1: off", "F"),
-    _o("--repeat-penalty", "float", "1: off", "F"),
-    _o("--repeat-last-n", "int", "tokens the penalties look back on; -1: all", "N"),
-    _o("--presence-penalty", "float", "0: off", "F"),
-    _o("--frequency-penalty", "float", "0: off", "F"),
-    _o("--dry-multiplier", "float", "DRY repetition penalty; 0: off", "F"),
-    _o("--dry-base", "float", "DRY base", "F"),
-    _o("--dry-allowed-length", "int", "longest repetition DRY allows", "N"),
-    _o("--dry-penalty-last-n", "int", "tokens DRY looks back on; -1: all", "N"),
-    _o(
-        "--dry-sequence-breaker",
-        "escaped",
-        "a text that ends a repetition",
-        "S",
-        repeat=True,
-        dest="dry_sequence_breakers",
-    ),
-    _o("--xtc-probability", "float", "chance of excluding top choices; 0: off", "F"),
-    _o("--xtc-threshold", "float", "least probability of a top choice", "F"),
-    _o("--dynatemp-range", "float", "dynamic temperature; 0: off", "F"),
-    _o("--dynatemp-exponent", "float", "dynamic temperature's exponent", "F"),
-    _o("--mirostat", "int", "0 (off), 1 or 2", "0|1|2"),
-    _o("--mirostat-tau", "float", "Mirostat target surprise", "F"),
-    _o("--mirostat-eta", "float", "Mirostat learning rate", "F"),
-    _o("--adaptive-target", "float", "adaptive-p target probability; -1: off", "F"),
-    _o("--adaptive-decay", "float", "adaptive-p decay", "F"),
-    _o("--min-keep", "int", "tokens that every stage must leave", "N"),
-    _o("--samplers", "text", "the order in which the stages run", '"penalties;dry;top_k;…"'),
-    _o(
-        "--logit-bias",
-        "bias",
-        "add to one token's logit; text in inner quotes",
-        "ID=BIAS|\"'TEXT'=BIAS\"",
-        repeat=True,
-    ),
-)
+
+def _of_parameter(parameter: Parameter) -> Option:
+    """Return the option that sets a sampling parameter."""
+    kind = parameter.reader or parameter.type
+    return Option(
+        tuple(parameter.flags.split()) or (parameter.option,),
+        kind,
+        parameter.help,
+        parameter.metavar or {"int": "N", "float": "F"}[kind],
+        repeat=kind in ("escaped", "bias"),
+        dest=parameter.name,
+    )
+
+
+SAMPLING = tuple(map(_of_parameter, PARAMETERS.values()))
 LIMITS = (
     _o("-n --max-tokens", "positive", "longest answer, in tokens", "N"),
     SEED,

@@ -7,56 +7,20 @@ this package builds the chain (`engine/native/sampler.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import PARAMETERS, STAGES, is_off
 
-# Stage -> the parameters that it reads.
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "penalties": ("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
-    "dry": ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
-    "top_n_sigma": ("top_n_sigma",),
-    "top_k": ("top_k",),
-    "typical_p": ("typical_p",),
-    "top_p": ("top_p",),
-    "min_p": ("min_p",),
-    "xtc": ("xtc_probability", "xtc_threshold"),
-    "temperature": ("temperature", "dynatemp_range", "dynatemp_exponent"),
-    "logit_bias": ("logit_bias",),
-    "mirostat": ("mirostat", "mirostat_tau", "mirostat_eta"),
-    "adaptive_p": ("adaptive_target", "adaptive_decay"),
-    "infill": (),
-}
-_OFF: dict[str, Callable[[Sampling], bool]] = {
-    "penalties": lambda s: (
-        s.repeat_last_n == 0
-        or (s.repeat_penalty == 1 and s.presence_penalty == 0 and s.frequency_penalty == 0)
-    ),
-    "dry": lambda s: s.dry_multiplier <= 0 or s.dry_base < 1 or s.dry_penalty_last_n == 0,
-    "top_n_sigma": lambda s: s.top_n_sigma <= 0,
-    "top_k": lambda s: s.top_k <= 0,
-    "typical_p": lambda s: s.typical_p >= 1,
-    "top_p": lambda s: s.top_p >= 1,
-    "min_p": lambda s: s.min_p <= 0,
-    "xtc": lambda s: s.xtc_probability <= 0 or s.xtc_threshold > 0.5,
-    "temperature": lambda s: s.temperature == 1 and s.dynatemp_range <= 0,
-    "logit_bias": lambda s: not s.logit_bias,
-    "mirostat": lambda s: s.mirostat == 0,
-    "adaptive_p": lambda s: s.adaptive_target < 0,
-    "infill": lambda s: False,
-}
-_CUTTING = ("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc")
-
-
-def is_off(sampling: Sampling, stage: str) -> bool:
-    """Return whether a stage's own parameters switch it off."""
-    return _OFF[stage](sampling)
+_CUTTING = tuple(name for name, stage in STAGES.items() if stage.does == "cuts")
 
 
 def parameters_of(sampling: Sampling, stage: str) -> dict[str, Any]:
     """Return the parameters that a stage reads, those at a value that does nothing left out."""
-    given = {name: getattr(sampling, name) for name in PARAMETERS.get(stage, ())}
+    row = STAGES.get(stage)  # the plain draws have none
+    given = {p.name: getattr(sampling, p.name) for p in (row.parameters if row else ())}
+    given = {name: value for name, value in given.items() if not isinstance(value, tuple)}
     if stage == "temperature" and sampling.dynatemp_range <= 0:
         given = {"temperature": sampling.temperature}
     if stage == "logit_bias":
@@ -64,44 +28,54 @@ def parameters_of(sampling: Sampling, stage: str) -> dict[str, Any]:
     return given
 
 
-def advise(sampling: Sampling) -> tuple[str, ...]:
-    """Return one sentence for each value or order that does nothing or undoes another, worst first."""
-    notes = [*_overruled(sampling), *_values(sampling), *_orders(sampling)]
+def advise(sampling: Sampling, asked: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return one sentence for each value or order that does nothing or undoes another, worst first.
+
+    With `asked`, names of parameters, only what becomes of those: which of them do nothing, and why.
+    """
+    names = PARAMETERS if asked is None else asked
+    notes = [*_overruled(sampling, names), *_values(sampling, names), *_asleep(sampling, names)]
+    if asked is None:
+        notes += [*_together(sampling), *_orders(sampling)]
     return tuple(dict.fromkeys(notes))
+
+
+def _of(stages: Iterable[str], names: Collection[str]) -> list[str]:
+    """Return those of some stages that one of the named parameters belongs to, or that have none."""
+    return [s for s in stages if not (own := STAGES[s].parameters) or any(p.name in names for p in own)]
 
 
 def _active(s: Sampling) -> list[str]:
     return [name for name in s.samplers if not is_off(s, name)]
 
 
-def _overruled(s: Sampling) -> list[str]:
-    """Say what a mode that replaces the chain leaves unused."""
-    active = [name for name in _active(s) if name in _CUTTING]
+def _overruled(s: Sampling, names: Collection[str]) -> list[str]:
+    """Say what a mode that replaces the chain leaves unused, and what the order leaves out."""
+    active = _of((name for name in _active(s) if name in _CUTTING), names)
     if s.mirostat:
         notes = []
         if active:
             notes.append(f"mirostat {s.mirostat} cuts by itself: {_list(active)} not used.")
-        if s.dynatemp_range > 0:
+        if s.dynatemp_range > 0 and "dynatemp_range" in names:
             notes.append("mirostat uses the plain temperature: dynatemp_range is not used.")
-        if s.cold:
+        if s.cold and not {"mirostat", "temperature"}.isdisjoint(names):
             notes.append("temperature 0 leaves one token, so mirostat has nothing to choose from.")
         return notes
     if s.greedy:
-        unused = [*active, *(["adaptive_p"] if "adaptive_p" in _active(s) else [])]
+        unused = active + _of((name for name in _active(s) if STAGES[name].does == "draws"), names)
         notes = []
         if unused:
             notes.append(f"temperature {s.temperature:g} is greedy decoding: {_list(unused)} not used.")
-        if s.dynatemp_range > 0:
+        if s.dynatemp_range > 0 and "dynatemp_range" in names:
             notes.append("temperature 0 is greedy decoding: dynatemp_range is not used.")
         return notes
     default = Sampling()
-    missing = set(PARAMETERS) - set(s.samplers) - {"logit_bias", "infill", "mirostat"}
     unused = [
         name
-        for name in PARAMETERS
-        if name in missing
-        and not is_off(s, name)
-        and any(getattr(s, p) != getattr(default, p) for p in PARAMETERS[name])
+        for name, stage in ((name, STAGES[name]) for name in _of(STAGES, names))
+        if name not in s.samplers
+        and not (stage.first or stage.alone or is_off(s, name))
+        and any(getattr(s, p.name) != getattr(default, p.name) for p in stage.parameters)
     ]
     return [
         f"{name} is set ({_shown(s, name)}), but the order in samplers leaves it out, so it does nothing."
@@ -109,40 +83,30 @@ def _overruled(s: Sampling) -> list[str]:
     ]
 
 
-def _values(s: Sampling) -> list[str]:
+def _values(s: Sampling, names: Collection[str]) -> list[str]:
     """Say which values leave nothing to choose, or do nothing."""
-    notes: list[str] = []
-    plain = not s.mirostat and not s.greedy
-    used = set(s.samplers)
-    if plain and "top_k" in used and s.top_k == 1:
-        notes.append("top_k 1 leaves one token: every stage after it, and the temperature, do nothing.")
-    if plain and "top_p" in used and s.top_p == 0 and s.min_keep <= 1:
-        notes.append("top_p 0 leaves one token, like temperature 0.")
-    if plain and "min_p" in used and s.min_p == 1 and s.min_keep <= 1:
-        notes.append("min_p 1 leaves only tokens as likely as the likeliest one.")
-    if s.xtc_probability > 0 and s.xtc_threshold > 0.5:
-        notes.append(
-            f"xtc_threshold {s.xtc_threshold:g} is above 0.5, which no two tokens reach: XTC does nothing."
-        )
-    if s.dry_multiplier > 0 and s.dry_base < 1:
-        notes.append(f"dry_base {s.dry_base:g} is below 1, which switches DRY off.")
-    if s.dry_multiplier > 0 and s.dry_penalty_last_n == 0:
-        notes.append("dry_penalty_last_n 0 gives DRY nothing to look at, so it does nothing.")
-    penalised = s.repeat_penalty != 1 or s.presence_penalty != 0 or s.frequency_penalty != 0
-    if penalised and s.repeat_last_n == 0:
-        notes.append("repeat_last_n 0 gives the penalties nothing to look at, so they do nothing.")
-    if s.repeat_penalty < 1 and s.repeat_last_n != 0:
-        notes.append(f"repeat_penalty {s.repeat_penalty:g} is below 1: it rewards repetition.")
-    if "penalties" in used and "dry" in used and penalised and not is_off(s, "dry") and s.repeat_last_n:
-        notes.append("penalties and dry both punish repetition; their effects add up.")
-    if plain and s.dynatemp_range > s.temperature:
-        notes.append(
-            f"dynatemp_range {s.dynatemp_range:g} is more than the temperature {s.temperature:g}: "
-            "the lowest temperature is held at 0."
-        )
-    if plain and 0 < s.top_k < s.min_keep and "top_k" in used:
-        notes.append(f"min_keep {s.min_keep} does not hold for top_k, which keeps {s.top_k}.")
+    rows = [STAGES[name] for name in _of(STAGES, names)]
+    return [text.format(s=s) for stage in rows for told, text in stage.says if told(s)]
+
+
+def _asleep(s: Sampling, names: Collection[str]) -> list[str]:
+    """Say which parameters were set of a stage that another of its parameters switches off."""
+    default, notes = Sampling(), []
+    for name, stage in STAGES.items():
+        if not is_off(s, name) or any(told(s) for told, _ in stage.says):
+            continue
+        changed = [p.name for p in stage.parameters[1:] if getattr(s, p.name) != getattr(default, p.name)]
+        if idle := [parameter for parameter in changed if parameter in names]:
+            verb = "does" if len(idle) == 1 else "do"
+            notes.append(f"{_list(idle, verb=False)} {verb} nothing: {name} is off ({_shown(s, name)}).")
     return notes
+
+
+def _together(s: Sampling) -> list[str]:
+    """Say which stages do the same."""
+    if {"penalties", "dry"} <= set(s.samplers) and not (is_off(s, "penalties") or is_off(s, "dry")):
+        return ["penalties and dry both punish repetition; their effects add up."]
+    return []
 
 
 def _orders(s: Sampling) -> list[str]:
@@ -153,7 +117,7 @@ def _orders(s: Sampling) -> list[str]:
     place = {name: i for i, name in enumerate(order)}
     notes: list[str] = []
     cut = [name for name in _CUTTING if name in place]
-    for name in ("penalties", "dry"):
+    for name in (name for name, stage in STAGES.items() if stage.looks_back):
         early = [c for c in cut if name in place and place[c] < place[name]]
         if early:
             notes.append(
@@ -193,5 +157,5 @@ def _list(names: list[str], *, verb: bool = True) -> str:
 
 
 def _shown(s: Sampling, stage: str) -> str:
-    name = PARAMETERS[stage][0]
+    name = STAGES[stage].parameters[0].name
     return f"{name} {getattr(s, name):g}"

@@ -6,18 +6,18 @@ The widget calls `move`; so can a test or a script, without a front end.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.microscope.advice import advise
 from llama_magic.microscope.tracing import SamplerTrace
 from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import DEFAULT_ORDER, PARAMETERS, STAGES, is_off
 from llama_magic.words.counting import counted
 
 # Their defaults cut or sharpen, and a model's file, %config or %llama sampler may set others: so a
 # line that is to mean the same everywhere names them.
-_ALWAYS = ("temperature", "top_k", "top_p", "min_p")
-_FLAGS = {"dry_sequence_breakers": "--dry-sequence-breaker"}
+_ALWAYS = frozenset(STAGES[name].parameters[0].name for name in DEFAULT_ORDER if not is_off(Sampling(), name))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def options_line(sampling: Sampling, seed: int | None = None, base: Sampling | N
     """
     default, base = Sampling(), base or Sampling()
     words: list[str] = []
-    for name in (field.name for field in fields(Sampling)):
+    for name in PARAMETERS:
         value = getattr(sampling, name)
         if name in _ALWAYS or value != getattr(default, name) or value != getattr(base, name):
             words += _words(name, value)
@@ -90,7 +90,7 @@ def options_line(sampling: Sampling, seed: int | None = None, base: Sampling | N
 
 
 def _words(name: str, value: Any) -> list[str]:
-    flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
+    flag = PARAMETERS[name].option
     if name == "samplers":
         return [f'{flag} "{";".join(value) or ";"}"']
     if name == "logit_bias":

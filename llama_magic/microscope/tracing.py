@@ -23,6 +23,7 @@ from llama_magic.request.backend import wait_for
 from llama_magic.request.events import EndEvent, Event
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.stages import STAGES
 from llama_magic.threads import Latch
 from llama_magic.words import shown
 from llama_magic.words.counting import counted
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 LEADERS = 10
 # Stages whose state depends on what was drawn from: it is rebuilt by walking all earlier steps.
-_REMEMBERING = {"xtc", "mirostat", "adaptive_p"}
+_REMEMBERING = {name for name, stage in STAGES.items() if stage.remembers}
+_DRAWING = {"dist", "greedy", *(name for name, stage in STAGES.items() if stage.does == "draws")}
 
 
 @dataclass(frozen=True)
@@ -399,7 +401,7 @@ def _idle(stages: Sequence[TraceStage]) -> tuple[str, ...]:
     same = [
         after.name
         for before, after in itertools.pairwise(stages)
-        if after.name not in ("dist", "greedy", "mirostat", "adaptive_p")
+        if after.name not in _DRAWING
         and before.survivors == after.survivors
         and math.isclose(before.entropy_bits, after.entropy_bits, abs_tol=1e-6)
     ]

@@ -41,6 +41,7 @@ class Plan:
     thinking: str = ""  # what was chosen of thinking, in words
     reads: bool = True  # the formatter reads marks of its family out of the answer
     made_with: dict[str, Any] = field(default_factory=dict)
+    advice: tuple[str, ...] = ()  # what was asked for and does nothing
 
 
 @dataclass
@@ -212,7 +213,7 @@ class Assembler:
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
             tool_calls=reply.tool_calls if reply is not None else (),
-            notes=(*plan.prompt.notes, *_notes(plan, sample.text)),
+            notes=(*plan.prompt.notes, *plan.advice, *_notes(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
             fields=_fields(sample) if sample.scores else {},

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import structured
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.microscope.advice import advise
+from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
+from llama_magic.model.names import check_names
 from llama_magic.model.overflow import Fit
 from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
 from llama_magic.request.request import Request
-from llama_magic.request.sampling import OTHER_NAMES, Sampling, check_seed
-from llama_magic.words.names import meant
+from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.stages import PARAMETERS
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.model.file import LoadedFile
     from llama_magic.request.backend import Backend
+    from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
 
@@ -41,18 +45,20 @@ class Call:
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
-    def read(cls, defaults: Sampling, options: Mapping[str, Any]) -> Call:
+    def read(cls, defaults: Sampling, options: Mapping[str, Any], tokenizer: Tokenizer) -> Call:
         """Check `options`; what is not an option of a call is a sampling parameter, or an error."""
         given = dict(options)
-        _check_names(given)
-        stop = given.pop("stop", None) or ()
-        if not isinstance(stop, (str, list, tuple)):
+        check_names(given, {field.name for field in fields(cls)} | PARAMETERS.keys())
+        stop = given.pop("stop", None)
+        if not isinstance(stop, (str, list, tuple, type(None))):
             raise InputTypeError(f"stop is {stop!r}; expected a text or a list of texts.")
-        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        stop = (stop,) if isinstance(stop, str) else tuple(stop or ())
         for text in stop:
             if not isinstance(text, str) or not text:
                 raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
         seed = given.pop("seed", None)
+        if "logit_bias" in given:
+            given["logit_bias"] = bias.by_id(given["logit_bias"], tokenizer)
         sampling = given.pop("sampling", None) or defaults
         if not isinstance(sampling, Sampling):
             raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
@@ -68,49 +74,6 @@ class Call:
             pressure=bool(given.pop("pressure", False)),
             sampling=sampling.replace(**given),
         )
-
-
-# Parameters of the methods themselves, which a misspelt name may have meant.
-_OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", "tools"}
-# What the magic and other libraries call our options.
-_OTHER_NAMES = OTHER_NAMES | {
-    "fresh": "reuse=False", "cache_prompt": "reuse", "samples": "n", "num_samples": "n",
-    "num_return_sequences": "n", "max_new_tokens": "max_tokens", "max_length": "max_tokens",
-    "n_predict": "max_tokens", "num_predict": "max_tokens", "stop_sequences": "stop", "stop_strings": "stop",
-    "top_logprobs": "logprobs",
-}  # fmt: skip
-# What another method, or the magic alone, takes.
-_ELSEWHERE = {
-    "schema": "model.structured(prompt, schema) answers with an instance.",
-    "response_format": "model.structured(prompt, schema) answers with an instance.",
-    "retries": "model.structured takes it.",
-    "retry": "model.structured takes retries.",
-    "thinking": "model.structured takes it; for chat set the template's own: template_variables={…}.",
-    "system": "Put it first: [{'role': 'system', 'content': …}, …].",
-    "instruct": "model.complete takes it; model.chat always uses the template.",
-    "tools": "model.chat takes it.",
-    **dict.fromkeys(
-        ("grammar", "regex", "choices"),
-        "model.complete and model.chat take it; model.structured takes a type or a JSON schema.",
-    ),
-    "template_variables": "model.chat and model.structured take it.",
-    "session": "%%llama keeps conversations; in Python pass their messages.",
-    "new": "%%llama keeps conversations; in Python pass the messages you want.",
-    "out": "The result is what the call gives back.",
-    "ctx": "The window is set when a model is loaded: lm.load(…, ctx=…).",
-    "threads": "It is set when a model is loaded: lm.load(…, threads=…).",
-}
-
-
-def _check_names(given: Mapping[str, Any]) -> None:
-    """Refuse what is neither an option of a call nor a sampling parameter."""
-    known = {f.name for f in (*fields(Call), *fields(Sampling))}
-    for name in given:
-        if name not in known:
-            if name in _ELSEWHERE:
-                raise OptionError(f"There is no option {name!r} here.", remedy=_ELSEWHERE[name])
-            hint = meant(name, known | _OF_METHODS, _OTHER_NAMES)
-            raise OptionError(f"There is no option {name!r}. {hint}")
 
 
 def _count(name: str, value: object, *, least: int) -> int | None:
@@ -138,6 +101,14 @@ class Settings(Protocol):
 
     sampling: Sampling
     formatter: Formatter
+
+
+def _advice(sampling: Sampling, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say which sampling parameters that were asked for do nothing."""
+    asked = PARAMETERS.keys() & options.keys()
+    if options.get("sampling") is not None:
+        asked |= {name for name in PARAMETERS if getattr(sampling, name) != getattr(Sampling(), name)}
+    return advise(sampling, asked)
 
 
 class Calls:
@@ -212,9 +183,9 @@ class Calls:
     ) -> Assembler:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
         self._must_write()
-        call = Call.read(self._settings.sampling, options)
+        call = Call.read(self._settings.sampling, options, self._tokenizer)
         prompt, limit = self._fit(call).text(text)
-        return self._assemble(mode, prompt, limit, call, constraint, None)
+        return self._assemble(mode, prompt, limit, call, options, constraint, None)
 
     def chat(
         self,
@@ -235,11 +206,13 @@ class Calls:
                     "The messages end with an assistant's, but a structured answer begins by itself.",
                     remedy="End them with a user's message; model.chat goes on from an assistant's.",
                 )
-        call = Call.read(self._settings.sampling, options)
+        call = Call.read(self._settings.sampling, options, self._tokenizer)
         prompt, limit = self._fit(call).messages(
             messages, lambda kept: self.render(kept, tools, template_variables, self._file.window)
         )
-        return self._assemble(mode, prompt, limit, call, constraint, self._settings.formatter, thinking)
+        return self._assemble(
+            mode, prompt, limit, call, options, constraint, self._settings.formatter, thinking
+        )
 
     def _fit(self, call: Call) -> Fit:
         file = self._file
@@ -252,6 +225,7 @@ class Calls:
         prompt: prompting.Prompt,
         limit: int,
         call: Call,
+        options: Mapping[str, Any],
         constraint: Constraint | None,
         formatter: Formatter | None,
         thinking: Thinking | None = None,
@@ -279,6 +253,7 @@ class Calls:
             thinking=note,
             reads=reads_marks(constraint, formatter, prompt.text, thinking),
             made_with=file.made_with,
+            advice=_advice(call.sampling, options),
         )
 
         request = Request(

@@ -18,6 +18,7 @@ from llama_magic.errors import (
     shown_briefly,
 )
 from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_strip
+from llama_magic.model import bias
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
 from llama_magic.request.sampling import Sampling
@@ -243,6 +244,8 @@ class Model(Generating, Shown):
         `changes` are fields of `Sampling`. Without a `seed` one is drawn; it stands in the trace.
         """
         self._local("a trace of the sampler")
+        if "logit_bias" in changes:
+            changes["logit_bias"] = bias.by_id(changes["logit_bias"], self._tokenizer)
         recipe = (sampling or self.sampling).replace(**changes)
         options = {"sampling": recipe, "seed": seed, "max_tokens": 1}
         try:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llama_magic.model.prompt import Overflow
-from llama_magic.request.sampling import Sampling, SamplingOptions
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import SamplingOptions
 from llama_magic.words.signature import F, spelled_out
 
 

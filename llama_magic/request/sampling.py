@@ -1,88 +1,43 @@
 """The sampling recipe: which samplers run, in which order, with which parameters.
 
-Names, order and defaults are llama.cpp's own (`common/common.h`, `common_params_sampling`).
-Pure data; `engine.native` turns it into a chain.
+Names, order and defaults are llama.cpp's own (`common/common.h`, `common_params_sampling`);
+they stand in `stages.py`. Pure data; `engine.native` turns it into a chain.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.words.names import meant
+from llama_magic.request.stages import OTHER_NAMES, PARAMETERS, STAGES, Parameter, Parameters
+from llama_magic.words.names import meant, nearest
 from llama_magic.words.shown import Shown
 
-DEFAULT_ORDER = (
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "typical_p",
-    "top_p",
-    "min_p",
-    "xtc",
-    "temperature",
-)
-STAGES = (*DEFAULT_ORDER, "logit_bias", "mirostat", "infill", "adaptive_p")
-COLDEST = 1e-4
 MAX_BREAKERS = 64
 MAX_BIAS = 1e5
 MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF is llama.cpp's LLAMA_DEFAULT_SEED: "draw one"
 
 
-# What other libraries call them.
-OTHER_NAMES = {"temp": "temperature", "repetition_penalty": "repeat_penalty", "typ_p": "typical_p"}
-
-
 @dataclass(frozen=True)
-class Sampling(Shown):
+class Sampling(Parameters, Shown):
     """How the next token is chosen from the logits.
 
     `temperature` 0 is greedy decoding. `samplers` is the order in which the stages run;
     a stage whose parameters switch it off is left out. `logit_bias` maps token ids to
     additive biases (natural-log units; `-inf` forbids). `mirostat` 1 or 2 replaces the
-    truncating stages, as in llama.cpp.
+    truncating stages, as in llama.cpp. The fields stand in `Parameters`.
     """
 
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    typical_p: float = 1.0
-    top_n_sigma: float = -1.0
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = 64
-    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    adaptive_target: float = -1.0
-    adaptive_decay: float = 0.9
-    min_keep: int = 0
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    samplers: tuple[str, ...] = field(default=DEFAULT_ORDER)
-
     def __post_init__(self) -> None:
-        for name, low, high in _RANGES:
-            object.__setattr__(self, name, _number(name, getattr(self, name), low, high))
-        if self.mirostat not in (0, 1, 2):
-            raise OptionError(f"mirostat is {self.mirostat!r}; expected 0 (off), 1 or 2.")
+        for parameter in PARAMETERS.values():
+            if parameter.type in ("int", "float"):
+                value = _checked(parameter, getattr(self, parameter.name))
+                object.__setattr__(self, parameter.name, value)
         object.__setattr__(self, "samplers", parse_order(self.samplers))
         object.__setattr__(self, "logit_bias", _parse_bias(self.logit_bias))
         object.__setattr__(self, "dry_sequence_breakers", _breakers(self.dry_sequence_breakers))
@@ -94,22 +49,12 @@ class Sampling(Shown):
                 remedy='Write --samplers "top_k;infill;…" with a top-k above 0.',
             )
 
-    @property
-    def cold(self) -> bool:
-        """Whether the temperature is too low to tell from 0; below that, llama.cpp's numbers overflow."""
-        return self.temperature < COLDEST
-
-    @property
-    def greedy(self) -> bool:
-        return self.cold and self.mirostat == 0
-
     def replace(self, **changes: Any) -> Sampling:
         """Return a copy with some parameters changed; an unknown name is an error that names the nearest."""
-        known = {f.name for f in fields(self)}
         for name in changes:
-            if name not in known:
+            if name not in PARAMETERS:
                 raise OptionError(
-                    f"There is no sampling parameter {name!r}. {meant(name, known, OTHER_NAMES)}"
+                    f"There is no sampling parameter {name!r}. {meant(name, PARAMETERS, OTHER_NAMES)}"
                 )
         return replace(self, **changes)
 
@@ -122,75 +67,21 @@ class Sampling(Shown):
         return data
 
 
-class SamplingOptions(TypedDict, total=False):
-    """The fields of `Sampling` as keywords of a call; one that is left out is the model's own."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    typical_p: float
-    top_n_sigma: float
-    repeat_penalty: float
-    repeat_last_n: int
-    presence_penalty: float
-    frequency_penalty: float
-    dry_multiplier: float
-    dry_base: float
-    dry_allowed_length: int
-    dry_penalty_last_n: int
-    dry_sequence_breakers: Sequence[str]
-    xtc_probability: float
-    xtc_threshold: float
-    dynatemp_range: float
-    dynatemp_exponent: float
-    mirostat: int
-    mirostat_tau: float
-    mirostat_eta: float
-    adaptive_target: float
-    adaptive_decay: float
-    min_keep: int
-    logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
-    samplers: str | Sequence[str]
-
-
-_INF = math.inf
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("temperature", 0.0, 1e4),
-    ("top_k", -1, 2**31 - 1),
-    ("top_p", 0, 1),
-    ("min_p", 0, 1),
-    ("typical_p", 0, 1),
-    ("top_n_sigma", -1, _INF),
-    ("repeat_penalty", 1e-6, 1e4),
-    ("repeat_last_n", -1, 2**31 - 1),
-    ("presence_penalty", -1e4, 1e4),
-    ("frequency_penalty", -1e4, 1e4),
-    ("dry_multiplier", 0, 1e4),
-    ("dry_base", 0, 1e4),
-    ("dry_allowed_length", 0, 2**31 - 1),
-    ("dry_penalty_last_n", -1, 2**31 - 1),
-    ("xtc_probability", 0, 1),
-    ("xtc_threshold", 0, 1),
-    ("dynatemp_range", 0, 1e4),
-    ("dynatemp_exponent", 0, 1e4),
-    ("mirostat_tau", 0, 1e4),
-    ("mirostat_eta", 0, 1e4),
-    ("adaptive_target", -1, 1),
-    ("adaptive_decay", 0, 0.99),
-    ("min_keep", 0, 2**31 - 1),
-)
-_INTEGERS = {"top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "min_keep"}
-
-
-def _number(name: str, value: Any, low: float, high: float) -> Any:
-    """Return `value` as a plain number within its range."""
-    whole = name in _INTEGERS
+def _checked(parameter: Parameter, value: Any) -> Any:
+    """Return `value` as a plain number that the parameter takes."""
+    name, whole = parameter.name, parameter.type == "int"
+    if parameter.choices:
+        if value not in parameter.choices:
+            first, *more, last = parameter.choices
+            known = ", ".join((f"{first} (off)", *map(str, more)))
+            raise OptionError(f"{name} is {_short(value)}; expected {known} or {last}.")
+        return int(value)
     wants = "a whole number" if whole else "a number"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
         raise InputTypeError(f"{name} is {_short(value)}; expected {wants}.")
     given: Any = value
-    if not low <= given <= high:  # NaN is neither
+    if not parameter.low <= given <= parameter.high:  # NaN is neither
+        low, high = parameter.low, parameter.high
         raise OptionError(f"{name} is {_short(value)}; expected {wants} from {low:g} to {high:g}.")
     return int(value) if isinstance(value, numbers.Integral) else float(value)
 
@@ -201,7 +92,7 @@ def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
     names = [n.strip() for n in given if n.strip()]
     for name in names:
         if name not in STAGES:
-            near = difflib.get_close_matches(name, STAGES, 1)
+            near = nearest(name, STAGES)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise OptionError(f"There is no sampler {name!r}.{hint} Known: {', '.join(STAGES)}.")
         if names.count(name) > 1:
@@ -225,6 +116,11 @@ def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
         )
     pairs: list[tuple[int, float]] = []
     for item in items:
+        if isinstance(item, (tuple, list)) and item and isinstance(item[0], str):
+            raise InputTypeError(
+                f"logit_bias names a token by the text {_short(item[0])}; expected its id, as {{123: -2.0}}.",
+                remedy="A call of a model takes texts too: model.complete(…, logit_bias={' yes': 2}).",
+            )
         try:
             token, value = item
             pairs.append((operator.index(token), float(value)))
@@ -233,7 +129,7 @@ def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
                 f"logit_bias holds {_short(item)}; expected pairs of token id and number, as {{123: -2.0}}."
             ) from None
     for token, value in pairs:
-        if not (value == -_INF or abs(value) <= MAX_BIAS):
+        if not (value == -math.inf or abs(value) <= MAX_BIAS):
             raise OptionError(
                 f"The bias of token {token} is {value:g}; expected a number up to {MAX_BIAS:g} either way, "
                 "or -inf to forbid it."

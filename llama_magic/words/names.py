@@ -6,6 +6,14 @@ import difflib
 from collections.abc import Iterable, Mapping
 
 
+def nearest(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return up to `n` of the known names that are near to `name`, the nearest first.
+
+    `cutoff` is the least likeness, from 0 (anything) to 1 (the same).
+    """
+    return difflib.get_close_matches(name, list(known), n, cutoff)
+
+
 def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
     """Return `Did you mean …?`, or all known names where none is near.
 
@@ -15,5 +23,5 @@ def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None
     names = sorted(known)
     if other_names and name in other_names:
         return f"Did you mean {other_names[name]}?"
-    near = difflib.get_close_matches(name, names, 1)
+    near = nearest(name, names)
     return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(names)}."

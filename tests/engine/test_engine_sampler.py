@@ -16,6 +16,7 @@ import pytest
 from scripted_gguf import Scripted
 
 from llama_magic.engine.lanes.running import _top
+from llama_magic.errors import OptionError
 
 PROMPT = "The river runs through the river valley, and the river"
 
@@ -114,6 +115,22 @@ def test_same_seed_same_token_as_the_c_api(model: Any, logits: Any) -> None:
         for name, (settings, samplers) in _cases(len(logits), vocab, seed).items():
             token = model.complete(PROMPT, max_tokens=1, seed=seed, ignore_eos=True, **settings).token_ids[0]
             assert token == _draw(samplers, logits, prompt), (name, seed)
+
+
+@pytest.mark.parametrize("text", [" blue", "blue", "é", "\n", "\n\n", "<|im_end|>"])
+def test_a_bias_may_name_its_token_by_text(model: Any, text: str) -> None:
+    """A text of one token, a control token's included, is biased as its id is: in a call and in a trace."""
+    (token,) = model.tokenize(text)
+    assert model.complete(PROMPT, max_tokens=1, seed=1, logit_bias={text: 100}).token_ids in ((token,), ())
+    assert model.xray(PROMPT, seed=1, logit_bias=[(text, 100)]).drawn.id == token
+
+
+def test_a_bias_on_several_tokens_is_refused_with_its_pieces(model: Any) -> None:
+    """The error shows each token with its id, so that one can be chosen."""
+    ids = model.tokenize(" blue sky a")
+    with pytest.raises(OptionError, match="which is 3 tokens") as caught:
+        model.complete(PROMPT, logit_bias={" blue sky a": -100})
+    assert f"' blue' ({ids[0]}), ' sky' ({ids[1]}), ' a' ({ids[2]})" in str(caught.value)
 
 
 def test_logit_bias_moves_and_forbids(model: Any) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from llama_magic.engine.kv.store import PrefixStore, Stretch, common_prefix
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.request.sampling import DEFAULT_ORDER, MAX_SEED, Sampling, check_seed
+from llama_magic.request.sampling import MAX_SEED, Sampling, check_seed
+from llama_magic.request.stages import DEFAULT_ORDER
 from llama_magic.request.text import TextStream
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from llama_magic.engine.kv.cells import SavedSequence
@@ -14,6 +15,7 @@ from llama_magic.errors import GenerationInterrupted, ModelClosedError, SourceEr
 from llama_magic.microscope import savefile
 from llama_magic.model.results import Budget, BudgetPart, Chunk, Completion, Timings, Usage
 from llama_magic.request.sampling import Sampling
+from llama_magic.testing import WordTokenizer
 
 WINDOW = 512
 
@@ -106,6 +108,7 @@ class FakeModel:
     info: Any = INFO
     formatter: Any = FORMATTER
     speed: Any = None
+    backend: Any = field(default_factory=lambda: SimpleNamespace(tokenizer=WordTokenizer()))
 
     def close(self) -> None:
         self.closed = True

@@ -330,11 +330,14 @@ def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: FakeModel
     assert "names a variable" in str(run("%%llama complete --grammar h\nx").error_in_exec)
 
 
-def test_logit_bias_on_a_text_biases_each_of_its_tokens(run: Any, model: FakeModel) -> None:
-    """As in llama.cpp's server."""
-    run("%%llama complete --logit-bias 15=-1 --logit-bias \"'two words'=3\"\nx")
-    ids = [piece.id for piece in model.token_strip("two words").tokens]
-    assert last_options(model)["logit_bias"] == ((15, -1.0), (ids[0], 3.0), (ids[1], 3.0))
+def test_logit_bias_on_a_text_is_for_one_token(run: Any, model: FakeModel) -> None:
+    """A text that is one token stands for its id; of several, the pieces are named."""
+    run("%%llama complete --logit-bias 15=-1 --logit-bias \"' words'=3\"\nx")
+    [token] = model.backend.tokenizer.encode(" words")
+    assert last_options(model)["logit_bias"] == ((15, -1.0), (token, 3.0))
+    error = str(run("%%llama complete --logit-bias \"'two words'=3\"\nx").error_in_exec)
+    assert "which is 2 tokens of this model: 'two' (" in error
+    assert "' words' (" in error
 
 
 def test_looking_modes(ip: Any, run: Any, model: FakeModel) -> None:

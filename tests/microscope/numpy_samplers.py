@@ -330,4 +330,5 @@ _ON = {
     "top_p": lambda s: s.top_p < 1,
     "min_p": lambda s: s.min_p > 0,
     "xtc": lambda s: s.xtc_probability > 0 and s.xtc_threshold <= 0.5,
+    "temperature": lambda s: s.temperature != 1 or s.dynatemp_range > 0,
 }

@@ -54,6 +54,9 @@ def test_a_recipe_that_works_gets_no_advice(given: dict[str, Any]) -> None:
         ({"typical_p": 0.9, "logit_bias": {5: -math.inf}}, "typical_p after logit_bias"),
         ({"temperature": 1.5, "samplers": "temperature;top_p"}, "flatter distribution"),
         ({"adaptive_target": 0.3, "samplers": "adaptive_p;top_k;temperature"}, "always runs last"),
+        ({"xtc_threshold": 0.2}, "xtc_threshold does nothing: xtc is off (xtc_probability 0)"),
+        ({"mirostat_tau": 3.0, "mirostat_eta": 0.2}, "mirostat_tau and mirostat_eta do nothing"),
+        ({"dynatemp_exponent": 2.0}, "dynatemp_exponent 2 does nothing"),
     ],
     ids=str,
 )
@@ -62,6 +65,32 @@ def test_what_does_nothing_is_said(given: dict[str, Any], words: str) -> None:
     sampling = Sampling(**given)
     assert sum(words in note for note in advise(sampling)) == 1
     assert words in to_text(sampling)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"temperature": 0.0}, ()),
+        ({"temperature": 0.0, "top_p": 0.5}, ("temperature 0 is greedy decoding: top_p is not used.",)),
+        ({"mirostat": 2}, ()),
+        ({"mirostat": 2, "min_p": 0.2}, ("mirostat 2 cuts by itself: min_p is not used.",)),
+        ({"temperature": 0.0, "dynatemp_range": 1.0}, ("temperature 0 is greedy decoding: dynatemp_range is "
+                                                       "not used.",)),
+        ({"repeat_penalty": 1.2, "dry_multiplier": 1.0}, ()),
+        ({"temperature": 1.5, "samplers": "temperature;top_p"}, ()),
+        ({"dry_base": 2.0}, ("dry_base does nothing: dry is off (dry_multiplier 0).",)),
+        ({"adaptive_target": 0.05}, ("adaptive_p is set (adaptive_target 0.05), but the order in samplers "
+                                     "leaves it out, so it does nothing.",)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_answer_says_which_of_the_options_did_nothing(
+    scripted: Any, asked: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    """Noted under an answer are options of that call that do nothing, and no others."""
+    assert scripted.complete("a", max_tokens=1, **asked).notes == said
+    assert scripted.complete("a", max_tokens=1, sampling=Sampling(**asked)).notes == said
+    assert scripted.complete("a", max_tokens=1).notes == ()
 
 
 def test_what_is_said_to_do_nothing_does_nothing(smollm2: Any) -> None:
@@ -73,6 +102,9 @@ def test_what_is_said_to_do_nothing_does_nothing(smollm2: Any) -> None:
         ({"xtc_probability": 1.0, "xtc_threshold": 0.6}, {}),
         ({"repeat_penalty": 1.9, "repeat_last_n": 0}, {}),
         ({"dry_multiplier": 1.0, "dry_base": 0.5}, {}),
+        ({"xtc_threshold": 0.2, "mirostat_tau": 3.0, "dry_base": 2.0, "repeat_last_n": 5}, {}),
+        ({"dynatemp_exponent": 3.0}, {}),
+        ({"adaptive_target": 0.05}, {}),
     ]
     for with_it, without in pairs:
         a, b = trace.rerun(**with_it), trace.rerun(**without)

@@ -10,7 +10,8 @@ import pytest
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._parse import parse_cell
 from llama_magic.microscope import SamplerTrace, describe, move, options_line
-from llama_magic.request.sampling import DEFAULT_ORDER, Sampling
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import DEFAULT_ORDER
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from numpy_samplers import Chain
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope import SamplerTrace
-from llama_magic.request.sampling import DEFAULT_ORDER, Sampling
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import DEFAULT_ORDER
 from llama_magic.words.harmless import blanks_shown
 
 PROMPTS = (

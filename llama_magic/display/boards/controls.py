@@ -16,25 +16,11 @@ import traitlets
 
 from llama_magic.errors import OptionError
 from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.stages import PARAMETERS
 
 LABEL = "10.5em"  # width of every label, so that the controls stand in columns
 _HERE = Path(__file__).parent
-# sampling parameter -> what it does, least, most, step
-_RANGES: dict[str, tuple[str, float, float, float]] = {
-    "temperature": ("0 is greedy, more is bolder", 0.0, 2.0, 0.05),
-    "top_k": ("keep the k likeliest tokens (0: all)", 0, 200, 1),
-    "top_p": ("keep the likeliest tokens of this mass (1: all)", 0.0, 1.0, 0.01),
-    "min_p": ("drop tokens below this share of the likeliest (0: none)", 0.0, 1.0, 0.005),
-    "typical_p": ("keep tokens as surprising as expected, up to this mass (1: off)", 0.0, 1.0, 0.01),
-    "repeat_penalty": ("above 1 discourages repeats (1: off)", 1.0, 2.0, 0.01),
-    "presence_penalty": ("lowers every token that stands in the text already (0: off)", 0.0, 2.0, 0.05),
-    "frequency_penalty": ("lowers tokens by how often they stand in the text (0: off)", 0.0, 2.0, 0.05),
-    "dry_multiplier": ("punishes going on as the text did before (0: off)", 0.0, 2.0, 0.05),
-    "top_n_sigma": ("keep logits within n standard deviations of the best (0: off)", 0.0, 5.0, 0.1),
-    "xtc_probability": ("chance of excluding the top choices (0: off)", 0.0, 1.0, 0.01),
-    "xtc_threshold": ("least probability of a top choice for XTC", 0.0, 0.5, 0.01),
-}
-SLIDERS = tuple(_RANGES)
+SLIDERS = tuple(name for name, parameter in PARAMETERS.items() if parameter.slider)
 
 
 def column() -> Any:
@@ -44,14 +30,16 @@ def column() -> Any:
 
 def slider(name: str, sampling: Sampling | None = None) -> Any:
     """Return the slider of a sampling parameter at its value in `sampling`, which its range takes in."""
-    hint, low, high, step = _RANGES[name]
+    shape = PARAMETERS[name].slider
+    assert shape is not None, f"{name} has no slider"
     value = getattr(sampling or Sampling(), name)
     more: dict[str, Any] = {}
     kind = ipywidgets.IntSlider
-    if isinstance(step, float):
-        kind, more = ipywidgets.FloatSlider, {"readout_format": ".3f" if step < 0.01 else ".2f"}
+    if isinstance(shape.step, float):
+        kind, more = ipywidgets.FloatSlider, {"readout_format": ".3f" if shape.step < 0.01 else ".2f"}
     return kind(
-        value, min=min(low, value), max=max(high, value), step=step, description=name, tooltip=hint,
+        value, min=min(shape.low, value), max=max(shape.high, value), step=shape.step,
+        description=name, tooltip=shape.hint,
         style={"description_width": LABEL}, layout=column(), **more,
     )  # fmt: skip
 

@@ -13,10 +13,10 @@ from llama_magic.display.static.doc import Code, Line, Node
 from llama_magic.display.views.errors import error as error_view
 from llama_magic.display.views.microscope.tracing import sampler_trace
 from llama_magic.errors import LlamaMagicError
-from llama_magic.microscope.advice import PARAMETERS, is_off
 from llama_magic.microscope.exploring import move, outcome
 from llama_magic.microscope.tracing import SamplerTrace
 from llama_magic.request.sampling import MAX_SEED
+from llama_magic.request.stages import STAGES, is_off
 
 _LEADERS = 3  # of each stage: one line, so that nothing jumps while a slider moves
 _FIRST = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty")
@@ -59,8 +59,8 @@ class LiveTrace(Board):
         self.output = ipywidgets.HTML()
 
     def _boxes(self, trace: SamplerTrace) -> tuple[Any, ...]:
-        in_use = {name for stage, names in PARAMETERS.items() for name in names
-                  if stage in trace.sampling.samplers and not is_off(trace.sampling, stage)}  # fmt: skip
+        on = (STAGES[name] for name in trace.sampling.samplers if not is_off(trace.sampling, name))
+        in_use = {parameter.name for stage in on for parameter in stage.parameters}
         first = [name for name in self.sliders if name in _FIRST or name in in_use]
         rest = [self.sliders[name] for name in self.sliders if name not in first]
         steps = () if self.step is None else (self.step,)

@@ -11,6 +11,7 @@ import numpy as np
 
 from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError
+from llama_magic.request import stages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +57,7 @@ class SamplerChain:
     @property
     def looks_back(self) -> bool:
         """Whether a stage depends on earlier tokens, so that it must be shown the prompt."""
-        return not {"penalties", "dry"}.isdisjoint(self.stages)
+        return any(row.looks_back for row in stages.STAGES.values() if row.name in self.stages)
 
     def accept(self, tokens: Iterable[int]) -> None:
         """Show the chain tokens that it did not draw (prompt, forced tokens), for penalties and DRY."""
@@ -101,46 +102,44 @@ class SamplerChain:
 
 
 def _build(weights: Weights, s: Sampling, seed: int, masked: bool) -> Iterable[tuple[str, Any]]:
-    """Yield (name, sampler), as llama.cpp's `common_sampler_init` orders them: bias first, the draw last."""
-    c = llama_cpp
-    if s.logit_bias:
-        known = [(t, b) for t, b in s.logit_bias if 0 <= t < weights.vocab.n_tokens]
-        array = (c.llama_logit_bias * len(known))(*(c.llama_logit_bias(t, b) for t, b in known))
-        yield "logit_bias", c.llama_sampler_init_logit_bias(weights.vocab.n_tokens, len(known), array)
-    if s.mirostat:
-        yield from _penalties(weights, s)
-        yield "temperature", c.llama_sampler_init_temp(0.0 if s.cold else s.temperature)
-        if s.mirostat == 1:
-            yield (
-                "mirostat",
-                c.llama_sampler_init_mirostat(
-                    weights.vocab.n_tokens, seed, s.mirostat_tau, s.mirostat_eta, 100
-                ),
-            )
-        else:
-            yield "mirostat", c.llama_sampler_init_mirostat_v2(seed, s.mirostat_tau, s.mirostat_eta)
-        return
-    if s.greedy:
-        yield from _penalties(weights, s)
-        yield "greedy", c.llama_sampler_init_greedy()
-        return
-    for name in s.samplers:
-        if name in _STAGES and _STAGES[name][0](s):
-            if name == "typical_p" and masked:
-                # Its entropy is NaN, and its sort undefined, while tokens at -inf are among the
-                # candidates; a min-p this small drops those alone.
-                yield "min_p", c.llama_sampler_init_min_p(1e-30, 1)
-            yield name, _STAGES[name][1](weights, s, seed)
-    if "adaptive_p" in s.samplers and s.adaptive_target >= 0:
-        yield "adaptive_p", c.llama_sampler_init_adaptive_p(s.adaptive_target, s.adaptive_decay, seed)
-    else:
-        yield "dist", c.llama_sampler_init_dist(seed)
+    """Yield (name, sampler) in the order in which they run."""
+    for name in stages.chain(s):
+        if name == "typical_p" and masked:
+            # Its entropy is NaN, and its sort undefined, while tokens at -inf are among the
+            # candidates; a min-p this small drops those alone.
+            yield "min_p", llama_cpp.llama_sampler_init_min_p(1e-30, 1)
+        yield name, (MAKERS.get(name) or _DRAWS[name])(weights, s, seed)
 
 
-def _penalties(weights: Weights, s: Sampling) -> Iterable[tuple[str, Any]]:
-    for name in s.samplers:
-        if name in ("penalties", "dry") and _STAGES[name][0](s):
-            yield name, _STAGES[name][1](weights, s, 0)
+def _bias(weights: Weights, s: Sampling, _seed: int) -> Any:
+    n_tokens = weights.vocab.n_tokens
+    known = [llama_cpp.llama_logit_bias(t, b) for t, b in s.logit_bias if 0 <= t < n_tokens]
+    array = (llama_cpp.llama_logit_bias * len(known))(*known)
+    return llama_cpp.llama_sampler_init_logit_bias(n_tokens, len(known), array)
+
+
+def _temperature(_weights: Weights, s: Sampling, _seed: int) -> Any:
+    heat = 0.0 if s.cold else s.temperature
+    if s.mirostat:  # it uses the plain temperature
+        return llama_cpp.llama_sampler_init_temp(heat)
+    return llama_cpp.llama_sampler_init_temp_ext(heat, s.dynatemp_range, s.dynatemp_exponent)
+
+
+def _mirostat(weights: Weights, s: Sampling, seed: int) -> Any:
+    if s.mirostat == 1:
+        n_tokens = weights.vocab.n_tokens
+        return llama_cpp.llama_sampler_init_mirostat(n_tokens, seed, s.mirostat_tau, s.mirostat_eta, 100)
+    return llama_cpp.llama_sampler_init_mirostat_v2(seed, s.mirostat_tau, s.mirostat_eta)
+
+
+def _penalties(weights: Weights, s: Sampling, _seed: int) -> Any:
+    return llama_cpp.llama_sampler_init_penalties(
+        weights.vocab.n_tokens,
+        _window(weights, s.repeat_last_n),
+        s.repeat_penalty,
+        s.frequency_penalty,
+        s.presence_penalty,
+    )
 
 
 def _dry(weights: Weights, s: Sampling, _seed: int) -> Any:
@@ -163,55 +162,28 @@ def _window(weights: Weights, last_n: int) -> int:
     return min(last_n if last_n >= 0 else weights.n_ctx_train, 1 << 20)
 
 
-def _penalised(s: Sampling) -> bool:
-    active = s.repeat_penalty != 1 or s.presence_penalty != 0 or s.frequency_penalty != 0
-    return active and s.repeat_last_n != 0
-
-
 _Maker = Callable[["Weights", "Sampling", int], Any]
+_C = llama_cpp
 
-# Stage name -> (does it change anything?, constructor). Stages that would do nothing are left out,
-# as llama.cpp does inside each sampler; the draw is the same and a trace stays readable.
-_STAGES: dict[str, tuple[Callable[[Sampling], bool], _Maker]] = {
-    "penalties": (
-        _penalised,
-        lambda w, s, seed: llama_cpp.llama_sampler_init_penalties(
-            w.vocab.n_tokens,
-            _window(w, s.repeat_last_n),
-            s.repeat_penalty,
-            s.frequency_penalty,
-            s.presence_penalty,
-        ),
+# Stage -> constructor: the one line that a row of `request.stages` needs besides itself.
+MAKERS: dict[str, _Maker] = {
+    "logit_bias": _bias,
+    "penalties": _penalties,
+    "dry": _dry,
+    "top_n_sigma": lambda w, s, seed: _C.llama_sampler_init_top_n_sigma(s.top_n_sigma),
+    "top_k": lambda w, s, seed: _C.llama_sampler_init_top_k(s.top_k),
+    "typical_p": lambda w, s, seed: _C.llama_sampler_init_typical(s.typical_p, s.min_keep),
+    "top_p": lambda w, s, seed: _C.llama_sampler_init_top_p(s.top_p, s.min_keep),
+    "min_p": lambda w, s, seed: _C.llama_sampler_init_min_p(s.min_p, s.min_keep),
+    "xtc": lambda w, s, seed: _C.llama_sampler_init_xtc(s.xtc_probability, s.xtc_threshold, s.min_keep, seed),
+    "temperature": _temperature,
+    "infill": lambda w, s, seed: _C.llama_sampler_init_infill(w.vocab.pointer),
+    "mirostat": _mirostat,
+    "adaptive_p": lambda w, s, seed: _C.llama_sampler_init_adaptive_p(
+        s.adaptive_target, s.adaptive_decay, seed
     ),
-    "dry": (lambda s: s.dry_multiplier > 0 and s.dry_base >= 1 and s.dry_penalty_last_n != 0, _dry),
-    "top_n_sigma": (
-        lambda s: s.top_n_sigma > 0,
-        lambda w, s, seed: llama_cpp.llama_sampler_init_top_n_sigma(s.top_n_sigma),
-    ),
-    "top_k": (lambda s: s.top_k > 0, lambda w, s, seed: llama_cpp.llama_sampler_init_top_k(s.top_k)),
-    "typical_p": (
-        lambda s: s.typical_p < 1,
-        lambda w, s, seed: llama_cpp.llama_sampler_init_typical(s.typical_p, s.min_keep),
-    ),
-    "top_p": (
-        lambda s: s.top_p < 1,
-        lambda w, s, seed: llama_cpp.llama_sampler_init_top_p(s.top_p, s.min_keep),
-    ),
-    "min_p": (
-        lambda s: s.min_p > 0,
-        lambda w, s, seed: llama_cpp.llama_sampler_init_min_p(s.min_p, s.min_keep),
-    ),
-    "xtc": (
-        lambda s: s.xtc_probability > 0 and s.xtc_threshold <= 0.5,
-        lambda w, s, seed: llama_cpp.llama_sampler_init_xtc(
-            s.xtc_probability, s.xtc_threshold, s.min_keep, seed
-        ),
-    ),
-    "temperature": (
-        lambda s: True,
-        lambda w, s, seed: llama_cpp.llama_sampler_init_temp_ext(
-            0.0 if s.cold else s.temperature, s.dynatemp_range, s.dynatemp_exponent
-        ),
-    ),
-    "infill": (lambda s: True, lambda w, s, seed: llama_cpp.llama_sampler_init_infill(w.vocab.pointer)),
+}
+_DRAWS: dict[str, _Maker] = {
+    "greedy": lambda w, s, seed: _C.llama_sampler_init_greedy(),
+    "dist": lambda w, s, seed: _C.llama_sampler_init_dist(seed),
 }

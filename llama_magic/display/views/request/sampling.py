@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
-from llama_magic.microscope.advice import advise, is_off
+from llama_magic.microscope.advice import advise
 from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import STAGES, is_off
 from llama_magic.words.tables import Table
 
 
@@ -23,11 +24,5 @@ def sampling(chain: Sampling) -> list[Node]:
 
 
 def _stage_parameters(chain: Sampling, name: str) -> str:
-    prefixes = {
-        "penalties": ("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
-        "temperature": ("temperature", "dynatemp_range", "dynatemp_exponent"),
-        "adaptive_p": ("adaptive_target", "adaptive_decay"),
-    }
     data = chain.to_dict()
-    names = prefixes.get(name) or [key for key in data if key == name or key.startswith(name + "_")]
-    return ", ".join(f"{key} {data[key]}" for key in names if key in data)
+    return ", ".join(f"{row.name} {data[row.name]}" for row in STAGES[name].parameters)
