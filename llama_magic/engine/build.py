@@ -79,10 +79,10 @@ def unused(features: str, flags: Iterable[str]) -> tuple[str, ...]:
 def rebuild(flags: Iterable[str]) -> str:
     """Return the shell line that builds llama.cpp for a processor with these flags, without AMX."""
     names = offered(flags)
-    if any(name in _X86 for name in names) or platform.machine() in ("x86_64", "AMD64"):
-        options = ["-DGGML_NATIVE=OFF", *(f"-DGGML_{name}=ON" for name in names if name not in _BASE)]
-    else:
-        options = ["-DGGML_NATIVE=ON"]
+    x86 = bool(_X86.keys() & names) if names else platform.machine() in ("x86_64", "AMD64")
+    options = ["-DGGML_NATIVE=OFF" if x86 else "-DGGML_NATIVE=ON"]
+    if x86:
+        options += [f"-DGGML_{name}=ON" for name in names if name not in _BASE]
     version = importlib.metadata.version("llama-cpp-python")
     return (
         f'CMAKE_ARGS="{" ".join(options)}" pip install --force-reinstall --no-deps --no-cache-dir '
