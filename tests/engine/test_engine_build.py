@@ -139,7 +139,8 @@ def thin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setitem(prebuilt._DIGESTS, ("linux", "x86_64"), prebuilt.digest(folder))
     monkeypatch.setattr(prebuilt, "try_out", lambda place: world.tried.append(place) or world.wrong)
     monkeypatch.setattr(prebuilt.sources, "cache_dir", lambda: tmp_path / "cache")
-    monkeypatch.delenv("LLAMA_CPP_LIB_PATH", raising=False)
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", "")  # noted, so that what `choose` sets is undone
+    monkeypatch.delenv("LLAMA_CPP_LIB_PATH")
     return world
 
 
