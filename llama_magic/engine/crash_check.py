@@ -204,10 +204,12 @@ def build_id() -> str:
 
     version = importlib.metadata.version("llama-cpp-python")
     spec = importlib.util.find_spec("llama_cpp")
-    folders = list(spec.submodule_search_locations or []) if spec is not None else []
+    folders = [Path(place, "lib") for place in (spec and spec.submodule_search_locations) or ()]
+    if chosen := os.environ.get("LLAMA_CPP_LIB_PATH"):  # llama_cpp loads from there instead
+        folders = [Path(chosen)]
     stamps = []
     for folder in folders:
-        for library in sorted(Path(folder, "lib").glob("*")):
+        for library in sorted(path for path in folder.glob("*") if path.is_file()):
             facts = library.stat()
             stamps.append(f"{library.name}:{facts.st_size}:{int(facts.st_mtime)}")
     return f"{version} {hashlib.sha256(' '.join(stamps).encode()).hexdigest()[:12]}"

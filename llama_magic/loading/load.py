@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import fit, gguf, sources
-from llama_magic.engine import crash_check, embedding
+from llama_magic.engine import build, crash_check, embedding
 from llama_magic.engine.engine import Engine, EngineOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.vocabulary import Vocabulary
@@ -305,8 +305,7 @@ def _describe(
     if settings.extra_bufts and verdict.fell_back:
         notes.append(
             "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "
-            'them (a little slower). To mend the build: CMAKE_ARGS="-DGGML_NATIVE=OFF" pip install '
-            "--force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python==0.3.36"
+            f"them (a little slower). To mend the build: {build.rebuild(build.processor_flags())}"
         )
     return LoadedFile(
         source=found,

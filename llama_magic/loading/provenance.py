@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import gguf
-from llama_magic.engine import system_report
+from llama_magic.engine import prebuilt, system_report
 from llama_magic.errors import visible
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def made_with(
             "llama_cpp": build["llama_cpp"],
             "llama_cpp_python": build["bindings"],
             "features": _features(build["features"]),
+            **({"library": build["library_from"]} if build["library_from"] != prebuilt.OWN else {}),
             "repacked_weights": verdict.use_extra_bufts,
             "window": window,
             "kv_type": settings.type_k,

@@ -136,6 +136,21 @@ def _engine() -> Iterable[Check]:
             "speed. Install libgomp of GCC 9 or newer."
         )
     yield Check("OpenMP", f"{name}; the models of a kernel compute in turn, on one thread", advice)
+    yield _instructions(report)
+
+
+def _instructions(report: Mapping[str, Any]) -> Check:
+    """Say what the build leaves unused of this processor, and the line that mends it."""
+    from llama_magic.engine import build
+
+    flags = build.processor_flags()
+    if not flags:
+        return Check("instruction sets", "what this processor has is not known on this system")
+    idle = build.unused(report["features"], flags)
+    value = f"of {_words(build.offered(flags))} the build leaves unused: {_words(idle)}"
+    if not idle or report["gpu"]:  # a line for the processor alone would take the GPU away
+        return Check("instruction sets", value)
+    return Check("instruction sets", value, f"{build.GAIN} Build llama.cpp for it: {build.rebuild(flags)}")
 
 
 def _machine(magics: Any, machine: Machine | None) -> Iterable[Check]:
@@ -169,7 +184,7 @@ def _threads(model: Any, machine: Machine) -> int:
 def _crash_check() -> Iterable[Check]:
     """Sum up what the trial runs in child processes found; see `engine.crash_check`."""
     from llama_magic import sources
-    from llama_magic.engine import crash_check
+    from llama_magic.engine import build, crash_check
 
     verdicts = crash_check.verdicts(sources.cache_dir() / "crash_checks.json")
     sound = sum(verdict.survived and not verdict.fell_back for verdict in verdicts)
@@ -181,8 +196,7 @@ def _crash_check() -> Iterable[Check]:
     if fell_back:
         advice = (
             "This build of llama.cpp crashes with repacked weights on this CPU; they are switched off. "
-            'To mend it: CMAKE_ARGS="-DGGML_NATIVE=OFF" pip install --force-reinstall --no-cache-dir '
-            "--no-binary llama-cpp-python llama-cpp-python"
+            f"To mend it: {build.rebuild(build.processor_flags())}"
         )
     yield Check("crash check", words if verdicts else "no file tried yet", advice)
     for verdict in died:

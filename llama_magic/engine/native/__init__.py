@@ -5,6 +5,11 @@ Return codes become exceptions of `llama_magic.errors`; pointers stay inside the
 what to decode, keep or drop is decided by `llama_magic.engine`.
 """
 
+# ruff: noqa: E402 - which library to load is settled before the first import of llama_cpp loads one
+from llama_magic.engine import prebuilt
+
+prebuilt.choose()
+
 from llama_magic.engine.native.backend import log_tail, release_pool, system_report
 from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus
 from llama_magic.engine.native.sampler import SamplerChain

@@ -12,6 +12,7 @@ from typing import Any
 
 import llama_cpp
 
+from llama_magic.engine import prebuilt
 from llama_magic.threads import module_lock
 
 _LOG_LINES = 400
@@ -98,6 +99,7 @@ def system_report() -> dict[str, Any]:
         "mmap": bool(llama_cpp.llama_supports_mmap()),
         "mlock": bool(llama_cpp.llama_supports_mlock()),
         "library": llama_cpp.llama_cpp._lib._name,
+        "library_from": prebuilt.origin(),
     }
 
 
