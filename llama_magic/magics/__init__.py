@@ -21,7 +21,9 @@ _MATCHER = "llama_magic"  # our name among the matchers of IPython's completer
 
 def register(ipython: Any) -> None:
     """Add the magics and their tab completion to an IPython shell; a second call changes nothing."""
-    from llama_magic.magics._magics import LlamaMagics
+    from llama_magic.magics._magics import (
+        LlamaMagics,
+    )  # weight: IPython, of which `import llama_magic` is free
 
     magics = _known.get(ipython)
     if magics is None:
@@ -29,7 +31,7 @@ def register(ipython: Any) -> None:
     if magics not in ipython.configurables:
         ipython.configurables.append(magics)
     ipython.register_magics(magics)
-    magics.mute_shown_results()
+    magics.kernel.mute_shown_results()
     _remove_matcher(ipython)
     ipython.Completer.custom_matchers.append(_matcher(ipython))
 
@@ -46,13 +48,13 @@ def unregister(ipython: Any) -> None:
     manager.registry.pop(type(magics).__name__, None)
     if magics in ipython.configurables:
         ipython.configurables.remove(magics)
-    magics.unmute_results()
+    magics.kernel.unmute_results()
     _remove_matcher(ipython)
 
 
 def reference_markdown() -> str:
     """Return the tables of verbs, modes and options as Markdown, for README."""
-    from llama_magic.magics._help import reference_markdown as render
+    from llama_magic.magics._help import reference_markdown as render  # weight: the whole table
 
     return render()
 
@@ -66,7 +68,7 @@ def _matcher(shell: Any) -> Any:
     def match(context: Any) -> dict[str, Any]:
         if "llama" not in context.text_until_cursor:
             return {"completions": []}
-        from IPython.core.completer import SimpleCompletion
+        from IPython.core.completer import SimpleCompletion  # weight: both are for the first Tab
 
         from llama_magic.magics._complete import complete
 

@@ -11,12 +11,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from llama_magic.magics._options import MODES, VERBS, Option
+from llama_magic import sources
+from llama_magic.magics._options import MODES, VERBS
+from llama_magic.magics._rows import Option, Verb
+from llama_magic.request.sampling import Sampling
 from llama_magic.session import session as sessions
-from llama_magic.session.session import Session
-
-_SOURCE_VERBS = ("load", "pull", "inspect")
-
 
 # `%llama` or `%%llama` at the start of a line, or behind an assignment: `a, b = %llama …`.
 _COMMAND = re.compile(r"\s*(?:(?P<cell>%%)|(?:[^=%\"'#]+=\s*)?%)llama\s+(?P<rest>.*)", re.DOTALL)
@@ -58,7 +57,6 @@ def _split(rest: str) -> tuple[list[str], str]:
 
 
 def _line(shell: Any, before: list[str], word: str) -> Iterable[str]:
-    session = sessions.current(shell)
     if not before:
         return VERBS
     verb = VERBS.get(before[0])
@@ -68,31 +66,20 @@ def _line(shell: Any, before: list[str], word: str) -> Iterable[str]:
         return value
     if word.startswith("-"):
         return (*(flag for option in verb.options for flag in option.flags), "--help")
-    free = _free_words(before[1:], verb.options)
-    return _argument(verb.name, free, session, word)
+    return _argument(verb, _free_words(before[1:], verb.options), shell, word)
 
 
-def _argument(verb: str, free: list[str], session: Session, word: str) -> Iterable[str]:
-    if verb in _SOURCE_VERBS and not free:
-        loaded = session.models if verb == "inspect" else ()
-        return (*loaded, *_aliases(), *_paths(word, ".gguf"), *_repositories(word))
-    if verb in ("use", "unload") and not free:
-        return session.models
-    if verb == "sampler":
-        from llama_magic.request.sampling import Sampling
-
-        return ("reset", *(f"{field.name}=" for field in fields(Sampling)))
-    if verb == "chat":
-        if not free:
-            return session.chats
-        if len(free) == 1:
-            return VERBS["chat"].actions
-        return _paths(word, ".json") if free[1] in ("save", "load") else ()
-    if verb == "kv":
-        if not free:
-            return VERBS["kv"].actions
-        return _paths(word, "") if free[0] in ("save", "restore") else ()
-    return ()
+def _argument(verb: Verb, free: list[str], shell: Any, word: str) -> Iterable[str]:
+    """Return what the verb's row offers for the next free word."""
+    names, place = verb.completes, len(free)
+    if "actions" in names and place >= names.index("actions"):
+        at = names.index("actions")
+        if place == at:
+            return [action.name for action in verb.actions]
+        names = next((action.completes for action in verb.actions if action.name == free[at]), ())
+        place -= at + 1
+    name = names[min(place, len(names) - 1)] if names else ""
+    return OFFERS[name](shell, word) if name else ()
 
 
 def _cell(shell: Any, before: list[str], word: str) -> Iterable[str]:
@@ -116,8 +103,7 @@ def _value(options: Iterable[Option], before: list[str], shell: Any, word: str) 
         return None
     if option.choices:
         return option.choices
-    reader = _VALUES.get(option.flags[-1])
-    return reader(shell, word) if reader else ()
+    return OFFERS[option.completes](shell, word) if option.completes else ()
 
 
 def _free_words(words: list[str], options: Iterable[Option]) -> list[str]:
@@ -134,8 +120,24 @@ def _free_words(words: list[str], options: Iterable[Option]) -> list[str]:
     return free
 
 
+def _loaded(shell: Any, word: str) -> Iterable[str]:
+    return sessions.current(shell).models
+
+
+def _sources(shell: Any, word: str) -> Iterable[str]:
+    return (*sources.aliases(), *_paths(word, ".gguf"), *_repositories(word))
+
+
 def _models(shell: Any, word: str) -> Iterable[str]:
-    return (*sessions.current(shell).models, *_aliases(), *_paths(word, ".gguf"), *_repositories(word))
+    return (*_loaded(shell, word), *_sources(shell, word))
+
+
+def _chats(shell: Any, word: str) -> Iterable[str]:
+    return sessions.current(shell).chats
+
+
+def _parameters(shell: Any, word: str) -> Iterable[str]:
+    return ("reset", *(f"{field.name}=" for field in fields(Sampling)))
 
 
 def _schemas(shell: Any, word: str) -> Iterable[str]:
@@ -163,25 +165,22 @@ def _texts(shell: Any, word: str) -> Iterable[str]:
     )
 
 
-_VALUES: dict[str, Callable[[Any, str], Iterable[str]]] = {
-    "--model": _models,
-    "--schema": _schemas,
-    "--session": lambda shell, word: sessions.current(shell).chats,
-    "--grammar": _texts,
-    "--lora": lambda shell, word: _paths(word, ".gguf"),
-    "--formatter": lambda shell, word: ("auto", *_paths(word, ".jinja")),
+OFFERS: dict[str, Callable[[Any, str], Iterable[str]]] = {
+    "loaded": _loaded,
+    "sources": _sources,
+    "models": _models,
+    "chats": _chats,
+    "parameters": _parameters,
+    "schemas": _schemas,
+    "grammars": _texts,
+    "adapters": lambda shell, word: _paths(word, ".gguf"),
+    "formatters": lambda shell, word: ("auto", *_paths(word, ".jinja")),
+    "chat files": lambda shell, word: _paths(word, ".json"),
+    "files": lambda shell, word: _paths(word, ""),
 }
 
 
-def _aliases() -> Iterable[str]:
-    from llama_magic import sources
-
-    return list(sources.aliases())
-
-
 def _repositories(word: str) -> Iterable[str]:
-    from llama_magic import sources
-
     prefix = "hf:" if word.startswith("hf:") else ""
     return [prefix + repository for repository in sources.cached_repos()]
 

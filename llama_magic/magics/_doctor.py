@@ -9,19 +9,20 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from llama_magic import engine, fit, sources
 from llama_magic.display import view
 from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.engine import build, crash_check
+from llama_magic.engine.crash_check import Verdict
 from llama_magic.errors import LlamaMagicError
+from llama_magic.fit import Machine
+from llama_magic.magics._kernel import Kernel
 from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 from llama_magic.words.tables import Table
-
-if TYPE_CHECKING:
-    from llama_magic.engine.crash_check import Verdict
-    from llama_magic.fit import Machine
 
 _PACKAGES = (
     "llama-magic", "llama-cpp-python", "ipython", "ipykernel", "ipywidgets", "anywidget", "jupyterlab",
@@ -69,7 +70,7 @@ def doctor(report: DoctorReport) -> list[Node]:
     return out
 
 
-def examine(magics: Any, machine: Machine | None = None) -> DoctorReport:
+def examine(kernel: Kernel, machine: Machine | None = None) -> DoctorReport:
     """Look at everything; a part that cannot be examined is itself a line with advice.
 
     `machine` is what this machine has, looked up where it is not given.
@@ -78,10 +79,10 @@ def examine(magics: Any, machine: Machine | None = None) -> DoctorReport:
         ("Python", _python),
         ("packages", _packages),
         ("engine", _engine),
-        ("machine", lambda: _machine(magics, machine)),
+        ("machine", lambda: _machine(kernel, machine)),
         ("crash check", _crash_check),
         ("caches", _caches),
-        ("kernel", lambda: _kernel(magics)),
+        ("kernel", lambda: _kernel(kernel)),
     )
     checks: list[Check] = []
     for name, look in parts:
@@ -121,8 +122,6 @@ def _packages() -> Iterable[Check]:
 
 
 def _engine() -> Iterable[Check]:
-    from llama_magic import engine
-
     report: Mapping[str, Any] = engine.system_report()
     for key, value in report.items():
         yield Check(f"llama.cpp {key}" if key != "llama_cpp" else "llama.cpp", _words(value))
@@ -141,7 +140,6 @@ def _engine() -> Iterable[Check]:
 
 def _instructions(report: Mapping[str, Any]) -> Check:
     """Say what the build leaves unused of this processor, and the line that mends it."""
-    from llama_magic.engine import build
 
     flags = build.processor_flags()
     if not flags:
@@ -153,15 +151,13 @@ def _instructions(report: Mapping[str, Any]) -> Check:
     return Check("instruction sets", value, f"{build.GAIN} Build llama.cpp for it: {build.rebuild(flags)}")
 
 
-def _machine(magics: Any, machine: Machine | None) -> Iterable[Check]:
-    from llama_magic import fit
-
+def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
     machine = machine or fit.machine()
     yield Check("machine", str(machine))
     if machine.load_average is None:
         return
     cores = counted(machine.all_cores, "core")
-    names = {name: _threads(model, machine) for name, model in magics.session.models.items()}
+    names = {name: _threads(model, machine) for name, model in kernel.session.models.items()}
     most = max(names.values(), default=machine.physical_cores)
     advice = ""
     if machine.busy and most > 1:
@@ -183,9 +179,6 @@ def _threads(model: Any, machine: Machine) -> int:
 
 def _crash_check() -> Iterable[Check]:
     """Sum up what the trial runs in child processes found; see `engine.crash_check`."""
-    from llama_magic import sources
-    from llama_magic.engine import build, crash_check
-
     verdicts = crash_check.verdicts(sources.cache_dir() / "crash_checks.json")
     sound = sum(verdict.survived and not verdict.fell_back for verdict in verdicts)
     fell_back = sum(verdict.fell_back for verdict in verdicts)
@@ -226,8 +219,6 @@ def _words(value: Any) -> str:
 
 
 def _caches() -> Iterable[Check]:
-    from llama_magic import sources
-
     for name, folder in (("download cache", sources.cache_dir()), ("hub cache", sources.hub_cache())):
         there = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(there).free
@@ -242,8 +233,8 @@ def _caches() -> Iterable[Check]:
     yield Check("demo model", "installed" if demo else "not installed", advice)
 
 
-def _kernel(magics: Any) -> Iterable[Check]:
-    session = magics.session
+def _kernel(kernel: Kernel) -> Iterable[Check]:
+    session = kernel.session
     names = [f"{name} (current)" if name == session.current_name else name for name in session.models]
     yield Check("loaded models", ", ".join(names) or "none")
     yield Check("generations", str(len(session.history)))

@@ -16,10 +16,8 @@ from llama_magic.magics._options import (
     SCHEMA,
     SYSTEM,
     VERBS,
-    Mode,
-    Option,
-    Verb,
 )
+from llama_magic.magics._rows import Mode, Option, Verb
 
 _BODY_RULES = """\
 The body

@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from llama_magic import display, fit, sources
 from llama_magic.display.hosts import somebody_looks
 from llama_magic.errors import InvalidGGUFError
+from llama_magic.loading import compare as choosing
+from llama_magic.loading.inspect import inspect
+from llama_magic.loading.plan import Plan, plan
+from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_source
 from llama_magic.magics._parse import LineCommand
-
-if TYPE_CHECKING:
-    from llama_magic.magics._magics import LlamaMagics
+from llama_magic.words.tables import Table
 
 _PARTS = ("tensors", "tokenizer", "template")
 
 
-def inspect_verb(magics: LlamaMagics, command: LineCommand) -> Any:
+def inspect_verb(kernel: Kernel, command: LineCommand) -> Any:
     """Return the header of a source or a loaded model; where parts of it are asked for, show those alone.
 
     A hub repository that holds several models, none of them named, gives a `Comparison`.
     """
     options = dict(command.options)
     parts = [part for part in _PARTS if options.pop(part, False)]
-    name = magics.session.current_name
+    name = kernel.session.current_name
     if command.words:
-        name = find_source(command.words[0], magics.host.user_ns)
-    if name in magics.session.models:
-        info = magics.session.model(name).info
+        name = find_source(command.words[0], kernel.namespace)
+    if name in kernel.session.models:
+        info = kernel.session.model(name).info
     else:
-        source = name or magics.model or None
+        source = name or kernel.settings.model or None
         if not parts and (several := _several(source, options)) is not None:
             return several
         info = _header(source, options, with_plan=not parts)
     if parts and not command.silent:
         for part in parts:
-            _show(part, info, magics.host)
-        return magics.mark_shown(info)
+            _show(part, info, kernel.shell)
+        return kernel.mark_shown(info)
     return info
 
 
 def _several(source: str | None, options: dict[str, Any]) -> Any:
     """Return the comparison of a repository's models; None where one is named, or there is one only."""
-    from llama_magic import fit, sources
-    from llama_magic.loading import compare as choosing
-
     parsed = sources.parse(source)
     if parsed.kind != "hub" or parsed.quant is not None or parsed.file is not None:
         return None
@@ -53,9 +53,6 @@ def _several(source: str | None, options: dict[str, Any]) -> Any:
 
 
 def _header(source: str | None, options: dict[str, Any], *, with_plan: bool) -> Any:
-    from llama_magic.loading.inspect import inspect
-    from llama_magic.loading.plan import Plan, plan
-
     info = inspect(source, **options)
     if with_plan:
         shown = source or "smollm2"
@@ -68,8 +65,6 @@ def _header(source: str | None, options: dict[str, Any], *, with_plan: bool) -> 
 
 
 def _show(part: str, info: Any, shell: Any) -> None:
-    from llama_magic import display
-
     if part == "template":
         templates = info.chat_templates or {"default": "The file holds no chat template."}
         for name, text in templates.items():
@@ -79,8 +74,6 @@ def _show(part: str, info: Any, shell: Any) -> None:
 
 
 def _tensor_table(info: Any) -> Any:
-    from llama_magic.words.tables import Table
-
     rows = tuple(
         (t.name, " × ".join(str(n) for n in t.shape), t.type, t.n_bytes, t.offset)
         for t in info.tensors.values()
@@ -98,8 +91,6 @@ def _with_piece(info: Any, key: str, value: Any) -> str:
 
 
 def _tokenizer_table(info: Any) -> Any:
-    from llama_magic.words.tables import Table
-
     rows = [("tokens", f"{info.vocab_size:,}")]
     for key, value in info.metadata.items():
         if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SchemaError, SourceError
-from llama_magic.magics._parse import nearest
+from llama_magic.magics._readers import nearest
 from llama_magic.model.bias import token_of
 from llama_magic.structured import short_form
 
@@ -66,8 +67,6 @@ def _is_type_expression(text: str) -> bool:
 
 
 def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
-    import builtins
-
     head, *rest = text.split(".")
     if head in namespace:
         value = namespace[head]

@@ -5,25 +5,19 @@ It is all that loading the extension imports, so what only a command needs is im
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.core import magic as _magic
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 from llama_magic.errors import shown_briefly
 from llama_magic.magics import _help
+from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
-from llama_magic.words.counting import counted
-from llama_magic.words.shown import Shown
-
-if TYPE_CHECKING:
-    from llama_magic.session.session import Session
+from llama_magic.magics._parse import parse_cell, parse_line
 
 ipython: Any = _magic  # its decorators are not typed for methods
 _MAX_SEED = 0xFFFFFFFE  # engine.sampling.MAX_SEED, which is not imported at load
-_SAMPLING_TRAITS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
-_CALL_TRAITS = ("max_tokens", "seed", "overflow")
 
 
 @ipython.magics_class
@@ -62,172 +56,46 @@ class LlamaMagics(_magic.Magics):
     quiet = Bool(False, help="Show nothing while a cell runs and nothing after.").tag(config=True)
 
     def __init__(self, shell: Any = None, **kwargs: Any) -> None:
+        self.kernel = Kernel(shell, self)  # first: a config file's values are observed while they are set
         super().__init__(shell, **kwargs)
-        self._shown: tuple[Any, Any] | None = None  # (run of a cell, result)
-        self._turns: tuple[Any, int] = (None, 0)  # (run of a cell, chat turns in it)
 
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.line_magic("llama")  # type: ignore[untyped-decorator]
     def llama_line(self, line: str) -> Any:
         with shown_briefly(f"%llama {line.split(maxsplit=1)[0] if line.strip() else ''}".strip()):
-            return self._line(line)
+            command = parse_line(line)
+            if command.help:
+                print(_help.verb_help(VERBS[command.verb]) if command.verb else _help.line_help())
+                return None
+            from llama_magic.magics import _verbs  # weight: the session and what shows its results
 
-    def _line(self, line: str) -> Any:
-        from llama_magic.magics._parse import parse_line
-
-        command = parse_line(line)
-        if command.help:
-            print(_help.verb_help(VERBS[command.verb]) if command.verb else _help.line_help())
-            return None
-        from llama_magic.magics._verbs import run_verb
-
-        result = run_verb(self, command)
-        return None if command.silent else result
+            result = _verbs.run_verb(self.kernel, command)
+            return None if command.silent else result
 
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.cell_magic("llama")  # type: ignore[untyped-decorator]
     def llama_cell(self, line: str, cell: str) -> Any:
         with shown_briefly("%%llama"):
-            return self._cell(line, cell)
+            command = parse_cell(line)
+            if command.help:
+                print(_help.mode_help(MODES[command.mode]))
+                return None
+            from llama_magic.magics import _modes  # weight: the session and what shows its results
 
-    def _cell(self, line: str, cell: str) -> Any:
-        from llama_magic.magics._parse import parse_cell
-
-        command = parse_cell(line)
-        if command.help:
-            print(_help.mode_help(MODES[command.mode]))
-            return None
-        from llama_magic.magics._modes import run_mode
-
-        return run_mode(self, command, cell)
-
-    # --- what the commands ask of the kernel ---
-
-    @property
-    def host(self) -> Any:
-        """The IPython shell."""
-        return self.shell
-
-    @property
-    def session(self) -> Session:
-        """The kernel's models, chats and history."""
-        from llama_magic.session import session
-
-        return session.current(self.shell)
-
-    def get_model(self, name: str | None = None) -> Any:
-        """Return the named or current model; one that is not loaded yet is loaded, with progress."""
-        session = self.session
-        session.refresh()
-        if name in session.models or (name is None and session.current_name is not None):
-            return session.model(name)
-        from llama_magic import display
-
-        with display.load_progress(self.shell) as progress:
-            if name is None:
-                return session.load(self.model or None, progress=progress, **self.load_defaults())
-            return session.model(name, progress=progress, **self.load_defaults())
-
-    def load_defaults(self) -> dict[str, Any]:
-        """Return the load options that %config sets."""
-        return {} if self.ctx is None else {"ctx": self.ctx}
-
-    def sampling_defaults(self) -> dict[str, Any]:
-        """Return the sampling parameters that %config, and over it `%llama sampler`, set."""
-        values = {name: getattr(self, name) for name in _SAMPLING_TRAITS if getattr(self, name) is not None}
-        return values | self.session.sampler
-
-    def call_defaults(self) -> dict[str, Any]:
-        """Return the other generation options that %config sets."""
-        return {name: getattr(self, name) for name in _CALL_TRAITS if getattr(self, name) is not None}
-
-    def cell_key(self) -> str | None:
-        """Return the identity of the running notebook cell, None in a terminal.
-
-        A second chat turn from the same run of the same cell (a loop over `run_cell_magic`)
-        is a turn of its own: `id`, `id#2`, …
-        """
-        identity, run = _cell_identity(self.shell), _run_of_a_cell(self.shell)
-        if identity is None:
-            return None
-        again = run is not None and self._turns[0] is run
-        self._turns = (run, self._turns[1] + 1 if again else 1)
-        return identity if self._turns[1] == 1 else f"{identity}#{self._turns[1]}"
-
-    # --- a result that was shown while it ran is not shown again as Out[n] ---
-
-    def mark_shown(self, result: Any) -> Any:
-        """Return `result`, which the display hook of this cell will then keep but not show."""
-        self._shown = (_run_of_a_cell(self.shell), result)
-        return result
-
-    def mute_shown_results(self) -> None:
-        """Teach the shell's formatter to pass over a result that stands in the output already."""
-        formatter = self.host.display_formatter.ipython_display_formatter
-        formatter.for_type(Shown, self._display)
-
-    def unmute_results(self) -> None:
-        """Undo `mute_shown_results`."""
-        formatter = self.host.display_formatter.ipython_display_formatter
-        formatter.pop(Shown, None)
-
-    def _display(self, result: Any) -> None:
-        run, shown = self._shown or (None, None)
-        if not _hook_is_at_work(self.shell) or shown is not result or run is not _run_of_a_cell(self.shell):
-            raise NotImplementedError  # IPython's word for "go on with the other formatters"
-        self._shown = None
-        if not hasattr(self.shell, "kernel"):  # a terminal has written "Out[n]: " already
-            print(_in_short(result))
+            return _modes.run_mode(self.kernel, command, cell)
 
     @observe("model")
     def _model_changed(self, change: Any) -> None:
         # The latest word wins: the next cell takes the new default, loading it where needed.
         name = change["new"] or None
         if self.shell is not None and name is not None:
-            self.session.current_name = name if name in self.session.models else None
+            session = self.kernel.session
+            session.current_name = name if name in session.models else None
 
-    @observe(*_SAMPLING_TRAITS)
+    @observe(*SAMPLING_TRAITS)
     def _sampling_changed(self, change: Any) -> None:
         if self.shell is not None:
-            self.session.sampler.pop(change["name"], None)
-
-
-def _run_of_a_cell(shell: Any) -> Any:
-    """Return the `ExecutionResult` of the running cell: one object a run; None outside of a run."""
-    return getattr(shell.displayhook, "exec_result", None)
-
-
-def _hook_is_at_work(shell: Any) -> bool:
-    """Tell the display hook's own call from a `display(result)` of the user, who wants to see it again."""
-    hook = shell.displayhook
-    if sys.displayhook is not hook:
-        return True  # %%capture puts another one in its place
-    return bool(getattr(hook, "is_active", False) or getattr(hook, "msg", None))  # IPython's, ipykernel's
-
-
-def _cell_identity(shell: Any) -> str | None:
-    """Return the front end's id of the running cell: JupyterLab, VS Code, Colab, or `run_cell(cell_id=…)`."""
-    info = getattr(_run_of_a_cell(shell), "info", None)
-    if identity := getattr(info, "cell_id", None):
-        return str(identity)
-    if not hasattr(shell, "get_parent"):
-        return None
-    metadata = (shell.get_parent() or {}).get("metadata") or {}
-    colab = metadata.get("colab")
-    nested = colab.get("cell_id") if isinstance(colab, dict) else None
-    identity = metadata.get("cellId") or metadata.get("colab.cell_id") or nested
-    return str(identity) if identity else None
-
-
-def _in_short(result: Any) -> str:
-    if isinstance(result, list):
-        return f"{len(result)} completions, shown above"
-    if hasattr(result, "stages"):
-        return "SamplerTrace, shown above"
-    if not hasattr(result, "usage"):
-        return repr(result)
-    usage = result.usage
-    return f"Completion, shown above: {counted(usage.completion_tokens, 'token')}, {result.finish_reason}"
+            self.kernel.session.sampler.pop(change["name"], None)
 
 
 LlamaMagics.llama_line.__doc__ = _help.line_help()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from llama_magic import display
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
+from llama_magic.experiments.vote import vote
 from llama_magic.magics._interpolate import interpolate
+from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
 from llama_magic.model.results import Completion
 from llama_magic.session.chat import Chat, Message, Turn, answer_message, split_blocks
 from llama_magic.words.shown import Shown
-
-if TYPE_CHECKING:
-    from llama_magic.magics._magics import LlamaMagics
 
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
 _CALL_KEYS = (
@@ -42,8 +42,6 @@ class Samples(Shown, list[Any]):
     @property
     def vote(self) -> Any:
         """What structured answers say together, field by field: `llama_magic.vote` of them."""
-        from llama_magic.experiments.vote import vote
-
         return vote(self)
 
 
@@ -51,7 +49,7 @@ class Samples(Shown, list[Any]):
 class Call:
     """One run of a cell: the command, the body, and where results go."""
 
-    magics: LlamaMagics
+    kernel: Kernel
     command: CellCommand
     body: str
     model: Any = field(init=False, default=None)
@@ -60,39 +58,35 @@ class Call:
     def options(self) -> Mapping[str, Any]:
         return self.command.options
 
-    @property
-    def namespace(self) -> dict[str, Any]:
-        return self.magics.host.user_ns  # type: ignore[no-any-return]
-
     def fill(self, text: str) -> str:
         """Return the text with `{{ }}` filled; it knows where the values stand."""
-        return text if self.options.get("raw") else interpolate(text, self.namespace)
+        return text if self.options.get("raw") else interpolate(text, self.kernel.namespace)
 
     def sampling(self) -> dict[str, Any]:
         """Return the sampling parameters to pass on: option over `%llama sampler` over %config."""
         given = {key: value for key, value in self.options.items() if key in _SAMPLING_KEYS}
         if "logit_bias" in given:
             given["logit_bias"] = find_bias(given["logit_bias"], self.model)
-        return self.magics.sampling_defaults() | given
+        return self.kernel.sampling_defaults() | given
 
     def keywords(self) -> dict[str, Any]:
         """Return every keyword of the generation call but the prompt and its kind."""
         given = {key: self.options[key] for key in _CALL_KEYS if key in self.options}
         if "grammar" in self.options:
-            given["grammar"] = find_grammar(self.options["grammar"], self.namespace)
-        return self.magics.call_defaults() | self.sampling() | given
+            given["grammar"] = find_grammar(self.options["grammar"], self.kernel.namespace)
+        return self.kernel.call_defaults() | self.sampling() | given
 
     @property
     def quiet(self) -> bool:
-        return bool(self.options.get("quiet", self.magics.quiet))
+        return bool(self.options.get("quiet", self.kernel.settings.quiet))
 
     def bind(self, result: Any) -> None:
         """Bind the result to the variable of `-o`, if there is one."""
         if name := self.options.get("out"):
-            self.magics.host.push({name: result}, interactive=True)
+            self.kernel.shell.push({name: result}, interactive=True)
 
 
-def run_mode(magics: LlamaMagics, command: CellCommand, cell: str) -> Any:
+def run_mode(kernel: Kernel, command: CellCommand, cell: str) -> Any:
     """Run one `%%llama` cell and return its result, or None where `-o` bound it."""
     body = cell[:-1] if cell.endswith("\n") else cell  # IPython ends every cell with a line break
     if not body.strip():
@@ -100,7 +94,7 @@ def run_mode(magics: LlamaMagics, command: CellCommand, cell: str) -> Any:
             f"%%llama {command.mode} has an empty body.",
             remedy="Write the prompt in the lines below the %%llama line.",
         )
-    return _RUNNERS[command.mode](Call(magics, command, body))
+    return _RUNNERS[command.mode](Call(kernel, command, body))
 
 
 def _complete(call: Call) -> Any:
@@ -109,7 +103,7 @@ def _complete(call: Call) -> Any:
             "--system needs a template, and complete has none.", remedy="Add --instruct, or use chat."
         )
     prompt = call.fill(call.body)
-    call.model = call.magics.get_model(call.options.get("model"))
+    call.model = call.kernel.get_model(call.options.get("model"))
     extra = {key: call.options[key] for key in ("instruct", "system") if key in call.options}
     stream = call.model.complete(prompt, stream=True, **extra, **call.keywords())
     return _finish(call, stream, "complete")
@@ -118,9 +112,9 @@ def _complete(call: Call) -> Any:
 def _chat(call: Call) -> Any:
     name, fresh = call.options.get("session", "default"), bool(call.options.get("new"))
     messages, system = _messages(call)
-    chat = call.magics.session.chats.get(name) or Chat(name)
-    cell = call.magics.cell_key()
-    call.model = call.magics.get_model(call.options.get("model"))
+    chat = call.kernel.session.chats.get(name) or Chat(name)
+    cell = call.kernel.cell_key()
+    call.model = call.kernel.get_model(call.options.get("model"))
     everything = chat.messages_for(messages, cell=cell, system=system, fresh=fresh)
     stream = call.model.chat(everything, stream=True, **call.keywords())
     plain = tuple(message | {"content": str(message["content"])} for message in messages)
@@ -134,7 +128,7 @@ def _chat(call: Call) -> Any:
             completion=completion,
         )
         chat.commit(turn, fresh=fresh)
-        call.magics.session.chats[name] = chat
+        call.kernel.session.chats[name] = chat
 
     return _finish(call, stream, f"chat · {name}", keep)
 
@@ -145,7 +139,7 @@ def _structured(call: Call) -> Any:
             "%%llama structured needs --schema X.",
             remedy='X is a class, type or dict of your namespace, or a short form such as "name, age int".',
         )
-    schema = find_schema(call.options["schema"], call.namespace)
+    schema = find_schema(call.options["schema"], call.kernel.namespace)
     blocks = split_blocks(call.body)
     if len(blocks) > 1 or blocks[0][0] != "user" or "system" in call.options:
         messages, system = _messages(call)
@@ -153,7 +147,7 @@ def _structured(call: Call) -> Any:
         prompt: Any = head + messages
     else:
         prompt = call.fill(blocks[0][1])
-    call.model = call.magics.get_model(call.options.get("model"))
+    call.model = call.kernel.get_model(call.options.get("model"))
     stream = call.model.structured(prompt, schema, stream=True, **call.keywords())
     return _finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
 
@@ -183,17 +177,15 @@ def _messages(call: Call) -> tuple[list[Message], str | None]:
 
 def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], None] | None = None) -> Any:
     """Show the stream; keep its answer in chat, history and `-o`; only then let an interruption through."""
-    from llama_magic import display
-
     interruption: GenerationInterrupted | None = None
     try:
         result = display.show_stream(
             stream,
             title=title,
             model_name=call.model.name,
-            format=call.options.get("format", call.magics.display),
+            format=call.options.get("format", call.kernel.settings.display),
             quiet=call.quiet,
-            shell=call.magics.host,
+            shell=call.kernel.shell,
         )
     except GenerationInterrupted as error:
         if error.completion is None:
@@ -201,18 +193,18 @@ def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], No
         result, interruption = error.completion, error
     except StructuredOutputError as error:
         if error.completion is not None:
-            call.magics.session.record(error.completion)
+            call.kernel.session.record(error.completion)
         raise
     answers = list(result) if isinstance(result, (list, tuple)) else [result]
     for answer in answers:
-        call.magics.session.record(answer)
+        call.kernel.session.record(answer)
     if keep is not None:
         keep(answers[0])
     result = result if isinstance(result, Completion) else Samples(answers)
     call.bind(result)
     if interruption is not None or any(answer.finish_reason == "interrupted" for answer in answers):
         raise interruption or GenerationInterrupted(result)
-    return None if "out" in call.options else call.magics.mark_shown(result)
+    return None if "out" in call.options else call.kernel.mark_shown(result)
 
 
 def _tokens(call: Call) -> Any:
@@ -229,20 +221,18 @@ def _xray(call: Call) -> Any:
     text = call.fill(call.body)
 
     def trace(model: Any) -> Any:
-        given = call.magics.call_defaults() | dict(call.options)
+        given = call.kernel.call_defaults() | dict(call.options)
         seed = {"seed": given["seed"]} if "seed" in given else {}
         return model.xray(text, model.sampling.replace(**call.sampling()), **seed)
 
     if not call.options.get("live"):
         return _look(call, trace)
-    call.model = call.magics.get_model(call.options.get("model"))
+    call.model = call.kernel.get_model(call.options.get("model"))
     result = _interruptible(lambda: trace(call.model))
     call.bind(result)
     if not call.quiet:
-        from llama_magic import display
-
-        display.show_live(result, call.magics.host)
-    return None if "out" in call.options or call.quiet else call.magics.mark_shown(result)
+        display.show_live(result, call.kernel.shell)
+    return None if "out" in call.options or call.quiet else call.kernel.mark_shown(result)
 
 
 def _look(call: Call, look: Callable[[Any], Any]) -> Any:
@@ -250,7 +240,7 @@ def _look(call: Call, look: Callable[[Any], Any]) -> Any:
 
     What an interrupted reading has so far is bound and shown, then the interrupt goes on.
     """
-    call.model = call.magics.get_model(call.options.get("model"))
+    call.model = call.kernel.get_model(call.options.get("model"))
     interruption: GenerationInterrupted | None = None
     try:
         result = _interruptible(lambda: look(call.model))
@@ -260,9 +250,7 @@ def _look(call: Call, look: Callable[[Any], Any]) -> Any:
         result, interruption = error.completion, error
     call.bind(result)
     if ("out" in call.options or interruption is not None) and not call.quiet:
-        from llama_magic import display
-
-        display.show(result, call.magics.shell)
+        display.show(result, call.kernel.shell)
     if interruption is not None:
         raise interruption
     return None if "out" in call.options or call.quiet else result

@@ -5,8 +5,7 @@ The parser, the help texts, tab completion and README's table all read this one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from llama_magic.magics._rows import Action, Mode, Option, Verb
 from llama_magic.request.stages import PARAMETERS, Parameter
 
 FORMATS = ("auto", "markdown", "text", "html", "json")
@@ -15,65 +14,11 @@ PROFILES = ("fast", "balanced", "quality", "memory", "batch")
 KV_TYPES = ("f16", "q8_0", "q4_0")
 
 
-@dataclass(frozen=True)
-class Option:
-    """One option. `kind` names its reader in `_parse.READERS`; `value` is what a flag means."""
-
-    flags: tuple[str, ...]
-    kind: str
-    help: str
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-    repeat: bool = False
-    value: object = True
-    dest: str = ""
-
-    @property
-    def key(self) -> str:
-        """Return the keyword of the Python API that this option sets."""
-        return self.dest or self.flags[-1].lstrip("-").replace("-", "_")
-
-    @property
-    def takes_value(self) -> bool:
-        return self.kind != "flag"
-
-    @property
-    def usage(self) -> str:
-        """Return the option as it stands in a table: `-n, --max-tokens N`."""
-        value = self.metavar or ("|".join(self.choices) if self.choices else "VALUE")
-        return ", ".join(self.flags) + (f" {value}" if self.takes_value else "")
-
-
-@dataclass(frozen=True)
-class Verb:
-    """A line magic verb. `text`: what follows the options is one text; `actions`: words it knows."""
-
-    name: str
-    arguments: str
-    help: str
-    gives: str
-    options: tuple[Option, ...] = ()
-    text: bool = False
-    actions: tuple[str, ...] = ()
-    least: int = 0
-    most: int = 0
-
-
-@dataclass(frozen=True)
-class Mode:
-    """A cell magic mode and the options that mean something in it."""
-
-    name: str
-    body: str
-    result: str
-    options: tuple[Option, ...]
-
-
 def _o(flags: str, kind: str, help_: str, metavar: str = "", **more: object) -> Option:
     return Option(tuple(flags.split()), kind, help_, metavar, **more)  # type: ignore[arg-type]
 
 
-MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME")
+MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME", completes="models")
 OUT = _o("-o --out", "name", "bind the result to this variable", "NAME")
 RAW = _o("--raw", "flag", "leave {{ }} in the body as it is")
 SEED = _o("--seed", "seed", "make the answer reproducible; without one a seed is drawn and recorded", "N")
@@ -100,8 +45,8 @@ LOAD = (
     _o("--yarn-beta-slow", "float", "YaRN high correction dim", "F"),
     _o("--yarn-orig-ctx", "count", "YaRN's original context window", "N"),
     _o("--profile", "choice", "a set of load options by purpose", choices=PROFILES),
-    _o("--formatter", "text", "prompt format", "auto|NAME|PATH.jinja"),
-    _o("--lora", "text", "an adapter to apply", "PATH[:SCALE]", repeat=True),
+    _o("--formatter", "text", "prompt format", "auto|NAME|PATH.jinja", completes="formatters"),
+    _o("--lora", "text", "an adapter to apply", "PATH[:SCALE]", repeat=True, completes="adapters"),
 )
 FETCH = (
     _o("--sha256", "text", "digest that the file must have", "HEX"),
@@ -141,13 +86,23 @@ LIMITS = (
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
 )
 CONSTRAINTS = (
-    _o("--grammar", "text", "GBNF: the text, a variable that holds it, or a .gbnf file", "GBNF"),
+    _o(
+        "--grammar",
+        "text",
+        "GBNF: the text, a variable that holds it, or a .gbnf file",
+        "GBNF",
+        completes="grammars",
+    ),
     _o("--regex", "text", "the whole answer matches this", "RE"),
     _o("--choices", "choices", "the answer is one of these", '"A|B|C"'),
 )
 SYSTEM = _o("--system", "escaped", "the system prompt", "TEXT")
 SCHEMA = _o(
-    "--schema", "text", 'a class, type or dict of the namespace, or a short form: "name, age int"', "X"
+    "--schema",
+    "text",
+    'a class, type or dict of the namespace, or a short form: "name, age int"',
+    "X",
+    completes="schemas",
 )
 _SHOW = (OUT, FORMAT, QUIET, RAW)
 _GENERATE = (MODEL, *LIMITS, *SAMPLING)
@@ -175,7 +130,7 @@ MODES = {
                 *_GENERATE,
                 *CONSTRAINTS,
                 SYSTEM,
-                _o("--session", "text", "the conversation this turn belongs to", "NAME"),
+                _o("--session", "text", "the conversation this turn belongs to", "NAME", completes="chats"),
                 _o("--new", "flag", "start the conversation afresh; the old one is kept as a branch"),
                 *_SHOW,
             ),
@@ -227,7 +182,25 @@ _INSPECT = (
     _o("--tokenizer", "flag", "describe the tokenizer"),
     _o("--template", "flag", "show the chat template"),
 )
-CHAT_ACTIONS = ("show", "undo", "reset", "fork", "save", "load")
+_CHAT_ACTIONS = (
+    Action("show"),
+    Action("undo"),
+    Action("reset"),
+    Action("fork", ("NEW",)),
+    Action("save", ("PATH",), ("chat files",)),
+    Action("load", ("PATH",), ("chat files",)),
+)
+_KV_ACTIONS = (
+    Action("save", ("PATH", "[SEQUENCE]"), ("files", "")),
+    Action("restore", ("PATH",), ("files",)),
+    Action("clear"),
+    Action("fork", ("A", "B")),
+)
+
+
+def _one_of(actions: tuple[Action, ...]) -> str:
+    return f"[{'|'.join(action.usage for action in actions)}]"
+
 
 VERBS = {
     verb.name: verb
@@ -239,9 +212,19 @@ VERBS = {
             "Model",
             (*LOAD, *FETCH, DRY_RUN),
             most=1,
+            completes=("sources",),
         ),
-        Verb("pull", "SOURCE", "resolve and download only", "path", FETCH, least=1, most=1),
-        Verb("use", "NAME", "choose the current model", "Model", least=1, most=1),
+        Verb(
+            "pull",
+            "SOURCE",
+            "resolve and download only",
+            "path",
+            FETCH,
+            least=1,
+            most=1,
+            completes=("sources",),
+        ),
+        Verb("use", "NAME", "choose the current model", "Model", least=1, most=1, completes=("loaded",)),
         Verb("models", "", "list loaded and on-disk models with their sizes", "table"),
         Verb(
             "unload",
@@ -250,6 +233,7 @@ VERBS = {
             "nothing",
             (_o("--all", "flag", "every model"),),
             most=1,
+            completes=("loaded",),
         ),
         Verb(
             "inspect",
@@ -258,6 +242,7 @@ VERBS = {
             "GGUFInfo",
             (*_INSPECT, *FETCH[1:]),
             most=1,
+            completes=("models",),
         ),
         Verb(
             "tokens",
@@ -267,29 +252,38 @@ VERBS = {
             (MODEL, OUT),
             text=True,
         ),
-        Verb("sampler", "[k=v …|reset]", "show, set or reset the sampler chain", "Sampling", most=99),
+        Verb(
+            "sampler",
+            "[k=v …|reset]",
+            "show, set or reset the sampler chain",
+            "Sampling",
+            most=99,
+            completes=("parameters",),
+        ),
         Verb(
             "kv",
-            "[save PATH [SEQUENCE]|restore PATH|clear|fork A B]",
+            _one_of(_KV_ACTIONS),
             "the state of the KV cache",
             "KVState",
             (MODEL,),
-            actions=("save", "restore", "clear", "fork"),
+            actions=_KV_ACTIONS,
             most=3,
+            completes=("actions",),
         ),
         Verb("chats", "", "list the conversations of this kernel", "table"),
         Verb(
             "chat",
-            "NAME [show|undo|reset|fork NEW|save PATH|load PATH]",
+            f"NAME {_one_of(_CHAT_ACTIONS)}",
             "one conversation",
             "Chat",
             (
                 _o("--prompt", "flag", "with show: the prompt that was really sent, template included"),
                 _o("--branch", "positive", "with show or fork: take this kept branch", "N"),
             ),
-            actions=CHAT_ACTIONS,
+            actions=_CHAT_ACTIONS,
             least=1,
             most=3,
+            completes=("chats", "actions"),
         ),
         Verb("pad", "", "a prompt pad with live token count, sliders, Run and Stop", "widget", (MODEL,)),
         Verb("history", "", "every generation of this kernel", "table, `.to_pandas()`"),

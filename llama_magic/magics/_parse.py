@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import keyword
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.magics import _options as table
-from llama_magic.magics._options import Option
+from llama_magic.magics._readers import READERS, nearest
+from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._words import Word, Words
 
 
@@ -40,15 +39,6 @@ class CellCommand:
     mode: str = table.DEFAULT_MODE
     options: Mapping[str, Any] = field(default_factory=_none)
     help: bool = False
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` most likely stands for."""
-    names = list(known)
-    if found := difflib.get_close_matches(word.lower(), names, 1, 0.6):
-        return found[0]
-    starts = [name for name in names if len(word) > 1 and name.startswith(word)]
-    return starts[0] if starts else None
 
 
 def parse_line(line: str) -> LineCommand:
@@ -91,7 +81,7 @@ def parse_cell(line: str) -> CellCommand:
     return CellCommand(name, MappingProxyType(options), wants_help)
 
 
-def _parse_text_verb(verb: table.Verb, words: Words) -> LineCommand:
+def _parse_text_verb(verb: Verb, words: Words) -> LineCommand:
     free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}", text=True)
     text = free[0] if free else ""
     if not text and not wants_help:
@@ -191,115 +181,10 @@ def _value_word(flag: str, option: Option, words: Words, known: Mapping[str, Opt
     return word.text
 
 
-# --- readers: (flag, text, option) -> value ---
-
-
-def _number(flag: str, text: str, option: Option, kind: type[int] | type[float], what: str) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise OptionError(f"{flag} is {text!r}; expected {what}.") from None
-
-
-def _read_int(flag: str, text: str, option: Option) -> int:
-    return int(_number(flag, text, option, int, "a whole number"))
-
-
-def _read_float(flag: str, text: str, option: Option) -> float:
-    return float(_number(flag, text, option, float, "a number"))
-
-
-def _at_least(least: int) -> Callable[[str, str, Option], int]:
-    def read(flag: str, text: str, option: Option) -> int:
-        value = int(_number(flag, text, option, int, f"a whole number, {least} or more"))
-        if value < least:
-            raise OptionError(f"{flag} is {value}; expected a whole number, {least} or more.")
-        return value
-
-    return read
-
-
-def _read_seed(flag: str, text: str, option: Option) -> int:
-    from llama_magic.request.sampling import check_seed
-
-    return check_seed(_read_int(flag, text, option))
-
-
-def _read_text(flag: str, text: str, option: Option) -> str:
-    if not text:
-        raise OptionError(f"{flag} is empty; expected {option.metavar or 'a text'}.")
-    return text
-
-
-def _read_escaped(flag: str, text: str, option: Option) -> str:
-    pieces = _read_text(flag, text, option).split("\\\\")
-    return "\\".join(piece.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r") for piece in pieces)
-
-
-def _read_choice(flag: str, text: str, option: Option) -> str:
-    if text in option.choices:
-        return text
-    near = nearest(text, option.choices)
-    hint = f" Did you mean {near}?" if near else ""
-    raise OptionError(f"{flag} is {text!r}; expected {', '.join(option.choices)}.{hint}")
-
-
-def _read_name(flag: str, text: str, option: Option) -> str:
-    if not text.isidentifier() or keyword.iskeyword(text):
-        raise OptionError(f"{flag} is {text!r}; expected the name of a Python variable.")
-    return text
-
-
-def _read_layers(flag: str, text: str, option: Option) -> int | str:
-    if text == "all":
-        return text
-    value = _number(flag, text, option, int, "a whole number or all")
-    if value < 0:
-        raise OptionError(f"{flag} is {value}; expected a whole number from 0, or all.")
-    return int(value)
-
-
-def _read_choices(flag: str, text: str, option: Option) -> tuple[str, ...]:
-    """Cut at `|`, or at commas where there is no `|`; blanks around a choice are not part of it."""
-    parts = tuple(part.strip() for part in text.split("|" if "|" in text else ","))
-    if not all(parts):
-        raise OptionError(f"{flag} is {text!r}, which holds an empty choice; expected texts separated by |.")
-    return parts
-
-
-def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
-    token, equals, bias = text.rpartition("=")
-    value = _number(flag, bias, option, float, "ID=NUMBER or 'TEXT'=NUMBER") if equals else None
-    if value is not None and token.isdecimal():
-        return int(token), float(value)
-    if value is not None and len(token) > 2 and token[0] == token[-1] and token[0] in "\"'":
-        return token[1:-1], float(value)
-    raise OptionError(
-        f"{flag} is {text!r}; expected ID=BIAS, or 'TEXT'=BIAS with the text in inner quotes.",
-        remedy=f"For example {flag} 15=-2.5 or {flag} \"'yes'=4\".",
-    )
-
-
-READERS: dict[str, Callable[[str, str, Option], Any]] = {
-    "int": _read_int,
-    "float": _read_float,
-    "count": _at_least(0),
-    "positive": _at_least(1),
-    "seed": _read_seed,
-    "text": _read_text,
-    "escaped": _read_escaped,
-    "choice": _read_choice,
-    "name": _read_name,
-    "layers": _read_layers,
-    "choices": _read_choices,
-    "bias": _read_bias,
-}
-
-
 # --- checks and errors ---
 
 
-def _check_count(verb: table.Verb, free: list[str]) -> None:
+def _check_count(verb: Verb, free: list[str]) -> None:
     usage = f"Write %llama {verb.name} {verb.arguments}".rstrip() + "."
     if len(free) < verb.least:
         raise OptionError(f"%llama {verb.name} needs {verb.arguments.split()[0]}.", remedy=usage)
@@ -307,7 +192,7 @@ def _check_count(verb: table.Verb, free: list[str]) -> None:
         raise OptionError(f"%llama {verb.name} does not take {free[verb.most]!r}.", remedy=usage)
 
 
-def _check_fit(mode: table.Mode, options: Mapping[str, Any]) -> None:
+def _check_fit(mode: Mode, options: Mapping[str, Any]) -> None:
     allowed = {option.key for option in mode.options}
     for key in options:
         if key in allowed:

@@ -3,59 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from llama_magic import display, sources
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.magics._kernel import Kernel
+from llama_magic.magics._lookup import find_source
 from llama_magic.magics._options import VERBS
-from llama_magic.magics._parse import LineCommand, nearest
+from llama_magic.magics._parse import LineCommand
+from llama_magic.magics._readers import nearest
+from llama_magic.request.sampling import Sampling
 from llama_magic.session.chat import Chat
+from llama_magic.words import amounts
+from llama_magic.words.tables import Table
 
-if TYPE_CHECKING:
-    from llama_magic.magics._magics import LlamaMagics
 
-
-def run_verb(magics: LlamaMagics, command: LineCommand) -> Any:
+def run_verb(kernel: Kernel, command: LineCommand) -> Any:
     """Run one `%llama` line and return its result."""
-    return _RUNNERS[command.verb](magics, command)
+    return _RUNNERS[command.verb](kernel, command)
 
 
-def _load(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic import display
-    from llama_magic.display.views.model.model import card
+def _load(kernel: Kernel, command: LineCommand) -> Any:
+    from llama_magic.display.views.model.model import card  # weight: numpy and the engine
 
-    source = _source(magics, command) if command.words else magics.model or None
-    options = magics.load_defaults() | dict(command.options)
+    source = _source(kernel, command) if command.words else kernel.settings.model or None
+    options = kernel.load_defaults() | dict(command.options)
     if options.get("dry_run"):
-        return magics.session.loader(source, **options)
-    with display.load_progress(magics.host) as progress:
-        model = magics.session.load(source, progress=progress, **options)
+        return kernel.session.loader(source, **options)
+    with display.load_progress(kernel.shell) as progress:
+        model = kernel.session.load(source, progress=progress, **options)
         progress.done(card(model))  # takes the place of the progress bar, so Out[n] need not show it again
-    return magics.mark_shown(model)
+    return kernel.mark_shown(model)
 
 
-def _source(magics: LlamaMagics, command: LineCommand) -> str:
-    from llama_magic.magics._lookup import find_source
-
-    return find_source(command.words[0], magics.host.user_ns)
+def _source(kernel: Kernel, command: LineCommand) -> str:
+    return find_source(command.words[0], kernel.namespace)
 
 
-def _pull(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic import display, sources
-
-    with display.load_progress(magics.host) as progress:
-        return sources.resolve(_source(magics, command), progress=progress, **command.options).path
+def _pull(kernel: Kernel, command: LineCommand) -> Any:
+    with display.load_progress(kernel.shell) as progress:
+        return sources.resolve(_source(kernel, command), progress=progress, **command.options).path
 
 
-def _use(magics: LlamaMagics, command: LineCommand) -> Any:
-    return magics.session.use(command.words[0])
+def _use(kernel: Kernel, command: LineCommand) -> Any:
+    return kernel.session.use(command.words[0])
 
 
-def _models(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic import sources
-    from llama_magic.words import amounts
-    from llama_magic.words.tables import Table
-
-    session = magics.session
+def _models(kernel: Kernel, command: LineCommand) -> Any:
+    session = kernel.session
     session.refresh()
     rows: list[tuple[Any, ...]] = []
     for name, model in session.models.items():
@@ -73,13 +68,13 @@ def _models(magics: LlamaMagics, command: LineCommand) -> Any:
     )
 
 
-def _unload(magics: LlamaMagics, command: LineCommand) -> None:
+def _unload(kernel: Kernel, command: LineCommand) -> None:
     every = bool(command.options.get("all"))
     if every and command.words:
         raise OptionError("%llama unload takes a name or --all, not both.")
     name = command.words[0] if command.words else None
-    magics.mark_shown(None)
-    gone = magics.session.unload(name, every=every, forget=lambda model: _forget(magics.host, model))
+    kernel.mark_shown(None)
+    gone = kernel.session.unload(name, every=every, forget=lambda model: _forget(kernel.shell, model))
     print(f"Unloaded {', '.join(gone)}." if gone else "No model was loaded.")
 
 
@@ -103,28 +98,24 @@ def _forget(shell: Any, model: Any) -> None:
             setattr(shell.displayhook, name, "")
 
 
-def _inspect(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic.magics._inspect import inspect_verb
+def _inspect(kernel: Kernel, command: LineCommand) -> Any:
+    from llama_magic.magics._inspect import inspect_verb  # weight: numpy
 
-    return inspect_verb(magics, command)
+    return inspect_verb(kernel, command)
 
 
-def _tokens(magics: LlamaMagics, command: LineCommand) -> Any:
-    strip = magics.get_model(command.options.get("model")).token_strip(command.words[0])
+def _tokens(kernel: Kernel, command: LineCommand) -> Any:
+    strip = kernel.get_model(command.options.get("model")).token_strip(command.words[0])
     name = command.options.get("out")
     if name is None:
         return strip
-    from llama_magic import display
-
-    magics.host.push({name: strip})
-    display.show(strip, magics.host)
+    kernel.shell.push({name: strip})
+    display.show(strip, kernel.shell)
     return None
 
 
-def _sampler(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic.request.sampling import Sampling
-
-    session = magics.session
+def _sampler(kernel: Kernel, command: LineCommand) -> Any:
+    session = kernel.session
     base = session.model().sampling if session.current_name is not None else Sampling()
     changes: dict[str, Any] = {}
     words = command.words
@@ -141,7 +132,7 @@ def _sampler(magics: LlamaMagics, command: LineCommand) -> Any:
                 remedy="For example: %llama sampler temperature=0.2 top_k=20.",
             )
         changes[name.replace("-", "_")] = _sampler_value(base, name.replace("-", "_"), text)
-    chain = base.replace(**(magics.sampling_defaults() | changes))
+    chain = base.replace(**(kernel.sampling_defaults() | changes))
     session.sampler.update(changes)
     return chain
 
@@ -162,28 +153,25 @@ def _sampler_value(base: Any, name: str, text: str) -> Any:
     return text
 
 
-def _kv(magics: LlamaMagics, command: LineCommand) -> Any:
-    model = magics.get_model(command.options.get("model"))
+def _kv(kernel: Kernel, command: LineCommand) -> Any:
+    model = kernel.get_model(command.options.get("model"))
     if not command.words:
         return model.kv
     action, *rest = command.words
-    wants = {"save": ("PATH", "[SEQUENCE]"), "restore": ("PATH",), "clear": (), "fork": ("A", "B")}
-    _check_action("kv", action, rest, wants)
+    _check_action("kv", action, rest)
     made = getattr(model, f"kv_{action}")(*rest)
     if action == "save":
-        from llama_magic.microscope.savefile import described
+        from llama_magic.microscope.savefile import described  # weight: numpy
 
         print(f"Saved {described(made)}.")
     return model.kv
 
 
-def _chats(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic.words.tables import Table
-
+def _chats(kernel: Kernel, command: LineCommand) -> Any:
     rows = tuple(
         (name, len(chat.turns), len(chat.branches), "yes" if any(t.interrupted for t in chat.turns) else "",
          _last_user(chat))
-        for name, chat in magics.session.chats.items()
+        for name, chat in kernel.session.chats.items()
     )  # fmt: skip
     return Table(
         ("chat", "turns", "branches", "interrupted", "last question"),
@@ -197,14 +185,13 @@ def _last_user(chat: Chat) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _chat(magics: LlamaMagics, command: LineCommand) -> Any:
+def _chat(kernel: Kernel, command: LineCommand) -> Any:
     name, *rest = command.words
     action, rest = (rest[0], rest[1:]) if rest else ("show", [])
-    wants = {"show": (), "undo": (), "reset": (), "fork": ("NEW",), "save": ("PATH",), "load": ("PATH",)}
-    _check_action("chat NAME", action, rest, wants)
+    _check_action("chat NAME", action, rest)
     branch = command.options.get("branch")
     _check_chat_options(action, command)
-    session = magics.session
+    session = kernel.session
     if action == "load":
         session.chats[name] = Chat.load(rest[0], name)
         return session.chats[name]
@@ -241,8 +228,10 @@ def _check_chat_options(action: str, command: LineCommand) -> None:
             raise OptionError(f"--{key} goes with {' and '.join(actions)}, not with {action}.")
 
 
-def _check_action(verb: str, action: str, rest: list[str], wants: dict[str, tuple[str, ...]]) -> None:
-    usage = f"Write %llama {verb} {VERBS[verb.split()[0]].arguments.removeprefix('NAME ')}."
+def _check_action(verb: str, action: str, rest: list[str]) -> None:
+    row = VERBS[verb.split()[0]]
+    wants = {known.name: known.wants for known in row.actions}
+    usage = f"Write %llama {verb} {row.arguments.removeprefix('NAME ')}."
     if action not in wants:
         near = nearest(action, wants)
         hint = f" Did you mean {near}?" if near else ""
@@ -255,23 +244,21 @@ def _check_action(verb: str, action: str, rest: list[str], wants: dict[str, tupl
         )
 
 
-def _pad(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic import display
-
-    return display.pad(magics.get_model(command.options.get("model")))
+def _pad(kernel: Kernel, command: LineCommand) -> Any:
+    return display.pad(kernel.get_model(command.options.get("model")))
 
 
-def _history(magics: LlamaMagics, command: LineCommand) -> Any:
-    return magics.session.history
+def _history(kernel: Kernel, command: LineCommand) -> Any:
+    return kernel.session.history
 
 
-def _doctor(magics: LlamaMagics, command: LineCommand) -> Any:
-    from llama_magic.magics._doctor import examine
+def _doctor(kernel: Kernel, command: LineCommand) -> Any:
+    from llama_magic.magics._doctor import examine  # weight: numpy
 
-    return examine(magics)
+    return examine(kernel)
 
 
-_RUNNERS: dict[str, Callable[[Any, LineCommand], Any]] = {
+_RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "load": _load,
     "pull": _pull,
     "use": _use,

@@ -188,7 +188,7 @@ def test_the_prompt_that_was_sent_can_be_seen(
 
 def test_cell_ids_of_front_ends(ip: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """JupyterLab's and VS Code's `cellId`, Colab's `colab.cell_id` in either form, none elsewhere."""
-    from llama_magic.magics._magics import _cell_identity
+    from llama_magic.magics._kernel import cell_identity
 
     for metadata, expected in (
         ({"cellId": "a"}, "a"),
@@ -197,6 +197,6 @@ def test_cell_ids_of_front_ends(ip: Any, run: Any, monkeypatch: pytest.MonkeyPat
         ({}, None),
     ):
         monkeypatch.setattr(ip, "get_parent", lambda metadata=metadata: {"metadata": metadata}, raising=False)
-        assert _cell_identity(ip) == expected
+        assert cell_identity(ip) == expected
     monkeypatch.setattr(ip, "get_parent", lambda: None, raising=False)
-    assert _cell_identity(ip) is None
+    assert cell_identity(ip) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,6 +155,30 @@ def test_ipykernel_answers_a_front_end_with_whole_words(tmp_path: Path) -> None:
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+def test_the_table_says_what_every_word_completes_to(ip: Any, session: Any, tmp_path: Path) -> None:
+    """Each name that a row offers is known, and a verb's actions offer what their own rows say."""
+    from llama_magic.magics._complete import OFFERS, complete
+    from llama_magic.magics._options import MODES, VERBS
+
+    rows: list[Any] = [*MODES.values(), *VERBS.values()]
+    named = {option.completes for row in rows for option in row.options}
+    for verb in VERBS.values():
+        named |= {*verb.completes, *(name for action in verb.actions for name in action.completes)}
+    assert named - {"", "actions"} == set(OFFERS)
+    (tmp_path / "talk.json").write_text("[]")
+    (tmp_path / "talk.bin").write_text("")
+
+    def offered(line: str) -> list[str]:
+        return complete(ip, SimpleNamespace(text_until_cursor=line, cursor_line=0))[1]
+
+    assert offered("%llama chat mychat load ta") == ["talk.json"]
+    assert offered("%llama chat mychat fork ta") == []
+    assert offered("%llama kv restore ta") == ["talk.bin", "talk.json"]
+    assert offered("%llama kv save talk.bin ta") == []
+    assert offered("%llama kv save talk.bin ta more") == []
+    assert offered("%llama sampler top_k=3 temp") == ["temperature="]
 
 
 def test_cached_hub_repositories(tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

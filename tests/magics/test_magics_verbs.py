@@ -178,7 +178,7 @@ def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, model: FakeModel) -
     def load_line(cores: int, load: float | None, threads: int = 4) -> Any:
         model.options = {"threads": threads}  # type: ignore[attr-defined]
         machine = Machine(cores, cores, 1 << 34, 1 << 33, load_average=load, all_cores=cores)
-        report = _doctor.examine(_known[ip], machine)
+        report = _doctor.examine(_known[ip].kernel, machine)
         return next((check for check in report.checks if check.name == "load average"), None)
 
     busy = load_line(4, 6.25)

@@ -1,0 +1,125 @@
+"""Readers of option values: from the word on the line to the value that the Python API takes."""
+
+from __future__ import annotations
+
+import difflib
+import keyword
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from llama_magic.errors import OptionError
+from llama_magic.magics._rows import Option
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` most likely stands for."""
+    names = list(known)
+    if found := difflib.get_close_matches(word.lower(), names, 1, 0.6):
+        return found[0]
+    starts = [name for name in names if len(word) > 1 and name.startswith(word)]
+    return starts[0] if starts else None
+
+
+# --- readers: (flag, text, option) -> value ---
+
+
+def _number(flag: str, text: str, option: Option, kind: type[int] | type[float], what: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise OptionError(f"{flag} is {text!r}; expected {what}.") from None
+
+
+def _read_int(flag: str, text: str, option: Option) -> int:
+    return int(_number(flag, text, option, int, "a whole number"))
+
+
+def _read_float(flag: str, text: str, option: Option) -> float:
+    return float(_number(flag, text, option, float, "a number"))
+
+
+def _at_least(least: int) -> Callable[[str, str, Option], int]:
+    def read(flag: str, text: str, option: Option) -> int:
+        value = int(_number(flag, text, option, int, f"a whole number, {least} or more"))
+        if value < least:
+            raise OptionError(f"{flag} is {value}; expected a whole number, {least} or more.")
+        return value
+
+    return read
+
+
+def _read_seed(flag: str, text: str, option: Option) -> int:
+    from llama_magic.request.sampling import check_seed  # weight: parsing is loaded with the extension
+
+    return check_seed(_read_int(flag, text, option))
+
+
+def _read_text(flag: str, text: str, option: Option) -> str:
+    if not text:
+        raise OptionError(f"{flag} is empty; expected {option.metavar or 'a text'}.")
+    return text
+
+
+def _read_escaped(flag: str, text: str, option: Option) -> str:
+    pieces = _read_text(flag, text, option).split("\\\\")
+    return "\\".join(piece.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r") for piece in pieces)
+
+
+def _read_choice(flag: str, text: str, option: Option) -> str:
+    if text in option.choices:
+        return text
+    near = nearest(text, option.choices)
+    hint = f" Did you mean {near}?" if near else ""
+    raise OptionError(f"{flag} is {text!r}; expected {', '.join(option.choices)}.{hint}")
+
+
+def _read_name(flag: str, text: str, option: Option) -> str:
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise OptionError(f"{flag} is {text!r}; expected the name of a Python variable.")
+    return text
+
+
+def _read_layers(flag: str, text: str, option: Option) -> int | str:
+    if text == "all":
+        return text
+    value = _number(flag, text, option, int, "a whole number or all")
+    if value < 0:
+        raise OptionError(f"{flag} is {value}; expected a whole number from 0, or all.")
+    return int(value)
+
+
+def _read_choices(flag: str, text: str, option: Option) -> tuple[str, ...]:
+    """Cut at `|`, or at commas where there is no `|`; blanks around a choice are not part of it."""
+    parts = tuple(part.strip() for part in text.split("|" if "|" in text else ","))
+    if not all(parts):
+        raise OptionError(f"{flag} is {text!r}, which holds an empty choice; expected texts separated by |.")
+    return parts
+
+
+def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
+    token, equals, bias = text.rpartition("=")
+    value = _number(flag, bias, option, float, "ID=NUMBER or 'TEXT'=NUMBER") if equals else None
+    if value is not None and token.isdecimal():
+        return int(token), float(value)
+    if value is not None and len(token) > 2 and token[0] == token[-1] and token[0] in "\"'":
+        return token[1:-1], float(value)
+    raise OptionError(
+        f"{flag} is {text!r}; expected ID=BIAS, or 'TEXT'=BIAS with the text in inner quotes.",
+        remedy=f"For example {flag} 15=-2.5 or {flag} \"'yes'=4\".",
+    )
+
+
+READERS: dict[str, Callable[[str, str, Option], Any]] = {
+    "int": _read_int,
+    "float": _read_float,
+    "count": _at_least(0),
+    "positive": _at_least(1),
+    "seed": _read_seed,
+    "text": _read_text,
+    "escaped": _read_escaped,
+    "choice": _read_choice,
+    "name": _read_name,
+    "layers": _read_layers,
+    "choices": _read_choices,
+    "bias": _read_bias,
+}
