@@ -63,8 +63,12 @@ def module_lock() -> Any:
     return lock
 
 
-def start_thread(work: Callable[[], Any], name: str) -> threading.Thread:
-    """Start a thread of our own, one that others wait for."""
+def start_thread(work: Callable[[], Any], name: str) -> None:
+    """Start a thread of our own, one that others wait for.
+
+    A Ctrl-C meanwhile does not keep it from starting: `Thread.start` waits for an Event, and an interrupt
+    inside of that would leave the new thread waiting for ever.
+    """
 
     def run() -> None:
         ident = threading.get_ident()
@@ -75,8 +79,7 @@ def start_thread(work: Callable[[], Any], name: str) -> threading.Thread:
             _ours.discard(ident)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
+    LeftBehind().run(thread.start)
 
 
 def may_wait() -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from llama_magic.threads import start_thread
+from llama_magic.threads import Latch, start_thread
 
 if TYPE_CHECKING:
     from llama_magic.request.matcher import Matcher
@@ -24,14 +23,16 @@ class Ahead:
         self._jobs: queue.SimpleQueue[Sequence[Matcher] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._started = False
-        self._thread: threading.Thread | None = None
+        self._ended: Latch | None = None  # of the thread that runs
 
     def start(self, matchers: Sequence[Matcher]) -> None:
         """Begin to compute the masks of `matchers`."""
         if not matchers:
             return
-        if self._thread is None:
-            self._thread = start_thread(self._run, "llama_magic masks")
+        if self._ended is None:
+            ended = Latch()
+            start_thread(lambda: self._run(ended), "llama_magic masks")
+            self._ended = ended
         self._started = True
         self._jobs.put(matchers)
 
@@ -43,12 +44,12 @@ class Ahead:
 
     def close(self) -> None:
         """End the thread; idempotent."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
             self._jobs.put(None)
-            thread.join()
+            ended.wait_long()
 
-    def _run(self) -> None:
+    def _run(self, ended: Latch) -> None:
         while (matchers := self._jobs.get()) is not None:
             for matcher in matchers:
                 try:
@@ -58,3 +59,4 @@ class Ahead:
                     continue
             del matchers  # an idle thread keeps no grammar alive
             self._done.put(None)
+        ended.set()

@@ -16,7 +16,7 @@ import threading
 from typing import Protocol
 
 from llama_magic.engine.native.backend import release_pool
-from llama_magic.threads import module_lock, start_thread
+from llama_magic.threads import start_thread
 
 # The pool of an idle thread slows every other user of OpenMP in the process as well (to a third,
 # measured), so it is given back. Not at once: a next request often follows the last.
@@ -37,15 +37,14 @@ class Compute:
         self._workers: list[Worker] = []
         self._busy: set[Worker] = set()  # those whose last turn left something to do
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._starting = module_lock()
-        self._thread: threading.Thread | None = None
+        self._taken = threading.Lock()  # by the thread, once and for all
+        self._ident = 0
 
     def add(self, worker: Worker) -> None:
         """Give `worker` turns from now on."""
         self._workers.append(worker)
-        with self._starting:
-            if self._thread is None:
-                self._thread = start_thread(self._run, "llama_magic compute")
+        if not self._taken.locked():
+            start_thread(self._run, "llama_magic compute")
 
     def remove(self, worker: Worker) -> None:
         """Give `worker` no more turns; a turn that has begun goes on."""
@@ -65,9 +64,12 @@ class Compute:
     @property
     def here(self) -> bool:
         """Whether the caller runs on the shared thread."""
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._ident
 
     def _run(self) -> None:
+        if not self._taken.acquire(blocking=False):
+            return  # two first models at once, or after an interrupt: the other thread was faster
+        self._ident = threading.get_ident()
         while True:
             more = self._round()
             if not more:
@@ -82,6 +84,8 @@ class Compute:
                 self._busy.add(worker)
             else:
                 self._busy.discard(worker)
+        # One that was removed between its turn and here would keep the thread spinning for ever.
+        self._busy.intersection_update(self._workers)
         return bool(self._busy)
 
     def _rest(self) -> None:

@@ -282,15 +282,17 @@ class Core:
         """Do what was asked, then one step in each lane; say whether there is more to do."""
         if not self._enter():
             return False  # who is at work rings when done
+        more = False
         try:
             if not self.stopping:
                 self._work()
+                more = bool(self._inbox) or self._busy()  # not later: others may close the lanes then
         except BaseException as error:
             # Whatever it is, the other models go on.
             self._fail(error)
         finally:
             self._leave()
-        return bool(self._inbox) or self._busy()
+        return more
 
     def _enter(self) -> bool:
         """Begin to work on the lanes; False where somebody else does."""
@@ -371,23 +373,17 @@ class Core:
         return self.lanes[exact]
 
     def _close(self) -> None:
-        try:
-            self._end_requests()
-            for context in self.extras.values():
-                context.close()
-            self._ahead.close()
-            self.lanes.clear()
-            self.extras.clear()
-            self.steps.close()
-        finally:
-            compute.shared().remove(self)
-            _live.discard(self)
-            self.ended.set()
-            self._drop_jobs()
-
-    def _end_requests(self) -> None:
-        for lane in self.lanes.values():
-            lane.close()
+        """Free everything. Whatever fails, the rest is freed and the end is told: others wait for it."""
+        closing = (*self.lanes.values(), *self.extras.values(), self._ahead, self.steps)
+        for part in closing:
+            with contextlib.suppress(BaseException):
+                part.close()
+        self.lanes.clear()
+        self.extras.clear()
+        compute.shared().remove(self)
+        _live.discard(self)
+        self.ended.set()
+        self._drop_jobs()
 
     def _drop_jobs(self) -> None:
         while self._inbox:

@@ -153,8 +153,8 @@ def _map_weights(parts: Sequence[Path], options: WeightsOptions, report: Progres
             if isinstance(made, Weights):
                 made.close()
 
-    start_thread(work, "llama_magic load")
     try:
+        start_thread(work, "llama_magic load")
         while not done.wait(0.05):
             report(Progress("load", round(100 * share[0]), 100, unit="%"))
         report(Progress("load", 100, 100, unit="%"))
