@@ -5,7 +5,6 @@ Every rule stands for a throw, an assertion or a crash in llama.cpp; what is mer
 
 from __future__ import annotations
 
-import difflib
 import sys
 from typing import NoReturn
 
@@ -17,6 +16,7 @@ from llama_magic.gguf._types import REMOVED_TYPES, TYPE_BY_NAME, UNUSABLE_WEIGHT
 from llama_magic.gguf._validate_hparams import check_hparams
 from llama_magic.gguf._validate_vocab import NO_VOCAB, check_vocab
 from llama_magic.words.counting import counted
+from llama_magic.words.names import nearest
 
 _MAP_ALIGNMENT = 32  # ggml-impl.h, TENSOR_ALIGNMENT
 _INTEGER_TENSORS = ("ffn_gate_tid2eid", "masked_embd_ordering", "d2t")
@@ -65,7 +65,7 @@ def _check_kind(info: GGUFInfo, newer_backend: bool) -> None:
     if not isinstance(arch, str):
         fail(info, f"{key} is stored as {info.value_types[key]}; expected str.", key)
     if arch not in _archs.names() and not newer_backend:
-        near = difflib.get_close_matches(arch, _archs.names(), 1, 0.5)
+        near = nearest(arch, _archs.names(), cutoff=0.5)
         hint = f" The nearest known one is {near[0]!r}." if near else ""
         fail(
             info,

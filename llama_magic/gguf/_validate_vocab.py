@@ -5,7 +5,6 @@ Each stands for a throw, an assertion or an uncaught exception in `llama-vocab.c
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from typing import NoReturn
@@ -16,6 +15,7 @@ from llama_magic.gguf import _archs
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._judge import check_types, fail
+from llama_magic.words.names import nearest
 
 _BYTE = 6  # llama.h, LLAMA_TOKEN_TYPE_BYTE
 _U32 = ("u32",)
@@ -56,7 +56,7 @@ def check_vocab(info: GGUFInfo, newer_backend: bool) -> None:
     if not model:
         fail(info, f"{_T}model is missing: the file has no tokenizer.", f"{_T}model")
     if model not in _archs.TOKENIZERS and not newer_backend:
-        near = difflib.get_close_matches(model, _archs.TOKENIZERS, 1)
+        near = nearest(model, _archs.TOKENIZERS)
         hint = f" Did they mean {near[0]!r}?" if near else f" Known: {', '.join(_archs.TOKENIZERS)}."
         fail(info, f"{_T}model is {model[:60]!r}, which llama.cpp does not know.{hint}", f"{_T}model")
     if model in NO_VOCAB:
@@ -107,7 +107,7 @@ def _check_bpe(info: GGUFInfo, newer_backend: bool) -> None:
         fail(info, f"{key} is stored as {found}; expected arr[str].", key)
     pre = info.pre_tokenizer
     if pre and pre not in ("default", *_archs.pre_tokenizers()) and not newer_backend:
-        near = difflib.get_close_matches(pre, _archs.pre_tokenizers(), 1)
+        near = nearest(pre, _archs.pre_tokenizers())
         hint = f" The nearest known one is {near[0]!r}." if near else ""
         fail(
             info,

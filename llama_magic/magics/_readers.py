@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import keyword
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.magics._rows import Option
+from llama_magic.words import names
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` most likely stands for."""
-    names = list(known)
-    if found := difflib.get_close_matches(word.lower(), names, 1, 0.6):
+    listed = list(known)
+    if found := names.nearest(word.lower(), listed):
         return found[0]
-    starts = [name for name in names if len(word) > 1 and name.startswith(word)]
+    starts = [name for name in listed if len(word) > 1 and name.startswith(word)]
     return starts[0] if starts else None
 
 

@@ -6,7 +6,6 @@ as long as the shell, so reloading the extension loses nothing. Nothing here dec
 
 from __future__ import annotations
 
-import difflib
 import gc
 import sys
 import weakref
@@ -21,6 +20,7 @@ from llama_magic.session import history
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import HistoryEntry
 from llama_magic.words.counting import counted
+from llama_magic.words.names import nearest
 from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Session:
         try:
             model = self.load(name, **load_options)
         except LlamaMagicError as error:
-            near = difflib.get_close_matches(name, self.models, 1)
+            near = nearest(name, self.models)
             if not near:
                 raise
             raise type(self)._with_hint(error, f"Did you mean the loaded model {near[0]}?") from None
@@ -196,7 +196,7 @@ class Session:
     def _check_loaded(self, name: str) -> str:
         if name in self.models:
             return name
-        near = difflib.get_close_matches(name, self.models, 1)
+        near = nearest(name, self.models)
         hint = f" Did you mean {near[0]}?" if near else ""
         loaded = f"Loaded: {', '.join(self.models)}." if self.models else "No model is loaded."
         raise OptionError(
@@ -214,7 +214,7 @@ class Session:
         """Return a conversation by name; an unknown one is begun, or refused where `create` is off."""
         if name not in self.chats:
             if not create:
-                near = difflib.get_close_matches(name, self.chats, 1)
+                near = nearest(name, self.chats)
                 hint = f" Did you mean {near[0]}?" if near else ""
                 known = f"Chats: {', '.join(self.chats)}." if self.chats else "There is none yet."
                 raise OptionError(

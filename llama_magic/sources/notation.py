@@ -16,7 +16,6 @@ Anything else is an error that names near aliases.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
@@ -26,6 +25,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from llama_magic.errors import InputTypeError, SourceError
 from llama_magic.sources.redact import redact
 from llama_magic.sources.types import ParsedSource
+from llama_magic.words.names import nearest
 
 DEMO_ALIAS = "smollm2"
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -250,7 +250,7 @@ def _without_quotes(text: str) -> str | None:
 
 def _unknown(text: str) -> SourceError:
     shown = redact(text)
-    near = difflib.get_close_matches(text.lower(), list(aliases()), n=3, cutoff=0.5)
+    near = nearest(text.lower(), aliases(), n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     return SourceError(
         f"{shown!r} is no file here, no alias, no URL and no hub repository.",

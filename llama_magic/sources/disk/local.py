@@ -13,6 +13,7 @@ from llama_magic.errors import InvalidGGUFError, SourceError
 from llama_magic.sources.disk.shards import is_shard, shard_names
 from llama_magic.sources.disk.sniff import SNIFF_BYTES, not_gguf
 from llama_magic.sources.types import ParsedSource
+from llama_magic.words.names import nearest
 
 _SPECIAL = (
     (stat.S_ISFIFO, "a named pipe (fifo)"),
@@ -131,7 +132,5 @@ def _missing(path: Path, text: str) -> SourceError:
 
 
 def _near(path: Path) -> list[str]:
-    import difflib
-
     names = [entry.name for entry in path.parent.iterdir() if entry.name.lower().endswith(".gguf")]
-    return difflib.get_close_matches(path.name, names, n=3)
+    return nearest(path.name, names, n=3)

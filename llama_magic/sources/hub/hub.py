@@ -7,7 +7,6 @@ nor checks a digest nor stops at a full disk. They are put where its cache expec
 
 from __future__ import annotations
 
-import difflib
 import re
 import time
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from llama_magic.sources.hub.quants import choose
 from llama_magic.sources.notation import check_repo_file, hub_endpoint
 from llama_magic.sources.redact import redact
 from llama_magic.sources.types import ParsedSource
+from llama_magic.words.names import nearest
 from llama_magic.words.progress import ProgressCallback
 
 API_TRIES = 3
@@ -260,7 +260,7 @@ class Hub:
             models = [other for other in self._listing() if other.lower().endswith(".gguf")]
         except (SourceError, UnreachableError):
             models = []  # the listing is only there to help; what is wrong is known without it
-        near = difflib.get_close_matches(name or "", models, n=3, cutoff=0.3) or models[:5]
+        near = nearest(name or "", models, n=3, cutoff=0.3) or models[:5]
         remedy = f"It has {', '.join(near)}." if near else f"See its files at {self.endpoint}/{self.repo}."
         return SourceError(f"{self.repo} has no file {name} at revision {self.revision}.", remedy=remedy)
 

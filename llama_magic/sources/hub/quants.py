@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
@@ -11,6 +10,7 @@ from llama_magic.sources.disk.helpers import models_in
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
 from llama_magic.sources.redact import redact
 from llama_magic.words import amounts
+from llama_magic.words.names import nearest
 
 Sizes = Mapping[str, int | None]
 
@@ -106,7 +106,7 @@ def _advice(repo: str, groups: list[list[str]], sizes: Sizes, fits: Callable[[in
 
 def _near(groups: list[list[str]], quant: str) -> str:
     names = [name for group in groups if (name := quant_of(group[0]))]
-    near = difflib.get_close_matches(quant.upper(), names, n=2, cutoff=0.5)
+    near = nearest(quant.upper(), names, n=2, cutoff=0.5)
     return f" (near: {', '.join(near)})" if near else ""
 
 

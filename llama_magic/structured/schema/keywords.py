@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from llama_magic.words import names
 
 _OF_TYPE = {
     "string": ("minLength", "maxLength", "pattern"),
@@ -91,5 +92,5 @@ def nearest(keyword: str) -> str | None:
     if keyword == "nullable":  # OpenAPI 3.0's
         return "type"
     plain = keyword.lower().replace("_", "").replace("-", "").strip("$")
-    found = difflib.get_close_matches(plain, _PLAIN, n=1, cutoff=0.8)
+    found = names.nearest(plain, _PLAIN, cutoff=0.8)
     return _PLAIN[found[0]] if found and not keyword.startswith(("x-", "_")) else None
