@@ -6,7 +6,7 @@ from typing import Any
 
 from ._reader import Mark, ReplySpec, State, spec_for
 
-# (opens, closes)
+# What opens a part, and what closes it.
 THINKING: tuple[tuple[str, str], ...] = (
     ("<think>", "</think>"),  # DeepSeek, Qwen3, QwQ, GLM, MiniMax, Kimi K2, Granite 3.3, SmolLM3
     ("[THINK]", "[/THINK]"),  # Magistral, Ministral

@@ -8,17 +8,17 @@ import json
 import re
 from typing import Any
 
-_XML_FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.S)
-_XML_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.S)
-_INVOKE = re.compile(r'<invoke name="([^"]+)">(.*?)(?:</invoke>|\Z)', re.S)
-_INVOKE_PARAMETER = re.compile(r'<parameter name="([^"]+)"[^>]*>(.*?)</parameter>', re.S)
-_DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(.*?)(?:<｜tool▁call▁end｜>|\Z)", re.S)
+_XML_FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
+_XML_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_INVOKE = re.compile(r'<invoke name="([^"]+)">(.*?)(?:</invoke>|\Z)', re.DOTALL)
+_INVOKE_PARAMETER = re.compile(r'<parameter name="([^"]+)"[^>]*>(.*?)</parameter>', re.DOTALL)
+_DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(.*?)(?:<｜tool▁call▁end｜>|\Z)", re.DOTALL)
 _KIMI = re.compile(
     r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.\-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>(.*?)"
     r"(?:<\|tool_call_end\|>|\Z)",
-    re.S,
+    re.DOTALL,
 )
-_GLM_ARG = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
+_GLM_ARG = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
 
 
 def call(name: str, arguments: Any, raw: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _deepseek(raw: str) -> list[dict[str, Any]]:
     calls = []
     for body in _DEEPSEEK.findall(raw):  # V3, R1: type, name, fenced JSON; V3.1: name, JSON
         head, _, rest = body.partition("<｜tool▁sep｜>")
-        fenced = re.match(r"(\S+)\s*```(?:json)?\s*(.*?)\s*```", rest, re.S)
+        fenced = re.match(r"(\S+)\s*```(?:json)?\s*(.*?)\s*```", rest, re.DOTALL)
         name, arguments = fenced.groups() if fenced else (head.strip(), rest.strip())
         calls.append(call(name, arguments, raw))
     return calls

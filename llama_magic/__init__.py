@@ -68,7 +68,7 @@ _ERRORS = (
     "StructuredOutputError",
     "TemplateError",
 )
-__all__ = [*sorted(_PLACES), *_ERRORS, "load_ipython_extension", "unload_ipython_extension"]
+__all__ = [*sorted(_PLACES), *_ERRORS, "load_ipython_extension", "unload_ipython_extension"]  # noqa: PLE0604 - texts, all of them
 
 
 def __getattr__(name: str) -> Any:

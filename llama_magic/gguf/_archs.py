@@ -30,7 +30,7 @@ class TensorRule:
     dims: tuple[str, ...]  # expressions such as "n_embd_head_k*n_head"; empty: not known
 
     def required(self, experts: int) -> bool:
-        return self.mark == "!" or self.mark == ("!1" if experts else "!0")
+        return self.mark in ("!", "!1" if experts else "!0")
 
 
 @dataclass(frozen=True)

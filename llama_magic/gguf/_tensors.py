@@ -16,7 +16,8 @@ PARTS = ("embedding", "attention", "feed-forward", "recurrent", "norms", "output
 @dataclass(frozen=True)
 class TensorInfo:
     """One tensor. `shape` is in GGUF order, the fastest-running dimension first; `offset` is its place in the
-    file in bytes; `shard` counts the parts of a split file from 0."""
+    file in bytes; `shard` counts the parts of a split file from 0.
+    """
 
     name: str
     shape: tuple[int, ...]

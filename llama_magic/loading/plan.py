@@ -93,7 +93,7 @@ def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> P
             longest, kv = found, tried
         if longest >= wanted:
             break
-    window = wanted if longest >= wanted else longest
+    window = min(wanted, longest)
     why, empty, full = "", None, None
     if window:
         options = LoadOptions.read({"ctx": window, "kv_type": kv if kv != "f16" else None})

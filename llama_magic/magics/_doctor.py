@@ -140,7 +140,6 @@ def _engine() -> Iterable[Check]:
 
 def _instructions(report: Mapping[str, Any]) -> Check:
     """Say what the build leaves unused of this processor, and the line that mends it."""
-
     flags = build.processor_flags()
     if not flags:
         return Check("instruction sets", "what this processor has is not known on this system")

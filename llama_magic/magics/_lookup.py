@@ -99,7 +99,7 @@ def _short_form(text: str, namespace: Mapping[str, Any]) -> Any:
 
 def _type_expression(text: str, namespace: Mapping[str, Any]) -> Any:
     try:
-        return eval(text, dict(namespace))  # the user's own line, in the user's own kernel
+        return eval(text, dict(namespace))  # noqa: S307 - the user's own line, in the user's own kernel
     except Exception as error:
         raise SchemaError(
             f"--schema {text} is not a type: {error}.",

@@ -88,7 +88,7 @@ class Call:
 
 def run_mode(kernel: Kernel, command: CellCommand, cell: str) -> Any:
     """Run one `%%llama` cell and return its result, or None where `-o` bound it."""
-    body = cell[:-1] if cell.endswith("\n") else cell  # IPython ends every cell with a line break
+    body = cell.removesuffix("\n")  # IPython ends every cell with a line break
     if not body.strip():
         raise OptionError(
             f"%%llama {command.mode} has an empty body.",

@@ -23,7 +23,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 # --- readers: (flag, text, option) -> value ---
 
 
-def _number(flag: str, text: str, option: Option, kind: type[int] | type[float], what: str) -> Any:
+def _number(flag: str, text: str, option: Option, kind: type[int | float], what: str) -> Any:
     try:
         return kind(text)
     except ValueError:

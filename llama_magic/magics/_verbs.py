@@ -229,7 +229,7 @@ def _check_chat_options(action: str, command: LineCommand) -> None:
 
 
 def _check_action(verb: str, action: str, rest: list[str]) -> None:
-    row = VERBS[verb.split()[0]]
+    row = VERBS[verb.split(maxsplit=1)[0]]
     wants = {known.name: known.wants for known in row.actions}
     usage = f"Write %llama {verb} {row.arguments.removeprefix('NAME ')}."
     if action not in wants:

@@ -68,7 +68,7 @@ def compare_tokens(text: str, *models: Splitter) -> TokenComparison:
 def _align(text: str, strips: tuple[TokenStrip, ...]) -> tuple[tuple[tuple[str, ...], ...], ...]:
     data = text.encode("utf-8", "replace")
     ends = [_ends(data, strip) for strip in strips]
-    common = sorted(set.intersection(*(set(end for end, _ in marks) for marks in ends)) | {len(data)})
+    common = sorted(set.intersection(*({end for end, _ in marks} for marks in ends)) | {len(data)})
     rows = []
     for low, high in zip([0, *common], common, strict=False):
         row = tuple(tuple(piece for end, piece in marks if low < end <= high) for marks in ends)

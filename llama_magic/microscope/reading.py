@@ -92,7 +92,7 @@ class ReadThrough(Printed):
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean surprise: as unsure as among so many equally likely tokens. NaN for one token."""
+        """Exp of the mean surprise: as unsure as among so many equally likely tokens. NaN for one token."""
         return math.exp(-self.logprob / len(self.known)) if self.known else math.nan
 
     @property

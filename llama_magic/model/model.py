@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from llama_magic import fit, formatters
 from llama_magic.errors import (
@@ -137,7 +137,7 @@ class Model(Generating, Shown):
             self._file.release()
         self.backend.close()
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 Span = tuple[str, int, int]
 
 
-class Filled(str):
+class Filled(str):  # noqa: SLOT000 - it has spans
     """A `str` with `spans`: (name, start, end) of each value that stands where `{{ name }}` stood.
 
     Whatever cuts or joins it makes a plain `str`, which knows of no variables.
@@ -16,7 +16,7 @@ class Filled(str):
 
     spans: tuple[Span, ...]
 
-    def __new__(cls, text: str, spans: Iterable[Span] = ()) -> Filled:
+    def __new__(cls, text: str, spans: Iterable[Span] = ()) -> Self:
         made = super().__new__(cls, text)
         made.spans = tuple(spans)
         return made

@@ -46,7 +46,7 @@ _HTML = [
     f"<!--<img src=x onerror={HIT}>-->",
     f"<noscript><img src=x onerror={HIT}></noscript>",
     f"<template><script>{HIT}</script></template>",
-    f"\"><img src=x onerror={HIT}>",
+    f'"><img src=x onerror={HIT}>',
     f"' onmouseover='{HIT}",
     f"&lt;script&gt;{HIT}&lt;/script&gt;",
     f"&#60;script&#62;{HIT}&#60;/script&#62;",
@@ -59,7 +59,7 @@ _HTML = [
 ]  # fmt: skip
 _MARKDOWN = [
     f"![pixel]({EVIL}/p.png)",
-    f"![a]({EVIL}/p.png \"title\")",
+    f'![a]({EVIL}/p.png "title")',
     f"![ref][r]\n\n[r]: {EVIL}/ref.png",
     f"[click](javascript:{HIT})",
     f"[click](JaVaScRiPt:{HIT})",

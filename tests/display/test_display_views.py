@@ -16,8 +16,7 @@ from fake_stream import completion
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llama_magic.display as display
-from llama_magic import errors
+from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
 from llama_magic.display.views import gauge

@@ -120,7 +120,7 @@ def test_equal_to_the_official_template(case: tuple[str, str, str, str, dict[str
         wanted = _compile_jinja_template(source).render(
             messages=messages, bos_token=bos, eos_token=eos, add_generation_prompt=True
         )
-        if family in ("granite",) and messages[0]["role"] != "system":
+        if family == "granite" and messages[0]["role"] != "system":
             continue  # Granite's own templates add a system text with the date
         assert formatters.get(family).messages_to_prompt(messages, **variables) == wanted
 

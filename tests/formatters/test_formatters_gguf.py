@@ -87,7 +87,7 @@ def test_equal_to_transformers(source: str) -> None:
             {"role": ("user", "assistant")[i % 2], "content": "x" + "".join(chance.choices(words, k=6)) + "y"}
             for i in range(count)
         ]
-        if source not in (STRICT,) and "nemo" not in source.lower():
+        if source != STRICT and "nemo" not in source.lower():
             messages.insert(0, {"role": "system", "content": "".join(chance.choices(words, k=3)) + "z"})
         for adds in (True, False):
             try:

@@ -82,11 +82,11 @@ def _bodies(folder: Path) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {"tensors": {}, "hparams": {}}
     for path in folder.glob("*.cpp"):
         source = re.sub(r"//[^\n]*", "", path.read_text())
-        for what in found:
+        for what, kept in found.items():
             for match in re.finditer(
                 r"^void llama_model_(\w+)::load_arch_" + what + r"\([^\n]*\{\n(.*?)^\}", source, re.M | re.S
             ):
-                found[what][match[1]] = match[2]
+                kept[match[1]] = match[2]
     return found
 
 

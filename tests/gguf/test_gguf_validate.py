@@ -336,7 +336,7 @@ def test_findings(tmp_path: Path, name: str) -> None:
 
 
 def adapter(**changes: object) -> File:
-    made = File(
+    return File(
         [
             ("general.architecture", "str", changes.get("arch", "llama")),
             ("general.type", "str", changes.get("type", "adapter")),
@@ -348,7 +348,6 @@ def adapter(**changes: object) -> File:
             Tensor(QUERY + ".lora_b", (4, 64)),
         ],
     )
-    return made
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def tab(request: pytest.FixtureRequest, ip: Any) -> Any:
         if request.param.startswith("readline"):
             return list(ip.complete("", line, len(line))[1])
         if request.param.startswith("terminal"):
-            document = Document("\n".join((line, body)) if body else line, len(line))
+            document = Document(f"{line}\n{body}" if body else line, len(line))
             return [found.text for found in IPythonPTCompleter(shell=ip).get_completions(document, None)]
         with provisionalcompleter():
             raw = ip.Completer.completions(line + body, len(line))

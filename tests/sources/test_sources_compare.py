@@ -300,8 +300,14 @@ def test_a_quant_beside_its_head_is_one_model(hub: Any, fake: Any) -> None:
 def test_the_projector_of_a_quant_is_the_nearest() -> None:
     """Of its folder and name first, then of its quantisation, else F16."""
     sizes: dict[str, int | None] = {
-        **{"a-Q4_K_M.gguf": 9, "b-Q8_0.gguf": 9, "c/a-Q8_0.gguf": 9, "mmproj-a-F32.gguf": 1},
-        **{"mmproj-b-F16.gguf": 1, "mmproj-b-Q8_0.gguf": 1, "c/mmproj-BF16.gguf": 1, "c/mmproj-F16.gguf": 1},
+        "a-Q4_K_M.gguf": 9,
+        "b-Q8_0.gguf": 9,
+        "c/a-Q8_0.gguf": 9,
+        "mmproj-a-F32.gguf": 1,
+        "mmproj-b-F16.gguf": 1,
+        "mmproj-b-Q8_0.gguf": 1,
+        "c/mmproj-BF16.gguf": 1,
+        "c/mmproj-F16.gguf": 1,
     }
     found = [
         _helpers.projector_of([name], sizes) for name in ("a-Q4_K_M.gguf", "b-Q8_0.gguf", "c/a-Q8_0.gguf")

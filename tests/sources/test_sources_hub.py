@@ -324,7 +324,7 @@ def test_headers_of_a_hostile_hub_cannot_name_files(
     hub.faults.headers = headers
     with pytest.raises(SourceError, match="no hub does"):
         sources.resolve("o/r:m-Q4_K_M.gguf")
-    assert not [path for path in machine.rglob("*evil*")]
+    assert not list(machine.rglob("*evil*"))
 
 
 def test_a_file_list_that_leads_outside_is_refused(hub: Any, repo: Any, gguf: Any, machine: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 import uuid
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from llama_magic.display import hosts
 from llama_magic.display.bundle import mimebundle
@@ -42,7 +42,7 @@ class LoadProgress:
         self._due = time.monotonic() + _DELAY
         self._finished = False
 
-    def __enter__(self) -> LoadProgress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_magic.display.static.doc import Node
-from llama_magic.display.views import errors as errors  # of Python's own exceptions too, so it is always here
+from llama_magic.display.views import errors as _errors  # noqa: F401 - of Python's own exceptions too: always here
 from llama_magic.display.views.data import fields
 from llama_magic.display.views.view import together, view
 

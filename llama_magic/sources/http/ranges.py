@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Self
 from urllib.parse import urlsplit
 
 from llama_magic.errors import SourceError
@@ -78,7 +79,7 @@ class RangeReader:
         """Close the connection; safe to call twice."""
         self._client.close()
 
-    def __enter__(self) -> RangeReader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -142,8 +143,7 @@ class RangeReader:
             self._size, self._etag = total, etag
             if _http.origin(str(response.url)) != _http.origin(self._url):
                 self._direct = str(response.url)  # spare the redirect next time
-            data = _exactly(response.iter_bytes(), min(length, total - offset))
-        return data
+            return _exactly(response.iter_bytes(), min(length, total - offset))
 
 
 def _exactly(chunks: Iterable[bytes], length: int) -> bytes:

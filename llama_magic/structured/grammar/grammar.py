@@ -178,7 +178,7 @@ def pattern_works(pattern: str) -> bool:
 
 def _refusal(error: str, lowered: Lowered) -> SchemaError:
     """Turn llguidance's message into ours, with the place in the user's schema."""
-    first = error.split("\n")[0]
+    first = error.split("\n", maxsplit=1)[0]
     names = {f"/$defs/{name}": ref[1:] for ref, name in lowered.names.items()}
     where = re.findall(r"json-schema:///#(\S*)", error)
     place = next(

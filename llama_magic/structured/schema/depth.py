@@ -42,8 +42,8 @@ def check_depth(text: str) -> None:
     ends = [match.start() for match in starts[1:]] + [len(bare)]
     uses = {m[1]: _NAME.findall(bare[m.end() : end]) for m, end in zip(starts, ends, strict=True)}
     seen: set[str] = set()
-    for root in uses:
-        path = [(root, iter(uses[root]))] if root not in seen else []
+    for root, used in uses.items():
+        path = [(root, iter(used))] if root not in seen else []
         seen.add(root)
         while path:
             name = next((n for n in path[-1][1] if n in uses and n not in seen), None)

@@ -100,7 +100,7 @@ def _email(text: str) -> bool:
     return bool(at and local and domain) and not re.search(r"\s", domain)
 
 
-def _ip(version: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> Callable[[str], bool]:
+def _ip(version: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
             version(text)

@@ -33,7 +33,7 @@ def _python(piece: str) -> str:
     if piece == r"\/":
         return "/"
     if piece[0] == "[" and len(piece) > 1:  # Python warns of a bare [ inside a class
-        return "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.S)
+        return "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.DOTALL)
     return piece
 
 
@@ -289,7 +289,7 @@ _CATEGORY = {
 
 def _from_class(items: list[tuple[object, object]]) -> str:
     if str(items[0][0]) == "NEGATE":
-        compiled = [item for item in items[1:]]
+        compiled = list(items[1:])
         for char in "a0 _-A~é\n":
             if not any(_in_item(char, str(op), argument) for op, argument in compiled):
                 return char
