@@ -42,8 +42,13 @@ _ROPE = (
 
 # Keywords of `load` that are no options of the engine, and what other libraries and the magic call ours.
 _OF_LOAD = {"name", "dry_run", "progress", "sha256", "revision", "offline"}
-_OTHER_NAMES = {
+CALLED_ELSEWHERE = {
     "as_": "name", "context_length": "ctx", "max_seq_len": "ctx", "window": "ctx", "ngl": "gpu_layers",
+    "n_ctx": "ctx", "ctx_size": "ctx", "num_ctx": "ctx", "n_gpu_layers": "gpu_layers",
+    "num_gpu": "gpu_layers",
+    "n_threads": "threads", "num_thread": "threads", "n_batch": "batch", "batch_size": "batch",
+    "num_batch": "batch", "cache_type_k": "kv_type", "cache_type_v": "kv_type", "use_mmap": "mmap",
+    "use_mlock": "mlock", "alias": "name", "rope_scale": "rope_freq_scale",
     "type_k": "kv_type", "type_v": "kv_type", "cache_type": "kv_type", "chat_format": "formatter",
     "chat_template": "formatter",
 }  # fmt: skip
@@ -197,7 +202,7 @@ class LoadOptions:
         for name, value in given.items():
             if name not in known:
                 raise OptionError(
-                    f"There is no load option {name!r}. {meant(name, known | _OF_LOAD, _OTHER_NAMES)}"
+                    f"There is no load option {name!r}. {meant(name, known | _OF_LOAD, CALLED_ELSEWHERE)}"
                 )
             _check(name, value)
         if "gpu_layers" in given:

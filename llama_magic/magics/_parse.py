@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.magics import _options as table
+from llama_magic.magics import _other_names
 from llama_magic.magics._readers import READERS, nearest
 from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._words import Word, Words
@@ -99,13 +100,15 @@ def _read(
     free: list[str] = []
     while True:
         before = words.position
-        word = _take_text_start(words) if text else words.take()
+        word = _take_text_start(words, known) if text else words.take()
         if word is None:
             break
         if word.bare and word.text in ("--help", "-h"):
             return free, values, True
+        if word.bare:
+            word = replace(word, text=_other_names.with_hyphens(word.text, known))
         if not (word.bare and word.text == "--"):
-            if _is_option(word, words.line):
+            if _is_option(word, words.line) or (word.bare and word.text.partition("=")[0] in known):
                 _read_option(word, words, known, values, where)
                 continue
             if not text:
@@ -120,15 +123,16 @@ def _read(
     return free, values, False
 
 
-def _take_text_start(words: Words) -> Word | None:
+def _take_text_start(words: Words, known: Mapping[str, Option]) -> Word | None:
     """Return the next word up to a blank, quotes and all: where a text may begin, a quote need not close."""
     rest = words.line[words.position :]
     stripped = rest.lstrip()
     if not stripped:
         return None
-    return (
-        words.take() if stripped.startswith("-") else Word(stripped, words.position, len(words.line), False)
-    )
+    first = stripped.split(None, 1)[0]
+    if first.startswith("-") or _other_names.with_hyphens(first, known) != first:
+        return words.take()
+    return Word(stripped, words.position, len(words.line), False)
 
 
 def _all_words(words: Words) -> list[str]:
@@ -148,6 +152,8 @@ def _read_option(
     word: Word, words: Words, known: Mapping[str, Option], values: dict[str, Any], where: str
 ) -> None:
     flag, equals, attached = word.text.partition("=")
+    if flag not in known and len(flag) > 2 and flag[2].isalpha() and _other_names.hint(flag, known):
+        raise _unknown_option(flag, known, where)
     if flag not in known and flag[1] != "-" and flag[:2] in known and known[flag[:2]].takes_value:
         if f"-{flag}" in known:
             raise OptionError(f"There is no option {flag}. Did you mean -{flag}?")
@@ -193,6 +199,12 @@ def _check_count(verb: Verb, free: list[str]) -> None:
 
 
 def _check_fit(mode: Mode, options: Mapping[str, Any]) -> None:
+    held = [o for o in table.CONSTRAINTS if o.key in options]
+    if len(held) > 1:
+        raise OptionError(
+            f"{' and '.join(o.flags[-1] for o in held)} stand together; an answer is held to one of them.",
+            remedy="Leave one out, or write both into one --regex or --grammar.",
+        )
     allowed = {option.key for option in mode.options}
     for key in options:
         if key in allowed:
@@ -217,6 +229,11 @@ def _unknown_verb(word: str) -> OptionError:
 
 
 def _unknown_mode(word: str) -> OptionError:
+    if rest := _other_names.undashed(word):
+        known = {
+            flag: option for mode in table.MODES.values() for option in mode.options for flag in option.flags
+        }
+        return _unknown_option(f"--{rest.partition('=')[0]}", known, "%%llama")
     if word in table.VERBS:
         return OptionError(
             f"{word} is a verb of the line magic, not a mode.", remedy=f"Write %llama {word} with one %."
@@ -230,6 +247,8 @@ def _unknown_mode(word: str) -> OptionError:
 
 
 def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> OptionError:
+    if meant := _other_names.hint(flag, known):
+        return OptionError(f"{where} has no option {flag}. {meant}", remedy=f"{where} --help lists them.")
     near = nearest(flag, (name for name in known if name.startswith("--")))
     if near is None and flag[1] != "-":
         near = nearest("-" + flag, known)

@@ -1,0 +1,67 @@
+"""What other tools call our options, and dashes that a slide or a text processor made of hyphens.
+
+Read only where a word is not understood as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from llama_magic.magics._options import MODES, VERBS, Option
+
+# llama.cpp's own spellings on a command line; those of Python calls stand with the calls.
+_COMMAND_LINE = {
+    "c": "ctx", "t": "threads", "b": "batch", "ngl": "gpu_layers", "ctk": "kv_type", "ctv": "kv_type",
+    "fa": "flash_attn", "s": "seed", "r": "stop", "reverse_prompt": "stop", "n": "max_tokens",
+    "sys": "system", "system_prompt": "system", "grammar_file": "grammar", "j": "schema", "jf": "schema",
+    "json_schema": "schema", "l": "logit_bias", "no_cache_prompt": "fresh",
+}  # fmt: skip
+# Hyphens, dashes and the minus sign of Unicode, and a soft hyphen.
+_DASHES = re.compile("^[-\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]+")
+
+
+def with_hyphens(word: str, known: Mapping[str, Option]) -> str:
+    """Return a word with hyphens for the dashes before it, if that makes it a known option."""
+    if (rest := undashed(word)) is None:
+        return word
+    for written in (f"--{rest}", f"-{rest}"):
+        if written.partition("=")[0] in known:
+            return written
+    return word
+
+
+def undashed(word: str) -> str | None:
+    """Return a word without the dashes before it, None where there are none but hyphens."""
+    rest = _DASHES.sub("", word)
+    return rest if set(word[: len(word) - len(rest)]) - {"-"} else None
+
+
+def hint(flag: str, known: Mapping[str, Option]) -> str:
+    """Return a sentence on what another tool's option is here, or where an option of ours belongs, or ""."""
+    key = _keys().get(name := flag.lstrip("-").replace("-", "_").lower(), name)
+    for option in known.values():
+        if _is(option, key):
+            return f"Did you mean {option.flags[-1]}?"
+    owners = [(f"%%llama {mode.name}", mode.options) for mode in MODES.values()]
+    owners += [(f"%llama {verb.name}", verb.options) for verb in VERBS.values()]
+    found = [(owner, option.flags[-1]) for owner, options in owners for option in options if _is(option, key)]
+    if not found:
+        return ""
+    shown = [owner for owner, _ in found]
+    where = ", ".join(shown if len(shown) < 4 else [*shown[:3], "…"])
+    return f"It belongs to {where}." if found[0][1] == flag else f"It is {found[0][1]} of {where}."
+
+
+def _is(option: Option, key: str) -> bool:
+    """Tell whether an option is the one of that long name, or sets that keyword (not the other way round)."""
+    return option.flags[-1] == "--" + key.replace("_", "-") or (option.key == key and bool(option.value))
+
+
+def _keys() -> dict[str, str]:
+    """Return the keyword of ours by what others call it."""
+    # For weight: read where a word was wrong.
+    from llama_magic.loading.options import CALLED_ELSEWHERE as OF_LOAD
+    from llama_magic.model.names import CALLED_ELSEWHERE as OF_CALLS
+
+    return {**_COMMAND_LINE, **OF_LOAD, **OF_CALLS}
