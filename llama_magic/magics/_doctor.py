@@ -150,7 +150,8 @@ def _instructions(report: Mapping[str, Any]) -> Check:
     value = f"of {_words(build.offered(flags))} the build leaves unused: {_words(idle)}"
     if not idle or report["gpu"]:  # a line for the processor alone would take the GPU away
         return Check("instruction sets", value)
-    return Check("instruction sets", value, f"{build.GAIN} Build llama.cpp for it: {build.rebuild(flags)}")
+    advice = f"Build llama.cpp for this processor: {build.rebuild(flags)}"
+    return Check("instruction sets", value, f"{build.AVX512_GAIN} {advice}" if "AVX512" in idle else advice)
 
 
 def _machine(magics: Any, machine: Machine | None) -> Iterable[Check]:
