@@ -125,7 +125,9 @@ def _engine() -> Iterable[Check]:
 
     report: Mapping[str, Any] = engine.system_report()
     for key, value in report.items():
-        yield Check(f"llama.cpp {key}" if key != "llama_cpp" else "llama.cpp", _words(value))
+        yield Check(
+            f"llama.cpp {key.replace('_', ' ')}" if key != "llama_cpp" else "llama.cpp", _words(value)
+        )
     name, idle_threads_slow = engine.pools()
     advice = ""
     if idle_threads_slow:
