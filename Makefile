@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 # llama_magic never loads, 104 of 178 compile units: vision (51), and llama-common (53), which
 # llama-cpp-python forces on, so that only a variable set inside its project switches it off.
 # What you set yourself comes last and wins: CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=ON" make demo
-LEAN := $(CURDIR)/$(VENV)/lean.cmake
-export CMAKE_ARGS := -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF '-DCMAKE_PROJECT_llama_cpp_INCLUDE=$(LEAN)' $(CMAKE_ARGS)
+LEAN := $(VENV)/lean.cmake
+export CMAKE_ARGS := -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF '-DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/$(LEAN)' $(CMAKE_ARGS)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo lab test lint javascript types unit lessons soak bench clean
@@ -54,11 +54,13 @@ bench: $(VENV)/.test
 
 $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV) || { echo "No venv module: apt-get install python3-venv"; exit 1; }
-	echo 'set(LLAMA_BUILD_COMMON OFF)' > '$(LEAN)'
 	touch $@
 
+$(LEAN): | $(VENV)/.python
+	echo 'set(LLAMA_BUILD_COMMON OFF)' > $@
+
 # llama-cpp-python comes as source: this builds llama.cpp, about two minutes on two cores.
-$(VENV)/.demo: $(VENV)/.python pyproject.toml
+$(VENV)/.demo: $(VENV)/.python pyproject.toml | $(LEAN)
 	@echo "Installing llama-magic; building llama.cpp takes about two minutes the first time."
 	$(PIP) install --quiet --editable ".[demo,lab]"
 	touch $@

@@ -124,7 +124,9 @@ def _packages() -> Iterable[Check]:
 def _engine() -> Iterable[Check]:
     report: Mapping[str, Any] = engine.system_report()
     for key, value in report.items():
-        yield Check(f"llama.cpp {key}" if key != "llama_cpp" else "llama.cpp", _words(value))
+        yield Check(
+            f"llama.cpp {key.replace('_', ' ')}" if key != "llama_cpp" else "llama.cpp", _words(value)
+        )
     name, idle_threads_slow = engine.pools()
     advice = ""
     if idle_threads_slow:
@@ -147,7 +149,8 @@ def _instructions(report: Mapping[str, Any]) -> Check:
     value = f"of {_words(build.offered(flags))} the build leaves unused: {_words(idle)}"
     if not idle or report["gpu"]:  # a line for the processor alone would take the GPU away
         return Check("instruction sets", value)
-    return Check("instruction sets", value, f"{build.GAIN} Build llama.cpp for it: {build.rebuild(flags)}")
+    advice = f"Build llama.cpp for this processor: {build.rebuild(flags)}"
+    return Check("instruction sets", value, f"{build.AVX512_GAIN} {advice}" if "AVX512" in idle else advice)
 
 
 def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
