@@ -172,14 +172,14 @@ def attribute(
     stand in their order and are looked for in what the others left. With `in_parts` the parts of a
     content are looked for one by one.
     """
-    found: list[tuple[int, int, int]] = []
-    missing, at = [], 0
     wanted = [
         (i, m, text)
         for i, m in enumerate(messages)
         for text in (m.get("_parts") if in_parts else None) or [str(m.get("content") or "")]
         if text.strip()
     ]
+    found: list[tuple[int, int, int]] = []
+    missing, at = [], 0
     for index, message, content in sorted(wanted, key=lambda item: item[1]["role"] in late):
         leads = before.get(message["role"], ())
         if message["role"] in late:
@@ -191,13 +191,18 @@ def attribute(
             missing.append(index)
         else:
             found.append((start, start + length, index))
+    return _parts_at(prompt, messages, sorted(found)), missing
+
+
+def _parts_at(prompt: str, messages: list[Message], found: list[tuple[int, int, int]]) -> list[Part]:
+    """Cut a prompt at the places (start, end, index of the message) where messages stand."""
     out, at = Parts(), 0
-    for start, end, index in sorted(found):
+    for start, end, index in found:
         out.add(prompt[at:start], "template")
         out.add(prompt[start:end], kind_of(messages[index]["role"]), index)
         at = end
     out.add(prompt[at:], "template")
-    return list(out.done()), missing
+    return list(out.done())
 
 
 def _find_between(

@@ -14,18 +14,11 @@ from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._hparams import HParams
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
+from llama_magic.gguf._tokenizer import TokenizerInfo
 from llama_magic.gguf._types import FILE_TYPES, row_bytes
 from llama_magic.words.amounts import count, size
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
-
-_SPECIAL = {  # name -> key under tokenizer.ggml., llama-arch.cpp
-    "bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "eom": "eom_token_id",
-    "unk": "unknown_token_id", "sep": "seperator_token_id", "pad": "padding_token_id",
-    "mask": "mask_token_id",
-    "fim_pre": "fim_pre_token_id", "fim_suf": "fim_suf_token_id", "fim_mid": "fim_mid_token_id",
-    "fim_pad": "fim_pad_token_id", "fim_rep": "fim_rep_token_id", "fim_sep": "fim_sep_token_id",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,7 +33,7 @@ class Finding:
         return f"{self.field}: {self.message}"
 
 
-class GGUFInfo(Shown):
+class GGUFInfo(TokenizerInfo, Shown):
     """What a GGUF header says. Made by `inspect`; reads no weights, holds the header's bytes only.
 
     `metadata` maps keys to values (arrays are `LazyArray`s), `tensors` maps names to `TensorInfo`.
@@ -65,7 +58,7 @@ class GGUFInfo(Shown):
         self.alignment: int = first.alignment
         self.file_size: int = sum(h.size for h in headers)
         self.header_bytes: int = sum(h.end for h in headers)
-        self.metadata: Mapping[str, Any] = MappingProxyType(first.values)
+        super().__init__(MappingProxyType(first.values))
         self.value_types: Mapping[str, str] = MappingProxyType(first.types)
         self.hparams = HParams(self.metadata)
         self.tensors = Tensors([t for i, h in enumerate(headers) for t in tensors_of(h, i)])
@@ -181,86 +174,6 @@ class GGUFInfo(Shown):
             parts[part_of(t.name)] += t.n_elements
         return {name: n for name, n in parts.items() if n}
 
-    # --- its tokenizer -----------------------------------------------------------------
-
-    @property
-    def tokenizer_model(self) -> str:
-        return self._text("tokenizer.ggml.model")
-
-    @property
-    def pre_tokenizer(self) -> str:
-        return self._text("tokenizer.ggml.pre")
-
-    @property
-    def tokens(self) -> LazyArray | None:
-        return self._strings("tokenizer.ggml.tokens")
-
-    @property
-    def merges(self) -> LazyArray | None:
-        return self._strings("tokenizer.ggml.merges")
-
-    @property
-    def token_types(self) -> LazyArray | None:
-        value = self.metadata.get("tokenizer.ggml.token_type")
-        return value if isinstance(value, LazyArray) and value.type != "str" else None
-
-    @property
-    def add_bos(self) -> bool | None:
-        """Return what the file says about a BOS token before every text; None if it says nothing."""
-        value = self.metadata.get("tokenizer.ggml.add_bos_token")
-        return value if isinstance(value, bool) else None
-
-    @property
-    def add_eos(self) -> bool | None:
-        value = self.metadata.get("tokenizer.ggml.add_eos_token")
-        return value if isinstance(value, bool) else None
-
-    @cached_property
-    def special_tokens(self) -> Mapping[str, tuple[int, str]]:
-        """Return name → (id, text) of the special tokens that the file names (`bos`, `eos`, `eot`, …)."""
-        found = {}
-        for name, key in _SPECIAL.items():
-            token = self.metadata.get(f"tokenizer.ggml.{key}")
-            if isinstance(token, int) and not isinstance(token, bool):
-                found[name] = (token, self.token_text(token))
-        return MappingProxyType(found)
-
-    def token_text(self, token: int) -> str:
-        """Return a token's text as the file has it; an empty string for an id outside the vocabulary."""
-        tokens = self.tokens
-        return tokens[token] if tokens is not None and 0 <= token < len(tokens) else ""
-
-    @property
-    def bos_token(self) -> str:
-        return self.special_tokens.get("bos", (0, ""))[1]
-
-    @property
-    def eos_token(self) -> str:
-        return self.special_tokens.get("eos", (0, ""))[1]
-
-    def has_token(self, text: str) -> bool:
-        """Return whether the vocabulary has exactly this token (a search in the header's bytes, 1 ms)."""
-        return self.token_id(text) is not None
-
-    def token_id(self, text: str) -> int | None:
-        """Return the id of the token with exactly this text, or None."""
-        tokens = self.tokens
-        return tokens.find(text.encode("utf-8", "surrogateescape")) if tokens is not None else None
-
-    @property
-    def chat_template(self) -> str | None:
-        value = self.metadata.get("tokenizer.chat_template")
-        return value if isinstance(value, str) else None
-
-    @cached_property
-    def chat_templates(self) -> Mapping[str, str]:
-        """Return all chat templates by name; the one used when none is named is `default`."""
-        found = {} if self.chat_template is None else {"default": self.chat_template}
-        for key, value in self.metadata.items():
-            if key.startswith("tokenizer.chat_template.") and isinstance(value, str):
-                found[key.removeprefix("tokenizer.chat_template.")] = value
-        return MappingProxyType(found)
-
     # --- the rest -----------------------------------------------------------------
 
     @cached_property
@@ -341,14 +254,6 @@ class GGUFInfo(Shown):
             "licence": self.licence,
             "findings": "; ".join(map(str, self.findings)),
         }
-
-    def _text(self, key: str) -> str:
-        value = self.metadata.get(key)
-        return value if isinstance(value, str) else ""
-
-    def _strings(self, key: str) -> LazyArray | None:
-        value = self.metadata.get(key)
-        return value if isinstance(value, LazyArray) and value.type == "str" else None
 
 
 def _plain(value: Any) -> Any:

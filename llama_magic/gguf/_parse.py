@@ -6,17 +6,14 @@ in use (250,000 tokens with merges) are about 16 MiB.
 
 from __future__ import annotations
 
-import struct
-from array import array
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.gguf._arrays import LazyArray
+from llama_magic.gguf._cursor import FIRST_READ, RE_DOWNLOAD, Cursor
 from llama_magic.gguf._source import RangeReader
+from llama_magic.gguf._strings import scan_strings
 from llama_magic.gguf._types import (
     ARRAY,
     DEFAULT_ALIGNMENT,
@@ -28,15 +25,11 @@ from llama_magic.gguf._types import (
 )
 from llama_magic.words.counting import counted
 
-MAX_HEADER = 64 << 20
 MAX_STRINGS = 1 << 21
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 18
 MAX_NAME = 63  # ggml.h, GGML_MAX_NAME less the final NUL
 MAX_DIMS = 4
-_FIRST_READ = 128 << 10
-_WINDOW = 256 << 10  # of a scan: its temporary arrays stay in the cache, and off fresh pages
-_RE_DOWNLOAD = "The file is damaged or was not copied in full: download it again."
 
 
 @dataclass(frozen=True)
@@ -72,7 +65,7 @@ class Header:
 
 def parse(reader: RangeReader) -> Header:
     """Read one file's header. Raises `InvalidGGUFError` with field and offset; reads no weights."""
-    cursor = _Cursor(reader)
+    cursor = Cursor(reader)
     header = _read_preamble(cursor)
     n_tensors, n_keys = cursor.unpack("QQ", "header.tensor_count")
     _check_counts(cursor, n_tensors, n_keys)
@@ -92,76 +85,10 @@ def parse(reader: RangeReader) -> Header:
     return header
 
 
-class _Cursor:
-    """A growing window on the start of a file, and a place in it."""
-
-    def __init__(self, reader: RangeReader) -> None:
-        self.reader = reader
-        self.size = reader.size
-        self.buffer = bytearray()
-        self.at = 0
-        self.order = "<"
-
-    def fail(
-        self, message: str, field: str, offset: int | None = None, remedy: str = _RE_DOWNLOAD
-    ) -> NoReturn:
-        place = self.at if offset is None else offset
-        raise InvalidGGUFError(message, field=field, offset=place, remedy=remedy)
-
-    def prefetch(self, n: int) -> None:
-        """Read on by about `n` bytes if little is at hand; no error where the file is shorter."""
-        have = len(self.buffer)
-        if have - self.at < 4096:
-            end = min(self.at + max(n, _FIRST_READ), self.size, MAX_HEADER)
-            self.buffer += self.reader.read_at(have, max(0, end - have))
-
-    def need(self, n: int, field: str) -> None:
-        """Have `n` bytes from here, or say that the file is too short."""
-        end = self.at + n
-        if end <= len(self.buffer):
-            return
-        if end > self.size:
-            left = max(0, self.size - self.at)
-            self.fail(
-                f"The file ends inside its header: {field} needs {n:,} bytes at offset {self.at:,}, "
-                f"and only {left:,} are left of {self.size:,}.",
-                field,
-            )
-        if end > MAX_HEADER:
-            limit = MAX_HEADER // 10**6
-            self.fail(f"{field} would make the header longer than {limit} MB; no model needs that.", field)
-        have = len(self.buffer)
-        want = max(end, have + max(_FIRST_READ, have // 8))
-        part = self.reader.read_at(have, min(want, self.size, MAX_HEADER) - have)
-        self.buffer += part
-        if len(self.buffer) < end:
-            self.fail(f"Only {len(self.buffer):,} bytes of the header could be read.", field)
-
-    def unpack(self, letters: str, field: str) -> tuple[Any, ...]:
-        layout = struct.Struct(self.order + letters)
-        self.need(layout.size, field)
-        values = layout.unpack_from(self.buffer, self.at)
-        self.at += layout.size
-        return values
-
-    def string(self, field: str) -> bytes:
-        (n,) = self.unpack("Q", field)
-        if n > self.size - self.at:
-            self.fail(
-                f"{field} is a string of {n:,} bytes, and only {self.size - self.at:,} are left in the file.",
-                field,
-                self.at - 8,
-            )
-        self.need(n, field)
-        raw = bytes(self.buffer[self.at : self.at + n])
-        self.at += n
-        return raw
-
-
-def _read_preamble(cursor: _Cursor) -> Header:
+def _read_preamble(cursor: Cursor) -> Header:
     if cursor.size == 0:
         cursor.fail("The file is empty (0 bytes).", "header.magic", 0)
-    start = cursor.reader.read_at(0, min(cursor.size, _FIRST_READ))
+    start = cursor.reader.read_at(0, min(cursor.size, FIRST_READ))
     cursor.buffer += start
     if start[:4] != MAGIC:
         cursor.fail(_not_gguf(start), "header.magic", 0, "Expected a file that starts with the bytes GGUF.")
@@ -176,7 +103,7 @@ def _read_preamble(cursor: _Cursor) -> Header:
             f"The GGUF version is {version:,}; expected 2 or 3.",
             "header.version",
             4,
-            "Version 1 is no longer read by llama.cpp: convert the model again." if old else _RE_DOWNLOAD,
+            "Version 1 is no longer read by llama.cpp: convert the model again." if old else RE_DOWNLOAD,
         )
     return Header(version=version, order=cursor.order, size=cursor.size)
 
@@ -200,7 +127,7 @@ def _not_gguf(start: bytes) -> str:
     return f"The file starts with {start[:4]!r}, not with b'GGUF'."
 
 
-def _check_counts(cursor: _Cursor, n_tensors: int, n_keys: int) -> None:
+def _check_counts(cursor: Cursor, n_tensors: int, n_keys: int) -> None:
     left = cursor.size - cursor.at
     for name, n, limit, least, place in (
         ("header.tensor_count", n_tensors, MAX_TENSORS, 24, 8),
@@ -222,7 +149,7 @@ def _check_counts(cursor: _Cursor, n_tensors: int, n_keys: int) -> None:
             )
 
 
-def _read_pair(cursor: _Cursor, header: Header) -> None:
+def _read_pair(cursor: Cursor, header: Header) -> None:
     start = cursor.at
     number = len(header.values)
     key = cursor.string(f"key {number}").decode("utf-8", "replace")
@@ -247,7 +174,7 @@ def _read_pair(cursor: _Cursor, header: Header) -> None:
     header.values[key] = bool(value) if header.types[key] == "bool" else value
 
 
-def _read_array(cursor: _Cursor, key: str, element: int, n: int) -> LazyArray:
+def _read_array(cursor: Cursor, key: str, element: int, n: int) -> LazyArray:
     if element == ARRAY:
         cursor.fail(f"{key} is an array of arrays, which llama.cpp does not read.", key, cursor.at - 12)
     if element not in VALUE_TYPES:
@@ -261,88 +188,11 @@ def _read_array(cursor: _Cursor, key: str, element: int, n: int) -> LazyArray:
     if element == STRING:
         if n > MAX_STRINGS:
             cursor.fail(f"{key} claims {n:,} strings; the limit is {MAX_STRINGS:,}.", key, cursor.at - 8)
-        offsets = _scan_strings(cursor, key, n)
+        offsets = scan_strings(cursor, key, n)
         return LazyArray(cursor.buffer, element, n, start, cursor.order, offsets)
     cursor.need(n * width, key)
     cursor.at += n * width
     return LazyArray(cursor.buffer, element, n, start, cursor.order)
-
-
-def _scan_strings(cursor: _Cursor, key: str, n: int) -> npt.NDArray[np.int64]:
-    """Find where each of `n` strings stands. (n,) int64, absolute offsets of the length fields."""
-    parts: list[npt.NDArray[np.int64]] = []
-    done = 0
-    start = cursor.at
-    slow = 4096  # grows with each vain fast scan, so that their cost stays bounded
-    while done < n:
-        mean = (cursor.at - start) // done + 1 if done else 16
-        cursor.prefetch(min((n - done) * mean + (64 << 10), 8 << 20))
-        found = _scan_fast(cursor, n - done)
-        if len(found) < 64:
-            parts.append(found)
-            done += len(found)
-            found = _scan_slow(cursor, key, min(n - done, slow))
-            slow *= 4
-        parts.append(found)
-        done += len(found)
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
-def _scan_fast(cursor: _Cursor, n: int) -> npt.NDArray[np.int64]:
-    """Find strings of 1 to 255 bytes without NULs among the bytes at hand, all at once.
-
-    Their length fields are the only places with seven zero bytes after (or, big-endian, before)
-    one that is not: candidates come from comparing whole arrays, and are then proved by walking
-    the chain: each must stand where the one before it ends.
-    """
-    window = np.frombuffer(cursor.buffer, np.uint8)[cursor.at : cursor.at + min(263 * n + 8, _WINDOW)]
-    if len(window) < 64:
-        return np.empty(0, np.int64)
-    zero = window == 0
-    pair = zero[:-1] & zero[1:]
-    four = pair[:-2] & pair[2:]
-    seven = four[:-3] & four[3:]  # seven[i]: bytes i to i+6 are zero
-    if cursor.order == "<":
-        places = np.flatnonzero(seven[1:])  # the byte before the zeros holds the length
-        lengths = window[places]
-    else:
-        places = np.flatnonzero(seven)
-        places = places[places + 7 < len(window)]
-        lengths = window[places + 7]
-    places, lengths = places[:n], lengths[:n].astype(np.int64)
-    if not len(places) or places[0] != 0:
-        return np.empty(0, np.int64)
-    ends = places + 8 + lengths
-    good = ends[:-1] == places[1:]
-    count = int(np.argmin(good)) if not good.all() else len(places) - 1
-    if count == len(places) - 1 and ends[-1] <= len(window):  # the last one's text is at hand too
-        count += 1
-    if count:
-        result: npt.NDArray[np.int64] = places[:count] + cursor.at
-        cursor.at += int(ends[count - 1])
-        return result
-    return np.empty(0, np.int64)
-
-
-def _scan_slow(cursor: _Cursor, key: str, n: int) -> npt.NDArray[np.int64]:
-    """Find strings one after the other: any length, any bytes."""
-    offsets = array("q")
-    length_at = struct.Struct(cursor.order + "Q").unpack_from
-    for _ in range(n):
-        cursor.need(8, key)
-        offsets.append(cursor.at)
-        (length,) = length_at(cursor.buffer, cursor.at)
-        cursor.at += 8
-        if length > cursor.size - cursor.at:
-            cursor.fail(
-                f"{key} holds a string of {length:,} bytes, and only {cursor.size - cursor.at:,} are left "
-                "in the file.",
-                key,
-                cursor.at - 8,
-            )
-        cursor.need(length, key)
-        cursor.at += length
-    return np.frombuffer(offsets, np.int64)
 
 
 def _alignment(header: Header) -> int:
@@ -358,10 +208,10 @@ def _alignment(header: Header) -> int:
         wrong = f"{key} is {value:,} bytes; expected at most {1 << 24:,} (32 is usual)."
     else:
         return int(value)
-    raise InvalidGGUFError(wrong, field=key, offset=header.places[key], remedy=_RE_DOWNLOAD)
+    raise InvalidGGUFError(wrong, field=key, offset=header.places[key], remedy=RE_DOWNLOAD)
 
 
-def _read_tensor(cursor: _Cursor, number: int) -> RawTensor:
+def _read_tensor(cursor: Cursor, number: int) -> RawTensor:
     start = cursor.at
     name = cursor.string(f"tensor {number}").decode("utf-8", "replace")
     field = f"tensor {name[:80]}"

@@ -8,12 +8,9 @@ then the file takes its name in one step. The caller holds the lock.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO
 
 from llama_magic.errors import SourceError
@@ -22,6 +19,7 @@ from llama_magic.sources.disk.cache import read_json, write_json
 from llama_magic.sources.disk.sniff import SNIFF_BYTES, not_gguf
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http.client import UnreachableError, httpx
+from llama_magic.sources.http.job import Digest, Fetched, Job, discard, size_of
 from llama_magic.sources.http.meter import Meter
 from llama_magic.sources.redact import redact
 from llama_magic.words import amounts
@@ -31,65 +29,6 @@ BACKOFF_S = 0.5  # doubles with each try
 MAX_WAIT_S = 30.0
 STALL_S = 60.0  # fewer than STALL_BYTES in this time is a connection that hangs
 STALL_BYTES = 6_000
-CHUNK = 1 << 20
-
-
-@dataclass
-class Job:
-    """One file to fetch. `size` and `sha256` are what it must have, where known."""
-
-    url: str = field(repr=False)
-    target: Path
-    label: str
-    headers: dict[str, str] = field(default_factory=dict, repr=False)
-    size: int | None = None
-    sha256: str | None = None
-
-    @property
-    def partial(self) -> Path:
-        return self.target.with_name(self.target.name + ".partial")
-
-    @property
-    def state(self) -> Path:
-        return self.target.with_name(self.target.name + ".partial.json")
-
-    def sign_of_life(self) -> int:
-        """Return what changes while somebody fetches this file."""
-        return _size(self.partial)
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """A finished transfer: length, digest, the name that the server proposed, its marks of this version."""
-
-    size: int
-    sha256: str
-    server_name: str | None
-    etag: str | None = None
-    modified: str | None = None
-
-
-class _Digest:
-    """SHA-256 of the partial file, which follows along as it grows."""
-
-    def __init__(self) -> None:
-        self._sha, self.count = hashlib.sha256(), 0
-
-    def add(self, data: bytes) -> None:
-        self._sha.update(data)
-        self.count += len(data)
-
-    def catch_up(self, path: Path, size: int) -> None:
-        if self.count == size:
-            return
-        self._sha, self.count = hashlib.sha256(), 0
-        if size:
-            with path.open("rb") as file:
-                while data := file.read(CHUNK):
-                    self.add(data)
-
-    def hex(self) -> str:
-        return self._sha.hexdigest()
 
 
 def fetch(job: Job, meter: Meter) -> Fetched:
@@ -102,7 +41,7 @@ def fetch(job: Job, meter: Meter) -> Fetched:
     try:
         return _fetch(job, meter)
     except OSError as err:
-        size = _size(job.partial)
+        size = size_of(job.partial)
         with contextlib.suppress(OSError):
             discard(job)  # a full disk is freed again, and the cache stays usable
         removed = f" The unfinished {amounts.size(size)} were removed." if size else ""
@@ -114,15 +53,15 @@ def fetch(job: Job, meter: Meter) -> Fetched:
 
 def _fetch(job: Job, meter: Meter) -> Fetched:
     job.target.parent.mkdir(parents=True, exist_ok=True)
-    digest = _Digest()
-    tries, best = 0, _size(job.partial)
+    digest = Digest()
+    tries, best = 0, size_of(job.partial)
     with _http.new_client() as client:
         while True:
             try:
                 name = _attempt(client, job, meter, digest)
                 break
             except UnreachableError as broken:
-                have = _size(job.partial)
+                have = size_of(job.partial)
                 tries = 1 if have > best and not broken.stalled else tries + 1
                 best = max(best, have)
                 if tries > (1 if broken.fresh and not have else RETRIES):
@@ -132,9 +71,9 @@ def _fetch(job: Job, meter: Meter) -> Fetched:
     return _finish(job, digest, name)
 
 
-def _attempt(client: httpx.Client, job: Job, meter: Meter, digest: _Digest) -> str | None:
+def _attempt(client: httpx.Client, job: Job, meter: Meter, digest: Digest) -> str | None:
     """Ask once, from where the partial file ends. Return the server's name for the file."""
-    have = _size(job.partial)
+    have = size_of(job.partial)
     known = read_json(job.state)
     if have and (not known or (job.size is not None and have > job.size)):
         discard(job)
@@ -225,7 +164,7 @@ def _check_space(job: Job, offset: int, total: int | None) -> None:
 
 
 def _receive(
-    response: httpx.Response, job: Job, meter: Meter, digest: _Digest, offset: int, total: int | None
+    response: httpx.Response, job: Job, meter: Meter, digest: Digest, offset: int, total: int | None
 ) -> None:
     meter.start(offset)
     watch = _StallWatch()
@@ -250,7 +189,7 @@ def _receive(
     meter.report(done, expected, last=True)
 
 
-def _write(file: BinaryIO, data: bytes, digest: _Digest) -> int:
+def _write(file: BinaryIO, data: bytes, digest: Digest) -> int:
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
@@ -292,8 +231,8 @@ class _StallWatch:
         self._since, self._bytes = time.monotonic(), 0
 
 
-def _finish(job: Job, digest: _Digest, name: str | None) -> Fetched:
-    size = _size(job.partial)
+def _finish(job: Job, digest: Digest, name: str | None) -> Fetched:
+    size = size_of(job.partial)
     digest.catch_up(job.partial, size)
     if job.size is not None and size != job.size:
         discard(job)
@@ -312,16 +251,3 @@ def _finish(job: Job, digest: _Digest, name: str | None) -> Fetched:
     with contextlib.suppress(OSError):
         job.state.unlink(missing_ok=True)
     return Fetched(size, digest.hex(), name, known.get("etag"), known.get("modified"))
-
-
-def discard(job: Job) -> None:
-    """Remove the unfinished file of `job`."""
-    job.partial.unlink(missing_ok=True)
-    job.state.unlink(missing_ok=True)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

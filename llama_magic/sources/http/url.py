@@ -29,6 +29,7 @@ from llama_magic.sources.disk.verify import check_one_digest, digest_of, remembe
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import UnreachableError, httpx
+from llama_magic.sources.http.job import Fetched, Job
 from llama_magic.sources.http.meter import Meter
 from llama_magic.sources.redact import redact
 from llama_magic.sources.types import ParsedSource, RemoteFile
@@ -86,7 +87,7 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
             f"{redact(place.url)} is not in the cache, and offline mode is on.",
             remedy="Unset HF_HUB_OFFLINE, or leave --offline out, to fetch it.",
         )
-    job = _transfer.Job(place.url, place.target, label, sha256=sha256)
+    job = Job(place.url, place.target, label, sha256=sha256)
     lock = place.folder / f"{place.name}.lock"
 
     def here() -> Path | None:
@@ -98,7 +99,7 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
         return _transfer_to(job, place, meter)
 
 
-def _transfer_to(job: _transfer.Job, place: _Place, meter: Meter) -> Path:
+def _transfer_to(job: Job, place: _Place, meter: Meter) -> Path:
     try:
         fetched = _fetch_or_beside(job, meter)
     except UnreachableError as err:
@@ -127,7 +128,7 @@ def _transfer_to(job: _transfer.Job, place: _Place, meter: Meter) -> Path:
     return path
 
 
-def _fetch_or_beside(job: _transfer.Job, meter: Meter) -> _transfer.Fetched:
+def _fetch_or_beside(job: Job, meter: Meter) -> Fetched:
     """Fetch; where a `/blob/` address brings a page, fetch the file that the page is about."""
     try:
         return _transfer.fetch(job, meter)

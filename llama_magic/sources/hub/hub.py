@@ -8,7 +8,6 @@ nor checks a digest nor stops at a full disk. They are put where its cache expec
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,14 +20,10 @@ from llama_magic.sources.disk.lock import only_one
 from llama_magic.sources.disk.shards import shard_names
 from llama_magic.sources.disk.verify import digest_of, remember, verify_once
 from llama_magic.sources.http import transfer as _transfer
-from llama_magic.sources.http.client import (
-    CONNECT_TIMEOUT_S,
-    TRANSIENT_STATUS,
-    UnreachableError,
-    httpx,
-    redacted_logs,
-)
+from llama_magic.sources.http.client import CONNECT_TIMEOUT_S, UnreachableError
+from llama_magic.sources.http.job import Job
 from llama_magic.sources.http.meter import Meter
+from llama_magic.sources.hub.asking import Asked, refusal, retried
 from llama_magic.sources.hub.quants import choose
 from llama_magic.sources.notation import check_repo_file, hub_endpoint
 from llama_magic.sources.redact import redact
@@ -36,7 +31,6 @@ from llama_magic.sources.types import ParsedSource
 from llama_magic.words.names import nearest
 from llama_magic.words.progress import ProgressCallback
 
-API_TRIES = 3
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 T = TypeVar("T")
@@ -168,13 +162,13 @@ class Hub:
         from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
         try:
-            return self._retried(call, self._token or False)
+            return retried(call, self._token or False, self.endpoint, self.repo)
         except HfHubHTTPError as err:
             refused = err
         hidden = isinstance(refused, RepositoryNotFoundError)
         if self._token and (hidden or refused.response.status_code in (401, 403)):
             try:
-                answer = self._retried(call, False)
+                answer = retried(call, False, self.endpoint, self.repo)
             except HfHubHTTPError as err:
                 self._rejected = refused.response.status_code == 401
                 raise self._named(err if self._rejected else refused, name) from None
@@ -185,75 +179,13 @@ class Hub:
             return answer
         raise self._named(refused, name) from None
 
-    def _retried(self, call: Callable[[str | bool], T], token: str | bool) -> T:
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-        for attempt in range(1, API_TRIES + 1):
-            try:
-                with redacted_logs():
-                    return call(token)
-            except HfHubHTTPError as err:
-                status = err.response.status_code
-                if status not in TRANSIENT_STATUS:
-                    raise
-                broken = UnreachableError(f"{self.endpoint} answered {status}")
-            except HFValidationError as err:
-                raise SourceError(
-                    f"{self.repo!r} is not a repository's name: {redact(str(err))}",
-                    remedy="Write owner/repo.",
-                ) from None
-            except (httpx.TooManyRedirects, httpx.UnsupportedProtocol, httpx.InvalidURL) as err:
-                raise SourceError(
-                    f"{self.endpoint} redirects to where nothing is fetched from: {redact(str(err))}",
-                    remedy="Check HF_ENDPOINT.",
-                ) from None
-            except OfflineModeIsEnabled:
-                raise UnreachableError("huggingface-hub is in offline mode") from None
-            except (httpx.ConnectError, httpx.ConnectTimeout) as err:
-                raise UnreachableError(f"{self.endpoint} cannot be reached ({err})", fresh=True) from None
-            except (httpx.HTTPError, ValueError, OSError) as err:
-                broken = UnreachableError(
-                    f"{self.endpoint} gave no usable answer ({type(err).__name__}: {err})"
-                )
-            if attempt < API_TRIES:
-                time.sleep(_transfer.BACKOFF_S * 2 ** (attempt - 1))
-        raise broken
-
     def _named(self, err: Any, name: str | None) -> SourceError:
-        from huggingface_hub import errors
+        from huggingface_hub.errors import EntryNotFoundError
 
-        page = f"{self.endpoint}/{self.repo}"
-        token = (
-            "your token was rejected (expired or revoked?)"
-            if self._rejected
-            else "your token gives no access"
-            if self._token
-            else "you are not logged in"
-        )
-        login = "log in with `hf auth login`, or set HF_TOKEN"
-        if isinstance(err, errors.GatedRepoError):
-            return SourceError(
-                f"{self.repo} is gated: its owner grants access to those who ask, and {token}.",
-                remedy=f"Ask for access at {page}, then {login}.",
-            )
-        if isinstance(err, errors.DisabledRepoError):
-            return SourceError(f"{self.repo} has been disabled by the hub.", remedy="Choose another one.")
-        if isinstance(err, errors.RevisionNotFoundError):
-            return SourceError(
-                f"{self.repo} has no revision {self.revision!r}.",
-                remedy=f"See its branches and tags at {page}.",
-            )
-        if isinstance(err, errors.EntryNotFoundError):
+        if isinstance(err, EntryNotFoundError):
             return self._no_file(name)
-        if isinstance(err, errors.RepositoryNotFoundError) or err.response.status_code in (401, 404):
-            return SourceError(
-                f"{self.repo} is not on {self.endpoint}, or it is private; {token}.",
-                remedy=f"Check owner and name (a local file needs its path); for a private one {login}.",
-            )
-        return SourceError(
-            f"{self.endpoint} refused {self.repo}: status {err.response.status_code}; {token}.",
-            remedy=f"Look at {page} in a browser.",
-        )
+        asked = Asked(self.endpoint, self.repo, self.revision, bool(self._token), self._rejected)
+        return refusal(err, asked)
 
     def _no_file(self, name: str | None) -> SourceError:
         try:
@@ -270,7 +202,7 @@ class Hub:
         from huggingface_hub.file_download import repo_folder_name
 
         folder = hub_cache() / repo_folder_name(repo_id=self.repo, repo_type="model") / "blobs"
-        job = _transfer.Job(
+        job = Job(
             self.url_of(file.name, file.commit),
             folder / file.etag,
             label,
@@ -298,7 +230,7 @@ class Hub:
             verify_once(path, file.sha256, progress)
         return path
 
-    def _blob_is_good(self, job: _transfer.Job, progress: ProgressCallback | None) -> bool:
+    def _blob_is_good(self, job: Job, progress: ProgressCallback | None) -> bool:
         if not job.target.exists():
             return False
         right_size = job.size is None or job.target.stat().st_size == job.size
@@ -308,7 +240,7 @@ class Hub:
         job.target.unlink(missing_ok=True)
         return False
 
-    def _fetch_blob(self, file: HubFile, job: _transfer.Job, meter: Meter) -> None:
+    def _fetch_blob(self, file: HubFile, job: Job, meter: Meter) -> None:
         locks = hub_cache() / ".locks" / job.target.parent.parent.name
         with only_one(locks / f"{job.target.name}.lock", job.sign_of_life, job.target.exists):
             if not job.target.exists():
