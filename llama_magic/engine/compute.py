@@ -65,7 +65,8 @@ class Compute:
     @property
     def here(self) -> bool:
         """Whether the caller runs on the shared thread."""
-        return threading.current_thread() is self._thread
+        # Not `current_thread()`: that would put whoever asks on the list of threads for good.
+        return self._thread is not None and threading.get_ident() == self._thread.ident
 
     def _run(self) -> None:
         while True:

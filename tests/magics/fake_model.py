@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from llama_magic.engine.kv.cells import SavedSequence
+from llama_magic.engine.kv.moves import SavedSequence
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.errors import GenerationInterrupted, ModelClosedError, SourceError
 from llama_magic.microscope import savefile
