@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from llama_magic.engine.engine import Core, Engine
+    from llama_magic.engine.core import Core
+    from llama_magic.engine.engine import Engine
     from llama_magic.engine.native import Context
     from llama_magic.gguf import GGUFInfo
     from llama_magic.request.tokenizer import Tokenizer
@@ -117,12 +118,12 @@ def context(core: Core, info: GGUFInfo) -> Context:
     """
     from llama_magic.engine.native import Context
 
-    made = core.extras.get(_PURPOSE)
+    made = core.side.get(_PURPOSE)
     if made is None:
         options, named = core.options.context, _pooling(info)
         size = options.cells if named or core.weights.embeds else min(_PIECE, options.cells)
         options = replace(options, sequences=1, batch=size, ubatch=size, outputs=size)
         options = replace(options, embeddings=True, pooling=None if named else "mean")
         made = Context(core.weights, options)
-        core.extras[_PURPOSE] = made
+        core.side[_PURPOSE] = made
     return made

@@ -8,44 +8,22 @@ import contextlib
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from llama_magic.engine import compute
-from llama_magic.engine.ahead import Ahead
+from llama_magic.engine.core import Core, EngineOptions, live
 from llama_magic.engine.job import Job
-from llama_magic.engine.lanes.exact import CUT, ExactLane
-from llama_magic.engine.lanes.lane import HELPER_SEQUENCES, Lane
-from llama_magic.engine.lanes.shared import SharedLane
-from llama_magic.engine.native import Context, ContextOptions, Weights, release_pool
-from llama_magic.engine.steps import StepStore, StepTape
+from llama_magic.engine.native import Weights, release_pool
+from llama_magic.engine.steps import StepStore
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.backend import Capabilities
-from llama_magic.request.events import Event, FinishEvent
+from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 from llama_magic.threads import Latch, may_wait
 
 T = TypeVar("T")
-SHARED_SEQUENCES = 16  # requests decoded together
-EXACT_SEQUENCES = 8  # samples of one request decoded together
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """`context` describes a context of the full window; budgets are bytes of host memory.
-
-    `before_exact` is called before the exact lane's context is made, and may raise to refuse it.
-    `store_budget` is for parked sequences, `steps_budget` for the logits of the latest steps.
-    """
-
-    context: ContextOptions
-    store_budget: int = 512 * 2**20
-    steps_budget: int = 64 * 2**20
-    shared_sequences: int = SHARED_SEQUENCES
-    before_exact: Callable[[], None] | None = None
 
 
 class Engine:
@@ -61,7 +39,7 @@ class Engine:
         self._pid = os.getpid()
         # Only a safety net: it holds the core, not the engine, and runs on any thread, so it must not wait.
         weakref.finalize(self, self._core.stop).atexit = False
-        _live.add(self._core)
+        live.add(self._core)
         try:
             compute.shared().add(self._core)
             if weights.generates:
@@ -81,6 +59,16 @@ class Engine:
     @property
     def options(self) -> EngineOptions:
         return self._core.options
+
+    @property
+    def steps(self) -> StepStore:
+        """The logits of the latest steps, whichever answer they belong to. Any thread may read them."""
+        return self._core.steps
+
+    @property
+    def side_contexts(self) -> tuple[str, ...]:
+        """What contexts there are beside those of the lanes (`embedding`, `reading 1`), by purpose."""
+        return tuple(self._core.side)
 
     @property
     def local(self) -> Engine:
@@ -148,12 +136,12 @@ class Engine:
 
     def exact_buffers(self) -> dict[str, int]:
         """Return the bytes by kind of the context for seeded requests, none before the first of them."""
-        lane = self._core.lanes.get(True)
+        lane = self._core.lanes.exact
         return {} if lane is None else dict(lane.context.buffers)
 
     def abort(self, purpose: str) -> None:
         """Make the context for other work than generation stop what it computes. Any thread."""
-        context = self._core.extras.get(purpose)
+        context = self._core.side.get(purpose)
         if context is not None:
             context.abort()
 
@@ -200,214 +188,16 @@ class Engine:
         self._core.weights.check_files()
 
 
-class Core:
-    """What the compute thread works on, a turn at a time.
-
-    One thread at a time works on the lanes: the compute thread for a turn, or whoever closes the
-    model or ends a cancelled request meanwhile. Nobody waits for that: a thread that finds another
-    at work leaves word (`stopping`, the inbox), and who is at work looks again before it goes.
-
-    Finalizers call `cancel` and `stop`, on any thread at any moment: they append to a deque, set flags
-    and ring a bell, and take no lock.
-    """
-
-    def __init__(self, weights: Weights, options: EngineOptions) -> None:
-        self.weights = weights
-        self.options = options
-        self.lanes: dict[bool, Lane] = {}
-        self.extras: dict[str, Context] = {}  # contexts for other work than generation, by purpose
-        self.steps = StepStore(weights.vocab.n_tokens, options.steps_budget)
-        self.ended = Latch()
-        self._ahead = Ahead()
-        self._inbox: deque[tuple[Callable[[Core], None], Callable[[], None] | None]] = deque()
-        self._at_work = threading.Lock()
-        self._worker = 0  # the thread that holds it
-        self.stopping = False
-
-    # --- any thread -----------------------------------------------------------------------
-
-    def post(self, job: Callable[[Core], None], on_drop: Callable[[], None] | None = None) -> None:
-        """Queue a job; `on_drop` is called where the model is closed before it is run."""
-        if self.stopping:
-            raise ModelClosedError("The model was unloaded; load it again to use it.")
-        self._inbox.append((job, on_drop))
-        if self.ended.is_set():  # closed since the first look
-            self._drop_jobs()
-        compute.shared().wake()
-
-    def cancel(self, job: Job) -> None:
-        job.cancelled = True
-        for lane in list(self.lanes.values()):
-            lane.cancel(job)
-        compute.shared().wake()
-
-    def settle(self, job: Job) -> None:
-        """End a cancelled job here, unless somebody is at work, who will."""
-        if not self._enter():
-            return
-        try:
-            if self._has(job):
-                for lane in self.lanes.values():
-                    lane.reap_cancelled()
-            elif not job.closed:  # it is still in the inbox
-                for index in range(job.n):
-                    job.sink(FinishEvent(index, "interrupted"))
-                job.finish()
-        finally:
-            self._leave()
-
-    def stop(self) -> None:
-        """Ask for the end; `close` or the next turn brings it."""
-        self.stopping = True
-        for lane in list(self.lanes.values()):
-            lane.halt()
-        for context in list(self.extras.values()):
-            context.abort()
-        compute.shared().wake()
-
-    def close(self) -> None:
-        """End now, or as soon as the thread at work looks up; idempotent, waits for nobody."""
-        self.stopping = True
-        if self._enter():
-            self._leave()
-
-    @property
-    def mine(self) -> bool:
-        """Whether the calling thread is the one at work here."""
-        return self._worker == threading.get_ident()
-
-    # --- whoever is at work ---------------------------------------------------------------
-
-    def turn(self) -> bool:
-        """Do what was asked, then one step in each lane; say whether there is more to do."""
-        if not self._enter():
-            return False  # who is at work rings when done
-        more = False
-        try:
-            if not self.stopping:
-                self._work()
-                more = bool(self._inbox) or self._busy()  # not later: others may close the lanes then
-        except BaseException as error:
-            # Whatever it is, the other models go on.
-            self._fail(error)
-        finally:
-            self._leave()
-        return more
-
-    def _enter(self) -> bool:
-        """Begin to work on the lanes; False where somebody else does."""
-        if not self._at_work.acquire(blocking=False):
-            return False
-        self._worker = threading.get_ident()
-        return True
-
-    def _leave(self) -> None:
-        while True:
-            if self.stopping and not self.ended.is_set():
-                self._close()
-            self._worker = 0
-            self._at_work.release()
-            # Asked to stop between the look and the release? Then nobody else closes.
-            if not self.stopping or self.ended.is_set() or not self._enter():
-                break
-        if not compute.shared().here:
-            compute.shared().wake()  # the compute thread may have found the door closed
-
-    def _work(self) -> None:
-        while self._inbox and not self.stopping:
-            job, _ = self._inbox.popleft()
-            with contextlib.suppress(Exception):  # of `later`: nobody waits for it
-                job(self)
-        company = compute.shared().busy_beside(self)
-        for lane in list(self.lanes.values()):
-            if lane.busy:
-                lane.company = company
-                self._step(lane)
-
-    def _busy(self) -> bool:
-        return any(lane.busy for lane in self.lanes.values())
-
-    def _has(self, job: Job) -> bool:
-        lanes = self.lanes.values()
-        return any(r.request is job for lane in lanes for r in (*lane.running, *lane.waiting))
-
-    def _step(self, lane: Lane) -> None:
-        try:
-            lane.step()
-        except BaseException as error:
-            lane.fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        """End every request after an error that belongs to none."""
-        for lane in self.lanes.values():
-            with contextlib.suppress(BaseException):
-                lane.fail(error)
-            lane.running.clear()
-            lane.waiting.clear()
-
-    def accept(self, job: Job) -> None:
-        """Queue a job in its lane."""
-        if job.closed:
-            return  # cancelled, and ended, before it came here
-        job.tapes = tuple(StepTape(self.steps) for _ in range(job.n))
-        try:
-            self.lane(exact=job.exact).submit(job)
-        except BaseException as error:
-            job.finish(error)
-
-    def lane(self, *, exact: bool) -> Lane:
-        """Return the lane for exact or shared requests, made on first use."""
-        if exact not in self.lanes:
-            self.weights.must_generate()
-            options = self.options.context
-            if exact:
-                if self.options.before_exact is not None:
-                    self.options.before_exact()
-                context = replace(
-                    options, sequences=EXACT_SEQUENCES + HELPER_SEQUENCES, batch=CUT, ubatch=CUT
-                )
-                self.lanes[exact] = ExactLane(self.weights, context, self.options.store_budget, self._ahead)
-            else:
-                context = replace(options, sequences=self.options.shared_sequences + HELPER_SEQUENCES)
-                self.lanes[exact] = SharedLane(self.weights, context, self.options.store_budget, self._ahead)
-        return self.lanes[exact]
-
-    def _close(self) -> None:
-        """Free everything. Whatever fails, the rest is freed and the end is told: others wait for it."""
-        closing: tuple[Any, ...] = (*self.lanes.values(), *self.extras.values(), self._ahead, self.steps)
-        for part in closing:
-            with contextlib.suppress(BaseException):
-                part.close()
-        self.lanes.clear()
-        self.extras.clear()
-        compute.shared().remove(self)
-        _live.discard(self)
-        self.ended.set()
-        self._drop_jobs()
-
-    def _drop_jobs(self) -> None:
-        while self._inbox:
-            with contextlib.suppress(IndexError):  # another thread drops them, too
-                _, on_drop = self._inbox.popleft()
-                if on_drop is not None:
-                    with contextlib.suppress(Exception):  # the sink of a request that never began
-                        on_drop()
-
-
 def _aside(work: Callable[..., None], *arguments: Any) -> None:
     """Run `work` on a thread of its own: a Ctrl-C in the middle of it would leave the lanes half done."""
     with contextlib.suppress(RuntimeError):  # the interpreter ends: the next turn does it
         _thread.start_new_thread(work, arguments)
 
 
-_live: set[Core] = set()
-os.register_at_fork(after_in_child=_live.clear)
-
-
 @atexit.register
 def _end_all() -> None:
     """End every engine before the process takes llama.cpp down under it."""
-    cores = list(_live)
+    cores = list(live)
     for core in cores:
         core.stop()
         _aside(core.close)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import fit, gguf, sources
 from llama_magic.engine import build, crash_check, embedding
-from llama_magic.engine.engine import Engine, EngineOptions
+from llama_magic.engine.core import EngineOptions
+from llama_magic.engine.engine import Engine
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import FitError, InvalidGGUFError, OptionError

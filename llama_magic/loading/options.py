@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from llama_magic import fit, gguf
-from llama_magic.engine.engine import EXACT_SEQUENCES, SHARED_SEQUENCES
-from llama_magic.engine.lanes.exact import CUT
-from llama_magic.engine.lanes.lane import HELPER_SEQUENCES
+from llama_magic.engine.contexts import Contexts
 from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.loading import memory
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PROFILE = "balanced"
 ALL_LAYERS = -1
-SEQUENCES = SHARED_SEQUENCES + HELPER_SEQUENCES  # whose logits a step may ask for
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kv_type": ("f16", "q8_0", "q4_0"),
     "flash_attn": ("auto", "on", "off"),
@@ -111,7 +109,7 @@ class Settings:
     notes: tuple[str, ...] = ()
 
     def context(self) -> ContextOptions:
-        """Return the parameters of the context that all requests share."""
+        """Return the parameters that every context of the engine is derived from."""
         return ContextOptions(
             cells=self.cells,
             batch=self.batch,
@@ -127,28 +125,18 @@ class Settings:
 
     def estimate(self, info: GGUFInfo) -> Estimate:
         """Predict the memory of the load."""
-        return fit.estimate(
-            info,
-            ctx=self.window,
-            cells=self.cells,
-            n_seq=SEQUENCES,
-            type_k=self.type_k,
-            type_v=self.type_v,
-            batch=self.batch,
-            ubatch=self.ubatch,
-            gpu_layers=info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers,
-            flash_attn=self.flash_attn,
-            swa_full=self.swa_full,
-            outputs=SEQUENCES,
-            extra_bufts=self.extra_bufts,
-            mmap=self.mmap,
-        )
+        return self._memory(info, Contexts(self.context()).shared)
 
     def seeded_bytes(self, info: GGUFInfo) -> int:
         """Predict the memory that the first answer with a seed adds: a context of its own."""
-        sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
-        whole = self.estimate(info).replace(n_seq=sequences, batch=CUT, ubatch=CUT, outputs=sequences)
+        whole = self._memory(info, Contexts(self.context()).exact)
         return whole.private - whole.repacked
+
+    def _memory(self, info: GGUFInfo, context: ContextOptions) -> Estimate:
+        layers = info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers
+        return memory.of_context(
+            info, self.window, context, gpu_layers=layers, extra_bufts=self.extra_bufts, mmap=self.mmap
+        )
 
     def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
         """Return the most tokens a second that one stream can write; None with layers on a GPU."""
@@ -293,9 +281,8 @@ class LoadOptions:
             return base.ctx
         trained = info.context_length
         if self.ctx == 0:
-            window = fit.largest_context(
-                info, machine, type_k=kv, type_v=kv, batch=base.batch, ubatch=base.ubatch, outputs=SEQUENCES
-            )
+            context = ContextOptions(0, batch=base.batch, ubatch=base.ubatch, type_k=kv, type_v=kv)
+            window = memory.largest_window(info, machine, context)
             if trained and window < trained:
                 notes.append(
                     f"A window of {window:,} tokens is what fits; the model was trained on {trained:,}."

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llama_magic import fit, gguf
+from llama_magic.engine.contexts import Contexts
+from llama_magic.engine.native import ContextOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError
-from llama_magic.loading.options import SEQUENCES, LoadOptions
+from llama_magic.loading import memory
+from llama_magic.loading.options import LoadOptions
 from llama_magic.words import amounts
 from llama_magic.words.shown import Shown
 
@@ -84,9 +87,7 @@ def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> P
     longest, kv = 0, "f16"
     for tried in ("f16", "q8_0"):
         try:
-            found = fit.largest_context(
-                info, machine, type_k=tried, type_v=tried, batch=512, ubatch=512, outputs=SEQUENCES
-            )
+            found = memory.largest_window(info, machine, ContextOptions(0, type_k=tried, type_v=tried))
         except FitError:
             continue
         if found > longest:
@@ -102,9 +103,8 @@ def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> P
         empty, full = settings.speed(info, machine), settings.speed(info, machine, filled=window)
     else:
         least = min(wanted, 512)
-        estimate = fit.estimate(
-            info, ctx=least, type_k="q8_0", type_v="q8_0", outputs=SEQUENCES, n_seq=SEQUENCES, cells=least
-        )
+        context = Contexts(ContextOptions(least, type_k="q8_0", type_v="q8_0")).shared
+        estimate = memory.of_context(info, least, context)
     try:
         fit.check(estimate, machine)
     except FitError as error:

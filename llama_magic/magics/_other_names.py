@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from llama_magic.magics._options import MODES, VERBS, Option
+from llama_magic.magics._options import MODES, VERBS
+from llama_magic.magics._rows import Option
 
 # llama.cpp's own spellings on a command line; those of Python calls stand with the calls.
 _COMMAND_LINE = {

@@ -33,7 +33,8 @@ from llama_magic.words.shown import Printed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from llama_magic.engine.engine import Core, Engine
+    from llama_magic.engine.core import Core
+    from llama_magic.engine.engine import Engine
     from llama_magic.request.tokenizer import Tokenizer
 
 EXPECTED = 5
@@ -243,11 +244,11 @@ def _context(engine: Engine, length: int) -> Iterator[Context]:
 
     def begin(core: Core) -> None:
         made.append(make(core))
-        core.extras[name] = made[0]  # a model that is closed meanwhile frees it
+        core.side[name] = made[0]  # a model that is closed meanwhile frees it
 
     def end(core: Core) -> None:
-        if name in core.extras:
-            core.extras.pop(name).close()
+        if name in core.side:
+            core.side.pop(name).close()
 
     try:
         engine.call(begin)

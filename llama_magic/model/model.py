@@ -270,10 +270,10 @@ class Model(Generating, Shown):
         Costs a copy of its cells (some KB a token). Raises `SourceError` and `OptionError`.
         """
         engine = self._local("saving a sequence")
-        from llama_magic.engine.kv import cells  # for weight: llama.cpp
+        from llama_magic.engine.kv import moves  # for weight: NumPy
         from llama_magic.microscope import savefile
 
-        saved = engine.call(lambda core: cells.save(core, sequence))
+        saved = engine.call(lambda core: moves.save(core, sequence))
         return savefile.write(path, saved, self._fingerprint(engine))
 
     def kv_restore(self, path: str | os.PathLike[str]) -> None:
@@ -283,25 +283,25 @@ class Model(Generating, Shown):
         options, before llama.cpp sees it.
         """
         engine = self._local("restoring a sequence")
-        from llama_magic.engine.kv import cells  # for weight: llama.cpp
+        from llama_magic.engine.kv import moves  # for weight: NumPy
         from llama_magic.microscope import savefile
 
         saved = savefile.read(path, self._fingerprint(engine))
-        engine.call(lambda core: cells.restore(core, saved))
+        engine.call(lambda core: moves.restore(core, saved))
 
     def kv_clear(self) -> None:
         """Forget every sequence that no call is using, in cells and in host memory."""
         engine = self._local("clearing the KV cache")
-        from llama_magic.engine.kv import cells  # for weight: llama.cpp
+        from llama_magic.engine.kv import moves  # for weight: NumPy
 
-        engine.call(cells.clear)
+        engine.call(moves.clear)
 
     def kv_fork(self, source: str, name: str) -> None:
         """Name a copy of a sequence of `kv`, to go on from later; its cells are shared, not copied."""
         engine = self._local("a fork")
-        from llama_magic.engine.kv import cells  # for weight: llama.cpp
+        from llama_magic.engine.kv import moves  # for weight: NumPy
 
-        engine.call(lambda core: cells.fork(core, source, name))
+        engine.call(lambda core: moves.fork(core, source, name))
 
     def _fingerprint(self, engine: Engine) -> Fingerprint:
         from llama_magic.microscope import savefile  # for weight: llama.cpp

@@ -222,7 +222,7 @@ def test_closed_model_is_not_held(scripted_file: Any) -> None:
     """After a close nothing of the compute thread holds what it worked on."""
     model = lm.load(scripted_file.path, ctx=512, threads=1)
     model.complete("一", max_tokens=2)
-    core = weakref.ref(model.backend._core)
+    core = model.backend.call(weakref.ref)
     model.close()
     del model
     journal.clear()  # an answer holds the engine, to be looked into

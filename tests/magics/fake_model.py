@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from llama_magic.engine.kv.cells import SavedSequence
+from llama_magic.engine.kv.moves import SavedSequence
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.errors import GenerationInterrupted, ModelClosedError, SourceError
 from llama_magic.microscope import savefile

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_magic.engine.kv.cells import SavedSequence
+from llama_magic.engine.kv.moves import SavedSequence
+from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.kv.store import PrefixStore, Stretch
-from llama_magic.engine.lanes.running import Slot
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.microscope import savefile
 from llama_magic.microscope.cells import KVSequence, KVState
@@ -28,10 +28,10 @@ def check(model: Any) -> KVState:
     spans: dict[str, tuple[int, int]] = {}
 
     def ask(core: Any) -> None:
-        for exact, lane in core.lanes.items():
-            for slot in lane.slots:
-                spans[f"{'exact' if exact else 'shared'}-{slot.sequence}"] = lane.context.span(slot.sequence)
-            for helper in (lane._scratch, lane._pin):
+        for name, lane in core.lanes.named:
+            for slot in lane.kv.slots:
+                spans[f"{name}-{slot.sequence}"] = lane.context.span(slot.sequence)
+            for helper in lane.kv.helpers:
                 assert lane.context.span(helper) == (-1, -1)
 
     model.backend.call(ask)

@@ -236,7 +236,7 @@ def test_steps_that_are_no_longer_kept_are_read_again(smollm2: Any) -> None:
     """When newer answers took the memory, the text is read again and the trace says so."""
     answer = smollm2.complete("Once upon a time there was", max_tokens=6, seed=3)
     kept = answer.xray(4)
-    store = smollm2.backend._core.steps
+    store = smollm2.backend.steps
     count, store._count = store._count, store._count + store.capacity
     try:
         again = answer.xray(4)
@@ -261,7 +261,7 @@ def test_candidates_are_the_leaders_of_every_stage(smollm2: Any) -> None:
 @contextlib.contextmanager
 def forgotten(model: Any) -> Iterator[None]:
     """Let the logits of all steps so far count as overwritten."""
-    store = model.backend._core.steps
+    store = model.backend.steps
     count, store._count = store._count, store._count + store.capacity
     try:
         yield
@@ -307,7 +307,7 @@ def test_a_draw_that_cannot_be_repeated_is_not_called_one(smollm2: Any) -> None:
 
 def test_kept_logits_stay_within_their_budget(smollm2: Any) -> None:
     """The ring of a model takes 64 MB at most, whatever was generated."""
-    store = smollm2.backend._core.steps
+    store = smollm2.backend.steps
     assert store.capacity * 4 * smollm2.backend.tokenizer.n_tokens <= 64 * 2**20
     assert store._rows is None or store._rows.nbytes <= 64 * 2**20
 

@@ -48,7 +48,7 @@ def interrupt(model: Any, delay: float, seed: int | None, stream: bool) -> dict[
     if sent:
         facts["felt"] = time.perf_counter() - sent[0]
     timer.join()
-    facts["busy"] = model.backend.call(lambda core: any(lane.busy for lane in core.lanes.values()))
+    facts["busy"] = model.backend.call(lambda core: any(lane.busy for lane in core.lanes))
     return facts
 
 
@@ -60,7 +60,7 @@ def main(path: str, moments: int, longest: float, threads: int) -> int:
         for i in range(moments):
             delay = 0.001 + longest * ((i * 0.618) % 1)
             if i % 2:
-                model.backend.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+                model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
             facts.append(interrupt(model, delay, seed=9 if i % 3 else None, stream=i % 2 == 0))
             if i % 4 == 3:
                 same += model.complete(PROMPT, **OPTIONS).token_ids == expected

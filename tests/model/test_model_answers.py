@@ -120,7 +120,7 @@ def test_guard_counts_exactly(scripted: Any) -> None:
     """prompt + max_tokens = window passes; one more is refused before any decode, with parts that sum up."""
     question = "a" * 999  # and BOS
     assert scripted.complete(question, max_tokens=24).budget.free == 0
-    before = scripted.backend.call(lambda core: core.lane(exact=False).store.bytes_used)
+    before = scripted.backend.call(lambda core: core.lane(exact=False).kv.store.bytes_used)
     with pytest.raises(lm.ContextOverflowError) as caught:
         scripted.complete(question, max_tokens=25)
     error = caught.value
@@ -131,7 +131,7 @@ def test_guard_counts_exactly(scripted: Any) -> None:
         error
     )
     assert isinstance(error, ValueError)
-    assert scripted.backend.call(lambda core: core.lane(exact=False).store.bytes_used) == before
+    assert scripted.backend.call(lambda core: core.lane(exact=False).kv.store.bytes_used) == before
 
 
 def test_cures_name_what_can_be_shortened(scripted: Any) -> None:

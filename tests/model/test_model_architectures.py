@@ -84,7 +84,7 @@ def test_a_sample_sent_back_waits_until_another_ends(load: Callable[..., Any]) -
     """Where cells run out though all was counted, the lane goes on with fewer, one after the other."""
     model = load("lfm2")
     lane = model.backend.call(lambda core: core.lane(exact=False))
-    lane._fits = lambda _running: True  # count wrongly on purpose: five prompts of 218 in 512 cells
+    lane.fits = lambda _running: True  # count wrongly on purpose: five prompts of 218 in 512 cells
     with ThreadPoolExecutor(1) as pool:
         samples = pool.submit(model.complete, PROMPT, n=5, temperature=0, **FREE).result(60)
     assert [len(sample.token_ids) for sample in samples] == [12] * 5

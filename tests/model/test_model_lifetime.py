@@ -25,7 +25,7 @@ def _endless(scripted_model: Any, **options: Any) -> Any:
 
 
 def _idle(model: Any) -> bool:
-    return not model.backend.call(lambda core: any(lane.busy for lane in core.lanes.values()))
+    return not model.backend.call(lambda core: any(lane.busy for lane in core.lanes))
 
 
 def _until_idle(model: Any) -> None:

@@ -23,7 +23,7 @@ def mamba(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def _cold(model: Any, prompt: str, **options: Any) -> Any:
-    model.backend.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
     return model.complete(prompt, reuse=False, **options).token_ids
 
 

@@ -40,7 +40,7 @@ def prompt_of(model: Any, tokens: int, start: int = 0) -> str:
 
 def cold(model: Any, prompt: str, **options: Any) -> tuple[int, ...]:
     """Return the answer's tokens of an engine that remembers nothing."""
-    model.backend.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
     return model.complete(prompt, reuse=False, **options).token_ids  # type: ignore[no-any-return]
 
 
@@ -56,7 +56,7 @@ def test_lengths_around_cuts(model: Any) -> None:
     prompts = {n: prompt_of(model, n) for n in lengths}
     options = {"max_tokens": 6, **SETTINGS[0]}
     expected = {n: cold(model, prompts[n], **options) for n in lengths}
-    model.backend.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
     reused = 0
     for n in [257, *lengths, *reversed(lengths)]:
         done = model.complete(prompts[n], **options)
@@ -72,7 +72,7 @@ def test_alternating_chats_over_the_sliding_window(model: Any) -> None:
     length = 550 if model.info.sliding_window else 200
     turns = [[prompt_of(model, length, i) + " and then" * more for more in (0, 20)] for i in (1, 2)]
     expected = [[cold(model, text, **options) for text in chat] for chat in turns]
-    model.backend.call(lambda core: [lane.forget() for lane in core.lanes.values()])
+    model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
     for turn in (0, 1, 0):
         for chat in (0, 1):
             done = model.complete(turns[chat][turn], **options)

@@ -1,259 +1,243 @@
-"""The KV cache as a whole: what it holds, and moving sequences in and out. Runs on the compute thread."""
+"""The cells of one context: trim, park, restore, fork and pin sequences. The lanes decide which, and when."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import time
+from typing import Protocol
 
-from llama_magic.engine.kv.store import StoredPrefix, Stretch
-from llama_magic.engine.lanes.running import cells_used
-from llama_magic.errors import BackendError, FitError, OptionError
+from llama_magic.engine.kv.slots import Slot, cells_used
+from llama_magic.engine.kv.store import PrefixStore, StoredPrefix, Stretch
 
-if TYPE_CHECKING:
-    from llama_magic.engine.engine import Core
-    from llama_magic.engine.lanes.lane import Lane
-    from llama_magic.engine.lanes.running import Slot
-
-_AUTOMATIC = re.compile(r"(shared|exact)-(host-)?\d+\Z")
+# Sequences that no request uses: one to save and restore through, one to pin cells.
+HELPER_SEQUENCES = 2
+PARKED_FROM = 32  # tokens: a shorter sequence is read again sooner than copied back
 
 
-@dataclass(frozen=True)
-class HeldSequence:
-    """A sequence in cells (`span` is llama.cpp's own lowest and highest position) or in host memory."""
+class Memory(Protocol):
+    """What is asked of a context (`native.Context`) here; positions are counted from 0, ends exclusive."""
 
-    id: str
-    lane: str
-    tokens: tuple[int, ...]
-    n_read: int
-    in_cells: bool
-    running: bool = False
-    names: tuple[str, ...] = ()
-    span: tuple[int, int] | None = None
-    host_bytes: int = 0
+    def remove(self, sequence: int, start: int, end: int = -1) -> bool: ...
+    def copy(self, source: int, target: int, start: int, end: int) -> None: ...
+    def span(self, sequence: int) -> tuple[int, int]: ...
+    def clear(self) -> None: ...
+    def save_sequence(self, sequence: int) -> bytes: ...
+    def restore_sequence(self, sequence: int, state: bytes) -> bool: ...
 
 
-@dataclass(frozen=True)
-class LaneState:
-    """One context: its cells, how many are used, the bytes of its KV buffers, of its host memory."""
+class Cells:
+    """What lies in the sequences of a context, and what was moved from them to host memory (`store`).
 
-    name: str
-    cells: int
-    used: int
-    kv_bytes: int
-    host_bytes: int
-    host_budget: int
-
-
-@dataclass(frozen=True)
-class LastCall:
-    """The prompt of the last request: how much was reused and read, and the seconds that reuse saved.
-
-    `saved_s` is an estimate from the speed at which prompts were read so far, None before any.
+    `sequences` is how many the context has, helpers included. A `recurrent` model's state cannot be cut
+    back; a sliding `window` is how many tokens back it looks at most (0: at all). With a `cut`, only what
+    was read as a prompt may be reused, in multiples of so many tokens; with 0, all of it.
     """
 
-    prompt_tokens: int
-    reused: int
-    read: int
-    saved_s: float | None
+    def __init__(
+        self,
+        memory: Memory,
+        sequences: int,
+        store: PrefixStore,
+        *,
+        recurrent: bool = False,
+        window: int = 0,
+        cut: int = 0,
+    ) -> None:
+        self.memory = memory
+        self.slots = [Slot(i) for i in range(sequences - HELPER_SEQUENCES)]
+        self.store = store
+        self.recurrent = recurrent
+        self.cut = cut
+        self.helpers = range(len(self.slots), sequences)  # sequences that no request uses
+        self._scratch, self._pin = self.helpers
+        self._pinned = False
+        # Cells further back than this may be given away by llama.cpp; 0: none are.
+        self._reach = 0 if recurrent else window
 
+    # --- what is there --------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Snapshot:
-    """Everything that the caches of a model hold at one moment."""
+    @property
+    def used(self) -> int:
+        """How many cells are used."""
+        return cells_used(self.slots)
 
-    lanes: tuple[LaneState, ...]
-    sequences: tuple[HeldSequence, ...]
-    last: LastCall | None
+    @property
+    def idle(self) -> list[Slot]:
+        """The slots that hold tokens and are not in use."""
+        return [slot for slot in self.slots if slot.tokens and not slot.in_use]
 
+    def reusable(self, slot: Slot) -> int:
+        """Return how many leading tokens of a slot another request may reuse."""
+        return self.whole_cuts(slot.n_read) if self.cut else len(slot.tokens)
 
-@dataclass(frozen=True)
-class SavedSequence:
-    """A sequence on its way to or from a file, called `name` in the cache that it comes from.
+    def exact_length(self, slot: Slot) -> int:
+        """Return how many leading tokens of a slot a seeded request may reuse."""
+        return self.reusable(slot) if self.cut else 0
 
-    A seeded request may reuse its first `exact_length` tokens; `n_read` of them were read as a prompt.
-    """
+    def whole_cuts(self, length: int) -> int:
+        """Return `length` without what is behind the last cut."""
+        return length // self.cut * self.cut if self.cut else length
 
-    tokens: tuple[int, ...]
-    exact_length: int
-    stretches: tuple[Stretch, ...]
-    n_read: int = 0
-    name: str = field(default="", compare=False)
+    def unused_slot(self) -> Slot | None:
+        """Return a slot that is empty and not in use."""
+        return next((slot for slot in self.slots if not slot.in_use and not slot.tokens), None)
 
+    def free_slot(self) -> Slot | None:
+        """Return a slot that is not in use, an empty one first, else the least recently used, parked."""
+        free = [slot for slot in self.slots if not slot.in_use]
+        if not free:
+            return None
+        slot = min(free, key=lambda s: (bool(s.tokens), s.last_used))
+        self.park(slot)
+        return slot
 
-def snapshot(core: Core) -> Snapshot:
-    """Say what all caches hold, between two steps."""
-    lanes: list[LaneState] = []
-    held: list[HeldSequence] = []
-    for name, lane in _lanes(core):
-        kv = sum(size for kind, size in lane.context.buffers.items() if kind in ("KV", "RS"))
-        store = lane.store
-        lanes.append(LaneState(name, lane.cells, cells_used(lane.slots), kv, store.bytes_used, store.budget))
-        for slot in lane.slots:
-            if slot.tokens or slot.owner is not None:
-                held.append(_slot(name, lane, slot))
-        for index, entry in enumerate(store.entries):
-            held.append(_entry(name, index, entry))
-    return Snapshot(tuple(lanes), tuple(held), _last(core))
+    # --- cutting --------------------------------------------------------------------------
 
+    def trim(self, slot: Slot, length: int) -> bool:
+        """Cut a slot to its first `length` tokens; False (and empty) where that cannot be done exactly."""
+        if length < len(slot.tokens) and not self.memory.remove(slot.sequence, length):
+            self.empty(slot)
+            return False
+        if self._pinned:
+            # What is cut off must leave its cells, or the next ones would lie behind it.
+            self.memory.remove(self._pin, length)
+        slot.cut(length)
+        lowest, _ = self.memory.span(slot.sequence)
+        # A sliding-window cache may have given old cells away; what is left must cover the window.
+        if self._reach and length and lowest > max(0, length - self._reach):
+            self.empty(slot)
+            return False
+        return True
 
-def _lanes(core: Core) -> list[tuple[str, Lane]]:
-    return [("exact" if exact else "shared", lane) for exact, lane in sorted(core.lanes.items())]
+    def empty(self, slot: Slot) -> None:
+        """Take everything out of a slot."""
+        self.unpin()
+        self.memory.remove(slot.sequence, -1)
+        slot.cut(0)
 
+    def roll_back(self, slot: Slot) -> None:
+        """Take out what a decode that was stopped wrote behind the tokens of a slot."""
+        if not self.memory.remove(slot.sequence, len(slot.tokens)) or self.recurrent:
+            self.empty(slot)
 
-def _slot(name: str, lane: Lane, slot: Slot) -> HeldSequence:
-    return HeldSequence(
-        f"{name}-{slot.sequence}",
-        name,
-        tuple(slot.tokens),
-        slot.n_read,
-        in_cells=True,
-        running=slot.owner is not None,
-        names=(slot.name,) if slot.name else (),
-        span=lane.context.span(slot.sequence),
-    )
+    # --- out to host memory ---------------------------------------------------------------
 
+    def park(self, slot: Slot) -> None:
+        """Move an idle slot's sequence to host memory and free its cells."""
+        keep = self.reusable(slot)
+        if slot.name or (keep >= PARKED_FROM and self.trim(slot, keep)):
+            self.keep_copy(slot)
+        self.empty(slot)
 
-def _entry(name: str, index: int, entry: StoredPrefix) -> HeldSequence:
-    return HeldSequence(
-        f"{name}-host-{index}",
-        name,
-        tuple(entry.tokens),
-        entry.n_read,
-        in_cells=False,
-        names=tuple(entry.names),
-        host_bytes=entry.size,
-    )
+    def park_idle(self) -> None:
+        """Move every idle sequence to host memory."""
+        for slot in self.idle:
+            self.park(slot)
 
+    def evict(self) -> bool:
+        """Park the least recently used of the idle sequences; False where there is none."""
+        idle = self.idle
+        if idle:
+            self.park(min(idle, key=lambda slot: slot.last_used))
+        return bool(idle)
 
-def _last(core: Core) -> LastCall | None:
-    ended = [lane.last for _, lane in _lanes(core) if lane.last is not None]
-    if not ended:
-        return None
-    request = max(ended, key=lambda r: r.stats.ended)
-    lane = core.lanes[request.exact]
-    reused = request.stats.cached_tokens
-    speed = lane.read_s / lane.read_tokens if lane.read_tokens else None
-    return LastCall(
-        len(request.prompt),
-        reused,
-        len(request.prompt) - reused,
-        None if speed is None else reused * speed,
-    )
+    def keep_copy(self, slot: Slot) -> None:
+        """Copy a slot's sequence to host memory."""
+        if slot.tokens:
+            names = (slot.name,) if slot.name else ()
+            self.store.put(list(slot.tokens), self.states(slot), slot.n_read, names)
 
+    def states(self, slot: Slot, cut: int = 0) -> list[Stretch]:
+        """Copy the cells of a slot to host memory, in order.
 
-# --- moving sequences ---------------------------------------------------------------------------
+        llama.cpp leaves out what a sliding window no longer reaches from the last position.
+        So the sequence is saved in stretches no longer than the window, each of them whole.
+        One stretch ends at `cut`, so that the tokens before it can be restored alone.
+        """
+        length = len(slot.tokens)
+        starts = sorted({*range(0, length, self._reach or length or 1), cut} - {length})
+        out = []
+        for start, end in zip(starts, [*starts[1:], length], strict=True):
+            self.memory.copy(slot.sequence, self._scratch, start, end)
+            out.append(Stretch(start, end, self.memory.save_sequence(self._scratch)))
+            self.memory.remove(self._scratch, -1)
+        return out
 
+    # --- back from host memory ------------------------------------------------------------
 
-def save(core: Core, wanted: str | None) -> SavedSequence:
-    """Copy a sequence out: the one called `wanted`, or the one used last."""
-    lane, found = _find(core, wanted) if wanted is not None else _latest(core)
-    name = wanted or _name(core, found)
-    if isinstance(found, StoredPrefix):
-        exact = len(found.tokens) if lane is core.lanes.get(True) else 0
-        stretches = tuple(found.stretches)
-    else:
-        exact = lane.exact_length(found)
-        stretches = tuple(lane.states(found, exact))
-    return SavedSequence(tuple(found.tokens), exact, stretches, found.n_read, name)
+    def restore(self, slot: Slot, stored: StoredPrefix) -> bool:
+        """Bring a parked sequence back into an empty slot, cells in order; False without room for it.
 
+        The cells stay pinned (shared with a sequence that no request uses) until the next
+        batch is in place. llama.cpp looks for free cells from the start of the cache after a
+        restore, and takes those of a single sequence that its window no longer reaches; a cold
+        read would go on behind them. With pinned cells the order of cells, and with it every
+        bit of the sums over them, is that of a cold read.
+        """
+        for stretch in stored.stretches:
+            if not self.memory.restore_sequence(self._scratch, stretch.state):
+                self.unpin()
+                self.empty(slot)
+                return False
+            for target in (slot.sequence, self._pin):
+                self.memory.copy(self._scratch, target, -1, -1)
+            self._pinned = True
+            self.memory.remove(self._scratch, -1)
+        slot.tokens = list(stored.tokens)
+        slot.n_read = stored.n_read
+        return True
 
-def _name(core: Core, wanted: Slot | StoredPrefix) -> str:
-    """Return what a sequence is called: its fork's name, else that of its place."""
-    for lane_name, lane in _lanes(core):
-        for slot in lane.slots:
-            if slot is wanted:
-                return slot.name or f"{lane_name}-{slot.sequence}"
-        for index, entry in enumerate(lane.store.entries):
-            if entry is wanted:
-                return next(iter(entry.names), f"{lane_name}-host-{index}")
-    return ""
+    def unpin(self) -> None:
+        """Let go of the cells that were held in their places."""
+        if self._pinned:
+            self.memory.remove(self._pin, -1)
+            self._pinned = False
 
+    def takes(self, stretch: Stretch) -> bool:
+        """Whether llama.cpp takes a saved stretch as what it says it is; leaves no trace of it."""
+        taken = self.memory.restore_sequence(self._scratch, stretch.state)
+        fits = taken and self.memory.span(self._scratch)[1] == stretch.end - 1
+        self.memory.remove(self._scratch, -1)
+        return fits
 
-def _latest(core: Core) -> tuple[Lane, Slot | StoredPrefix]:
-    slots = [(lane, s) for _, lane in _lanes(core) for s in lane.slots if s.tokens and s.owner is None]
-    if slots:
-        return max(slots, key=lambda pair: pair[1].last_used)
-    entries = [(lane, entry) for _, lane in _lanes(core) for entry in lane.store.entries]
-    if entries:
-        return max(entries, key=lambda pair: pair[1].last_used)
-    raise OptionError(
-        "The KV cache holds no sequence that is not in use.", remedy="Generate something first, or wait."
-    )
+    # --- sharing --------------------------------------------------------------------------
 
+    def share(self, holder: Slot, slot: Slot, length: int) -> None:
+        """Give an empty slot the first `length` cells of another, which costs nothing."""
+        self.memory.copy(holder.sequence, slot.sequence, 0, length)
+        slot.share(holder, length)
 
-def _find(core: Core, name: str) -> tuple[Lane, Slot | StoredPrefix]:
-    for lane_name, lane in _lanes(core):
-        for slot in lane.slots:
-            if slot.tokens and name in (slot.name, f"{lane_name}-{slot.sequence}"):
-                return lane, slot
-        for index, entry in enumerate(lane.store.entries):
-            if name == f"{lane_name}-host-{index}" or name in entry.names:
-                return lane, entry
-    known = ", ".join(n for s in snapshot(core).sequences for n in (s.id, *s.names)) or "none"
-    raise OptionError(f"The KV cache holds no sequence {name!r}.", remedy=f"It holds: {known}.")
+    def fork(self, slot: Slot, name: str) -> None:
+        """Keep the tokens of a slot under a name: in a second slot that shares the cells.
 
+        In host memory where no slot is free, or where there is a `cut`, for then no other cells may be
+        in use while a request runs.
+        """
+        length = self.reusable(slot)
+        target = None if self.cut else self.unused_slot()
+        if target is None:
+            kept = [stretch for stretch in self.states(slot, length) if stretch.end <= length]
+            self.store.put(list(slot.tokens[:length]), kept, min(slot.n_read, length), (name,))
+            return
+        self.share(slot, target, length)
+        target.last_used = time.monotonic()
+        target.name = name
 
-def fork(core: Core, source: str, name: str) -> None:
-    """Name a copy of a sequence; in the shared cache it shares the cells, which costs nothing.
+    # --- forgetting -----------------------------------------------------------------------
 
-    It stays what it is until the cache is cleared: in cells, or in host memory within the budget. Of a
-    seeded sequence that is the part which a seeded request may reuse; where there is none, all of it,
-    for requests without a seed.
-    """
-    if not name or _AUTOMATIC.match(name):
-        raise OptionError(
-            f"A fork cannot be called {name!r}.", remedy="Choose a name that is not one of the cache's own."
-        )
-    if any(name in sequence.names for sequence in snapshot(core).sequences):
-        raise OptionError(f"There is a fork {name!r} already.", remedy="Choose another name.")
-    lane, found = _find(core, source)
-    if isinstance(found, StoredPrefix):
-        found.names.append(name)
-    elif lane is core.lanes.get(True) and not lane.exact_length(found):
-        shared = core.lane(exact=False)
-        shared.store.put(list(found.tokens), lane.states(found), found.n_read, (name,))
-    else:
-        lane.fork(found, name)
-    if not any(name in sequence.names for sequence in snapshot(core).sequences):
-        stretches = found.stretches if isinstance(found, StoredPrefix) else lane.states(found)
-        raise _too_large("fork", sum(len(stretch.state) for stretch in stretches), lane)
+    def forget(self) -> None:
+        """Drop every idle sequence, in cells and in host memory."""
+        if not any(slot.in_use for slot in self.slots):
+            self.reset()
+            return
+        for slot in self.idle:
+            self.empty(slot)
+        self.store.clear()
 
-
-def restore(core: Core, saved: SavedSequence) -> None:
-    """Take a saved sequence into host memory, from where the next prompt that begins with it takes it."""
-    shared = core.lane(exact=False)
-    if not shared.running:
-        shared.park_idle()
-        for stretch in saved.stretches:
-            if not shared.takes(stretch):
-                raise BackendError(
-                    "llama.cpp refused the saved sequence, though the file is whole and made for this model.",
-                    remedy="It was saved with other context options; read the text again instead.",
-                )
-    _keep(shared, list(saved.tokens), list(saved.stretches), saved.n_read)
-    length = saved.exact_length
-    if length:
-        exact = [stretch for stretch in saved.stretches if stretch.end <= length]
-        _keep(core.lane(exact=True), list(saved.tokens[:length]), exact, length)
-
-
-def _keep(lane: Lane, tokens: list[int], stretches: list[Stretch], n_read: int) -> None:
-    lane.store.put(tokens, stretches, n_read)
-    entry, length = lane.store.best(tokens)
-    if entry is None or length < len(tokens):
-        raise _too_large("saved sequence", sum(len(stretch.state) for stretch in stretches), lane)
-
-
-def _too_large(what: str, size: int, lane: Lane) -> FitError:
-    return FitError(
-        f"The {what} takes {size / 1e6:,.1f} MB, and host memory for sequences is limited to "
-        f"{lane.store.budget / 1e6:,.1f} MB.",
-        remedy="Free memory and load the model again; the limit is an eighth of what is free.",
-    )
-
-
-def clear(core: Core) -> None:
-    """Forget every sequence that no request is using, and all names."""
-    for _, lane in _lanes(core):
-        lane.drop_idle()
+    def reset(self) -> None:
+        """Drop everything: nothing runs, or what the cells hold is unknown."""
+        self._pinned = False
+        self.memory.clear()
+        for slot in self.slots:
+            slot.cut(0)
+            slot.in_use = False
+        self.store.clear()

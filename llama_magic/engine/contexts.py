@@ -1,0 +1,75 @@
+"""Which contexts an engine makes, and with which parameters: the one place that says so.
+
+The engine makes them from here, and `loading` predicts their memory from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from llama_magic.engine.kv.cells import HELPER_SEQUENCES
+from llama_magic.engine.native import ContextOptions
+
+SHARED_SEQUENCES = 16  # samples decoded together
+EXACT_SEQUENCES = 8  # samples of one seeded job decoded together
+# Seeded prompts are cut at multiples of this many tokens. A cut is where a later request can take
+# over: smaller means less to read again, and a little more time for a cold read (64 costs
+# about 10 % over 512 on two cores). llama.cpp's attention rounds differently below 64 tokens.
+CUT = 64
+EMBEDDING_PIECE = 256  # tokens read at once
+# An interrupt of a reading loses one chunk. More tokens were read no faster: 8.5 s of CPU for 1,301 with
+# 128, 256, 512.
+READING_CHUNK = 128
+READING_LOGITS = 64 * 2**20  # bytes of a chunk's logits; at least a cut of tokens is read at once
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """The contexts of one engine; each is made at its first use. `base` is what `load` was asked for."""
+
+    base: ContextOptions
+
+    @property
+    def shared(self) -> ContextOptions:
+        """Where all jobs without a seed are decoded together."""
+        sequences = SHARED_SEQUENCES + HELPER_SEQUENCES
+        return replace(self.base, sequences=sequences, outputs=sequences)
+
+    @property
+    def exact(self) -> ContextOptions:
+        """Where one seeded job is decoded at a time."""
+        sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
+        return replace(self.base, sequences=sequences, outputs=sequences, batch=CUT, ubatch=CUT)
+
+    def embedding(self, *, whole: bool) -> ContextOptions:
+        """Where texts become vectors: in one batch where the file pools by a rule of its own (`whole`).
+
+        Otherwise in pieces, each of which has the mean of its tokens.
+        """
+        size = self.base.cells if whole else min(EMBEDDING_PIECE, self.base.cells)
+        pooling = None if whole else "mean"
+        return self._one_sequence(self.base.cells, size, size, embeddings=True, pooling=pooling)
+
+    def reading(self, length: int, n_vocab: int) -> ContextOptions:
+        """Where `length` tokens are read for the logits of each: only as long as the text.
+
+        The logits of a chunk, a row of `n_vocab` a token, are held at once.
+        """
+        chunk = max(CUT, min(READING_CHUNK, READING_LOGITS // (4 * n_vocab)) // CUT * CUT)
+        size = chunk + CUT - 1  # a rest that is shorter than a cut is read with the chunk before it
+        cells = -(-max(length, size) // 256) * 256
+        return self._one_sequence(cells, size, min(size, length))
+
+    def _one_sequence(
+        self, cells: int, batch: int, outputs: int, *, embeddings: bool = False, pooling: str | None = None
+    ) -> ContextOptions:
+        return replace(
+            self.base,
+            cells=cells,
+            sequences=1,
+            batch=batch,
+            ubatch=batch,
+            outputs=outputs,
+            embeddings=embeddings,
+            pooling=pooling,
+        )

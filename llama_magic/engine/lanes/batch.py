@@ -1,0 +1,54 @@
+"""What goes into one decode: the next tokens of several samples, as the columns that llama.cpp takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llama_magic.engine.job import Job
+    from llama_magic.engine.lanes.running import Running
+    from llama_magic.request.matcher import Matcher
+
+
+class Batch:
+    """At most `room` tokens. `parts` are the samples with their tokens, in order.
+
+    `outputs` are the places whose logits are wanted: the last token of each sample that is through.
+    `matchers` are those of the samples that a token is drawn for after this batch.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.parts: list[tuple[Running, list[int]]] = []
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self.sequences: list[int] = []
+        self.outputs: list[int] = []
+        self.matchers: list[Matcher] = []
+
+    @property
+    def jobs(self) -> frozenset[Job]:
+        """The jobs whose samples are in it."""
+        return frozenset(running.job for running, _ in self.parts)
+
+    def narrow(self, room: int) -> None:
+        """Let no more than `room` further tokens in."""
+        self.room = min(self.room, room)
+
+    def add(self, running: Running, limit: int) -> None:
+        """Add the next tokens of a sample, as many as there is room for, and `limit` at most."""
+        limit = min(limit, self.room)
+        if not limit:
+            return
+        assert running.slot is not None
+        part = list(running.pending(limit))
+        past = running.n_past
+        self.parts.append((running, part))
+        self.tokens += part
+        self.positions += range(past, past + len(part))
+        self.sequences += [running.slot.sequence] * len(part)
+        self.room -= len(part)
+        if past + len(part) == len(running.tokens):
+            self.outputs.append(len(self.tokens) - 1)
+            if running.matcher is not None:
+                self.matchers.append(running.matcher)

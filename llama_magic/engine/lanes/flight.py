@@ -1,0 +1,56 @@
+"""Stopping a decode that is under way, without a lock."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llama_magic.engine.job import Job
+    from llama_magic.engine.native import Context
+
+
+class Flight:
+    """The jobs that are decoded together, and the flag that stops their decode.
+
+    A flag is never cleared: once it is set one of these jobs is cancelled, and the next batch is
+    another flight. So one that is set late, by a thread that slept, stops nobody else.
+    """
+
+    def __init__(self, jobs: frozenset[Job]) -> None:
+        self.jobs = jobs
+        self.flag = ctypes.create_string_buffer(2)  # b"\0": go on, b"\1\0": stop
+
+    def abort(self) -> None:
+        self.flag[0] = b"\x01"
+
+
+class Flights:
+    """The flights of one context, one after the other: `take_off` on the compute thread, the rest on any."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._flight = Flight(frozenset())
+        self._halted = False
+
+    def take_off(self, jobs: frozenset[Job]) -> None:
+        """Say which jobs are about to be decoded, so that `cancel()` can stop them.
+
+        It takes no lock: either it finds the new flight, or its flag is seen here.
+        """
+        if jobs != self._flight.jobs:
+            self._flight = Flight(jobs)
+            self._context.watch(self._flight.flag)
+        if self._halted or any(job.cancelled for job in jobs):
+            self._flight.abort()
+
+    def cancel(self, job: Job) -> None:
+        """Stop what is decoded, if `job` (marked as cancelled before) is in it."""
+        flight = self._flight
+        if job in flight.jobs:
+            flight.abort()
+
+    def halt(self) -> None:
+        """Stop what is decoded, for good."""
+        self._halted = True
+        self._flight.abort()

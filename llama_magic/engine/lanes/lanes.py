@@ -1,0 +1,36 @@
+"""The lanes of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llama_magic.engine.lanes.exact import ExactLane
+    from llama_magic.engine.lanes.lane import Lane
+    from llama_magic.engine.lanes.shared import SharedLane
+
+
+@dataclass
+class Lanes:
+    """One lane for seeded jobs, `exact`, and one for all others; each None before its first job.
+
+    Iterating gives those that are made. Any thread may do so at any moment.
+    """
+
+    shared: SharedLane | None = None
+    exact: ExactLane | None = None
+
+    def __iter__(self) -> Iterator[Lane]:
+        return (lane for lane in (self.shared, self.exact) if lane is not None)
+
+    @property
+    def named(self) -> tuple[tuple[str, Lane], ...]:
+        """The lanes that are made, each with its name."""
+        pairs = (("shared", self.shared), ("exact", self.exact))
+        return tuple((name, lane) for name, lane in pairs if lane is not None)
+
+    def clear(self) -> None:
+        """Let go of both."""
+        self.shared = self.exact = None
