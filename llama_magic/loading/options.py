@@ -137,13 +137,14 @@ class Settings:
             outputs=SEQUENCES,
             extra_bufts=self.extra_bufts,
             mmap=self.mmap,
+            adapters=sum(adapter.stamp[0] for adapter in self.lora),
         )
 
     def seeded_bytes(self, info: GGUFInfo) -> int:
         """Predict the memory that the first answer with a seed adds: a context of its own."""
         sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
         whole = self.estimate(info).replace(n_seq=sequences, batch=CUT, ubatch=CUT, outputs=sequences)
-        return whole.private - whole.repacked
+        return whole.private - whole.repacked - whole.adapters
 
     def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
         """Return the most tokens a second that one stream can write; None with layers on a GPU."""
@@ -265,7 +266,7 @@ class LoadOptions:
 
     def _cells(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, window: int) -> int:
         """Return the KV cells of the shared cache: those of one window, or of many in `batch`."""
-        if base.name != "batch":
+        if base.name != "batch" or info.only_embeds:  # texts are embedded one after the other
             return window
         types = {"type_k": kv, "type_v": kv}
         return fit.largest_context_cells(info, machine, window, base.n_seq_max, types)

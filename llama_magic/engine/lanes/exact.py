@@ -102,7 +102,8 @@ class ExactLane(Lane):
         return self._cut(slot.n_read)
 
     def exact_length(self, slot: Slot) -> int:
-        return self._cut(slot.n_read)
+        # A recurrent state is that of the last token: it cannot be saved as of a cut before.
+        return 0 if self.weights.recurrent else self._cut(slot.n_read)
 
     def fork(self, slot: Slot, name: str) -> None:
         """Keep a copy in host memory: while a seeded request runs, no other cells may be in use."""

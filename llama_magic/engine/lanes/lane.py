@@ -378,7 +378,9 @@ class Lane:
     def takes(self, stretch: Stretch) -> bool:
         """Whether llama.cpp takes a saved stretch as what it says it is; leaves no trace of it."""
         taken = self.context.restore_sequence(self._scratch, stretch.state)
-        fits = taken and self.context.span(self._scratch)[1] == stretch.end - 1
+        first, last = self.context.span(self._scratch)
+        # Where a state is of another position than the cells (a hybrid's), it begins behind their end.
+        fits = taken and first <= last == stretch.end - 1
         self.context.remove(self._scratch, -1)
         return fits
 
