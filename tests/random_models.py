@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,7 @@ def write(path: Path, name: str, shapes: dict[str, list[int]], **changes: Any) -
         elif value is not None:
             writer.add_array(full, value)
     for tensor, shape in shapes.items():
-        writer.add_tensor(tensor, _weights(arch, tensor, shape))
+        writer.add_tensor(tensor, _weights(arch, tensor, tuple(shape)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -212,7 +213,8 @@ def _write_vocabulary(writer: gguf.GGUFWriter, *, words: bool) -> None:
     writer.add_tokenizer_pre("default")
 
 
-def _weights(arch: str, tensor: str, shape: list[int]) -> Any:
+@cache
+def _weights(arch: str, tensor: str, shape: tuple[int, ...]) -> Any:
     """Draw a tensor, scaled so that logits neither flatten nor settle on one token."""
     draw = np.random.default_rng([1, *tensor.encode()])
     x = draw.standard_normal(tuple(reversed(shape)))
@@ -233,6 +235,14 @@ def _weights(arch: str, tensor: str, shape: list[int]) -> Any:
     return x.astype(np.float32)
 
 
+_ADAPTED = re.compile(r"blk\.\d+\.attn_(q|k|v|qkv|output)\.weight")
+
+
+def adapted(base: Path) -> list[Any]:
+    """Return the tensors of a model that `write_adapter` changes."""
+    return [tensor for tensor in gguf.GGUFReader(base).tensors if _ADAPTED.fullmatch(tensor.name)]
+
+
 def write_adapter(path: Path, base: Path, *, seed: int = 0, rank: int = 4, arch: str | None = None) -> Path:
     """Write a random LoRA adapter for the attention of a model."""
     reader = gguf.GGUFReader(base)
@@ -241,12 +251,11 @@ def write_adapter(path: Path, base: Path, *, seed: int = 0, rank: int = 4, arch:
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", float(rank))
     draw = np.random.default_rng(seed)
-    for tensor in reader.tensors:
-        if re.fullmatch(r"blk\.\d+\.attn_(q|k|v|qkv|output)\.weight", tensor.name):
-            columns, rows = (int(n) for n in tensor.shape)
-            for side, shape in (("lora_a", (rank, columns)), ("lora_b", (rows, rank))):
-                values = draw.standard_normal(shape) / np.sqrt(shape[1])
-                writer.add_tensor(f"{tensor.name}.{side}", values.astype(np.float32))
+    for tensor in adapted(base):
+        columns, rows = (int(n) for n in tensor.shape)
+        for side, shape in (("lora_a", (rank, columns)), ("lora_b", (rows, rank))):
+            values = draw.standard_normal(shape) / np.sqrt(shape[1])
+            writer.add_tensor(f"{tensor.name}.{side}", values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

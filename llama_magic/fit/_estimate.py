@@ -1,8 +1,7 @@
 """How much memory a model will take: weights, KV cache, compute buffers, as llama.cpp allocates them.
 
-The formulas follow `llama_kv_cache`, `llama_context::output_reserve` and the peak of `ggml_gallocr` over
-one batch. They were fitted to llama.cpp's own log lines for SmolLM2 and Gemma 3, with a 260-token toy for
-the attention term.
+The formulas follow `llama_kv_cache`, `llama_memory_recurrent` and `llama_context::output_reserve`; those of
+the compute buffers are in `_compute`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llama_magic.errors import OptionError
+from llama_magic.fit._compute import compute_bytes
 from llama_magic.gguf import GGUFInfo
 from llama_magic.gguf._types import row_bytes
 from llama_magic.words import amounts
@@ -42,6 +42,7 @@ class Options:
     outputs: int | None = None
     extra_bufts: bool = True
     mmap: bool = True
+    adapters: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Estimate(Shown):
     state: int
     compute: int
     output: int
+    adapters: int
     gpu: int  # how much of the total lies in VRAM
     options: Options
     info: GGUFInfo = field(repr=False, compare=False)
@@ -65,7 +67,7 @@ class Estimate(Shown):
     @property
     def private(self) -> int:
         """Return what must stay in memory in any case: all but the mapped weights."""
-        return self.repacked + self.kv + self.state + self.compute + self.output
+        return self.repacked + self.kv + self.state + self.compute + self.output + self.adapters
 
     def replace(self, **changes: Any) -> Estimate:
         """Return the estimate for other options (`ctx=…`, `type_k=…`)."""
@@ -86,6 +88,7 @@ class Estimate(Shown):
             ("recurrent state", self.state, counted(o.n_seq, "sequence")),
             ("compute buffers", self.compute, f"batch {_ubatch(o):,}, {flash} flash attention"),
             ("output", self.output, "logits"),
+            ("LoRA adapters", self.adapters, "read into memory"),
         ):
             if size:
                 yield what, size, why
@@ -116,16 +119,19 @@ def estimate(
     outputs: int | None = None,
     extra_bufts: bool = True,
     mmap: bool = True,
+    adapters: int = 0,
 ) -> Estimate:
     """Predict the memory of a load from its header alone (under 1 ms).
 
     `ctx` is one sequence's window in tokens; `cells` the KV cells of one context (default: `ctx` for each
     of `n_seq` sequences); `contexts` how many contexts are made; `outputs` llama.cpp's `n_outputs_max`
-    (default: the batch); `extra_bufts` its `use_extra_bufts`. Raises `OptionError` for an unknown KV type.
+    (default: the batch); `extra_bufts` its `use_extra_bufts`; `adapters` the bytes of LoRA adapters. A model
+    that only embeds has one context without a cache, which reads a whole text at once. Raises `OptionError`
+    for an unknown KV type.
     """
     options = Options(
         ctx, type_k, type_v, n_seq, cells, batch, ubatch, gpu_layers, flash_attn, swa_full, contexts, outputs,
-        extra_bufts, mmap,
+        extra_bufts, mmap, adapters,
     )  # fmt: skip
     for name in (type_k, type_v):
         if name not in KV_TYPES:
@@ -147,19 +153,23 @@ def _ubatch(o: Options) -> int:
     return min(batch, o.ubatch or batch)
 
 
-def _estimate(info: GGUFInfo, o: Options) -> Estimate:
+def _estimate(info: GGUFInfo, given: Options) -> Estimate:
+    o = given
+    if info.only_embeds:
+        o = replace(o, n_seq=1, batch=_cells(o), ubatch=_cells(o), outputs=1)
     weights = info.tensor_bytes
     repacked = _repacked(info) if o.extra_bufts and o.gpu_layers == 0 else 0
-    kv = o.contexts * _kv(info, o)
+    kv = 0 if info.only_embeds else o.contexts * _kv(info, o)
     state = o.contexts * o.n_seq * sum(info.recurrent_state_bytes)
     compute = o.contexts * _compute(info, o)
-    output = o.contexts * 4 * info.vocab_size * o.n_seq
+    output = 0 if info.only_embeds else o.contexts * 4 * info.vocab_size * o.n_seq
     blocks = max(1, info.block_count)
     on_gpu = min(o.gpu_layers if o.gpu_layers >= 0 else blocks + 1, blocks + 1)
     in_blocks = sum(t.n_bytes for t in info.tensors.values() if t.name.startswith("blk."))
     share = min(1.0, on_gpu / blocks)
     gpu = int(in_blocks * share + (weights - in_blocks if on_gpu > blocks else 0) + (kv + state) * share)
-    return Estimate(weights, repacked, kv, state, compute, output, gpu + compute if on_gpu else 0, o, info)
+    gpu += compute if on_gpu else 0
+    return Estimate(weights, repacked, kv, state, compute, output, o.adapters, gpu, given, info)
 
 
 def _repacked(info: GGUFInfo) -> int:
@@ -183,19 +193,8 @@ def _kv(info: GGUFInfo, o: Options) -> int:
 
 
 def _compute(info: GGUFInfo, o: Options) -> int:
-    """Return the peak of one batch: the largest of attention, feed-forward and logits. All are float32."""
-    h, n = info.hparams, _ubatch(o)
-    cells, width = _cells(o), h.embedding
-    layers = h.layers()
-    heads = max((layer.heads for layer in layers), default=0)
-    k = max((layer.k + layer.v for layer in layers), default=0)
-    masks = 2 if info.sliding_window else 1
     flash = o.flash_attn != "off" or o.type_v not in ("f16", "f32", "bf16")
-    scores = masks * 2 * cells * n if flash else (heads + masks) * 4 * cells * n
-    attention = scores + 4 * n * (2 * width + 2 * heads * h.head_k + 2 * k)
-    used = max(1, h.whole("expert_used_count"))
-    feed = max(h.whole("feed_forward_length"), used * h.whole("expert_feed_forward_length"))
-    forward = 4 * n * (2 * width + 2 * feed)
-    rows = min(n, o.outputs or n)
-    logits = 4 * rows * info.vocab_size + 8 * n * width
-    return max(attention, forward, logits)
+    n = -(-_ubatch(o) // o.n_seq) * o.n_seq  # llama.cpp gives each sequence as many tokens
+    return compute_bytes(
+        info, tokens=n, cells=_cells(o), n_seq=o.n_seq, rows=min(n, o.outputs or n), flash=flash
+    )

@@ -8,6 +8,7 @@ from llama_magic.gguf._adapter import validate_adapter
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._findings import findings
 from llama_magic.gguf._fingerprint import fingerprint
+from llama_magic.gguf._hparams import EMBEDDERS
 from llama_magic.gguf._info import Finding, GGUFInfo
 from llama_magic.gguf._open import inspect
 from llama_magic.gguf._requantise import requantised
@@ -16,6 +17,7 @@ from llama_magic.gguf._tensors import TensorInfo, Tensors
 from llama_magic.gguf._validate import validate
 
 __all__ = [
+    "EMBEDDERS",
     "FileReader",
     "Finding",
     "GGUFInfo",

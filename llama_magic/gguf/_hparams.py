@@ -26,6 +26,10 @@ HYBRID = frozenset({
     "qwen3next", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next", "qwen35", "qwen35moe", "qwen4exp",
     "deepseek4", "minimax-01",
 })  # fmt: skip
+EMBEDDERS = frozenset({  # read in both directions, whatever their files say
+    "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert",
+    "eurobert", "gemma-embedding", "llama-embed",
+})  # fmt: skip
 _INTERVAL = frozenset({"qwen3next", "qwen35", "qwen35moe", "qwen4exp", "minimax-01"})
 
 

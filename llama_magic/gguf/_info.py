@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from llama_magic.gguf._arrays import LazyArray
-from llama_magic.gguf._hparams import HParams
+from llama_magic.gguf._hparams import EMBEDDERS, HParams
 from llama_magic.gguf._parse import Header
 from llama_magic.gguf._tensors import PARTS, Tensors, part_of, tensors_of
 from llama_magic.gguf._tokenizer import TokenizerInfo
@@ -118,6 +118,11 @@ class GGUFInfo(TokenizerInfo, Shown):
         """How many positions have a learned embedding, past which there is nothing; 0: no table."""
         table = self.tensors.get("position_embd.weight")
         return table.shape[1] if table is not None and len(table.shape) == 2 else 0
+
+    @property
+    def only_embeds(self) -> bool:
+        """Whether attention looks both ways, so that there is no next token to write."""
+        return self.architecture in EMBEDDERS or self.hparams.get("attention.causal") is False
 
     @property
     def embedding_length(self) -> int:

@@ -27,6 +27,7 @@ def of_context(info: GGUFInfo, window: int, context: ContextOptions, **load: Any
         flash_attn=context.flash_attn,
         swa_full=context.swa_full,
         outputs=context.outputs,
+        adapters=sum(adapter.stamp[0] for adapter in context.adapters),
         **load,
     )
 

@@ -130,7 +130,7 @@ class Settings:
     def seeded_bytes(self, info: GGUFInfo) -> int:
         """Predict the memory that the first answer with a seed adds: a context of its own."""
         whole = self._memory(info, Contexts(self.context()).exact)
-        return whole.private - whole.repacked
+        return whole.private - whole.repacked - whole.adapters
 
     def _memory(self, info: GGUFInfo, context: ContextOptions) -> Estimate:
         layers = info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers
@@ -258,7 +258,7 @@ class LoadOptions:
 
     def _cells(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, window: int) -> int:
         """Return the KV cells of the shared cache: those of one window, or of many in `batch`."""
-        if base.name != "batch":
+        if base.name != "batch" or info.only_embeds:  # texts are embedded one after the other
             return window
         types = {"type_k": kv, "type_v": kv}
         return fit.largest_context_cells(info, machine, window, base.n_seq_max, types)

@@ -9,6 +9,7 @@ from typing import Any
 
 import gguf
 import numpy as np
+import promise
 import pytest
 import random_models
 from raw_llama import raw
@@ -16,6 +17,7 @@ from raw_llama import raw
 import llama_magic as lm
 
 HYBRIDS = ["lfm2", "falcon-h1", "jamba", "nemotron_h", "granitehybrid", "qwen35", "qwen3next"]
+EMBEDDERS = ["bert", "nomic-bert", "gemma-embedding"]
 OTHERS = ["llama", "qwen3moe", "gemma3", "deepseek2", "gpt2", "mamba2"]
 PROMPT = "abcdefgh " * 27
 FREE: dict[str, Any] = {"max_tokens": 12, "ignore_eos": True}
@@ -25,12 +27,12 @@ GREEDY: dict[str, Any] = {"seed": 1, "temperature": 0, "ignore_eos": True}
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """All models of this module, built once."""
-    return random_models.build(tmp_path_factory.mktemp("architectures"), [*HYBRIDS, *OTHERS])
+    return random_models.build(tmp_path_factory.mktemp("architectures"), [*HYBRIDS, *OTHERS, *EMBEDDERS])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def load(files: dict[str, Path]) -> Iterator[Callable[..., Any]]:
-    """Load a random model by name for one test."""
+    """Load a random model by name; the same options give the same model until the last test."""
     kept: list[Any] = []
 
     def load(name: str, **options: Any) -> Any:
@@ -42,31 +44,35 @@ def load(files: dict[str, Path]) -> Iterator[Callable[..., Any]]:
         model.close()
 
 
-def _count_decoded(model: Any) -> list[int]:
+def _lane(model: Any) -> Any:
+    return model.backend.call(lambda core: core.lane(exact=False))
+
+
+def _count_decoded(model: Any, patch: pytest.MonkeyPatch) -> list[int]:
     """Note the size of every batch of the lane for unseeded requests from now on."""
     sizes: list[int] = []
-    context = model.backend.call(lambda core: core.lane(exact=False)).context
+    context = _lane(model).context
     decode = context.decode
 
     def counted(tokens: Any, *rest: Any) -> Any:
         sizes.append(len(tokens))
         return decode(tokens, *rest)
 
-    context.decode = counted
+    patch.setattr(context, "decode", counted, raising=False)
     return sizes
 
 
 @pytest.mark.parametrize("name", [*HYBRIDS, "mamba2", "llama"])
 @pytest.mark.parametrize("options", [{}, {"reuse": False}], ids=["reuse", "fresh"])
 def test_unseeded_samples_end_and_read_each_prompt_once(
-    load: Callable[..., Any], name: str, options: Any
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str, options: Any
 ) -> None:
     """Five samples that share no prompt end though their cells do not fit at once, beside other calls;
     nothing is read twice.
     """
     model = load(name)
     alone = model.complete(PROMPT, temperature=0, **FREE)
-    sizes = _count_decoded(model)
+    sizes = _count_decoded(model, monkeypatch)
     with ThreadPoolExecutor(4) as pool:
         others = [pool.submit(model.complete, "z" * n, max_tokens=3, ignore_eos=True) for n in (1, 2, 3)]
         samples = pool.submit(model.complete, PROMPT, n=5, temperature=0, **FREE, **options).result(60)
@@ -80,38 +86,41 @@ def test_unseeded_samples_end_and_read_each_prompt_once(
     assert sum(sizes) <= prompts + 5 * 12 + beside
 
 
-def test_a_sample_sent_back_waits_until_another_ends(load: Callable[..., Any]) -> None:
+def test_a_sample_sent_back_waits_until_another_ends(
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where cells run out though all was counted, the lane goes on with fewer, one after the other."""
     model = load("lfm2")
-    lane = model.backend.call(lambda core: core.lane(exact=False))
-    lane.fits = lambda _running: True  # count wrongly on purpose: five prompts of 218 in 512 cells
+    # count wrongly on purpose: five prompts of 218 in 512 cells
+    monkeypatch.setattr(_lane(model), "fits", lambda _running: True)
     with ThreadPoolExecutor(1) as pool:
         samples = pool.submit(model.complete, PROMPT, n=5, temperature=0, **FREE).result(60)
     assert [len(sample.token_ids) for sample in samples] == [12] * 5
 
 
-EMBEDDERS = ["bert", "nomic-bert", "gemma-embedding"]
 TEXTS = ["hello world", "one two three four five", "the red one and a blue two " * 9, "z"]
 
 
-@pytest.fixture(scope="module")
-def embedders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Files that only embed."""
-    return random_models.build(tmp_path_factory.mktemp("embedders"), EMBEDDERS)
+@pytest.mark.parametrize("name", [*HYBRIDS, *OTHERS, *EMBEDDERS])
+def test_memory_is_foretold_within_a_tenth(load: Callable[..., Any], name: str) -> None:
+    """What llama.cpp allocates for weights, cells, states, buffers is what was foretold, within 10 %."""
+    promise.memory(load(name))
 
 
 @pytest.mark.parametrize("name", EMBEDDERS)
-def test_embedding_models_embed_as_llama_cpp_does(embedders: dict[str, Path], name: str) -> None:
+def test_embedding_models_embed_as_llama_cpp_does(
+    load: Callable[..., Any], files: dict[str, Path], name: str
+) -> None:
     """They load; each vector has cosine 1 to that of plain llama_cpp, whatever was embedded before."""
-    with lm.load(embedders[name], ctx=512, threads=1) as model:
-        ours = model.embed(TEXTS)
-        assert ours.dtype == np.float32
-        changes = {"embeddings": True, "n_batch": 512, "n_ubatch": 512, "n_outputs_max": 512}
-        with raw(embedders[name], **changes) as plain:
-            for row, text in zip(ours, TEXTS, strict=True):
-                assert float(row @ plain.embed(plain.tokens(text))) == pytest.approx(1, abs=1e-5)
-        assert abs(ours @ ours.T - np.eye(len(TEXTS))).max() > 0.01
-        assert (model.embed(TEXTS[::-1])[::-1] == ours).all()
+    model = load(name)
+    ours = model.embed(TEXTS)
+    assert ours.dtype == np.float32
+    changes = {"embeddings": True, "n_batch": 512, "n_ubatch": 512, "n_outputs_max": 512}
+    with raw(files[name], **changes) as plain:
+        for row, text in zip(ours, TEXTS, strict=True):
+            assert float(row @ plain.embed(plain.tokens(text))) == pytest.approx(1, abs=1e-5)
+    assert abs(ours @ ours.T - np.eye(len(TEXTS))).max() > 0.01
+    assert (model.embed(TEXTS[::-1])[::-1] == ours).all()
 
 
 @pytest.mark.parametrize("name", EMBEDDERS)
@@ -128,14 +137,14 @@ def test_embedding_models_embed_as_llama_cpp_does(embedders: dict[str, Path], na
     ids=["complete", "seeded", "chat", "structured", "read", "xray"],
 )
 def test_embedding_models_refuse_to_write(
-    embedders: dict[str, Path], name: str, ask: Callable[[Any], Any]
+    load: Callable[..., Any], name: str, ask: Callable[[Any], Any]
 ) -> None:
     """Whatever would need logits is refused in one sentence, and they go on embedding."""
-    with lm.load(embedders[name], ctx=512, threads=1) as model:
-        with pytest.raises(lm.OptionError, match="is an embedding model"):
-            ask(model)
-        assert model.embed(["a"]).shape == (1, random_models.WIDTH)
-        assert model.kv is not None
+    model = load(name)
+    with pytest.raises(lm.OptionError, match="is an embedding model"):
+        ask(model)
+    assert model.embed(["a"]).shape == (1, random_models.WIDTH)
+    assert model.kv is not None
 
 
 def test_a_window_beyond_the_positions_of_a_model_is_refused(load: Callable[..., Any]) -> None:
@@ -175,7 +184,7 @@ def test_each_profile_has_the_window_that_was_asked_for(
     """The window is `ctx`, for one prompt and in every profile; `batch` has cells for 16 of them beside."""
     model = load("llama", ctx=ctx, profile=profile)
     assert model.window == model.options["window"] == ctx
-    cells = model.backend.call(lambda core: core.lane(exact=False).cells)
+    cells = _lane(model).cells
     assert cells == (16 * ctx if profile == "batch" else ctx)
     with pytest.raises(lm.ContextOverflowError):
         model.complete("a" * (ctx + 10), max_tokens=1)
@@ -211,3 +220,12 @@ def test_a_sequence_is_not_taken_back_under_other_weights(load: Callable[..., An
     balanced.kv_restore(saved)
     with pytest.raises(lm.SourceError, match="repacked_weights"):
         quality.kv_restore(saved)
+
+
+@pytest.mark.parametrize("what", promise.PARTS, ids=lambda part: part.__name__)
+@pytest.mark.parametrize("name", ["qwen3moe", "gemma3", "deepseek2", "qwen35", "mamba2"])
+def test_the_whole_promise(
+    load: Callable[..., Any], files: dict[str, Path], name: str, what: Callable[[Any, Path], None]
+) -> None:
+    """Experts, sliding windows, latent attention, a hybrid, a recurrent model: each part holds on each."""
+    what(load(name), files[name])

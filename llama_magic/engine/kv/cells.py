@@ -71,7 +71,8 @@ class Cells:
 
     def exact_length(self, slot: Slot) -> int:
         """Return how many leading tokens of a slot a seeded request may reuse."""
-        return self.reusable(slot) if self.cut else 0
+        # A recurrent state is that of the last token: it cannot be saved as of a cut before.
+        return self.reusable(slot) if self.cut and not self.recurrent else 0
 
     def whole_cuts(self, length: int) -> int:
         """Return `length` without what is behind the last cut."""
@@ -195,7 +196,9 @@ class Cells:
     def takes(self, stretch: Stretch) -> bool:
         """Whether llama.cpp takes a saved stretch as what it says it is; leaves no trace of it."""
         taken = self.memory.restore_sequence(self._scratch, stretch.state)
-        fits = taken and self.memory.span(self._scratch)[1] == stretch.end - 1
+        first, last = self.memory.span(self._scratch)
+        # Where a state is of another position than the cells (a hybrid's), it begins behind their end.
+        fits = taken and first <= last == stretch.end - 1
         self.memory.remove(self._scratch, -1)
         return fits
 

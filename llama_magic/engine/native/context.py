@@ -73,9 +73,9 @@ class Context:
         self.weights = weights
         self.n_vocab = weights.vocab.n_tokens
         self._abort_flag = ctypes.create_string_buffer(2)  # b"\0": go on, b"\1\0": stop
-        # Before the context is made, which measures its graphs with every adapter of the weights.
-        adapters = [weights.adapter(adapter) for adapter in options.adapters]
         with backend.captured_log() as log:
+            # Before the context is made, which measures its graphs with every adapter of the weights.
+            adapters = [weights.adapter(adapter) for adapter in options.adapters]
             pointer = llama_cpp.llama_init_from_model(weights.pointer, self._params())
         if not pointer:
             raise BackendError(

@@ -15,12 +15,9 @@ from llama_magic.engine.native import backend
 from llama_magic.engine.native.mapped import MappedFiles
 from llama_magic.engine.native.vocab import Vocab
 from llama_magic.errors import BackendError, ModelClosedError, OptionError
+from llama_magic.gguf import EMBEDDERS
 
 # Architectures whose graph ends in embeddings whatever their files say (llama.cpp: src/models).
-EMBEDDERS = frozenset(
-    ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert",
-     "eurobert", "gemma-embedding", "llama-embed")
-)  # fmt: skip
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 
 
