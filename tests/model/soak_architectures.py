@@ -26,7 +26,7 @@ def main(names: list[str]) -> int:
                 sizes = model._file.memory
                 failed = [] if _holds(lambda: promise.memory(model)) else ["memory"]
                 parts = promise.PARTS if model.backend.weights.generates else (promise.embedded,)
-                failed += [part.__name__ for part in parts if not _holds(lambda p=part: p(model, path))]
+                failed += [part.__name__ for part in parts if not _holds(lambda p=part, file=path: p(model, file))]
             wrong += len(failed)
             share = sizes["predicted_total"] / sizes["actual_total"]
             said = f"{len(parts) + 1 - len(failed)} of {len(parts) + 1} parts, memory {share:.2f}"
