@@ -87,6 +87,23 @@ def may_wait() -> bool:
     return threading.get_ident() not in _ours
 
 
+_TRIES = 5
+
+
+def despite_interrupts(work: Callable[[], T]) -> T:
+    """Return what `work` returns, begun anew where an impatient further Ctrl-C breaks into it.
+
+    For what an interrupted call still has to do: to stop, and to keep what there is. Who presses Ctrl-C
+    a sixth time means it: that `KeyboardInterrupt` comes out.
+    """
+    for _ in range(_TRIES):
+        try:
+            return work()
+        except KeyboardInterrupt:
+            continue
+    return work()
+
+
 class LeftBehind:
     """Long calls into C that cannot be stopped: an interrupt leaves one behind on a thread of its own."""
 

@@ -29,6 +29,7 @@ from llama_magic.engine.kv.moves import SavedSequence
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.errors import SourceError
 from llama_magic.sources import read_whole, user_path, write_whole
+from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ def described(path: Path) -> str:
     """Say of a file that `write` made which sequence it holds, how large it is, where it is."""
     data = read_whole(path, "The saved sequence")
     header, _ = _open(path, data)
-    size = f"{len(data) / 1e6:,.2f} MB"
-    return f"{header['name']}, {counted(int(header['n_tokens']), 'token')}, {size}, to {path}"
+    tokens = counted(int(header["n_tokens"]), "token")
+    return f"{header['name']}, {tokens}, {amounts.size(len(data))}, to {path}"
 
 
 def _open(source: Path, data: bytes) -> tuple[dict[str, Any], memoryview]:

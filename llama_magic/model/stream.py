@@ -17,7 +17,7 @@ from llama_magic.model.answer import Assembler, Plan
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.request.backend import Backend, wait_for
-from llama_magic.threads import may_wait
+from llama_magic.threads import despite_interrupts, may_wait
 from llama_magic.words.counting import counted
 from llama_magic.words.progress import Progress
 
@@ -124,16 +124,17 @@ class Stream(Generic[C]):
 
     def _interrupted(self) -> GenerationInterrupted:
         """Stop, whatever an impatient second Ctrl-C says, and return what to raise."""
-        for _ in range(5):
-            try:
-                self.cancel()
-                return GenerationInterrupted(self.completion)
-            except KeyboardInterrupt:
-                continue
-            except StructuredOutputError as error:
-                # It ended by itself a moment before, and is no instance.
-                return GenerationInterrupted(error.completion)
-        return GenerationInterrupted()
+
+        def stop() -> GenerationInterrupted:
+            self.cancel()
+            return GenerationInterrupted(self.completion)
+
+        try:
+            return despite_interrupts(stop)
+        except KeyboardInterrupt:
+            return GenerationInterrupted()
+        except StructuredOutputError as error:  # it ended by itself a moment before, and is no instance
+            return GenerationInterrupted(error.completion)
 
     @property
     def completion(self) -> C:

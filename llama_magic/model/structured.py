@@ -23,6 +23,7 @@ from llama_magic.model.prompt import as_messages
 from llama_magic.model.stream import AsyncStream, Stream
 from llama_magic.model.thinking import Thinking
 from llama_magic.structured import schema_text
+from llama_magic.threads import despite_interrupts
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
@@ -151,15 +152,16 @@ class _Batch:
 
     def _interrupted(self) -> GenerationInterrupted:
         """Stop all, whatever an impatient second Ctrl-C says, and keep what there is of each row."""
-        kept: list[Any] = []
-        for _ in range(5):
-            try:
-                self._cancel()
-                kept = [_kept(result) for result in self._results]
-                kept += [_so_far(stream) for stream in self._streams[len(kept) :]]
-                break
-            except KeyboardInterrupt:
-                continue
+
+        def stop() -> list[Any]:
+            self._cancel()
+            going = self._streams[len(self._results) :]
+            return [_kept(result) for result in self._results] + [_so_far(stream) for stream in going]
+
+        try:
+            kept = despite_interrupts(stop)
+        except KeyboardInterrupt:
+            kept = [_kept(result) for result in self._results]
         kept += [None] * (len(self._rows) - len(kept))
         finished = sum(getattr(row, "finish_reason", "interrupted") != "interrupted" for row in kept)
         words = f"{finished} of {counted(len(kept), 'row')} finished; what was written is kept"

@@ -13,6 +13,7 @@ from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Answer, Head, Line
 from llama_magic.display.views.model.results import is_markdown
 from llama_magic.model.results import Chunk, Completion
+from llama_magic.threads import despite_interrupts
 
 if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     AnyStream = Stream | StructuredStream
 
 Answers = Completion | list[Completion]  # a list where several samples were asked for
-_FINISH_TRIES = 5  # an impatient second interrupt must not leave a live view behind
 
 
 class View(Protocol):
@@ -99,23 +99,19 @@ def _stopped(stream: AnyStream, stop: BaseException) -> Answers:
     """Return what was written; a further interrupt while the engine winds down is not lost work."""
     if isinstance(stop, errors.GenerationInterrupted) and stop.completion is not None:
         return stop.completion  # type: ignore[no-any-return]
-    for _ in range(_FINISH_TRIES):
-        try:
-            stream.cancel()
-            return stream.completion  # type: ignore[no-any-return]
-        except KeyboardInterrupt:
-            continue
-    return stream.completion  # type: ignore[no-any-return]
+
+    def settle() -> Answers:
+        stream.cancel()
+        return stream.completion  # type: ignore[no-any-return]
+
+    try:
+        return despite_interrupts(settle)
+    except KeyboardInterrupt:
+        return stream.completion  # type: ignore[no-any-return]
 
 
 def _finish(view: View, bundle: dict[str, Any], completion: Answers | None) -> None:
-    for _ in range(_FINISH_TRIES):
-        try:
-            view.finish(bundle, completion)
-            return
-        except KeyboardInterrupt:
-            continue
-    view.finish(bundle, completion)
+    despite_interrupts(lambda: view.finish(bundle, completion))
 
 
 def _broken(title: str, model_name: str, answer: Answer, error: BaseException) -> dict[str, Any]:
