@@ -104,7 +104,7 @@ def test_a_vocabulary_without_control_bytes_is_constrained(tmp_path: Path) -> No
         from gguf_build import tiny_llama
     finally:
         sys.path.pop(0)
-    words = [b"<unk>", b"<s>", b"</s>", b"yes", b"no", b"n", *(b"w%d" % i for i in range(254))]
+    words = [b"<unk>", b"<s>", b"</s>", b"yes", b"no", *(b"w%d" % i for i in range(255))]
     kinds = [2, 3, 3, *[1] * 257]
     tiny = tiny_llama().with_kv("tokenizer.ggml.model", "str", "gpt2")
     for key, kind, value in (("tokens", "arr[str]", words), ("token_type", "arr[i32]", kinds)):
