@@ -12,10 +12,17 @@ RECONVERT = "Convert the model again with a current llama.cpp, or get another fi
 
 
 def fail(
-    info: GGUFInfo, message: str, field: str, remedy: str = RECONVERT, offset: int | None = None
+    info: GGUFInfo,
+    message: str,
+    field: str,
+    remedy: str = RECONVERT,
+    offset: int | None = None,
+    shard: int | None = None,
 ) -> NoReturn:
-    """Raise `InvalidGGUFError` about a field of this file."""
-    name = f"{info.path.name}: " if info.path else ""
+    """Raise `InvalidGGUFError` about a field of this file; of a split one the part that holds it is named."""
+    tensor = info.tensors.get(field.removeprefix("tensor ")) if field.startswith("tensor ") else None
+    part = shard if shard is not None else tensor.shard if tensor is not None else 0
+    name = f"{info.paths[part].name}: " if info.paths else ""
     place = info.place(field) if offset is None else offset
     raise InvalidGGUFError(name + message, field=field, offset=place, remedy=remedy)
 

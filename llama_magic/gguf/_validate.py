@@ -12,7 +12,7 @@ from llama_magic.gguf import _archs
 from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._judge import fail
 from llama_magic.gguf._tensors import TensorInfo
-from llama_magic.gguf._types import REMOVED_TYPES, TYPE_BY_NAME, UNUSABLE_WEIGHTS
+from llama_magic.gguf._types import REMOVED_TYPES, TENSOR_TYPES, TYPE_BY_NAME, UNUSABLE_WEIGHTS
 from llama_magic.gguf._validate_hparams import check_hparams
 from llama_magic.gguf._validate_vocab import NO_VOCAB, check_vocab
 from llama_magic.words.counting import counted
@@ -98,6 +98,7 @@ def check_files(info: GGUFInfo) -> None:
                 f"The data start at {expected:,}, no multiple of {_MAP_ALIGNMENT} (general.alignment is "
                 f"{header.alignment}); llama.cpp aborts when it maps such a file.",
                 "general.alignment",
+                shard=shard,
             )
         for tensor in (t for t in info.tensors.values() if t.shard == shard):
             field = f"tensor {tensor.name}"
@@ -132,9 +133,12 @@ def _check_split(info: GGUFInfo) -> None:
     if info.value_types[key] != "u16":
         fail(info, f"{key} is stored as {info.value_types[key]}; expected u16.", key)
     if count > 1 and count != len(info.headers):
+        if info.metadata.get("split.tensors.count") == len(info.tensors):
+            message = f"{key} is {count}, and this one file holds all {len(info.tensors):,} tensors."
+            fail(info, message, key, "Join parts with llama-gguf-split --merge, which sets it to 0.")
         fail(
             info,
-            f"The file is one of {count} parts, and {len(info.headers)} of them were given.",
+            f"{key} is {count}, and {counted(len(info.headers), 'part')} of the model can be found.",
             key,
             "Keep all parts in one folder under their own names, …-00001-of-…, and load the first.",
         )
@@ -144,8 +148,13 @@ def _fail_type(info: GGUFInfo, tensor: TensorInfo) -> NoReturn:
     field = f"tensor {tensor.name}"
     if tensor.type in REMOVED_TYPES.values():
         fail(info, f"{field} has type {tensor.type}, which was removed from llama.cpp.", field)
-    message = f"{field} has an unknown tensor {tensor.type}; ggml knows 0 to 42."
-    fail(info, message, field, "Update llama-cpp-python.")
+    number = int(tensor.type.rpartition(" ")[2])
+    last = max(TENSOR_TYPES)
+    message = f"{field} has an unknown tensor {tensor.type}; ggml knows 0 to {last}."
+    newer = number <= last + 32  # ggml counts its types up one by one
+    fail(
+        info, message, field, "Update llama-cpp-python." if newer else "The header is damaged: get it again."
+    )
 
 
 def _check_type(info: GGUFInfo, tensor: TensorInfo) -> None:

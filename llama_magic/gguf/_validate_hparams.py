@@ -10,7 +10,7 @@ import re
 
 from llama_magic.gguf import _archs
 from llama_magic.gguf._arrays import LazyArray
-from llama_magic.gguf._hparams import MAX_LAYERS
+from llama_magic.gguf._hparams import MAX_LAYERS, RECURRENT
 from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._judge import check_types, fail
 
@@ -172,6 +172,9 @@ def _check_heads(info: GGUFInfo) -> None:
                 "must be a multiple of the latter.",
                 f"{h.arch}.attention.head_count_kv",
             )
+    stated = h.get("attention.head_count") is not None
+    if stated and h.heads and not any(h.heads) and h.arch not in RECURRENT and h.arch != "deci":
+        _bad(info, "attention.head_count", "1 or more")
     first = h.heads[0] if h.heads else 0
     if first > 0 and h.head_k == 0:
         fail(

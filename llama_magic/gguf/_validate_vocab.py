@@ -136,10 +136,11 @@ def _check_marked_bytes(info: GGUFInfo, model: str, texts: list[bytes]) -> None:
     if types is None or model not in ("llama", "t5", "bert", *_BPE):
         return
     for token in (types.to_numpy()[: len(texts)] == _BYTE).nonzero()[0].tolist():
-        if model == "bert" or len(texts[token]) < 3:
-            shown = texts[token][:20]
-            message = f"Token {token} ({shown!r}) is marked as a byte; expected a text such as <0x0A>."
-            fail(info, message, f"{_T}token_type")
+        said = f"Token {token} ({texts[token][:20]!r}) is marked as a byte in {_T}token_type"
+        if model == "bert":
+            fail(info, f"{said}; a vocabulary of WordPiece ({_T}model bert) has no bytes.", f"{_T}token_type")
+        if len(texts[token]) < 3:
+            fail(info, f"{said}; the text of such a token is like <0x0A>.", f"{_T}token_type")
 
 
 def _check_all_bytes(info: GGUFInfo, model: str, known: set[bytes]) -> None:

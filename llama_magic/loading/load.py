@@ -24,6 +24,7 @@ from llama_magic.engine.engine import Engine
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import FitError, InvalidGGUFError, OptionError
+from llama_magic.loading.current import current
 from llama_magic.loading.options import LoadKeywords, LoadOptions, Settings
 from llama_magic.loading.provenance import made_with
 from llama_magic.loading.weights import SharedWeights, acquire, prove
@@ -118,10 +119,11 @@ def load(
 ) -> Any:
     """Load a model and return it; a second call for the same file and options returns the same object.
 
-    `source` is nothing (the demo model), an alias, a path, a URL or a hub name. Options are
-    those of `%llama load`: `ctx` (tokens; 0: as trained, capped by what fits), `gpu_layers`,
-    `threads`, `batch`, `kv_type`, `flash_attn`, `mmap`, `mlock`, `rope_*`, `yarn_*`, `profile`,
-    `formatter`, `lora`. With `dry_run` returns a `DryRun` report instead.
+    `source` is nothing (the current model of the session; where there is none, the demo model), an
+    alias, a path, a URL or a hub name. With nothing at all the current model itself is returned, with
+    options its file is loaded with them. Options are those of `%llama load`: `ctx` (tokens; 0: as
+    trained, capped by what fits), `gpu_layers`, `threads`, `batch`, `kv_type`, `flash_attn`, `mmap`,
+    `mlock`, `rope_*`, `yarn_*`, `profile`, `formatter`, `lora`. With `dry_run` returns a `DryRun`.
 
     Raises `SourceError`, `InvalidGGUFError`, `FitError`, `BackendError`, `OptionError`.
     """
@@ -129,6 +131,11 @@ def load(
         if value is not None and (not isinstance(value, str) or not value.strip() or len(value) > 200):
             raise OptionError(f"{what} is {str(value)[:40]!r}; expected a text.")
     wanted = LoadOptions.read(options)
+    model = current() if source is None and revision is None else None
+    if model is not None and wanted == LoadOptions() and name is sha256 is None and not dry_run:
+        return model
+    if model is not None and model.has_file:
+        source = model.path
     report = progress or (lambda _progress: None)
     began = time.perf_counter()
     if dry_run:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from llama_magic.errors import LlamaMagicError, OptionError
+from llama_magic.loading import current as loading
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Completion
 from llama_magic.session import history
@@ -234,15 +235,15 @@ class Session:
 
 
 def _default_loader(source: str | None, **options: Any) -> Any:
-    from llama_magic.loading import load as loading
+    from llama_magic.loading.load import load  # for weight: llama.cpp
 
-    return loading.load(source, **options)
+    return load(source, **options)
 
 
 def _loaded_in_python() -> list[Any]:
     """Return the models in memory, `llama_magic.load`'s included; nothing is imported for it."""
-    loading = sys.modules.get("llama_magic.loading.load")
-    return loading.loaded() if loading is not None else []
+    load = sys.modules.get("llama_magic.loading.load")
+    return load.loaded() if load is not None else []
 
 
 def _record(entry: HistoryEntry) -> dict[str, Any]:
@@ -271,6 +272,16 @@ def _record(entry: HistoryEntry) -> dict[str, Any]:
 
 _sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
 _without_shell: list[Session] = []
+
+
+def _current_model() -> Any:
+    """Return the current model of the session that runs here, None where nothing is loaded."""
+    session = current()
+    session.refresh()
+    return session.models[session.current_name] if session.current_name is not None else None
+
+
+loading.ask(_current_model)
 
 
 def current(shell: Any = None) -> Session:

@@ -134,6 +134,7 @@ BAD: dict[str, tuple[Callable[[], File], str]] = {
     "rope scaling type": (kv(L + "rope.scaling.type", "str", "zzz"), L + "rope.scaling.type"),
     "rope factor nan": (kv(L + "rope.scaling.factor", "f32", NAN), L + "rope.scaling.factor"),
     "half rotary": (kv(L + "rope.dimension_count", "u32", 16), L + "rope.dimension_count"),
+    "no heads": (kv(L + "attention.head_count", "u32", 0), L + "attention.head_count"),
     "3 kv heads of 2": (kv(L + "attention.head_count_kv", "u32", 3), L + "attention.head_count_kv"),
     "heads array of 2": (kv(L + "attention.head_count", "arr[u32]", [2, 2]), L + "attention.head_count"),
     "heads as float": (kv(L + "attention.head_count", "f32", 2.0), L + "attention.head_count"),
@@ -377,3 +378,48 @@ def test_adapters(tmp_path: Path, made: File, field: str | None) -> None:
     with pytest.raises(InvalidGGUFError) as caught:
         validate_adapter(info, model)
     assert caught.value.field == field
+
+
+def _said(made: File, folder: Path) -> str:
+    with pytest.raises(InvalidGGUFError) as caught:
+        validate(inspect(made.write(folder / "x.gguf")))
+    return str(caught.value)
+
+
+def test_advice_is_what_can_help(tmp_path: Path) -> None:
+    """A tensor type just beyond the known may be new; 4294967295 is damage. A file with all its tensors that
+    calls itself a part is joined anew; a part alone is put to the others. BERT has no bytes to mark.
+    """
+    near = _said(tensor("output.weight", type_id=45)(), tmp_path)
+    assert "Update llama-cpp-python" in near
+    for number in (100, 4294967295):
+        far = _said(tensor("output.weight", type_id=number)(), tmp_path)
+        assert f"type {number}" in far
+        assert "damaged" in far
+        assert "Update" not in far
+    part = tiny_llama().with_kv("split.count", "u16", 2)
+    alone = _said(part.with_kv("split.tensors.count", "i32", 99), tmp_path)
+    assert "1 part of the model can be found" in alone
+    joined = _said(part.with_kv("split.tensors.count", "i32", len(part.tensors)), tmp_path)
+    assert "holds all 12 tensors" in joined
+    assert "--merge" in joined
+    bert = tiny_llama().with_kv(T + "model", "str", "bert").with_kv(T + "token_type", "arr[i32]", [6] * 260)
+    words_of_bert = _said(bert, tmp_path)
+    assert "has no bytes" in words_of_bert
+    assert "<0x0A>" not in words_of_bert
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_cut_part_is_the_one_that_is_named(tmp_path: Path, number: int) -> None:
+    """Of a model in two parts the one that is too short is blamed, whichever was asked for."""
+    base = tiny_llama()
+    paths = []
+    for i, tensors in enumerate((base.tensors[:5], base.tensors[5:])):
+        split = [("split.no", "u16", i), ("split.count", "u16", 2), ("split.tensors.count", "i32", 12)]
+        made = File([*(base.kv if i == 0 else []), *split], tensors)
+        paths.append(made.write(tmp_path / f"tiny-{i + 1:05d}-of-00002.gguf"))
+    cut = paths[number - 1]
+    cut.write_bytes(cut.read_bytes()[:-8])
+    for path in paths:
+        with pytest.raises(InvalidGGUFError, match=rf"^{cut.name}: .* too short"):
+            validate(inspect(path))

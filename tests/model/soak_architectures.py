@@ -6,6 +6,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -24,9 +26,9 @@ def main(names: list[str]) -> int:
             path = random_models.build(Path(folder), [name])[name]
             with lm.load(path, ctx=512, threads=1) as model:
                 sizes = model._file.memory
-                failed = [] if _holds(lambda: promise.memory(model)) else ["memory"]
+                failed = [] if _holds(partial(promise.memory, model)) else ["memory"]
                 parts = promise.PARTS if model.backend.weights.generates else (promise.embedded,)
-                failed += [part.__name__ for part in parts if not _holds(lambda p=part, file=path: p(model, file))]
+                failed += [part.__name__ for part in parts if not _holds(partial(part, model, path))]
             wrong += len(failed)
             share = sizes["predicted_total"] / sizes["actual_total"]
             said = f"{len(parts) + 1 - len(failed)} of {len(parts) + 1} parts, memory {share:.2f}"
@@ -34,9 +36,9 @@ def main(names: list[str]) -> int:
     return wrong > 0
 
 
-def _holds(part: object) -> bool:
+def _holds(part: Callable[[], None]) -> bool:
     try:
-        part()  # type: ignore[operator]
+        part()
     except Exception:
         traceback.print_exc()
         return False

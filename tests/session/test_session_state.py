@@ -257,3 +257,35 @@ def test_a_message_must_be_one() -> None:
         check_message("hello")
     with pytest.raises(InputTypeError):
         check_message({"role": "assistant", "content": None})
+
+
+def test_load_with_nothing_is_the_current_model(
+    monkeypatch: pytest.MonkeyPatch, scripted_file: Any, tmp_path: Path
+) -> None:
+    """`load()` returns the session's current model, with options its file; no current one: the demo model."""
+    import IPython
+
+    import llama_magic as lm
+    from llama_magic.session import session as module
+
+    monkeypatch.setattr(IPython, "get_ipython", lambda: None)
+    monkeypatch.setattr(module, "_without_shell", [])
+    asked: list[Any] = []
+    monkeypatch.setattr("llama_magic.sources.resolve", lambda source, **_: asked.append(source) or 1 / 0)
+    monkeypatch.setattr(module, "_loaded_in_python", list)
+    with pytest.raises(ZeroDivisionError):
+        lm.load()
+    assert asked == [None]
+    monkeypatch.undo()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: None)
+    monkeypatch.setattr(module, "_without_shell", [])
+    s = current()
+    with s.load(str(scripted_file.path), ctx=512, threads=1, name="mine") as model:
+        assert lm.load() is model
+        assert s.load() is model
+        with lm.load(ctx=256, threads=1) as smaller:
+            assert (smaller.path, smaller.window) == (model.path, 256)
+            assert lm.load() is model
+            s.use(next(name for name, known in s.models.items() if known is smaller))
+            assert lm.load() is smaller
+        assert lm.load(dry_run=True).info.path == model.path

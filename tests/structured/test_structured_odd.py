@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
 import pytest
 from structured_support import grown
 
+import llama_magic as lm
 from llama_magic import display, structured
 from llama_magic.errors import StructuredOutputError
 from llama_magic.structured.answer.report import leaves
@@ -90,3 +93,25 @@ def test_streams_and_pressure_of_any_shape(loaded: Any, schema: Any, empty: Any,
     assert list(answer.fields) == [pointer for pointer, _, _ in leaves(answer.text)]
     assert all(0 <= report.pressure <= 1 and report.tokens > 0 for report in answer.fields.values())
     assert "mass outside" in display.to_text(answer)
+
+
+def test_a_vocabulary_without_control_bytes_is_constrained(tmp_path: Path) -> None:
+    """Where llguidance finds no byte to split texts by, choices are written all the same; what no token
+    spells ends in an error of ours.
+    """
+    sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
+    try:
+        from gguf_build import tiny_llama
+    finally:
+        sys.path.pop(0)
+    words = [b"<unk>", b"<s>", b"</s>", b"yes", b"no", *(b"w%d" % i for i in range(255))]
+    kinds = [2, 3, 3, *[1] * 257]
+    tiny = tiny_llama().with_kv("tokenizer.ggml.model", "str", "gpt2")
+    for key, kind, value in (("tokens", "arr[str]", words), ("token_type", "arr[i32]", kinds)):
+        tiny = tiny.with_kv(f"tokenizer.ggml.{key}", kind, value)
+    path = tiny.with_kv("tokenizer.ggml.merges", "arr[str]", [b"n o"]).write(tmp_path / "words.gguf")
+    with lm.load(path, ctx=256, threads=1) as model:
+        answers = {model.complete("no", choices=["yes", "no"], seed=seed).text for seed in range(12)}
+        assert answers == {"yes", "no"}
+        with pytest.raises(lm.LlamaMagicError):
+            model.structured("no", {"type": "integer"}, seed=1, max_tokens=9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections import OrderedDict
@@ -95,11 +96,14 @@ class Trie:
         pointer = getattr(vocabulary, "vocab_ptr", None)
         function = getattr(vocabulary, "tokenize_fptr", None)
         slices = LLTokenizer.json_slices()
+        self.tokenizer: Any = None
         if pointer is not None and function is not None:
-            self.tokenizer: Any = LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
-                tokens=tokens, vocab_ptr=pointer, tokenize_fptr=function, eos_token=ends, slices=slices
-            )
-        else:
+            # It asks for a control byte that is a token by itself; few vocabularies have none.
+            with contextlib.suppress(ValueError):
+                self.tokenizer = LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
+                    tokens=tokens, vocab_ptr=pointer, tokenize_fptr=function, eos_token=ends, slices=slices
+                )
+        if self.tokenizer is None:
             wrapper = TokenizerWrapper(_Source(vocabulary, tokens, control))
             self.tokenizer = LLTokenizer(wrapper, n_vocab=count, eos_token=ends, slices=slices)
 
