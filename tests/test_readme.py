@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->"
 
+BLOCKS = re.findall(r"<!-- a test runs this -->\n```python\n(.*?)```", README, re.DOTALL)
+
 
 def test_reference_tables_are_those_of_the_code() -> None:
     """The tables of verbs, modes and options are generated; `python tests/test_readme.py` writes them."""
@@ -23,15 +25,23 @@ def test_reference_tables_are_those_of_the_code() -> None:
 
 def test_the_python_block_runs(tmp_path: Path) -> None:
     """The Python example runs as it stands, and its fixed seed gives an answer."""
-    block = re.search(r"<!-- a test runs this -->\n```python\n(.*?)```", README, re.DOTALL)
-    assert block is not None
     script = tmp_path / "example.py"
-    script.write_text(block[1] + "print('\\nended with', colour, len(four))\n", encoding="utf-8")
+    script.write_text(BLOCKS[0] + "print('\\nended with', colour, len(four))\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"ended with (red|green|blue) 4", done.stdout)
+
+
+def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
+    """What README shows of testing a notebook is collected by pytest and passes, without a model."""
+    assert len(BLOCKS) == 2
+    (tmp_path / "test_notebook.py").write_text(BLOCKS[1], encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
 
 
 def test_files_it_names_exist() -> None:

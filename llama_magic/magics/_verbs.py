@@ -55,8 +55,9 @@ def _models(kernel: Kernel, command: LineCommand) -> Any:
     rows: list[tuple[Any, ...]] = []
     for name, model in session.models.items():
         state = "current" if name == session.current_name else "loaded"
-        rows.append((name, state, amounts.size(model.size_bytes), model.window, str(model.path)))
-    loaded = {str(model.path) for model in session.models.values()}
+        here = (amounts.size(model.size_bytes), str(model.path)) if model.has_file else (None, None)
+        rows.append((name, state, here[0], model.window, here[1]))
+    loaded = {row[-1] for row in rows}
     for found in sources.on_disk():
         if str(found.path) not in loaded:
             state = f"on disk, {found.helps_as}" if found.helps_as else "on disk"

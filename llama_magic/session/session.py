@@ -183,7 +183,7 @@ class Session:
     def refresh(self) -> None:
         """Forget models that were closed, and know those that Python code loaded."""
         self._forget_closed()
-        for model in _loaded_in_python():
+        for model in loaded_in_python():
             if not any(model is known for known in self.models.values()):
                 name = self._keep(model, None)
                 self.current_name = self.current_name or name
@@ -240,7 +240,7 @@ def _default_loader(source: str | None, **options: Any) -> Any:
     return load(source, **options)
 
 
-def _loaded_in_python() -> list[Any]:
+def loaded_in_python() -> list[Any]:
     """Return the models in memory, `llama_magic.load`'s included; nothing is imported for it."""
     load = sys.modules.get("llama_magic.loading.load")
     return load.loaded() if load is not None else []

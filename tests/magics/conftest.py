@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_model import FakeLoader, FakeModel
+
+from llama_magic.model.model import Model
+from llama_magic.testing import ScriptedLoader, scripted_loader
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from llama_magic.session import session
 
     # Another test of this process may have left a model open; a kernel of its own has none.
-    monkeypatch.setattr(session, "_loaded_in_python", list)
+    monkeypatch.setattr(session, "loaded_in_python", list)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / ".ipython"))
     monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / ".cache"))
@@ -43,21 +45,31 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def session(ip: Any) -> Any:
-    """The shell's session, its loader scripted."""
-    from llama_magic.session import session
-
-    current = session.current(ip)
-    current.loader = FakeLoader()
-    return current
+def loader(ip: Any) -> ScriptedLoader:
+    """What `%llama load` asks in this shell: every source is a scripted model."""
+    return scripted_loader(shell=ip)
 
 
 @pytest.fixture
-def model(session: Any) -> FakeModel:
-    """A loaded scripted model, current in the session."""
-    found = session.load("fake")
-    assert isinstance(found, FakeModel)
+def session(ip: Any, loader: ScriptedLoader) -> Any:
+    """The shell's session, its loader scripted."""
+    from llama_magic.session import session
+
+    return session.current(ip)
+
+
+@pytest.fixture
+def model(session: Any) -> Model:
+    """A scripted model, current in the session; `model.backend` has the answers and the requests."""
+    found: Model = session.load("fake")
     return found
+
+
+@pytest.fixture
+def engine(session: Any, scripted: Any) -> Any:
+    """A tiny model in a real engine, current in the session: for what only an engine has."""
+    session.keep(scripted)
+    return scripted
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_model import FakeModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:`Completer.complete`:PendingDeprecationWarning")
 
@@ -196,6 +195,6 @@ def test_the_first_line_of_a_cell_with_a_body(tab: Any) -> None:
     assert "--session" in tab("%%llama chat --ses", "\nTell me more.")
 
 
-def test_nothing_is_offered_inside_a_text(tab: Any, model: FakeModel) -> None:
+def test_nothing_is_offered_inside_a_text(tab: Any, model: Any) -> None:
     """Text after `tokens` is not ours to complete."""
     assert "load" not in tab("%llama tokens lo")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from llama_magic import display, fit, sources
+import llama_magic as lm
+from llama_magic import display, fit, formatters, sources
 from llama_magic.display import hosts
 from llama_magic.fit import _speed as measuring
 from llama_magic.loading.compare import Comparison
+from llama_magic.model.file import LoadedFile
+from llama_magic.model.model import Model
 from llama_magic.sources import HubModel, HubModels
+from llama_magic.testing import ScriptedBackend
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
 from gguf_build import tiny_llama
@@ -76,14 +79,24 @@ def test_a_part_is_shown_alone(
     assert capsys.readouterr().out == ""
 
 
-def test_several_templates_are_named(run: Any, session: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each stands under its name; a loaded model needs no file."""
-    loaded = session.load("a")
-    loaded.info = SimpleNamespace(chat_templates={"default": "{{ a }}", "tools": "{{ b }}"})
-    assert run("%llama inspect a --template").result is loaded.info
+def test_several_templates_are_named(
+    run: Any, session: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each stands under its name; a loaded model is asked for its own header."""
+    both = tiny_llama().with_kv("tokenizer.chat_template", "str", "{{ a }}")
+    both = both.with_kv("tokenizer.chat_template.tools", "str", "{{ b }}")
+
+    def keep(name: str, header: Any) -> None:
+        file = LoadedFile(512, formatters.get("chatml"), info=header)
+        session.keep(Model(name, file, ScriptedBackend()))
+
+    two = lm.inspect(both.write(tmp_path / "two.gguf"))
+    keep("a", two)
+    assert run("%llama inspect a --template").result is two
     assert "default:\n{{ a }}\n\ntools:\n{{ b }}\n" in capsys.readouterr().out
-    loaded.info = SimpleNamespace(chat_templates={}, metadata={}, vocab_size=5)
-    assert run("%llama inspect --template --tokenizer").result is loaded.info
+    none = lm.inspect(tiny_llama().write(tmp_path / "none.gguf"))
+    keep("b", none)
+    assert run("%llama inspect --template --tokenizer").result is none
     out = capsys.readouterr().out
     assert "The file holds no chat template." in out
     assert "Tokenizer" in out

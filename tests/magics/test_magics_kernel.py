@@ -12,14 +12,11 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-HERE = Path(__file__).parent
-SETUP = f"""
-import sys; sys.path.insert(0, {str(HERE)!r})
-from fake_model import FakeLoader, FakeModel
+SETUP = """
+from llama_magic.testing import scripted_model
 %load_ext llama_magic
 from llama_magic.session import session
-fake = FakeModel(answers=["The **first** answer.", "Second <b>answer</b>."])
-session.current().loader = FakeLoader(demo=fake, fake=fake)
+told = scripted_model(["The **first** answer.", "Second <b>answer</b>."], shell=get_ipython())
 """
 
 
@@ -47,7 +44,7 @@ def test_a_saved_notebook_holds_each_answer_once() -> None:
         "%%llama complete --seed 3\nBegin",
         "print(type(_).__name__, _.text)",
         "word = 'x'\nget_ipython().run_cell_magic('llama', 'complete -o r', 'Say {{ word }}')",
-        "print(r.text, fake.calls[-1][1])",
+        "print(r.text, told.backend.requests[-1].text)",
         "%%llama complete --sed 3\nx",
         allow_errors=True,
     )

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-from fake_model import FakeLoader
-
-HERE = Path(__file__).parent
+from llama_magic.testing import scripted_loader
 
 MEASURE = """
 import json, sys, time
@@ -74,15 +71,13 @@ def test_lazy_magics() -> None:
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    from llama_magic.session.session import current
-
     for cell in ("%llama sampler", "%%llama complete\nx"):
         config = Config()
         config.HistoryManager.enabled = False
         config.MagicsManager.lazy_magics = {"llama": "llama_magic"}
         shell = InteractiveShell(config=config)
         atexit.unregister(shell.atexit_operations)
-        current(shell).loader = FakeLoader()
+        scripted_loader(shell=shell)
         assert shell.run_cell(cell).success
         shell.run_line_magic("unload_ext", "llama_magic")
         shell.atexit_operations()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import atexit
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_model import FakeModel
 
 from llama_magic.errors import (
     BackendError,
+    ContextOverflowError,
     GenerationInterrupted,
     OptionError,
     SourceError,
@@ -18,30 +17,32 @@ from llama_magic.errors import (
     TemplateError,
 )
 from llama_magic.model.results import Completion
+from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
+from llama_magic.testing import Script
 
 
-def last_options(model: FakeModel) -> dict[str, Any]:
-    return model.calls[-1][2]
+def last(model: Any) -> Request:
+    """Return what the model was asked last."""
+    request: Request = model.backend.requests[-1]
+    return request
 
 
-def test_a_cell_gives_its_completion_to_underscore_and_out(ip: Any, run: Any, model: FakeModel) -> None:
+def test_a_cell_gives_its_completion_to_underscore_and_out(ip: Any, run: Any, model: Any) -> None:
     """Without -o, `_`, `Out[n]` and the cell's result are the Completion."""
-    model.answers = ["Paris."]
+    model.backend.answers = ["Paris."]
     number = ip.execution_count
     result = run("%%llama complete\nThe capital of France is").result
     assert isinstance(result, Completion)
     assert result.text == "Paris."
     assert ip.user_ns["_"] is result
     assert ip.user_ns["Out"][number] is result
-    assert model.calls[-1][:2] == ("complete", "The capital of France is")
+    assert (result.mode, last(model).text) == ("complete", "The capital of France is")
 
 
-def test_out_binds_and_still_shows(
-    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_out_binds_and_still_shows(ip: Any, run: Any, model: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """-o binds the Completion, the cell shows the text, and `Out` is left alone."""
-    model.answers = ["four words of text"]
+    model.backend.answers = ["four words of text"]
     result = run("%%llama complete -o r\nx")
     assert result.result is None
     assert ip.user_ns["r"].text == "four words of text"
@@ -49,11 +50,9 @@ def test_out_binds_and_still_shows(
     assert not ip.user_ns["Out"]
 
 
-def test_an_answer_is_printed_once(
-    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_answer_is_printed_once(ip: Any, run: Any, model: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The display hook does not repeat what the live view showed; asking for `_` later shows it again."""
-    model.answers = ["uniquetext"]
+    model.backend.answers = ["uniquetext"]
     run("%%llama complete\nx")
     assert capsys.readouterr().out.count("uniquetext") == 1
     run("_")
@@ -61,10 +60,10 @@ def test_an_answer_is_printed_once(
 
 
 def test_an_explicit_display_shows_again(
-    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+    ip: Any, run: Any, model: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Only the display hook passes over what was shown: `display(r)` and a later run show it."""
-    model.answers = ["uniquetext"]
+    model.backend.answers = ["uniquetext"]
     run("r = get_ipython().run_cell_magic('llama', 'complete', 'x')")
     assert capsys.readouterr().out.count("uniquetext") == 1
     run("display(r)")
@@ -73,9 +72,9 @@ def test_an_explicit_display_shows_again(
     assert "uniquetext" in capsys.readouterr().out
 
 
-def test_capture_holds_one_output(ip: Any, run: Any, model: FakeModel) -> None:
+def test_capture_holds_one_output(ip: Any, run: Any, model: Any) -> None:
     """Under %%capture the answer is captured once, with its receipt."""
-    model.answers = ["uniquetext"]
+    model.backend.answers = ["uniquetext"]
     run("%%capture c\nget_ipython().run_cell_magic('llama', 'complete', 'x')")
     shown = [output.data for output in ip.user_ns["c"].outputs if output.data]
     assert len(shown) == 1
@@ -83,57 +82,47 @@ def test_capture_holds_one_output(ip: Any, run: Any, model: FakeModel) -> None:
     assert ip.user_ns["c"].stdout.count("uniquetext") == 0
 
 
-def test_a_semicolon_at_the_end_of_a_prompt_silences_nothing(ip: Any, run: Any, model: FakeModel) -> None:
+def test_a_semicolon_at_the_end_of_a_prompt_silences_nothing(ip: Any, run: Any, model: Any) -> None:
     """A prompt that ends in `;` still has its result."""
     result = run("%%llama complete\nint main();").result
     assert isinstance(result, Completion)
     assert ip.user_ns["_"] is result
-    assert model.calls[-1][1] == "int main();"
+    assert last(model).text == "int main();"
 
 
-def test_quiet_prints_nothing(run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(run: Any, model: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """-q leaves the answer out of the output."""
-    model.answers = ["secret words"]
+    model.backend.answers = ["secret words"]
     run("%%llama complete -q -o r\nx")
     assert "secret" not in capsys.readouterr().out
 
 
-def test_json_format_shows_the_receipt(
-    run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_format_shows_the_receipt(run: Any, model: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """--format json shows the receipt."""
     run("%%llama complete --format json --seed 3 -o r\nx")
     assert '"seed": 3' in capsys.readouterr().out
 
 
-def test_options_reach_the_api(run: Any, model: FakeModel) -> None:
+def test_options_reach_the_api(run: Any, model: Any) -> None:
     """Each option is the keyword of the Python API."""
     run(
         '%%llama complete -n 5 -t 0.5 --top-k 3 --seed 9 --stop " " --logprobs 2 -N 2 '
         "--overflow truncate-prompt "
-        "--fresh --regex 'a+' --samplers 'top_k;temperature' --instruct --system 'Be brief.'\nhi"
+        "--fresh --regex '[a-z 0-9]+' --samplers 'top_k;temperature' --instruct --system 'Be brief.'\nhi"
     )
-    options = last_options(model)
-    expected = {
-        "max_tokens": 5,
-        "temperature": 0.5,
-        "top_k": 3,
-        "seed": 9,
-        "stop": (" ",),
-        "logprobs": 2,
-        "n": 2,
-        "overflow": "truncate-prompt",
-        "reuse": False,
-        "regex": "a+",
-        "samplers": "top_k;temperature",
-        "instruct": True,
-        "system": "Be brief.",
-        "stream": True,
-    }
-    assert {key: options[key] for key in expected} == expected
+    asked = last(model)
+    assert (asked.max_tokens, asked.sampling.temperature, asked.sampling.top_k) == (5, 0.5, 3)
+    assert asked.sampling.samplers == ("top_k", "temperature")
+    assert (asked.seed, asked.exact, asked.stops[0], asked.logprobs, asked.n) == (9, True, " ", 2, 2)
+    assert (asked.reuse, asked.constraint.kind) == (False, "regex")
+    assert [(m["role"], m["content"]) for m in asked.messages] == [("system", "Be brief."), ("user", "hi")]
+    long = "word " * 600
+    assert isinstance(run(f"%%llama complete\n{long}").error_in_exec, ContextOverflowError)
+    assert run(f"%%llama complete --overflow truncate-prompt -n 5\n{long}").success
+    assert len(last(model).prompt) < 512
 
 
-def test_samples_are_a_list(ip: Any, run: Any, model: FakeModel) -> None:
+def test_samples_are_a_list(ip: Any, run: Any, model: Any) -> None:
     """-N gives a list of Completions, each of them in the history."""
     before = len(run("%llama history").result)
     result = run("%%llama complete -N 3\nx").result
@@ -142,19 +131,19 @@ def test_samples_are_a_list(ip: Any, run: Any, model: FakeModel) -> None:
     assert len(run("%llama history").result) == before + 3
 
 
-def test_variables_fill_the_body_and_their_spans_travel(ip: Any, run: Any, model: FakeModel) -> None:
+def test_variables_fill_the_body_and_their_spans_travel(ip: Any, run: Any, model: Any) -> None:
     """`{{ }}` is filled from the namespace; the API hears where; braces in the line are left alone."""
     ip.user_ns["who"] = "{{ nobody }}"
     run("%%llama complete --stop '{who}'\nHi {{ who }}! {json: 1}")
-    _, prompt, options = model.calls[-1]
-    assert prompt == "Hi {{ nobody }}! {json: 1}"
-    assert prompt.spans == (("who", 3, 15),)
-    assert options["stop"] == ("{who}",)
+    assert last(model).text == "Hi {{ nobody }}! {json: 1}"
+    parts = {part.label: part.tokens for part in ip.user_ns["_"].budget.parts}
+    assert parts["{{ who }}"] == 2  # the words that begin in it: " nobody" and " }}!"
+    assert last(model).stops[0] == "{who}"
     run("%%llama complete --raw\nHi {{ who }}")
-    assert model.calls[-1][1] == "Hi {{ who }}"
+    assert last(model).text == "Hi {{ who }}"
 
 
-def test_precedence_line_config_file_default(ip: Any, run: Any, model: FakeModel) -> None:
+def test_precedence_line_config_file_default(ip: Any, run: Any, model: Any) -> None:
     """Option > `%config` > what the model says > built-in default."""
     model.sampling = Sampling(temperature=0.6)
     assert run("%%llama complete\nx").result.sampling.temperature == 0.6
@@ -166,8 +155,8 @@ def test_precedence_line_config_file_default(ip: Any, run: Any, model: FakeModel
     run("%config LlamaMagics.max_tokens = 11")
     run("%config LlamaMagics.seed = 5")
     run("%%llama complete\nx")
-    assert last_options(model)["max_tokens"] == 11
-    assert last_options(model)["seed"] == 5
+    assert last(model).max_tokens == 11
+    assert last(model).seed == 5
 
 
 def test_config_refuses_what_cannot_be(ip: Any, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,6 +170,18 @@ def test_config_refuses_what_cannot_be(ip: Any, run: Any, capsys: pytest.Capture
     assert "Current: -2" not in out
 
 
+PERSON = """
+import pydantic
+class Person(pydantic.BaseModel):
+    name: str
+    @pydantic.field_validator("name")
+    def check(cls, name):
+        if not name.istitle():
+            raise ValueError("a name begins with a capital")
+        return name
+"""
+
+
 @pytest.mark.parametrize(
     ("cell", "kind"),
     [
@@ -188,13 +189,12 @@ def test_config_refuses_what_cannot_be(ip: Any, run: Any, capsys: pytest.Capture
         ("%%llama --temprature 1\nx", OptionError),
         ("%%llama\n{{ nobody }}", TemplateError),
         ("%%llama chat\n   \n", OptionError),
-        ("%llama load missing.gguf", SourceError),
         ("%%llama structured\nx", OptionError),
         ("%%llama complete --system x\nx", OptionError),
     ],
 )
 def test_errors_raise_and_show_as_one_block(
-    run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str], cell: str, kind: type[Exception]
+    run: Any, model: Any, capsys: pytest.CaptureFixture[str], cell: str, kind: type[Exception]
 ) -> None:
     """A mistake fails the cell with our error, shown without a traceback, and nothing is generated."""
     result = run(cell)
@@ -204,23 +204,29 @@ def test_errors_raise_and_show_as_one_block(
     assert kind.__name__ in shown
     assert "Traceback" not in shown
     assert shown.count("\n") <= 4
-    assert model.calls == []
+    assert model.backend.requests == []
 
 
-def test_an_engine_error_leaves_the_session_as_it_was(
-    ip: Any, run: Any, session: Any, model: FakeModel
-) -> None:
+def test_a_source_that_is_missing_is_one_short_block(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The loader's own error, without a traceback."""
+    assert isinstance(run("%llama load missing.gguf").error_in_exec, SourceError)
+    shown = capsys.readouterr()
+    assert "SourceError" in shown.out + shown.err
+    assert "Traceback" not in shown.out + shown.err
+
+
+def test_an_engine_error_leaves_the_session_as_it_was(ip: Any, run: Any, session: Any, model: Any) -> None:
     """A failed chat turn is neither in the chat nor in the history."""
     run("%%llama\nfirst")
-    model.error = BackendError("llama_decode returned -3.")
+    model.backend.answers = [Script(error=BackendError("llama_decode returned -3."))]
     assert isinstance(run("%%llama\nsecond").error_in_exec, BackendError)
     assert [m["content"] for m in session.chats["default"].messages if m["role"] == "user"] == ["first"]
     assert len(session.history) == 1
 
 
-def test_an_interruption_keeps_what_was_written(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+def test_an_interruption_keeps_what_was_written(ip: Any, run: Any, session: Any, model: Any) -> None:
     """The cell fails as interrupted; -o, history and chat hold the partial answer, marked."""
-    model.answers, model.stop_after = ["one two three four"], 2
+    model.backend.answers = [Script("one two three four", at=2, interrupt=True)]
     error = run("%%llama chat -o r\ncount").error_in_exec
     assert isinstance(error, GenerationInterrupted)
     assert isinstance(error, KeyboardInterrupt)
@@ -230,12 +236,11 @@ def test_an_interruption_keeps_what_was_written(ip: Any, run: Any, session: Any,
     turn = session.chats["default"].turns[-1]
     assert turn.interrupted
     assert turn.messages[-1] == {"role": "assistant", "content": "one two"}
-    model.stop_after = None
     assert run("%%llama chat\ngo on").success
 
 
 def test_an_interrupted_look_binds_what_there_is(
-    ip: Any, run: Any, model: FakeModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ip: Any, run: Any, model: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """-o holds the part that was read; where nothing is kept, the one line says so and -o stays unbound."""
 
@@ -258,26 +263,18 @@ def test_an_interrupted_look_binds_what_there_is(
         assert (shown.out + shown.err).strip() == "Interrupted: nothing is kept."
 
 
-def test_structured_passes_the_schema_and_keeps_failures(
-    ip: Any, run: Any, session: Any, model: FakeModel
-) -> None:
+def test_structured_passes_the_schema_and_keeps_failures(ip: Any, run: Any, session: Any, model: Any) -> None:
     """--schema is looked up in the namespace; an answer that fails its check is still in the history."""
-    run("class Person:\n    pass")
-    model.parse = lambda text: {"answer": text}
+    run(PERSON)
+    model.backend.answers = ['{"name": "ada"}', '{"name": "Ada"}', '{"name": "ada"}']
     result = run("%%llama structured --schema Person --retries 2\nInvent one.").result
-    assert result.parsed == {"answer": result.text}
-    assert last_options(model)["schema"] is ip.user_ns["Person"]
-    assert last_options(model)["retries"] == 2
-    broken = StructuredOutputError("not an instance", text="{", completion=replace(result))
-
-    def fail(text: str) -> Any:
-        if text:
-            raise broken
-        return None
-
-    model.parse = fail
-    assert run("%%llama structured --schema Person -o p\nAgain.").error_in_exec is broken
-    assert len(session.history) == 2
+    assert result.parsed == ip.user_ns["Person"](name="Ada")
+    assert len(model.backend.requests) == 2
+    kept = len(session.history)
+    error = run("%%llama structured --schema Person --retries 0 -o p\nAgain.").error_in_exec
+    assert isinstance(error, StructuredOutputError)
+    assert len(session.history) == kept + 1
+    assert session.history[-1].completion.text == '{"name": "ada"}'
     assert "p" not in ip.user_ns
 
 
@@ -309,67 +306,71 @@ def test_schema_lookup(text: str, value: Any) -> None:
     assert found == expected
 
 
-def test_a_missing_schema_names_the_nearest(run: Any, model: FakeModel) -> None:
+def test_a_missing_schema_names_the_nearest(run: Any, model: Any) -> None:
     """A misspelt class is an error that names the right one."""
     run("class Person:\n    pass")
     error = run("%%llama structured --schema Persn\nx").error_in_exec
     assert "Did you mean Person?" in str(error)
 
 
-def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: FakeModel, tmp_path: Any) -> None:
+def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: Any, tmp_path: Any) -> None:
     """--grammar takes GBNF itself, the name of a variable, or a .gbnf file."""
     (tmp_path / "g.gbnf").write_text('root ::= "file"')
     ip.user_ns["g"] = 'root ::= "variable"'
-    for given, expected in (
-        ("'root ::= \"x\"'", 'root ::= "x"'),
-        ("g", ip.user_ns["g"]),
-        ("g.gbnf", 'root ::= "file"'),
-    ):
-        run(f"%%llama complete --grammar {given}\nx")
-        assert last_options(model)["grammar"] == expected
+    for given, only in (("'root ::= \"x\"'", "x"), ("g", "variable"), ("g.gbnf", "file")):
+        model.backend.answers = [only, "else"]
+        assert run(f"%%llama complete --grammar {given}\nx").result.text == only
+        assert "constraint forbids" in str(run(f"%%llama complete --grammar {given}\nx").error_in_exec)
     assert "names a variable" in str(run("%%llama complete --grammar h\nx").error_in_exec)
 
 
-def test_logit_bias_on_a_text_is_for_one_token(run: Any, model: FakeModel) -> None:
+def test_logit_bias_on_a_text_is_for_one_token(run: Any, model: Any) -> None:
     """A text that is one token stands for its id; of several, the pieces are named."""
     run("%%llama complete --logit-bias 15=-1 --logit-bias \"' words'=3\"\nx")
     [token] = model.backend.tokenizer.encode(" words")
-    assert last_options(model)["logit_bias"] == ((15, -1.0), (token, 3.0))
+    assert last(model).sampling.logit_bias == ((15, -1.0), (token, 3.0))
     error = str(run("%%llama complete --logit-bias \"'two words'=3\"\nx").error_in_exec)
     assert "which is 2 tokens of this model: 'two' (" in error
     assert "' words' (" in error
 
 
-def test_looking_modes(ip: Any, run: Any, model: FakeModel) -> None:
+def test_looking_modes(ip: Any, run: Any, engine: Any) -> None:
     """tokens, surprise and xray call their part of the API and give back what it gives."""
-    assert run("%%llama tokens\na b c").result.count == 3
-    assert run("%%llama surprise\nsome text").result == ("read", "some text")
-    kind, prompt, sampling = run("%%llama xray -t 0.2 --top-k 7\nprompt").result
-    assert (kind, prompt, sampling.temperature, sampling.top_k) == ("xray", "prompt", 0.2, 7)
+    assert run("%%llama tokens\na b c").result == engine.token_strip("a b c")
+    assert run("%%llama surprise\nsome text").result == engine.read("some text")
+    trace = run("%%llama xray -t 0.2 --top-k 7\nprompt").result
+    assert (trace.context[-6:], trace.sampling.temperature, trace.sampling.top_k) == ("prompt", 0.2, 7)
     assert run("%%llama tokens -o strip\na b").result is None
-    assert ip.user_ns["strip"].count == 2
+    assert ip.user_ns["strip"] == engine.token_strip("a b")
     assert isinstance(run("%%llama surprise -n 5\nx").error_in_exec, OptionError)
 
 
+def test_looking_without_an_engine_says_so(run: Any, model: Any) -> None:
+    """What is asked of the logits needs an engine in this process; the words of a text do not."""
+    for mode in ("surprise", "xray"):
+        assert "needs an engine in it" in str(run(f"%%llama {mode}\nx").error_in_exec)
+    assert run("%%llama tokens\na b c").result.count == 3
+
+
 def test_xray_takes_a_seed_and_a_live_one_is_shown_once(
-    ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+    ip: Any, run: Any, engine: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """--seed goes over %config's; --live in a terminal says why it is not, and shows the trace."""
-    assert run("%%llama xray --seed 5\nprompt").result[3] == 5
+    assert run("%%llama xray --seed 5\nprompt").result.seed == 5
     run("%config LlamaMagics.seed = 6")
-    assert run("%%llama xray\nprompt").result[3] == 6
+    assert run("%%llama xray\nprompt").result.seed == 6
     capsys.readouterr()
     trace = run("%%llama xray --live\nprompt").result
     said = capsys.readouterr().out
-    assert trace[:2] == ("xray", "prompt")
+    assert trace.seed == 6
     assert said.count("The trace is not live here: it needs a notebook with widgets") == 1
     assert run("%%llama xray --live -o kept\nprompt").result is None
-    assert ip.user_ns["kept"] == trace
+    assert ip.user_ns["kept"].drawn == trace.drawn
     assert "--live means nothing in %%llama chat" in str(run("%%llama chat --live\nx").error_in_exec)
 
 
 def test_the_pad_says_in_a_terminal_what_to_do_instead(
-    run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]
+    run: Any, model: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It makes no widget there; the cell ends well with nothing."""
     assert run("%llama pad").result is None
@@ -378,12 +379,12 @@ def test_the_pad_says_in_a_terminal_what_to_do_instead(
     assert "this is a terminal.\nWrite %%llama chat and the prompt below it instead." in said
 
 
-def test_one_line_break_at_the_end_is_not_prompt(run: Any, model: FakeModel) -> None:
+def test_one_line_break_at_the_end_is_not_prompt(run: Any, model: Any) -> None:
     """IPython's own line break goes, a further one stays."""
     run("%%llama complete\nline one\nline two\n")
-    assert model.calls[-1][1] == "line one\nline two"
+    assert last(model).text == "line one\nline two"
     run("%%llama complete\nends with a break\n\n")
-    assert model.calls[-1][1] == "ends with a break\n"
+    assert last(model).text == "ends with a break\n"
 
 
 def test_help(ip: Any, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -416,7 +417,7 @@ def test_the_reference_names_every_verb_mode_and_option() -> None:
         assert not line or line.count("|") - line.count("\\|") == 4
 
 
-def test_registering_twice_registers_once(ip: Any, run: Any, session: Any, model: FakeModel) -> None:
+def test_registering_twice_registers_once(ip: Any, run: Any, session: Any, model: Any) -> None:
     """A reload keeps models and %config's values, and adds no second completer or configurable."""
     from llama_magic import magics
     from llama_magic.session.session import current
@@ -435,7 +436,7 @@ def test_registering_twice_registers_once(ip: Any, run: Any, session: Any, model
     assert current(ip) is session
     assert session.models == {"fake": model}
     run("%%llama complete\nx")
-    assert last_options(model)["max_tokens"] == 12
+    assert last(model).max_tokens == 12
 
 
 def test_config_file_values_arrive() -> None:

@@ -11,9 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_model import FakeModel
 
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
+from llama_magic.session.session import current
+from llama_magic.words.amounts import size
+
+QUESTION = "\u4e00"  # of the scripted file, which answers it
 
 
 def test_load_gives_the_model_and_makes_it_current(ip: Any, run: Any, session: Any) -> None:
@@ -29,10 +32,11 @@ def test_load_gives_the_model_and_makes_it_current(ip: Any, run: Any, session: A
     assert "Did you mean bee?" in str(run("%llama use be").error_in_exec)
 
 
-def test_dry_run_loads_nothing(run: Any, session: Any) -> None:
+def test_dry_run_loads_nothing(ip: Any, run: Any, scripted_file: Any) -> None:
     """--dry-run gives back the report and leaves the session alone."""
-    assert "would load a" in str(run("%llama load a --dry-run").result)
-    assert session.models == {}
+    report = run(f"%llama load {scripted_file.path} --dry-run").result
+    assert "scripted" in str(report)
+    assert current(ip).models == {}
 
 
 def test_unload_drops_what_ipython_keeps(ip: Any, run: Any, session: Any) -> None:
@@ -66,28 +70,29 @@ def test_unload_by_name_leaves_the_others(run: Any, session: Any) -> None:
     assert isinstance(run("%llama unload a --all").error_in_exec, OptionError)
 
 
-def test_models_lists_loaded_and_on_disk(run: Any, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_lists_loaded_and_on_disk(
+    run: Any, session: Any, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each loaded model and each file on disk is a row with its size; no file is listed twice."""
     from llama_magic import sources
 
     found = [
-        SimpleNamespace(name="a", path=Path("/models/a.gguf"), size=3_000_000, kind="path", helps_as=""),
+        SimpleNamespace(name="a", path=engine.path, size=3_000_000, kind="path", helps_as=""),
         SimpleNamespace(name="z", path=Path("/disk/z.gguf"), size=2_000_000_000, kind="hub", helps_as=""),
         SimpleNamespace(name="m", path=Path("/disk/m.gguf"), size=900, kind="hub", helps_as="projector"),
     ]
     monkeypatch.setattr(sources, "on_disk", lambda: found)
-    run("%llama load a")
-    run("%llama load b")
+    run("%llama load b --ctx 99")
     rows = run("%llama models").result.rows
-    assert [(row[0], row[1], row[2]) for row in rows] == [
-        ("a", "loaded", "3 MB"),
-        ("b", "current", "3 MB"),
-        ("z", "on disk", "2 GB"),
-        ("m", "on disk, projector", "900 B"),
-    ]
+    assert rows == (
+        (engine.name, "loaded", size(engine.path.stat().st_size), 1024, str(engine.path)),
+        ("b", "current", None, 99, None),
+        ("z", "on disk", "2 GB", None, "/disk/z.gguf"),
+        ("m", "on disk, projector", "900 B", None, "/disk/m.gguf"),
+    )
 
 
-def test_tokens(ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens(ip: Any, run: Any, model: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The text arrives as written, and -o binds the strip."""
     assert run("%llama tokens don't {x} $y").result.text == "don't {x} $y"
     assert run("%llama tokens -o strip it's").result is None
@@ -95,7 +100,7 @@ def test_tokens(ip: Any, run: Any, model: FakeModel, capsys: pytest.CaptureFixtu
     assert "it's" in capsys.readouterr().out
 
 
-def test_sampler_sets_over_config_and_resets(run: Any, model: FakeModel) -> None:
+def test_sampler_sets_over_config_and_resets(run: Any, model: Any) -> None:
     """`%llama sampler` sets what cells use, over %config until that is set again; reset goes back."""
     run("%config LlamaMagics.temperature = 0.5")
     assert run("%llama sampler").result.temperature == 0.5
@@ -113,26 +118,31 @@ def test_sampler_sets_over_config_and_resets(run: Any, model: FakeModel) -> None
     assert run("%llama sampler").result.top_k == 40  # all or nothing
 
 
-def test_kv(run: Any, model: FakeModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """`kv` shows the state; its actions are calls with their paths and names; save says what it saved."""
-    assert run("%llama kv").result["total"] == 512
+def test_kv(run: Any, engine: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kv` shows the state; its actions act on it, with their paths and names; save says what it saved."""
+    assert run("%llama kv").result.total == 1024
+    run(f"%%llama complete\n{QUESTION}")
+    used = run("%llama kv").result.used
+    assert used > 2
     run("%llama kv save 'my state.bin'")
-    out = capsys.readouterr().out
-    assert re.search(r"Saved shared-0, 2 tokens, \d+ B, to my state\.bin\.", out)
-    run("%llama kv restore state.bin")
-    run("%llama kv fork a b")
-    run("%llama kv clear")
-    assert [call[:2] for call in model.calls] == [
-        ("kv_save", "my state.bin"),
-        ("kv_restore", "state.bin"),
-        ("kv_fork", ("a", "b")),
-        ("kv_clear", None),
-    ]
-    assert "clear" in str(run("%llama kv claer").error_in_exec)
+    assert re.search(
+        rf"Saved shared-0, {used} tokens, [\d.]+ \w+, to my state.bin\.", capsys.readouterr().out
+    )
+    forks = run("%llama kv fork shared-0 draft").result.forks
+    assert forks == (("draft", used),)
     run("%llama kv save other.bin draft")
-    assert re.search(r"Saved draft, 2 tokens, \d+ B, to other\.bin\.", capsys.readouterr().out)
+    assert f"Saved draft, {used} tokens" in capsys.readouterr().out
+    assert run("%llama kv clear").result.used == 0
+    run("%llama kv restore 'my state.bin'")
+    assert run(f"%%llama complete\n{QUESTION}").result.usage.cached_tokens > 0
+    assert "clear" in str(run("%llama kv claer").error_in_exec)
     assert isinstance(run("%llama kv save a b c").error_in_exec, OptionError)
     assert isinstance(run("%llama kv save").error_in_exec, OptionError)
+
+
+def test_kv_without_an_engine_says_so(run: Any, model: Any) -> None:
+    """A model whose tokens come from elsewhere has no cache here, in one sentence."""
+    assert "needs an engine in it" in str(run("%llama kv").error_in_exec)
 
 
 def test_a_source_can_be_a_variable(ip: Any, run: Any, session: Any) -> None:
@@ -143,10 +153,10 @@ def test_a_source_can_be_a_variable(ip: Any, run: Any, session: Any) -> None:
         assert session.loader.calls[-1][0] == source
     assert "no variable 'q'" in str(run("%llama load {q}").error_in_exec)
     assert isinstance(run("%llama inspect {number}").error_in_exec, InputTypeError)
-    assert run("%llama inspect {p}").result is session.models["some model.gguf"].info
+    assert "'some model.gguf' has no file here" in str(run("%llama inspect {p}").error_in_exec)
 
 
-def test_history_is_a_table_with_pandas(run: Any, session: Any, model: FakeModel) -> None:
+def test_history_is_a_table_with_pandas(run: Any, session: Any, model: Any) -> None:
     """Every generation is a row with prompt, seed, options and timings."""
     run("%%llama complete --seed 4 -t 0.1\nfirst prompt")
     run("%%llama complete\nsecond prompt")
@@ -154,13 +164,13 @@ def test_history_is_a_table_with_pandas(run: Any, session: Any, model: FakeModel
     frame = history.to_pandas()
     assert list(frame["prompt"]) == ["first prompt", "second prompt"]
     assert list(frame["temperature"]) == [0.1, 0.8]
-    assert list(frame["seed"]) == [4, 7]
+    assert list(frame["seed"]) == [4, session.history[1].completion.seed]
     assert list(frame["seeded"]) == [True, False]
     assert {"total_s", "tokens_per_second", "text", "completion_tokens"} <= set(frame.columns)
     assert "second prompt" in str(history)
 
 
-def test_doctor_reports_versions_and_problems(run: Any, model: FakeModel) -> None:
+def test_doctor_reports_versions_and_problems(run: Any, model: Any) -> None:
     """The report names versions, caches and loaded models; advice stands beside each problem only."""
     report = run("%llama doctor").result
     values = {check.name: check.value for check in report.checks}
@@ -172,13 +182,14 @@ def test_doctor_reports_versions_and_problems(run: Any, model: FakeModel) -> Non
     assert values["Python"] in str(report)
 
 
-def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, model: FakeModel) -> None:
+def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, session: Any, model: Any) -> None:
     """Where the load fills the cores and a model has several threads, `--threads` is advised, else not."""
     from llama_magic.fit import Machine
     from llama_magic.magics import _doctor, _known
 
     def load_line(cores: int, load: float | None, threads: int = 4) -> Any:
-        model.options = {"threads": threads}  # type: ignore[attr-defined]
+        session.unload(every=True)
+        session.load("fake", threads=threads)
         machine = Machine(cores, cores, 1 << 34, 1 << 33, load_average=load, all_cores=cores)
         report = _doctor.examine(_known[ip].kernel, machine)
         return next((check for check in report.checks if check.name == "load average"), None)
@@ -190,9 +201,12 @@ def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, model: FakeModel) -
     assert load_line(4, 6.0, threads=1).ok
     assert load_line(1, 0.5, threads=1).value == "0.5 on 1 core"
     assert load_line(4, None) is None
-    model.close()
     ip.run_cell("%llama unload --all")
-    assert "A load takes 4 threads; load with --threads 2" in load_line(4, 6.0).advice
+    report = _doctor.examine(
+        _known[ip].kernel, Machine(4, 4, 1 << 34, 1 << 33, load_average=6.0, all_cores=4)
+    )
+    [line] = [check for check in report.checks if check.name == "load average"]
+    assert "A load takes 4 threads; load with --threads 2" in line.advice
 
 
 def test_doctor_says_what_an_old_openmp_costs(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

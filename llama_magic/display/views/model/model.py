@@ -32,18 +32,21 @@ class ModelCard:
 
 
 def card(model: Model) -> ModelCard:
-    """Return the card of an open model; the speed to expect stands on it only where somebody looks."""
-    info = model.info
+    """Return the card of an open model; the speed to expect stands on it only where somebody looks.
+
+    One that has no file here has no header, and its card leaves out what stands there.
+    """
+    info = model.info if model.has_file else None
     speed = model.speed if hosts.somebody_looks() else None
     memory = model.memory
     return ModelCard(
         name=model.name,
-        architecture=info.architecture,
-        n_params=info.n_params,
-        quantisation=info.quantisation,
+        architecture=info.architecture if info else "",
+        n_params=info.n_params if info else 0,
+        quantisation=info.quantisation if info else "",
         file_size=model.size_bytes,
         window=model.window,
-        trained_context=info.context_length,
+        trained_context=info.context_length if info else 0,
         formatter=model.formatter.name,
         predicted_bytes=memory.get("predicted_total"),
         actual_bytes=memory.get("actual_total"),
@@ -65,9 +68,9 @@ def model_card(c: ModelCard) -> list[Node]:
     seeded = c.seeded_bytes
     rows = (
         ("architecture", c.architecture),
-        ("parameters", count(c.n_params)),
+        ("parameters", count(c.n_params) if c.n_params else ""),
         ("quantisation", c.quantisation),
-        ("file size", size(c.file_size)),
+        ("file size", size(c.file_size) if c.file_size else ""),
         ("context", _context(c.window, c.trained_context)),
         ("chat template", c.formatter),
         ("memory, foretold", "" if c.predicted_bytes is None else size(c.predicted_bytes)),

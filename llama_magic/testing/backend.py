@@ -1,39 +1,22 @@
-"""A scripted source of tokens: what a model answers is known in advance, and no weights are needed.
-
-    model = scripted_model({"What is the capital of France?": "Paris."})
-    assert model.chat([{"role": "user", "content": "What is the capital of France?"}]).text == "Paris."
-
-Everything above the backend is real: templates, counts, the guard of the window, streams, stop texts,
-structured answers with their masks and checks, magics, chats and history. `Script` brings on demand
-what is hard to meet: an error or an interrupt in the middle, an answer that waits. What needs an engine
-in this process (`xray`, `read`, `kv`, `embed`) says so.
-"""
+"""The scripted Backend: one thread a request, which writes what the script says and does what it asks for."""
 
 from __future__ import annotations
 
 import _thread
-import itertools
 import math
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from llama_magic import formatters
 from llama_magic.errors import BackendError, ModelClosedError
-from llama_magic.model.file import LoadedFile
-from llama_magic.model.model import Model
 from llama_magic.request.backend import Capabilities, Sink
 from llama_magic.request.events import EndEvent, FinishEvent, FinishReason, PromptEvent, TokenEvent
 from llama_magic.request.matcher import Matcher
 from llama_magic.request.request import Request
-from llama_magic.request.sampling import Sampling
 from llama_magic.request.text import TextStream
-from llama_magic.session import session as sessions
+from llama_magic.testing.tokenizer import WordTokenizer
 
-_WORD = re.compile(r"\s*\S+|\s+")
 _SHARE = math.log(0.9)  # what every written token was worth, as a log-probability
 
 
@@ -43,13 +26,15 @@ class Script:
 
     `text` is what is written; `samples` are the texts of `n` samples, where they differ. After `at`
     tokens (None: after all) the answer waits until `hold` is set, `interrupt` presses Ctrl-C, and
-    `error` ends it. `delay` is in seconds, before each token.
+    `error` ends it. Until `reading` is set, half of the prompt is read. `delay` is in seconds, before
+    each token.
     """
 
     text: str = ""
     samples: tuple[str, ...] = ()
     at: int | None = None
     hold: threading.Event | None = None
+    reading: threading.Event | None = None
     interrupt: bool = False
     error: BaseException | None = None
     delay: float = 0.0
@@ -61,82 +46,6 @@ class Script:
 
 Answer = str | Script
 Answers = Mapping[str, Answer] | Sequence[Answer] | Callable[[Request], Answer]
-
-
-class WordTokenizer:
-    """One token a word with the blanks before it, one for each control text, one for each byte.
-
-    Under a constraint answers are written byte by byte: those tokens alone are known to the masks.
-    """
-
-    eos_id: int = 256
-    bos_id: int | None = None
-    add_bos: bool = False
-    user_defined_ids: frozenset[int] = frozenset()
-    longest: int = 0  # a word may have any length
-
-    def __init__(self, controls: Iterable[str] = (), n_tokens: int = 8192) -> None:
-        self.n_tokens = n_tokens
-        marks = list(dict.fromkeys(("</s>", *controls)))
-        self._special = {text: 256 + i for i, text in enumerate(marks)}
-        self.control_ids = frozenset(self._special.values())
-        self.control_texts = frozenset(self._special)
-        self.eog_ids: Sequence[int] = (self.eos_id,)
-        self.fingerprint = f"words:{n_tokens}:{marks}"
-        self._texts = {token: text for text, token in self._special.items()}
-        self._words: dict[str, int] = {}
-        self._free = itertools.count(256 + len(marks))
-        self._lock = threading.Lock()
-        longest_first = sorted(marks, key=len, reverse=True)
-        self._marks = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-
-    def encode(self, text: str, most: int | None = None) -> list[int]:
-        return self.encode_parts([(text, False)], most)
-
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
-        tokens: list[int] = []
-        for text, literal in parts:
-            for piece in [text] if literal else self._marks.split(text):
-                if not literal and piece in self._special:
-                    tokens.append(self._special[piece])
-                else:
-                    tokens += [token for word in _WORD.findall(piece) for token in self._word(word)]
-        return tokens
-
-    def at_least(self, text: str) -> int:
-        return 0
-
-    def _word(self, word: str) -> list[int]:
-        with self._lock:
-            if word not in self._words:
-                token = next(self._free)
-                if token >= self.n_tokens:
-                    return self.tokenize(word)
-                self._words[word] = token
-                self._texts[token] = word
-            return [self._words[word]]
-
-    def decode(self, tokens: Sequence[int], *, special: bool = True) -> str:
-        kept = (t for t in tokens if special or t not in self.control_ids)
-        return b"".join(self.piece(token) for token in kept).decode("utf-8", "replace")
-
-    def piece(self, token: int) -> bytes:
-        return bytes([token]) if token < 256 else self._texts.get(token, "").encode("utf-8", "replace")
-
-    def text(self, token: int) -> str:
-        return f"<0x{token:02X}>" if token < 256 else self._texts.get(token, "")
-
-    def special_id(self, text: str) -> int | None:
-        return self._special.get(text)
-
-    def token_bytes(self, token: int) -> bytes:
-        return bytes([token]) if token < 256 else b""
-
-    def is_control(self, token: int) -> bool:
-        return token >= 256
-
-    def tokenize(self, text: str) -> list[int]:
-        return list(text.encode("utf-8", "replace"))
 
 
 class ScriptedBackend:
@@ -237,6 +146,9 @@ class _Run:
         request = self.request
         total = len(request.prompt)
         self.sink(PromptEvent(0, total, 0))
+        if self.script.reading is not None:
+            self.sink(PromptEvent(total // 2, total, 0))
+            self._wait(self.script.reading)
         samples = [self._sample(index) for index in range(request.n)]
         self.sink(PromptEvent(total, total, 0))
         while any(not sample.done for sample in samples):
@@ -297,8 +209,8 @@ class _Run:
 
     def _go_wrong(self) -> None:
         """Do what the script says for this place: wait, press Ctrl-C, fail."""
-        while self.script.hold is not None and not self.script.hold.wait(0.01) and not self._stopped():
-            pass
+        if self.script.hold is not None:
+            self._wait(self.script.hold)
         if self.script.interrupt:
             while not self.submitted:  # the caller is to wait for the answer when Ctrl-C comes
                 time.sleep(0.001)
@@ -308,6 +220,10 @@ class _Run:
                 time.sleep(0.001)
         if self.script.error is not None:
             raise self.script.error
+
+    def _wait(self, gate: threading.Event) -> None:
+        while not gate.wait(0.01) and not self._stopped():
+            pass
 
     def _stopped(self) -> bool:
         if self.backend.closed:
@@ -320,36 +236,3 @@ class _Run:
         if sample.text.stop is not None and reason == "length":
             reason = "stop"
         self.sink(FinishEvent(sample.index, reason, rest, stop or sample.text.stop))
-
-
-def scripted_model(
-    answers: Answers = (),
-    *,
-    name: str = "scripted",
-    window: int = 512,
-    formatter: str = "chatml",
-    sampling: Sampling | None = None,
-    capabilities: Capabilities | None = None,
-    shell: Any = None,
-) -> Model:
-    """Return a `Model` whose answers are scripted; see `ScriptedBackend` for `answers`.
-
-    `window` is in tokens (words). `formatter` names a family, whose marks become control tokens. With
-    `shell`, an IPython shell, it is that shell's current model, so that `%%llama` cells ask it.
-    """
-    family = formatters.get(formatter)
-    marks = (*family.stop, *getattr(family, "marks", ()), *(mark.text for mark in family.spec.marks))
-    tokenizer = WordTokenizer(marks)
-    backend = ScriptedBackend(answers, tokenizer=tokenizer, capabilities=capabilities)
-    file = LoadedFile(
-        window,
-        family,
-        sampling or Sampling(),
-        guarded=tokenizer.control_texts,
-        made_with={"engine": {"scripted": True}},
-        n_ctx_train=window,
-    )
-    model = Model(name, file, backend)
-    if shell is not None:
-        sessions.current(shell).keep(model)
-    return model
