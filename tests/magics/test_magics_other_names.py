@@ -107,4 +107,4 @@ def test_a_temperature_that_is_no_number_is_refused(run: Any, model: Any, value:
     error = run(f"%llama sampler temperature={value}").error_in_exec
     assert f"temperature is {value}" in str(error)
     run("%%llama complete\nx")
-    assert "temperature" not in model.calls[-1][2]
+    assert model.backend.requests[-1].sampling.temperature == model.sampling.temperature
