@@ -9,7 +9,8 @@ class Writer(Protocol):
     """Collects rules; what stands for a schema in another rule is the name it returns (`lark.LarkWriter`).
 
     `blank` is what may stand between two marks, `comma` what stands between two items, `colon` between
-    a key and its value."""
+    a key and its value.
+    """
 
     @property
     def blank(self) -> str: ...

@@ -30,7 +30,7 @@ def _python(piece: str) -> str:
     if piece == r"\/":
         return "/"
     if piece[0] == "[" and len(piece) > 1:  # Python warns of a bare [ inside a class
-        return "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.S)
+        return "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.DOTALL)
     return piece
 
 

@@ -91,7 +91,7 @@ _CATEGORY = {
 
 def _from_class(items: list[tuple[object, object]]) -> str:
     if str(items[0][0]) == "NEGATE":
-        compiled = [item for item in items[1:]]
+        compiled = list(items[1:])
         for char in "a0 _-A~é\n":
             if not any(_in_item(char, str(op), argument) for op, argument in compiled):
                 return char
