@@ -10,7 +10,8 @@ The rooms, each of which imports only those before it:
 `mask/` tokens: the trie of a vocabulary, the state of one answer, how long a number may become;
 `lower/` from the schema to the schema that a mask can enforce, and what is left to the check;
 `grammar/` from that to llguidance's grammars (JSON, Lark), and from GBNF;
-`constraint.py` all of these for one thing asked, `compiler.py` what makes one.
+`constraint.py` all of these for one thing asked; `makers.py` makes one, a maker for each way to ask;
+`compiler.py` keeps those that were made.
 """
 
 from __future__ import annotations

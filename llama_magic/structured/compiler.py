@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
-from llama_magic.structured.answer.postcheck import Checker
-from llama_magic.structured.constraint import Constraint, Reader, full_match
-from llama_magic.structured.grammar import gbnf as _gbnf
-from llama_magic.structured.grammar.grammar import error_of, from_schema, is_empty, takes
+from llama_magic.structured import makers
+from llama_magic.structured.constraint import Constraint
 from llama_magic.structured.mask.vocab import TokenVocabulary, trie_for
-from llama_magic.structured.schema import regex as _regex
-from llama_magic.structured.schema import source as _source
-from llama_magic.structured.schema.bundle import MAX_CHARACTERS, Bundle
-from llama_magic.structured.schema.depth import grammar_from_lark
-from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.short import short_form
-from llama_magic.structured.schema.shortest import Choice, Shortest
 from llama_magic.threads import module_lock
 
 _MAX_KEPT = 128
-_MAX_CHOICES = 50_000
 _Cache = OrderedDict[Any, tuple[Any, Constraint]]
 _kept: _Cache = OrderedDict()
 _lock = module_lock()
@@ -44,44 +34,49 @@ def compile(
     Compiled constraints are kept (128, least recently used). Takes about 2 ms for a usual schema.
     Raises `SchemaError` with JSON pointer and keyword for what cannot be honoured.
     """
-    choices = None if choices is None else list(choices)
-    given = [
-        kind
-        for kind, value in (
-            ("schema", spec),
-            ("regex", regex),
-            ("choices", choices),
-            ("grammar", grammar),
-            ("lark", lark),
-        )
-        if value is not None
-    ]
+    asked = {
+        "schema": spec,
+        "regex": regex,
+        "choices": None if choices is None else list(choices),
+        "grammar": grammar,
+        "lark": lark,
+    }
+    given = [kind for kind, value in asked.items() if value is not None]
     if len(given) != 1:
         raise InputTypeError(
             f"Give exactly one of schema, regex, choices, grammar, lark; got {given or 'none'}."
         )
-    if isinstance(spec, str) and not spec.lstrip().startswith("{"):
-        made = short_form(spec)
-        spec = spec if isinstance(made, dict) else made  # a class of the notebook may be another tomorrow
-    maker, value = {
-        "schema": (_from_schema, spec),
-        "regex": (_from_regex, regex),
-        "choices": (_from_choices, choices),
-        "grammar": (_from_gbnf, grammar),
-        "lark": (_from_lark, lark),
-    }[given[0]]
-    key = (given[0], _key(value))
-    plain = _remember(_kept, key, value, lambda: _made(maker, value, given[0]))
+    kind = given[0]
+    value = _as_type(spec) if kind == "schema" else asked[kind]
+    key = (kind, _key(value))
+    plain = _remember(_kept, key, value, lambda: _made(kind, value))
     if vocabulary is None:
         return plain
     trie = trie_for(vocabulary)
     return _remember(trie.constraints, key, value, lambda: plain.bound(trie))
 
 
-def _made(maker: Callable[[Any], Constraint], value: Any, kind: str) -> Constraint:
+def _as_type(spec: Any) -> Any:
+    """Return a short form as the type that it means where it names classes: they may be others tomorrow."""
+    if not isinstance(spec, str) or spec.lstrip().startswith("{"):
+        return spec
+    made = short_form(spec)
+    return spec if isinstance(made, dict) else made
+
+
+_MAKERS: dict[str, Callable[[Any], Constraint]] = {
+    "schema": makers.from_schema,
+    "regex": makers.from_regex,
+    "choices": makers.from_choices,
+    "grammar": makers.from_gbnf,
+    "lark": makers.from_lark,
+}
+
+
+def _made(kind: str, value: Any) -> Constraint:
     """Compile; what the libraries beneath cannot take comes out as a `SchemaError`."""
     try:
-        return maker(value)
+        return _MAKERS[kind](value)
     except (OverflowError, RecursionError, ValueError) as error:
         if isinstance(error, LlamaMagicError):
             raise
@@ -112,187 +107,3 @@ def _remember(cache: _Cache, key: Any, value: Any, make: Callable[[], Constraint
         while len(cache) > _MAX_KEPT:
             cache.popitem(last=False)
     return kept
-
-
-_ALWAYS = Keyword("", "json", "no key twice, no number beyond a double, nesting of 200 at most")
-
-
-def _from_schema(spec: Any) -> Constraint:
-    source = _source.read(spec)
-    bundle = Bundle(source.schema)
-    grammar, machine, writing, lowered = from_schema(bundle, source.ordered)
-    shortest = Shortest(bundle)
-    if shortest.pieces is None:
-        raise SchemaError(
-            "No finite value can be valid under this schema.",
-            remedy="Let a recursive part be optional, or null, or an empty list.",
-        )
-    checked = [_ALWAYS, *dict.fromkeys(lowered.checked)]
-    if source.adapter is not None:
-        checked.append(Keyword("", "type", f"what {source.name} itself validates"))
-    reader = Reader(Checker(bundle).why, source.adapter, source.schema)
-    return Constraint(
-        "json",
-        grammar,
-        writing=writing,
-        machine=machine,
-        any_order=lowered.any_order,
-        name=source.name,
-        schema=source.schema,
-        enforced=tuple(dict.fromkeys(lowered.enforced)),
-        checked=tuple(checked),
-        ignored=tuple(bundle.ignored),
-        shortest=shortest.pieces,
-        why=reader.why,
-        read=reader.read,
-    )
-
-
-def _from_regex(pattern: Any) -> Constraint:
-    if not isinstance(pattern, str):
-        raise InputTypeError(f"A regex is a text; got {type(pattern).__name__}.")
-    compiled = _regex.to_python(pattern)
-    masked = _regex.to_mask(_without_anchors(pattern))
-    if len(pattern) > _regex.MAX_PATTERN:
-        raise SchemaError(
-            f"The regex has {len(pattern):,} characters; {_regex.MAX_PATTERN:,} are taken.", keyword="regex"
-        )
-    # The mask's engine knows more classes (\p{L}) than Python: where it is exact, nothing else is asked.
-    if masked is None or (compiled is None and not (masked[1] and error_of(_unchecked(masked[0])) is None)):
-        reason = _regex.reason(pattern)
-        raise SchemaError(
-            f"The regex {pattern!r:.200} cannot be read or enforced{': ' + reason if reason else ''}.",
-            keyword="regex",
-            remedy="Escape what is meant literally; leave out backreferences. Look-around is checked after.",
-        )
-    if _regex.asks_for(pattern) > _regex.MAX_LEAST:
-        raise SchemaError(
-            f"The regex asks for a text of more than {_regex.MAX_LEAST:,} characters.",
-            keyword="regex",
-            remedy="Repeat less often.",
-        )
-    grammar = _regex_grammar(masked[0])
-    later = () if masked[1] else (Keyword("", "regex", "look-around and word boundaries"),)
-    return Constraint(
-        "regex",
-        grammar,
-        name=f"the regex {pattern!r:.60}",
-        checked=later,
-        enforced=(Keyword("", "regex"),),
-        shortest=[_shortest_match(compiled, grammar)],
-        why=None if masked[1] or compiled is None else full_match(compiled),
-        mask_first=True,
-    )
-
-
-def _without_anchors(pattern: str) -> str:
-    """Leave out ^ and $ at the ends: the whole answer must match in any case."""
-    start = re.sub(r"^(?:\^|\\A)", "", pattern)
-    plain = re.sub(r"(?<!\\)((?:\\\\)*)(?:\$|\\Z|\\z)$", r"\1", start)
-    if plain != pattern and re.search(
-        r"(?<!\\)\|", re.sub(r"\((?:[^()\\]|\\.)*\)|\[(?:[^\]\\]|\\.)*\]", "", plain)
-    ):
-        return pattern  # ^a|b$ anchors each branch by itself
-    return plain
-
-
-def _shortest_match(pattern: re.Pattern[str] | None, grammar: str) -> str:
-    if pattern is None:
-        return ""
-    text = _regex.shortest(pattern.pattern)  # checked by the mask's engine: `re` may take endless time
-    return text if text is not None and takes(grammar, text) else ""
-
-
-def _unchecked(expression: str) -> str:
-    from llguidance import LLMatcher, regex_to_lark
-
-    return str(LLMatcher.grammar_from_regex(regex_to_lark(expression, "dw").replace(r"\/", "/")))
-
-
-_PARSE_ERROR = re.compile(r"regex parse error:\s*\n    (.*)\n    ( *)\^+\s*\nerror: (.*)")
-
-
-def _regex_grammar(expression: str) -> str:
-    grammar = _unchecked(expression)
-    error = error_of(grammar)
-    if error is not None:
-        parsed = _PARSE_ERROR.search(error)
-        words = f"{parsed[3]} at position {len(parsed[2])}" if parsed else " ".join(error.split())[:300]
-        raise SchemaError(
-            f"The regex {expression!r:.200} cannot be enforced: {words}.",
-            keyword="regex",
-            remedy="Use the common syntax: classes, groups, repetitions, alternatives.",
-        )
-    _refuse_empty(grammar, "regex")
-    return grammar
-
-
-def _from_choices(choices: Any) -> Constraint:
-    texts: dict[str, Any] = {}
-    for choice in choices:
-        if not isinstance(choice, (str, int, float)):
-            raise InputTypeError(f"A choice is a text or a number; got {choice!r:.80}.")
-        texts.setdefault(str(choice), choice)
-    if len(texts) > _MAX_CHOICES or sum(map(len, texts)) > MAX_CHARACTERS:
-        raise SchemaError(
-            f"There are {len(texts):,} choices of {sum(map(len, texts)):,} characters; expected "
-            f"{_MAX_CHOICES:,} and {MAX_CHARACTERS:,} at most.",
-            keyword="choices",
-            remedy="Offer fewer at a time.",
-        )
-    if not texts or "" in texts:
-        raise SchemaError(
-            "There is nothing to choose from." if not texts else "One of the choices is empty.",
-            keyword="choices",
-            remedy="Give one or more texts that are not empty.",
-        )
-    grammar = _regex_grammar("(?:" + "|".join(_regex.literal(text) for text in texts) + ")")
-    return Constraint(
-        "choices",
-        grammar,
-        name=f"{len(texts)} choices",
-        enforced=(Keyword("", "choices"),),
-        shortest=[Choice([[text] for text in texts])],
-        make=texts.__getitem__,
-        why=lambda text: None if text in texts else f"{text!r:.100} is not one of the choices",
-    )
-
-
-def _from_gbnf(text: Any) -> Constraint:
-    rules = _gbnf.parse(text)
-    grammar = _gbnf.to_llguidance(rules)
-    _refuse(error_of(grammar), "grammar")
-    _refuse_empty(grammar, "grammar")
-    return Constraint(
-        "gbnf",
-        grammar,
-        name="the grammar",
-        enforced=(Keyword("", "grammar"),),
-        shortest=[_gbnf.shortest(rules)["root"]],
-    )
-
-
-def _from_lark(text: Any) -> Constraint:
-    if not isinstance(text, str) or not text.strip():
-        raise SchemaError("The Lark grammar is empty.", keyword="lark", remedy="Write at least start: …")
-    grammar = grammar_from_lark(text)
-    _refuse(error_of(grammar), "lark")
-    return Constraint("lark", grammar, name="the Lark grammar", enforced=(Keyword("", "lark"),))
-
-
-def _refuse_empty(grammar: str, keyword: str) -> None:
-    if is_empty(grammar):
-        raise SchemaError(
-            f"No text matches the {keyword}: it excludes every character it could begin with.",
-            keyword=keyword,
-            remedy="Look for a class without members, such as [^\\s\\S], or parts that exclude each other.",
-        )
-
-
-def _refuse(error: str | None, keyword: str) -> None:
-    if error is not None:
-        raise SchemaError(
-            f"The grammar cannot be compiled: {' '.join(error.split())[:300]}",
-            keyword=keyword,
-            remedy="Look at the place that the message names.",
-        )

@@ -9,22 +9,14 @@ import json
 from typing import Any
 
 from llama_magic.structured.answer.spelling import Members, Number
+from llama_magic.structured.schema.tree import values_in
 
 _MAX_DEPTH = 12  # references and unions that lead to one another
 
 
 def has_decimals(schema: Any) -> bool:
     """Say whether a schema of a type describes a Decimal somewhere."""
-    stack = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            if value.get("format") == "decimal":
-                return True
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
-    return False
+    return any(isinstance(value, dict) and value.get("format") == "decimal" for value in values_in(schema))
 
 
 class Decimals:

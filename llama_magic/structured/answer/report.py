@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llama_magic.structured.answer.strictjson import _BLANK, _string
-from llama_magic.structured.schema.bundle import pointer
+from llama_magic.structured.schema.tree import pointer
 
 
 @dataclass(frozen=True)

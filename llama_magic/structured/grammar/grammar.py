@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured.grammar.lark import LarkWriter, escaped_names, sorted_by_a_tool
@@ -77,8 +77,17 @@ def takes(grammar: str, text: str) -> bool:
     )
 
 
-def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, str, Lowered]:
-    """Return (grammar, its state over bytes, grammar of one layout of its values, what they enforce).
+class Compiled(NamedTuple):
+    """Grammar, llguidance's state for it over bytes, grammar of one layout, what they enforce."""
+
+    grammar: str
+    machine: Any
+    writing: str
+    lowered: Lowered
+
+
+def of_schema(bundle: Bundle, declared_order: bool = True) -> Compiled:
+    """Compile a schema.
 
     Where the compiler refuses a part, that part is left to the check after the answer, and
     said so. Raises `SchemaError` where no value can be valid or nothing helps.
@@ -91,35 +100,48 @@ def from_schema(bundle: Bundle, declared_order: bool = True) -> tuple[str, Any, 
         except TooWideError:
             loosening.kinds.add("negation")
             continue
-        schema = lowered.schema
-        if schema is False:  # a rewrite never allows less: nothing is valid
-            raise SchemaError(
-                "No value can be valid under this schema: "
-                f"{'; '.join(lowered.impossible) or 'what it asks for excludes itself'}.",
-                remedy="Look for false, not: {}, or parts of allOf that cannot hold together.",
-            )
-        schema = {} if schema is True else schema
+        schema = _possible(lowered)
         taken, written = (as_taken(schema), as_written(schema)) if says(schema, KEY) else (schema, schema)
         if len(json.dumps(taken)) > _MAX_LOWERED and "negation" not in loosening.kinds:
             loosening.kinds.add("negation")  # the rewrites grew too large to compile in time
             continue
         if any_order or escaped_names(schema) or says(schema, RULE):
-            writer = LarkWriter(taken, any_order, _OPTIONS)
-            grammar = grammar_from_lark(writer.text)
-            if len(grammar) < _MAX_LOWERED and not (machine := machine_of(grammar)).is_error():
-                lowered.any_order = any_order
-                (lowered.checked if writer.lost else lowered.enforced).extend(lowered.rules)
-                ways = (LarkWriter(way, False, _ONE_LAYOUT).text for way in (written, taken))
-                return grammar, machine, _first(map(grammar_from_lark, ways), grammar), lowered
+            compiled = _by_rules(lowered, taken, written, any_order)
+            if compiled is not None:
+                return compiled
         lowered.without_rules()
         grammar = _from_json(taken, _OPTIONS)
         machine = machine_of(grammar)
         if not machine.is_error():
             ways = (_from_json(way, _ONE_LAYOUT) for way in (written, taken))
-            return grammar, machine, next(ways) if written == taken else _first(ways, grammar), lowered
+            writing = next(ways) if written == taken else _first(ways, grammar)
+            return Compiled(grammar, machine, writing, lowered)
         error = str(machine.get_error())
         if not _loosen(loosening, error, lowered):
             raise _refusal(error, lowered)
+
+
+def _possible(lowered: Lowered) -> Any:
+    """Return the lowered schema; a rewrite never allows less, so that False says that nothing is valid."""
+    if lowered.schema is False:
+        raise SchemaError(
+            "No value can be valid under this schema: "
+            f"{'; '.join(lowered.impossible) or 'what it asks for excludes itself'}.",
+            remedy="Look for false, not: {}, or parts of allOf that cannot hold together.",
+        )
+    return {} if lowered.schema is True else lowered.schema
+
+
+def _by_rules(lowered: Lowered, taken: Any, written: Any, any_order: bool) -> Compiled | None:
+    """Compile by Lark rules, None where llguidance does not take them."""
+    writer = LarkWriter(taken, any_order, _OPTIONS)
+    grammar = grammar_from_lark(writer.text)
+    if len(grammar) >= _MAX_LOWERED or (machine := machine_of(grammar)).is_error():
+        return None
+    lowered.any_order = any_order
+    (lowered.checked if writer.lost else lowered.enforced).extend(lowered.rules)
+    ways = (LarkWriter(way, False, _ONE_LAYOUT).text for way in (written, taken))
+    return Compiled(grammar, machine, _first(map(grammar_from_lark, ways), grammar), lowered)
 
 
 def _from_json(schema: Any, options: Any) -> str:

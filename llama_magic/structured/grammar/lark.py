@@ -13,14 +13,12 @@ import math
 from typing import Any
 
 from llama_magic.structured.grammar.lark_arrays import array_rule
+from llama_magic.structured.grammar.lark_objects import MAX_KEYS, OBJECT, object_rule, shapes_of
 from llama_magic.structured.lower.marks import RULE, says, without_rules
-from llama_magic.structured.schema.bundle import Bundle, walk
+from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.regex import literal
-from llama_magic.structured.schema.schemas import same
+from llama_magic.structured.schema.tree import walk
 
-_MAX_KEYS = 60  # a rule's parameter has 64 bits
-_MAX_BRANCHES = 24
-_OBJECT = frozenset(("type", "properties", "required", "additionalProperties", "allOf", "anyOf"))
 _CONDITIONAL = frozenset(("if", "then", "else", "not"))
 _SORTED_BY_CHANCE = 100  # one in so many
 
@@ -66,7 +64,7 @@ class LarkWriter:
         self.lost = False
         blank = options.get("whitespace_pattern", "").replace("/", r"\/")
         # A blank where one may stand, and what stands between items, and between key and value.
-        self.blank, self.comma, self._colon = (
+        self.blank, self.comma, self.colon = (
             ("w", 'w "," w', 'w ":" w')
             if blank
             else ("", json.dumps(options["item_separator"]), json.dumps(options["key_separator"]))
@@ -78,6 +76,9 @@ class LarkWriter:
         name = f"x{len(self._rules)}"
         self._rules.append(f"{name}: " + "\n   | ".join(lines))
         return name
+
+    def terminal(self, name: str, text: str) -> None:
+        self._rules.append(f"{name}: {text}")
 
     def later_rule(self) -> str:
         """Return the name of a rule that others refer to before `write_later` writes it."""
@@ -112,9 +113,10 @@ class LarkWriter:
             if "properties" in node and keys <= {"properties", "required", "additionalProperties"}:
                 others = {"type": ["null", "boolean", "number", "string", "array"]}
                 return self.rule(self.emit({**node, "type": "object"}), self.leaf(others))
-            shapes = self._shapes(node) if node.get("type") == "object" and keys <= _OBJECT else None
-            if shapes and all(len(shape.properties) <= _MAX_KEYS for shape in shapes):
-                return self.rule(*(self._object(shape) for shape in shapes))
+            plain = node.get("type") == "object" and keys <= OBJECT
+            shapes = shapes_of(node, self._defs) if plain else None
+            if shapes and all(len(shape.properties) <= MAX_KEYS for shape in shapes):
+                return self.rule(*(object_rule(self, shape, any_order=self._any_order) for shape in shapes))
         return self.leaf(node)
 
     def _rule_of(self, rule: dict[str, Any]) -> str:
@@ -171,159 +173,6 @@ class LarkWriter:
         lines = [f'"[" {w} {item} {more} {w} "]"'] + ([f'"[" {w} "]"'] if low == 0 else [])
         return self.rule(*lines)
 
-    # --- objects: the parameter of a rule is the set of keys that were written ---
-
-    def _shapes(self, node: Any) -> list[_Shape] | None:
-        """Return the plain objects whose union a schema is, None where it is no such union."""
-        base = _Shape.of(node)
-        shapes = [base] if base else None
-        for sub in [*node.get("allOf", ()), *([{"anyOf": node["anyOf"]}] if "anyOf" in node else ())]:
-            options = self._options_of(sub)
-            if shapes is None or options is None or len(shapes) * len(options) > _MAX_BRANCHES:
-                return None
-            merged = [mine.merge(other) for mine in shapes for other in options]
-            shapes = [shape for shape in merged if shape is not None]
-        return shapes
-
-    def _options_of(self, node: Any, depth: int = 0) -> list[_Shape] | None:
-        if not isinstance(node, dict) or depth > 8:
-            return None
-        if set(node) == {"$ref"}:
-            return self._options_of(self._defs.get(node["$ref"].rsplit("/", 1)[-1]), depth + 1)
-        if set(node) == {"anyOf"}:
-            found: list[_Shape] = []
-            for sub in node["anyOf"]:
-                options = self._options_of(sub, depth + 1)
-                if options is None:
-                    return None
-                found += options
-            return found
-        return self._shapes(node) if set(node) <= _OBJECT and node.get("type", "object") == "object" else None
-
-    def _object(self, shape: _Shape) -> str:
-        names = list(shape.properties)
-        required = [name for name in names if name in shape.required]
-        if not self._any_order:
-            return self._members(shape, names, self._in_order(names, set(required)))
-        names = required + [name for name in names if name not in shape.required]
-        return self._members(shape, names, self._in_any_order(names, len(required)))
-
-    def _in_order(self, names: list[str], required: set[str]) -> _Conditions:
-        """A key may come when no later one was written, and the last required one before it was."""
-        pairs: list[tuple[str, str]] = []
-        before = "true"
-        for index, name in enumerate(names):
-            later = f"is_zeros([{index}:{len(names)}])"
-            pairs.append((f"set_bit({index})", f"%if and({later}, {before})"))
-            before = f"bit_set({index})" if name in required else before
-        return pairs, f"%if {before}", before == "true"
-
-    def _in_any_order(self, names: list[str], required: int) -> _Conditions:
-        """A key may come once; the required ones are the low bits."""
-        pairs = [(f"set_bit({index})", f"%if bit_clear({index})") for index in range(len(names))]
-        return pairs, f"%if is_ones([0:{required}])" if required else "", required == 0
-
-    def _members(self, shape: _Shape, names: list[str], conditions: _Conditions) -> str:
-        pairs, end, may_be_empty = conditions
-        rest = self.later_rule()
-        written: list[tuple[str, str, str]] = []
-        for index, (name, (step, condition)) in enumerate(zip(names, pairs, strict=True)):
-            if shape.properties[name] is False:
-                continue
-            pair = f"{_key(name)} {self._colon} {self.emit(shape.properties[name])}"
-            written.append((pair, f"{rest}::{step} {condition}", f"{rest}::{1 << index}"))
-        if shape.rest is not False:
-            known = "|".join(literal(json.dumps(name, ensure_ascii=False)[1:-1]) for name in shape.properties)
-            key = f'/"{_CHARS}*"/' + (f' & ~/"(?:{known.replace("/", chr(92) + "/")})"/' if known else "")
-            terminal = f"K{rest[1:]}"
-            self._rules.append(f"{terminal}: {key}")
-            pair = f"{terminal} {self._colon} {self.emit(shape.rest)}"
-            written.append((pair, f"{rest}::_ {'' if self._any_order else end}", f"{rest}::0"))
-        lines = [f"{self.comma} {pair} {then}" for pair, then, _ in written]
-        self.write_later(rest, [f'{self.blank} "}}" {end}', *lines], head=f"{rest}::_ ")
-        first = [f"{pair} {start}" for pair, _, start in self._startable(written, names, pairs, shape)]
-        body = [f'"{{" {self.blank} "}}"'] if may_be_empty else []
-        if first:
-            body.append(f'"{{" {self.blank} (' + " | ".join(first) + ")")
-        return self.rule(*body)
-
-    def _startable(self, written: Any, names: list[str], pairs: Any, shape: _Shape) -> Any:
-        if self._any_order:
-            return written
-        required = [index for index, name in enumerate(names) if name in shape.required]
-        last = required[0] if required else len(written)
-        kept = [index for index, name in enumerate(names) if shape.properties[name] is not False]
-        extra = written[len(kept) :] if not required else []
-        return [entry for index, entry in zip(kept, written, strict=False) if index <= last] + extra
-
 
 def _whole(value: Any) -> bool:
     return isinstance(value, float) and value == int(value) and 0 < abs(value) < 1e15
-
-
-_Conditions = tuple[list[tuple[str, str]], str, bool]  # (step, condition) of each key, end, may be empty
-_CHARS = r'(?:\\(?:["\\bfnrt]|u[0-9a-fA-F]{4})|[^"\\\x00-\x1f\x7f])'
-
-
-class _Shape:
-    """A plain object: properties (False: forbidden), required names, the schema of other keys."""
-
-    def __init__(self, properties: dict[str, Any], required: frozenset[str], rest: Any) -> None:
-        self.properties = properties
-        self.required = required
-        self.rest = rest
-
-    @classmethod
-    def of(cls, node: Any) -> _Shape | None:
-        rest = node.get("additionalProperties", True)
-        properties = dict(node.get("properties", {}))
-        required = frozenset(node.get("required", ()))
-        for name in node.get("required", ()):
-            properties.setdefault(name, rest)
-        shape = cls(properties, required, rest)
-        return shape if shape.possible else None
-
-    @property
-    def possible(self) -> bool:
-        return all(self.properties[name] is not False for name in self.required)
-
-    def merge(self, other: _Shape | None) -> _Shape | None:
-        """Return the object that both describe, None if there is none."""
-        if other is None:
-            return None
-        names = [*self.properties, *(name for name in other.properties if name not in self.properties)]
-        properties = {
-            name: _both(self.properties.get(name, self.rest), other.properties.get(name, other.rest))
-            for name in names
-        }
-        shape = _Shape(properties, self.required | other.required, _both(self.rest, other.rest))
-        return shape if shape.possible else None
-
-
-def _both(left: Any, right: Any) -> Any:
-    if left is False or right is False:
-        return False
-    if left in (True, {}) or left == right:
-        return right
-    if right in (True, {}):
-        return left
-    if "enum" in left and set(left) | set(right) <= {"enum", "type"} and "enum" in right:
-        values = [value for value in left["enum"] if any(same(value, other) for other in right["enum"])]
-        return {**left, "enum": values} if values else False
-    return {"allOf": [left, right]}
-
-
-def _key(name: str) -> str:
-    """Return the terminal of a key, each character outside ASCII also as an escape."""
-    parts = ['"']
-    for char in json.dumps(name, ensure_ascii=False)[1:-1]:
-        if char.isascii():
-            parts.append(literal(char))
-        else:
-            units = char.encode("utf-16-be")
-            codes = [units[i : i + 2].hex() for i in range(0, len(units), 2)]
-            spelled = "".join(
-                r"\\u" + "".join(f"[{d}{d.upper()}]" if d.isalpha() else d for d in code) for code in codes
-            )
-            parts.append(f"(?:{char}|{spelled})")
-    return "/" + "".join(parts).replace("/", r"\/") + '"/'

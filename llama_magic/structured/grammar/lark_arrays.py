@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
-
-class Writer(Protocol):
-    """What these need of `LarkWriter`: rules are collected, and named by what it returns."""
-
-    @property
-    def blank(self) -> str: ...
-    @property
-    def comma(self) -> str: ...
-    def rule(self, *lines: str) -> str: ...
-    def later_rule(self) -> str: ...
-    def write_later(self, name: str, lines: list[str], head: str = "") -> None: ...
-    def emit(self, node: Any) -> str: ...
-    def leaf(self, node: Any) -> str: ...
+from llama_magic.structured.grammar.lark_writer import Writer
 
 
 def array_rule(writer: Writer, rule: dict[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""From schema keywords to grammar rules."""
+"""From a schema to what a mask can enforce, keyword by keyword, and what is left to the check."""

@@ -8,10 +8,10 @@ from llama_magic.errors import SchemaError
 from llama_magic.structured.lower.lowered import Lowered, Rules, Site
 from llama_magic.structured.lower.marks import RULE
 from llama_magic.structured.lower.numbers import in_range
-from llama_magic.structured.schema.bundle import pointer, ref_path
 from llama_magic.structured.schema.negate import type_list
-from llama_magic.structured.schema.regex import MAX_LEAST
+from llama_magic.structured.schema.regex_least import MAX_LEAST
 from llama_magic.structured.schema.schemas import same
+from llama_magic.structured.schema.tree import pointer, ref_path
 
 
 def _copy(lowered: Lowered, site: Site) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_magic.structured.lower.lowered import Lowered, Site
-from llama_magic.structured.schema.bundle import Path
 from llama_magic.structured.schema.disjoint import disjoint
 from llama_magic.structured.schema.negate import InexactError, negate
+from llama_magic.structured.schema.tree import Path
 
 
 def many(lowered: Lowered, site: Site) -> None:

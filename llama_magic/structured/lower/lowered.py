@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured.lower.marks import without_rules
-from llama_magic.structured.schema.bundle import Bundle, Path, pointer
+from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.finite import finite
 from llama_magic.structured.schema.schemas import Keyword, check_reachable, simplified, ways
+from llama_magic.structured.schema.tree import Path, pointer
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Loosening:
     """What the mask's compiler turned out not to take: leave it to the check after the answer."""
 
     patterns: set[str] = field(default_factory=set)
-    kinds: set[str] = field(default_factory=set)  # the names in grammar.ladder
+    kinds: set[str] = field(default_factory=set)  # the names in `_LADDER` of grammar/grammar.py
 
 
 class Site(NamedTuple):

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from llama_magic.structured.schema.tree import values_in
+
 RULE = "\0rule"
 
 
 def says(schema: Any, key: str) -> bool:
     """Say whether a lowered schema holds one of our own keys, RULE or KEY."""
-    stack = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            if key in value:
-                return True
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
-    return False
+    return any(isinstance(value, dict) and key in value for value in values_in(schema))
 
 
 def without_rules(node: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import Any
 from llama_magic.structured.answer.postcheck import Checker
 from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.lower.marks import RULE
-from llama_magic.structured.schema.bundle import Bundle, pointer
+from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.disjoint import kind
+from llama_magic.structured.schema.tree import pointer
 
 MOST_VALUES = 60  # the parameter of a rule has 64 bits
 _MAX_STATES = 300

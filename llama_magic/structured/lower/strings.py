@@ -7,7 +7,7 @@ from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.schema import formats as _formats
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema import written as _written
-from llama_magic.structured.schema.bundle import Path, pointer
+from llama_magic.structured.schema.tree import Path, pointer
 
 
 def _pattern(lowered: Lowered, site: Site) -> None:

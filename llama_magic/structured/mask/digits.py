@@ -12,6 +12,8 @@ import re
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from llama_magic.structured.schema.tree import values_in
+
 
 class Limits(NamedTuple):
     """Digits that a number may have: before the point, significant ones in all, after it, of the exponent."""
@@ -28,14 +30,8 @@ _PLAIN = Limits()
 def limits_of(schema: Any) -> Limits:
     """Return the limits for answers of a schema: no less than its own numbers have."""
     whole, significant, fraction, exponent = _PLAIN
-    stack = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            stack += value.values()
-        elif isinstance(value, (list, tuple)):
-            stack += value
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+    for value in values_in(schema):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
             _, digits, shift = Decimal(repr(value)).as_tuple()
             assert isinstance(shift, int)  # the schema has no infinities
             whole = max(whole, min(len(digits) + shift, 4000))

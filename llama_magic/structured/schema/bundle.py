@@ -16,10 +16,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 from llama_magic.errors import InputTypeError, SchemaError
 from llama_magic.structured.schema.effort import Effort
 from llama_magic.structured.schema.keywords import Ignored, without_effect
-
-MAX_NODES = 50_000  # values in the schema; the biggest of the JSONSchemaBench sample has 11,000
-MAX_CHARACTERS = 2_000_000
-MAX_DEPTH = 220  # values inside values: about 100 objects inside each other
+from llama_magic.structured.schema.size import check_size
+from llama_magic.structured.schema.tree import ASSERTIONS, IN_PLACE, Path, children, pointer, ref_path, walk
 
 DRAFTS = {"draft-03": 3, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
 _SINCE = {
@@ -40,59 +38,6 @@ _SINCE = {
     "$dynamicRef": 2020,
 }
 _UNTIL = {"dependencies": 7, "additionalItems": 2019, "$recursiveRef": 2019}
-ONE = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "else",
-    "if",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
-NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
-DEFINITIONS = ("$defs", "definitions")
-
-Path = tuple[str, ...]
-
-
-def pointer(path: Path) -> str:
-    """Return the JSON pointer of a path."""
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
-
-
-def ref_path(ref: str) -> Path:
-    return tuple(part.replace("~1", "/").replace("~0", "~") for part in ref.split("/")[1:])
-
-
-def children(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Yield the subschemas of a schema with their relative paths."""
-    for keyword, value in node.items():
-        shape = _HOLDS.get(keyword)
-        if shape is None:
-            continue
-        if isinstance(value, list) and shape in ("many", "items"):
-            yield from (((keyword, str(i)), sub) for i, sub in enumerate(value))
-        elif shape in ("one", "items"):
-            yield (keyword,), value
-        elif isinstance(value, dict) and shape in ("named", "either"):
-            yield from (
-                ((keyword, name), sub)
-                for name, sub in value.items()
-                if shape == "named" or not isinstance(sub, list)
-            )
-
-
-_HOLDS = {
-    **dict.fromkeys(ONE, "one"),
-    **dict.fromkeys(MANY, "many"),
-    **dict.fromkeys(NAMED, "named"),
-    "items": "items",
-    "dependencies": "either",
-}
 
 
 class Bundle:
@@ -108,7 +53,7 @@ class Bundle:
     def __init__(self, schema: Any) -> None:
         if not isinstance(schema, (dict, bool)):
             raise InputTypeError(f"A JSON schema is an object, true or false; got {type(schema).__name__}.")
-        _check_size(schema)
+        check_size(schema)
         self.original = schema
         self.root: Any = copy.deepcopy(schema)
         self.draft = _draft(schema)
@@ -191,7 +136,7 @@ class Bundle:
         if self.draft in (0, 3, 4) and isinstance(node.get("id"), str):
             node.pop("id")
         if "$ref" in node and 0 < self.draft <= 7:
-            gone = [key for key in node if key not in ("$ref", "$defs", "definitions") and key in _ASSERTIONS]
+            gone = [key for key in node if key not in ("$ref", "$defs", "definitions") and key in ASSERTIONS]
             reason = "in this draft nothing counts beside $ref"
         else:
             gone = [key for key in node if self.draft and not self._knows(key)]
@@ -253,7 +198,7 @@ class Bundle:
 
     def _measure(self) -> bool:
         """Refuse circles and too much work; say whether `multipleOf` must be left out of the mask."""
-        effort = Effort(self._in_place, pointer)
+        effort = Effort(self._in_place)
         for path, node in walk(self.root):
             effort.count(path, node)
         return effort.wide_multiple
@@ -261,61 +206,10 @@ class Bundle:
     def _in_place(self, path: Path, node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
         """Yield the schemas that hold for the same value as this one, with their paths."""
         for relative, sub in children(node):
-            if relative[0] in _IN_PLACE:
+            if relative[0] in IN_PLACE:
                 yield path + relative, sub
         if "$ref" in node:
             yield ref_path(node["$ref"]), self.target(node["$ref"])
-
-
-_IN_PLACE = frozenset(
-    ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-)
-
-
-_ASSERTIONS = frozenset(
-    (
-        *ONE,
-        *MANY,
-        "patternProperties",
-        "properties",
-        "dependentSchemas",
-        "items",
-        "dependencies",
-        "dependentRequired",
-        "$dynamicRef",
-        "$recursiveRef",
-        "type",
-        "enum",
-        "const",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minContains",
-        "maxContains",
-        "minProperties",
-        "maxProperties",
-        "required",
-    )
-)
-
-
-def walk(root: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every subschema with its path, the root first."""
-    stack = [(path, root)]
-    while stack:
-        here, node = stack.pop()
-        yield here, node
-        if isinstance(node, dict):
-            stack += [(here + relative, sub) for relative, sub in children(node)]
 
 
 def _draft(schema: Any) -> int:
@@ -323,55 +217,6 @@ def _draft(schema: Any) -> int:
     if not isinstance(name, str):
         return 0
     return next((draft for mark, draft in DRAFTS.items() if mark in name), 0)
-
-
-_HALF = re.compile("[\ud800-\udfff]")
-
-
-def _check_size(schema: Any) -> None:
-    count = characters = 0
-    stack: list[tuple[Any, Place, int]] = [(schema, None, 0)]
-    while stack:
-        value, place, depth = stack.pop()
-        count += 1
-        if isinstance(value, dict):
-            stack += [(item, (place, key), depth + 1) for key, item in value.items()]
-            for key in value:
-                if not isinstance(key, str):
-                    raise SchemaError(f"The schema holds the key {key!r}; JSON keys are texts.")
-                characters += len(key)
-        elif isinstance(value, (list, tuple)):
-            stack += [(item, (place, str(at)), depth + 1) for at, item in enumerate(value)]
-        elif isinstance(value, float) and value - value != 0:
-            raise SchemaError(f"The schema holds the number {value}, which JSON does not have.")
-        elif isinstance(value, str):
-            characters += len(value)
-            if _HALF.search(value):
-                raise SchemaError(f"The schema holds half of a surrogate pair: {value!r:.60}.")
-        elif value is not None and not isinstance(value, (bool, int, float)):
-            raise SchemaError(f"The schema holds a {type(value).__name__}, which is not JSON: {value!r:.60}.")
-        for found, most, what in (
-            (count + len(stack), MAX_NODES, "more than {:,} values"),
-            (characters, MAX_CHARACTERS, "more than {:,} characters of text"),
-            (depth, MAX_DEPTH, "nested deeper than {:,} levels"),
-        ):
-            if found > most:
-                raise SchemaError(
-                    f"The schema is too large: {what.format(most)}.",
-                    pointer=pointer(_path(place)),
-                    remedy="Ask for a part of it at a time.",
-                )
-
-
-Place = tuple[Any, str] | None  # where a value stands: (the place of what holds it, its key)
-
-
-def _path(place: Place) -> Path:
-    parts: list[str] = []
-    while place is not None:
-        place, key = place
-        parts.append(key)
-    return tuple(reversed(parts))
 
 
 def _show(path: Path) -> str:

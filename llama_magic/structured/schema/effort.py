@@ -13,14 +13,13 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured.schema.tree import Path, pointer
 
 MAX_PARTS = 50_000  # schemas that one value is held against
 MAX_CHAIN = 400  # references and combinations that lead to one another
 MAX_MULTIPLE = 10_000  # states that the automaton of `multipleOf` may have
 
-Path = tuple[str, ...]
 Children = Callable[[Path, Any], Iterator[tuple[Path, Any]]]
-Show = Callable[[Path], str]
 
 
 class _Work(NamedTuple):
@@ -60,9 +59,8 @@ class Effort:
     their paths. Raises `SchemaError` for circles and for what is over a limit.
     """
 
-    def __init__(self, in_place: Children, pointer: Show) -> None:
+    def __init__(self, in_place: Children) -> None:
         self._in_place = in_place
-        self._pointer = pointer
         self._known: dict[int, _Work | None] = {}  # None: its work is being counted
         self.wide_multiple = False
 
@@ -92,7 +90,7 @@ class Effort:
         return _Work(parts, step)
 
     def _chain(self, path: Path, *, circle: bool) -> SchemaError:
-        where = self._pointer(path)
+        where = pointer(path)
         if circle:
             return SchemaError(
                 f"The schema at {where or 'the root'} is defined by itself: its references go round in a "
@@ -109,7 +107,7 @@ class Effort:
         )
 
     def _too_many(self, path: Path) -> SchemaError:
-        where = self._pointer(path)
+        where = pointer(path)
         return SchemaError(
             f"The schema at {where or 'the root'} comes to more than {MAX_PARTS:,} parts for one value when "
             "its references are followed.",

@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import Bundle
+from llama_magic.structured.schema.tree import ASSERTIONS
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _MAX_BRANCHES = 24
@@ -44,7 +45,7 @@ def negate(node: Any, bundle: Bundle, depth: int = 0) -> Any:
             continue
         branch = _RULES.get(keyword)
         if branch is None:
-            if _is_assertion(keyword):
+            if keyword in ASSERTIONS:
                 raise InexactError
             continue
         branches += branch(value, node, bundle, depth + 1)
@@ -53,12 +54,6 @@ def negate(node: Any, bundle: Bundle, depth: int = 0) -> Any:
     if not branches:
         return False
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
-
-
-def _is_assertion(keyword: str) -> bool:
-    from llama_magic.structured.schema.bundle import _ASSERTIONS
-
-    return keyword in _ASSERTIONS
 
 
 _PARTNERS = frozenset(("then", "else", "additionalItems"))

@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured.schema import regex as _regex
-from llama_magic.structured.schema.bundle import (
+from llama_magic.structured.schema.bundle import Bundle
+from llama_magic.structured.schema.negate import TYPES
+from llama_magic.structured.schema.regex_least import MAX_LEAST, asks_for
+from llama_magic.structured.schema.tree import (
     DEFINITIONS,
     MANY,
     NAMED,
     ONE,
-    Bundle,
     Path,
     children,
     pointer,
     ref_path,
 )
-from llama_magic.structured.schema.negate import TYPES
 from llama_magic.structured.schema.written import SAID
 
 
@@ -118,10 +119,9 @@ def _check(path: Path, node: Any) -> None:
     patterns = [("pattern", node["pattern"])] if "pattern" in node else []
     patterns += [("patternProperties", pattern) for pattern in node.get("patternProperties", ())]
     for keyword, pattern in patterns:
-        if _regex.asks_for(pattern) > _regex.MAX_LEAST:
+        if asks_for(pattern) > MAX_LEAST:
             raise SchemaError(
-                f"{keyword} at {pointer(path) or 'the root'} asks for more than "
-                f"{_regex.MAX_LEAST:,} characters.",
+                f"{keyword} at {pointer(path) or 'the root'} asks for more than {MAX_LEAST:,} characters.",
                 pointer=pointer(path),
                 keyword=keyword,
                 remedy="Repeat less often.",
