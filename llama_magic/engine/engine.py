@@ -374,7 +374,7 @@ class Core:
 
     def _close(self) -> None:
         """Free everything. Whatever fails, the rest is freed and the end is told: others wait for it."""
-        closing = (*self.lanes.values(), *self.extras.values(), self._ahead, self.steps)
+        closing: tuple[Any, ...] = (*self.lanes.values(), *self.extras.values(), self._ahead, self.steps)
         for part in closing:
             with contextlib.suppress(BaseException):
                 part.close()
