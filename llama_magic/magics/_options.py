@@ -83,6 +83,7 @@ LIMITS = (
         dest="n",
     ),
     _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
+    _o("--timeout", "float", "end the answer after this many seconds; what is there is kept", "S"),
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
 )
 CONSTRAINTS = (

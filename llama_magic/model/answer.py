@@ -6,12 +6,15 @@ whatever was decoded is in the completion, wherever the caller stood.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, TokenEvent
 from llama_magic.request.request import Request
@@ -36,6 +39,7 @@ class Plan:
     max_tokens: int
     window: int
     load_s: float
+    timeout: float | None = None  # seconds
     formatter: Formatter | None = None
     constraint: Constraint | None = None
     thinking: str = ""  # what was chosen of thinking, in words
@@ -72,6 +76,9 @@ class Assembler:
         self.progress: Progress | None = None
         self.error: BaseException | None = None
         self.ended = Latch()
+        self.timed_out = False
+        self.abandoned = False  # nobody will ask for the completion
+        self._told = itertools.count()
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
 
     def _reader(self) -> Any:
@@ -93,6 +100,9 @@ class Assembler:
             self.stats = event.stats or self.stats
             self.ended.set()
             self.deliver(None)
+            if self.abandoned and self.error is None:
+                with contextlib.suppress(Exception):  # of a listener: this is the compute thread
+                    self.tell(self.completions())
 
     def _prompt(self, event: PromptEvent) -> None:
         self.progress = Progress("prompt", event.done, event.total, unit="tokens")
@@ -123,8 +133,9 @@ class Assembler:
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
         delta, thinking = self._read(sample, event.text, final=True)
-        sample.reason, sample.stop = event.reason, event.stop
-        self._send(event.sample, delta, thinking, (), (), reason=event.reason)
+        late = self.timed_out and event.reason == "interrupted"
+        sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
+        self._send(event.sample, delta, thinking, (), (), reason=sample.reason)
 
     def _read(self, sample: _Sample, text: str, *, final: bool = False) -> tuple[str, str]:
         """Add text to a sample; return what is new of the answer and of the thinking."""
@@ -160,6 +171,12 @@ class Assembler:
         top = tuple((token, shown(token), value) for token, value in event.top)
         assert event.logprob is not None
         return TokenLogprob(event.token, shown(event.token), event.logprob, top)
+
+    def tell(self, made: Sequence[Completion[Any]]) -> None:
+        """Tell the journal of the completions, once."""
+        if next(self._told) == 0:
+            for completion in made:
+                journal.add(completion)
 
     # --- the caller's side ----------------------------------------------------------------
 

@@ -42,6 +42,7 @@ class Call:
     reuse: bool = True
     ignore_eos: bool = False
     pressure: bool = False
+    timeout: float | None = None
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
@@ -72,6 +73,7 @@ class Call:
             reuse=bool(given.pop("reuse", True)),
             ignore_eos=bool(given.pop("ignore_eos", False)),
             pressure=bool(given.pop("pressure", False)),
+            timeout=_seconds(given.pop("timeout", None)),
             sampling=sampling.replace(**given),
         )
 
@@ -88,6 +90,18 @@ def _count(name: str, value: object, *, least: int) -> int | None:
         raise OptionError(f"{name} is {number}; expected {limit}.")
     return number
 
+
+def _seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputTypeError(f"timeout is {value!r}; expected seconds, a number.")
+    if not 0 < value <= _LONGEST:
+        raise OptionError(f"timeout is {value}; expected seconds: more than 0, {_LONGEST:,} at most.")
+    return float(value)
+
+
+_LONGEST = 1_000_000  # seconds; what a lock can wait is bounded
 
 # More samples than this are asked for in several calls; more alternatives a token cost more than decoding.
 _MOST = {"n": 1000, "logprobs": 1000}
@@ -248,6 +262,7 @@ class Calls:
             limit,
             file.window,
             file.load_s,
+            call.timeout,
             formatter,
             constraint,
             thinking=note,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from llama_magic.errors import InputTypeError
 from llama_magic.model.answer import Assembler
+from llama_magic.model.astream import AsyncStream, AsyncStreaming
 from llama_magic.model.call import Calls
 from llama_magic.model.options import CallOptions, StructuredOptions, shows
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.results import Completion
-from llama_magic.model.stream import AsyncStream, Stream
+from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall, StructuredStream
 from llama_magic.request.messages import Messages
 from llama_magic.structured import Constraint
@@ -93,7 +94,8 @@ class Generating:
         makes the answer reproducible. `stop`: text or texts that end it. `n`: samples of one prompt,
         decoded together. `logprobs`: alternatives to report a token. `overflow`: "error", "drop-oldest"
         or "truncate-prompt" where prompt and answer exceed the window. `reuse`: of the KV cache.
-        `ignore_eos`: go on where the model would end. `sampling`: a `Sampling` in place of the model's
+        `ignore_eos`: go on where the model would end. `timeout`: seconds, after which the answer ends with
+        what is there (finish reason "timeout"). `sampling`: a `Sampling` in place of the model's
         own; its fields (`temperature`, `top_k`, …) may be given one by one. `grammar` (GBNF), `regex`
         and `choices` constrain the text.
 
@@ -107,7 +109,7 @@ class Generating:
         return self._run(made, stream)
 
     @overload
-    async def acomplete(
+    def acomplete(
         self,
         prompt: str,
         *,
@@ -118,9 +120,9 @@ class Generating:
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
         **options: Unpack[CallOptions],
-    ) -> One: ...
+    ) -> Coroutine[Any, Any, One]: ...
     @overload
-    async def acomplete(
+    def acomplete(
         self,
         prompt: str,
         *,
@@ -132,9 +134,9 @@ class Generating:
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
         **options: Unpack[CallOptions],
-    ) -> Many: ...
+    ) -> Coroutine[Any, Any, Many]: ...
     @overload
-    async def acomplete(
+    def acomplete(
         self,
         prompt: str,
         *,
@@ -146,9 +148,9 @@ class Generating:
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
         **options: Unpack[CallOptions],
-    ) -> AsyncStream[One]: ...
+    ) -> AsyncStreaming[One]: ...
     @shows(CallOptions)
-    async def acomplete(
+    def acomplete(
         self,
         prompt: str,
         *,
@@ -161,12 +163,13 @@ class Generating:
         choices: Sequence[Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Like `complete`, for `await`; with `stream` the result is for `async for`."""
-        self._open()
-        made = self._completing(
-            prompt, n, instruct, system, self._constraint_of(grammar, regex, choices), options
-        )
-        return await self._arun(made, stream)
+        """Like `complete`, for `await`; with `stream` for `async for`."""
+
+        def prepare() -> Assembler:
+            constraint = self._constraint_of(grammar, regex, choices)
+            return self._completing(prompt, n, instruct, system, constraint, options)
+
+        return self._arun("Model.acomplete", prepare, stream)
 
     def _completing(
         self,
@@ -250,7 +253,7 @@ class Generating:
         return self._run(made, stream)
 
     @overload
-    async def achat(
+    def achat(
         self,
         messages: Messages,
         *,
@@ -261,9 +264,9 @@ class Generating:
         tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[CallOptions],
-    ) -> One: ...
+    ) -> Coroutine[Any, Any, One]: ...
     @overload
-    async def achat(
+    def achat(
         self,
         messages: Messages,
         *,
@@ -275,9 +278,9 @@ class Generating:
         tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[CallOptions],
-    ) -> Many: ...
+    ) -> Coroutine[Any, Any, Many]: ...
     @overload
-    async def achat(
+    def achat(
         self,
         messages: Messages,
         *,
@@ -289,9 +292,9 @@ class Generating:
         tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[CallOptions],
-    ) -> AsyncStream[One]: ...
+    ) -> AsyncStreaming[One]: ...
     @shows(CallOptions)
-    async def achat(
+    def achat(
         self,
         messages: Messages,
         *,
@@ -304,12 +307,14 @@ class Generating:
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Like `chat`, for `await`; with `stream` the result is for `async for`."""
-        self._open()
-        constraint = self._constraint_of(grammar, regex, choices)
-        options = {**options, "n": n}
-        made = self._calls.chat("chat", messages, constraint, options, tools, template_variables)
-        return await self._arun(made, stream)
+        """Like `chat`, for `await`; with `stream` for `async for`."""
+
+        def prepare() -> Assembler:
+            constraint = self._constraint_of(grammar, regex, choices)
+            asked = {**options, "n": n}
+            return self._calls.chat("chat", messages, constraint, asked, tools, template_variables)
+
+        return self._arun("Model.achat", prepare, stream)
 
     # --- structured -------------------------------------------------------------------------
 
@@ -502,6 +507,15 @@ class Generating:
         made: Stream[Any] = Stream(self._calls.backend, assembler)
         return made if stream else made.run()
 
-    async def _arun(self, assembler: Assembler, stream: bool) -> Any:
-        made: AsyncStream[Any] = AsyncStream(self._calls.backend, assembler)
-        return made if stream else await made.run()
+    def _arun(self, name: str, prepare: Callable[[], Assembler], stream: bool) -> Any:
+        """Return what is to be awaited; nothing is checked or asked before."""
+        made: Any = self._begin(prepare) if stream else self._answer(prepare)
+        made.__qualname__ = name  # "… was never awaited" names the call
+        return AsyncStreaming(made) if stream else made
+
+    async def _begin(self, prepare: Callable[[], Assembler]) -> AsyncStream[Any]:
+        self._open()
+        return AsyncStream(self._calls.backend, prepare())
+
+    async def _answer(self, prepare: Callable[[], Assembler]) -> Any:
+        return await (await self._begin(prepare)).run()

@@ -17,7 +17,8 @@ CALLED_ELSEWHERE = {
     "fresh": "reuse=False", "cache_prompt": "reuse", "samples": "n", "num_samples": "n",
     "num_return_sequences": "n", "max_new_tokens": "max_tokens", "max_length": "max_tokens",
     "n_predict": "max_tokens", "num_predict": "max_tokens", "stop_sequences": "stop", "stop_strings": "stop",
-    "top_logprobs": "logprobs",
+    "top_logprobs": "logprobs", "max_time": "timeout", "time_limit": "timeout",
+    "request_timeout": "timeout",
 }  # fmt: skip
 # What another method, or the magic alone, takes.
 _NOT_HERE = {

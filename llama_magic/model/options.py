@@ -21,6 +21,7 @@ class CallOptions(SamplingOptions, total=False):
     overflow: Overflow
     reuse: bool
     ignore_eos: bool
+    timeout: float | None
     sampling: Sampling | None
 
 
@@ -38,6 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "overflow": "error",
     "reuse": True,
     "ignore_eos": False,
+    "timeout": None,
     "sampling": None,
     "pressure": False,
 }

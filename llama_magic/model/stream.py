@@ -1,20 +1,19 @@
-"""A generation under way: streams for loops, for `await`, and for waiting until the end."""
+"""A generation under way: a stream for loops, and for waiting until the end."""
 
 from __future__ import annotations
 
-import asyncio
+import _thread
+import contextlib
 import queue
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
 from llama_magic.errors import GenerationInterrupted, StructuredOutputError
 from llama_magic.model.answer import Assembler, Plan
-from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.request.backend import Backend, wait_for
 from llama_magic.threads import despite_interrupts, may_wait
@@ -50,8 +49,10 @@ class Stream(Generic[C]):
         self._failure: StructuredOutputError | None = None
         assembler.deliver = deliver or self._chunks.put
         backend.submit(self._request, assembler)
-        self._finalizer = weakref.finalize(self, backend.cancel, self._request)
+        self._finalizer = weakref.finalize(self, _drop, backend, assembler)
         self._finalizer.atexit = False
+        if assembler.plan.timeout is not None:
+            _thread.start_new_thread(_time_out, (backend, assembler, assembler.plan.timeout))
 
     @property
     def budget(self) -> Budget:
@@ -82,9 +83,10 @@ class Stream(Generic[C]):
             raise self._interrupted() from None
         if chunk is None:
             self._end()
+            self._take()
             raise StopIteration
         constraint = self._assembler.plan.constraint
-        return chunk if constraint is None else _with_partial(chunk, constraint)
+        return chunk if constraint is None else with_partial(chunk, constraint)
 
     def _next(self) -> Chunk | None:
         while True:
@@ -114,11 +116,19 @@ class Stream(Generic[C]):
         """Stop now; returns when the engine has let go. Text written so far is kept."""
         self._backend.cancel(self._request)
         if not may_wait():  # the collector closes generators on the thread that computes, too
+            _drop(self._backend, self._assembler)
             return
         for _ in range(200):  # ten seconds
             if self._assembler.ended.wait(0.05):
-                break
+                self._take()
+                return
             self._backend.settle(self._request)
+
+    def _take(self) -> None:
+        """Make the completion, and so tell of it, though nobody may ever ask for it."""
+        if self._assembler.error is None:
+            with contextlib.suppress(Exception):  # whoever asks is told
+                _ = self.completion
 
     close = cancel
 
@@ -157,12 +167,12 @@ class Stream(Generic[C]):
                 failure.completions = made
             if ended:
                 self._failure = failure
-                _tell(made)
+                self._assembler.tell(made)
             raise failure
         result: Any = made if self._request.n > 1 else made[0]
         if ended:
             self._result = result
-            _tell(made)
+            self._assembler.tell(made)
         return result  # type: ignore[no-any-return]
 
     def _traceable(self) -> list[Completion]:
@@ -182,12 +192,22 @@ class Stream(Generic[C]):
         self.cancel()
 
 
-def _tell(made: Sequence[Completion]) -> None:
-    for completion in made:
-        journal.add(completion)
+def _drop(backend: Backend, assembler: Assembler) -> None:
+    """Stop what nobody waits for; called by finalizers."""
+    assembler.abandoned = True
+    backend.cancel(assembler.request)
 
 
-def _with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
+def _time_out(backend: Backend, assembler: Assembler, seconds: float) -> None:
+    """Stop a request that is not through after so many seconds."""
+    if not assembler.ended.wait(seconds):
+        assembler.timed_out = True
+        while not assembler.ended.wait(0.05):  # the first word may come before the backend knows of it
+            backend.cancel(assembler.request)
+            backend.settle(assembler.request)
+
+
+def with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
     return replace(chunk, partial=constraint.partial(chunk.text, chunk.finish_reason == "stop"))
 
 
@@ -206,7 +226,7 @@ def finished(completion: Completion, plan: Plan) -> Completion:
     if completion.finish_reason == "interrupted":
         return completion
     partial = plan.constraint.partial(completion.text)
-    if completion.finish_reason == "length":
+    if completion.finish_reason in ("length", "timeout"):
         if not plan.constraint.may_go_on(completion.text):
             try:
                 return replace(completion, parsed=plan.constraint.parse(completion.text))
@@ -222,7 +242,10 @@ def finished(completion: Completion, plan: Plan) -> Completion:
 
 def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
     tokens = counted(len(completion.token_ids), "token")
-    if not completion.text and (completion.thinking or completion.raw_text):
+    if completion.finish_reason == "timeout":
+        message = f"The time was up after {tokens}, before the answer was complete."
+        remedy = "Allow more seconds (--timeout), or ask for less."
+    elif not completion.text and (completion.thinking or completion.raw_text):
         message = f"The answer was cut after {tokens}, before it began: thinking took all {tokens}."
         remedy = "Allow more tokens (--max-tokens), or leave thinking out (thinking=False) where that can be."
     else:
@@ -235,69 +258,3 @@ def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
 
 def _ignore(_chunk: Chunk | None) -> None:
     pass
-
-
-def _courier(
-    loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[Chunk | None], cancel: Callable[[], None]
-) -> Callable[[Chunk | None], None]:
-    """Return what carries chunks from the compute thread into a loop. It does not hold the stream."""
-
-    def deliver(chunk: Chunk | None) -> None:
-        try:
-            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-        except RuntimeError:  # the loop was closed while the answer was written
-            cancel()
-
-    return deliver
-
-
-class AsyncStream(Generic[C]):
-    """An answer as it is written, for `async for`. Leaving the loop, or cancelling its task, stops it."""
-
-    def __init__(self, backend: Backend, assembler: Assembler) -> None:
-        self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
-        self._done = False
-        cancel = partial(backend.cancel, assembler.request)
-        courier = _courier(asyncio.get_running_loop(), self._chunks, cancel)
-        self._inner: Stream[C] = Stream(backend, assembler, courier)
-
-    @property
-    def budget(self) -> Budget:
-        return self._inner.budget
-
-    def __aiter__(self) -> AsyncStream[C]:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        if self._done:
-            raise StopAsyncIteration
-        try:
-            chunk = await self._chunks.get()
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-        if chunk is None:
-            self._done = True
-            self._inner._end()
-            raise StopAsyncIteration
-        constraint = self._inner._assembler.plan.constraint
-        return chunk if constraint is None else _with_partial(chunk, constraint)
-
-    async def run(self) -> C:
-        """Wait for the end and return the completion."""
-        async for _ in self:
-            pass
-        return self.completion
-
-    def cancel(self) -> None:
-        """Stop now; what was written is kept."""
-        backend, request = self._inner._backend, self._inner._request
-        backend.cancel(request)
-        backend.settle(request)
-
-    async def aclose(self) -> None:
-        self.cancel()
-
-    @property
-    def completion(self) -> C:
-        return self._inner.completion

@@ -18,9 +18,10 @@ from llama_magic.errors import (
     StructuredOutputError,
     TemplateError,
 )
+from llama_magic.model.astream import AsyncStream
 from llama_magic.model.call import Calls
 from llama_magic.model.prompt import as_messages
-from llama_magic.model.stream import AsyncStream, Stream
+from llama_magic.model.stream import Stream
 from llama_magic.model.thinking import Thinking
 from llama_magic.structured import schema_text
 from llama_magic.threads import despite_interrupts

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, assert_type
 
 from pydantic import BaseModel
 
 import llama_magic as lm
 from llama_magic.loading.load import DryRun
+from llama_magic.model.astream import AsyncStream
 from llama_magic.model.model import Model
 from llama_magic.model.results import Chunk, Completion
-from llama_magic.model.stream import AsyncStream, Stream
+from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredStream
 
 
@@ -63,4 +65,9 @@ async def awaiting(model: Model) -> None:
     assert_type(await model.acomplete("a", stream=True), AsyncStream[Completion[None]])
     async for chunk in await model.achat([{"role": "user", "content": "Hi"}], stream=True):
         assert_type(chunk, Chunk)
+    async for chunk in model.acomplete("a", stream=True, timeout=2.5):
+        assert_type(chunk, Chunk)
+    task = asyncio.create_task(model.acomplete("a"))
+    assert_type(await task, Completion[None])
+    assert_type(await asyncio.create_task(model.acomplete("a", stream=True)), AsyncStream[Completion[None]])
     assert_type((await model.astructured("a", Person)).parsed, Person)

@@ -17,6 +17,7 @@ ENDINGS = {
     "stop": "ended by itself",
     "length": "cut at max_tokens",
     "interrupted": "stopped before its end",
+    "timeout": "stopped when the time was up",
 }
 
 

@@ -1,0 +1,197 @@
+"""Calls for `await` and `async for`: what they are, what a cancelled one leaves, how long they may take."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+import llama_magic as lm
+from llama_magic.display.views.model.results import ending
+from llama_magic.engine import compute
+from llama_magic.model.journal import journal
+
+LONG: dict[str, Any] = {"max_tokens": 900, "ignore_eos": True}
+LONG_TEXT = {"type": "string", "minLength": 800}
+HI = [{"role": "user", "content": "一"}]
+
+
+@pytest.fixture(autouse=True)
+def _empty_journal() -> None:
+    journal.clear()
+
+
+async def _told(count: int) -> list[Any]:
+    """Return what was told, once there is so much of it."""
+    while len(journal._kept) < count:
+        await asyncio.sleep(0)
+    return list(journal._kept)
+
+
+def _streams(model: Any) -> dict[str, Any]:
+    return {
+        "complete": lambda **o: model.acomplete("一", stream=True, **o),
+        "chat": lambda **o: model.achat(HI, stream=True, **o),
+    }
+
+
+@pytest.mark.parametrize("kind", ["complete", "chat"])
+def test_a_streamed_call_is_read_or_awaited(scripted: Any, kind: str) -> None:
+    """`async for` straight on the call, after `await`, and on a task's or a waiter's result: equal texts."""
+    call = _streams(scripted)[kind]
+
+    async def main() -> list[str]:
+        straight = call(max_tokens=12, temperature=0)
+        texts = ["".join([chunk.delta async for chunk in straight])]
+        assert straight.completion.text == texts[0]
+        streams = [
+            await call(max_tokens=12, temperature=0),
+            await asyncio.create_task(call(max_tokens=12, temperature=0)),
+            await asyncio.wait_for(call(max_tokens=12, temperature=0), 60),
+            *await asyncio.gather(call(max_tokens=12, temperature=0)),
+        ]
+        for stream in streams:
+            texts.append("".join([chunk.delta async for chunk in stream]))
+            assert stream.completion.text == texts[-1]
+        return texts
+
+    texts = asyncio.run(main())
+    assert texts[0]
+    assert texts == [texts[0]] * 5
+    assert [c.text for c in journal._kept] == texts
+
+
+def test_it_is_a_coroutine_that_asks_nothing_before_it_is_awaited(scripted: Any) -> None:
+    """Both forms are coroutines, raise what is wrong where they are awaited, and can be closed unbegun."""
+
+    async def main() -> None:
+        for stream in (False, True):
+            call = scripted.acomplete("一", stream=stream, max_tokens=0)
+            assert isinstance(call, Coroutine)
+            with pytest.raises(lm.OptionError, match="max_tokens is 0"):
+                await call
+        unread = scripted.achat(HI, stream=True)
+        with pytest.raises(RuntimeError, match="has not begun"):
+            _ = unread.completion
+        await unread.aclose()
+
+    asyncio.run(main())
+    with pytest.warns(RuntimeWarning, match=r"Model\.acomplete.* was never awaited"):
+        scripted.acomplete("一")  # type: ignore[unused-coroutine]
+    assert list(journal._kept) == []
+
+
+@pytest.mark.parametrize("kind", ["complete", "chat", "structured"])
+def test_a_cancelled_call_is_told_of(scripted: Any, kind: str) -> None:
+    """A task that is cancelled, or whose time is up, is in the history once, with its text so far."""
+    calls = {
+        "complete": lambda: scripted.acomplete("一", **LONG),
+        "chat": lambda: scripted.achat(HI, regex="(一|丁){800}", max_tokens=900),
+        "structured": lambda: scripted.astructured("一", LONG_TEXT, max_tokens=900),
+    }
+
+    async def main() -> list[Any]:
+        task = asyncio.create_task(calls[kind]())
+        while not _writing(scripted):
+            assert not task.done()
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await _told(1)
+
+    told = asyncio.run(main())
+    assert [c.finish_reason for c in told] == ["interrupted"]
+    assert told[0].mode == kind
+    assert told[0].token_ids
+    scripted.complete("一", max_tokens=2)
+    assert len(journal._kept) == 2
+
+
+def _writing(model: Any) -> bool:
+    """Whether some token of a request was drawn."""
+    lanes = list(model.backend._core.lanes.values())
+    return any(r.request.stats.generated for lane in lanes for r in list(lane.running))
+
+
+@pytest.mark.parametrize("way", ["leave", "drop", "close", "read"])
+def test_each_stream_is_told_of_once(scripted: Any, way: str) -> None:
+    """However a stream ends, its answer is in the history once: left, dropped, closed, or read to the end."""
+
+    async def main() -> list[Any]:
+        stream = scripted.complete("一", stream=True, **(LONG if way != "read" else {"max_tokens": 5}))
+        next(stream)
+        if way == "leave":
+            with stream:
+                pass
+        elif way == "close":
+            stream.close()
+            assert stream.completion.finish_reason == "interrupted"
+        elif way == "read":
+            list(stream)
+        del stream
+        gc.collect()
+        return await _told(1)
+
+    assert len(asyncio.run(main())[0].token_ids) > 0
+    scripted.complete("一", max_tokens=2)
+    assert len(journal._kept) == 2
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_an_answer_ends_when_its_time_is_up(scripted: Any, n: int) -> None:
+    """With `timeout` an answer that would go on keeps its text and says why it ended; seeds as without."""
+    options: dict[str, Any] = {"n": n, "seed": 3, "ignore_eos": True}
+    whole = scripted.complete("一", max_tokens=60, **options)
+    stream = scripted.complete("一", max_tokens=900, timeout=0.05, stream=True, **options)
+    made = stream.run()
+    for long, cut in zip(*([r] if n == 1 else r for r in (whole, made)), strict=True):
+        assert cut.finish_reason in ("timeout", "length")
+        assert cut.token_ids[:60] == long.token_ids[: len(cut.token_ids)]
+    in_time = scripted.complete("一", max_tokens=60, timeout=1000, **options)
+    assert str(in_time) == str(whole)
+
+
+class _Elsewhere:
+    """Stands for another model that computes until it is told to end."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def turn(self) -> bool:
+        self.go_on.wait()
+        compute.shared().remove(self)
+        return False
+
+
+def test_time_is_up_while_another_model_computes(scripted: Any) -> None:
+    """An answer whose time is up before its turn comes is empty, in every kind of call; the next is whole."""
+    brief: dict[str, Any] = {"timeout": 0.01, "max_tokens": 900}
+
+    async def awaited() -> Any:
+        return await scripted.acomplete("一", **brief)
+
+    other = _Elsewhere()
+    compute.shared().add(other)
+    compute.shared().wake()
+    try:
+        made = [scripted.complete("一", **brief), scripted.chat(HI, **brief), asyncio.run(awaited())]
+        with pytest.raises(lm.StructuredOutputError, match="The time was up after 0 tokens"):
+            scripted.structured("一", LONG_TEXT, **brief)
+    finally:
+        other.go_on.set()
+    assert [(c.finish_reason, c.text) for c in made] == [("timeout", "")] * 3
+    assert [ending(c) for c in made] == ["stopped when the time was up"] * 3
+    assert len(journal._kept) == 4
+    assert scripted.complete("一", max_tokens=3).usage.completion_tokens > 0
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "2", True, 1e9])
+def test_a_time_that_cannot_be_meant(scripted: Any, value: Any) -> None:
+    """Zero, negatives, no number, and what no clock holds are refused by name."""
+    with pytest.raises((lm.OptionError, lm.InputTypeError), match="timeout is"):
+        scripted.complete("一", timeout=value)
