@@ -41,13 +41,13 @@ class Contexts:
         sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
         return replace(self.base, sequences=sequences, outputs=sequences, batch=CUT, ubatch=CUT)
 
-    def embedding(self, *, whole: bool) -> ContextOptions:
-        """Where texts become vectors: in one batch where the file pools by a rule of its own (`whole`).
+    def embedding(self, *, whole: bool, pooled: bool) -> ContextOptions:
+        """Where texts become vectors: each `whole` in one batch, or in pieces.
 
-        Otherwise in pieces, each of which has the mean of its tokens.
+        `pooled` is by the file's own rule; otherwise a piece has the mean of its tokens.
         """
         size = self.base.cells if whole else min(EMBEDDING_PIECE, self.base.cells)
-        pooling = None if whole else "mean"
+        pooling = None if pooled else "mean"
         return self._one_sequence(self.base.cells, size, size, embeddings=True, pooling=pooling)
 
     def reading(self, length: int, n_vocab: int) -> ContextOptions:

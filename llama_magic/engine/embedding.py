@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_magic.engine.native import DecodeStatus
-from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
-from llama_magic.request.tokenizer import TooManyTokensError
+from llama_magic.engine.side import side_context, side_reader, tokens_within
+from llama_magic.errors import InputTypeError, OptionError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,12 +15,10 @@ if TYPE_CHECKING:
 
     from llama_magic.engine.core import Core
     from llama_magic.engine.engine import Engine
-    from llama_magic.engine.native import Context
+    from llama_magic.engine.native import Context, ContextOptions
     from llama_magic.gguf import GGUFInfo
-    from llama_magic.request.tokenizer import Tokenizer
 
-_PIECE = 256  # tokens read at once
-_PURPOSE = "embedding"
+PURPOSE = "embedding"
 _RANK = 4  # LLAMA_POOLING_TYPE_RANK
 
 
@@ -42,7 +37,10 @@ def embed(
             f"{info.architecture} here is a reranker: it scores pairs and has no vector of a text.",
             remedy="Use an embedding model.",
         )
-    batches = [_tokens(engine.tokenizer, window, i, text) for i, text in enumerate(texts)]
+    batches = [
+        tokens_within(engine.tokenizer, window, text, what=f"Text {i}", purpose="embed")
+        for i, text in enumerate(texts)
+    ]
     with engine.side_job("embed texts"):
         rows = [_one(engine, info, tokens) for tokens in batches]
     matrix = np.stack(rows) if rows else np.zeros((0, info.embedding_length), np.float32)
@@ -50,27 +48,6 @@ def embed(
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
         matrix /= np.where(lengths > 0, lengths, 1)
     return matrix
-
-
-def _tokens(tokenizer: Tokenizer, window: int, index: int, text: object) -> list[int]:
-    if not isinstance(text, str):
-        raise InputTypeError(f"Text {index} is a {type(text).__name__}; expected a str.")
-    try:
-        tokens = tokenizer.encode(text, most=window)
-        count, said = len(tokens), f"{len(tokens):,}"
-    except TooManyTokensError as many:
-        tokens, count, said = [0], many.least, f"at least {many.least:,}"
-    if not tokens or not text:
-        raise OptionError(f"Text {index} is empty, so there is nothing to embed.", remedy="Leave it out.")
-    if count > window:
-        raise ContextOverflowError(
-            f"Text {index} has {said} tokens, but the window holds {window:,}.",
-            prompt_tokens=count,
-            max_tokens=0,
-            window=window,
-            remedy="Cut it into shorter texts, or load the model with a larger --ctx.",
-        )
-    return tokens
 
 
 def _pooling(info: GGUFInfo) -> int:
@@ -85,45 +62,22 @@ def _one(engine: Engine, info: GGUFInfo, tokens: list[int]) -> NDArray[np.float3
     length: attention is causal, so that is the mean over the whole text. (llama.cpp pools
     each micro-batch for itself, and holds logits for all of its tokens.)
     """
-    stopped = threading.Event()
-
-    def piece(core: Core, start: int, size: int) -> NDArray[np.float32]:
-        made = context(core, info)
-        made.clear_abort()
-        if start == 0:
-            made.clear()
-        part = tokens[start : start + size]
-        n = len(part)
-        if (
-            stopped.is_set()
-            or made.decode(part, range(start, start + n), [0] * n, range(n)) is not DecodeStatus.DONE
-        ):
-            raise BackendError("The embedding was interrupted.")
-        return made.embedding(0) * (n / len(tokens))
-
-    try:
-        size = engine.call(lambda core: context(core, info).n_batch)
-        starts = range(0, len(tokens), size)
-        return sum(engine.call(partial(piece, start=start, size=size)) for start in starts)  # type: ignore[return-value]
-    except BaseException:
-        stopped.set()
-        engine.abort(_PURPOSE)
-        raise
+    with side_reader(engine, PURPOSE, partial(_options, info), keep=True) as reader:
+        whole: NDArray[np.float32] | float = 0.0
+        for start in range(0, len(tokens), reader.size):
+            part = tokens[start : start + reader.size]
+            vector = reader.read(part, start, lambda made: made.embedding(0))
+            whole = whole + vector * (len(part) / len(tokens))
+        assert not isinstance(whole, float)
+        return whole
 
 
 def context(core: Core, info: GGUFInfo) -> Context:
-    """Return the context for embeddings, made at its first use.
+    """Return the context for embeddings, made at its first use."""
+    return side_context(core, PURPOSE, partial(_options, info))
 
-    A text that is pooled by the file's own rule, or read in both directions, is read in one batch.
-    """
-    from llama_magic.engine.native import Context
 
-    made = core.side.get(_PURPOSE)
-    if made is None:
-        options, named = core.options.context, _pooling(info)
-        size = options.cells if named or core.weights.embeds else min(_PIECE, options.cells)
-        options = replace(options, sequences=1, batch=size, ubatch=size, outputs=size)
-        options = replace(options, embeddings=True, pooling=None if named else "mean")
-        made = Context(core.weights, options)
-        core.side[_PURPOSE] = made
-    return made
+def _options(info: GGUFInfo, core: Core) -> ContextOptions:
+    """A text that is pooled by the file's own rule, or read in both directions, is read in one batch."""
+    pooled = bool(_pooling(info))
+    return core.options.contexts.embedding(whole=pooled or core.weights.embeds, pooled=pooled)

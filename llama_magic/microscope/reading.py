@@ -7,26 +7,19 @@ does not grow with the text (`logits_all` would take 4 * tokens * vocabulary byt
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llama_magic.engine.native import Context, DecodeStatus
-from llama_magic.errors import (
-    BackendError,
-    ContextOverflowError,
-    GenerationInterrupted,
-    InputTypeError,
-    ModelClosedError,
-    OptionError,
-)
+from llama_magic.engine.contexts import CUT
+from llama_magic.engine.side import side_reader, tokens_within
+from llama_magic.errors import GenerationInterrupted
 from llama_magic.microscope.tokens import piece_text
-from llama_magic.request.tokenizer import TooManyTokensError
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 
@@ -35,15 +28,11 @@ if TYPE_CHECKING:
 
     from llama_magic.engine.core import Core
     from llama_magic.engine.engine import Engine
+    from llama_magic.engine.native import Context, ContextOptions
     from llama_magic.request.tokenizer import Tokenizer
 
 EXPECTED = 5
-_LOGIT_BYTES = 64 * 2**20  # a chunk's logits; at least 64 tokens are read at once
 _BLOCK = 8  # rows of logits worked on at a time: temporaries stay small
-# llama.cpp's attention rounds differently below 64 tokens, so no chunk is shorter unless the text is.
-_CUT = 64
-# An interrupt loses one chunk. More tokens were read no faster: 8.5 s of CPU for 1,301 with 128, 256, 512.
-_CHUNK = 128
 _numbers = itertools.count(1)
 
 
@@ -150,18 +139,18 @@ def _block(logits: NDArray[np.float32], targets: NDArray[np.int64]) -> tuple[NDA
 
 def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: object) -> ReadThrough:
     """Read a text through; see `Model.read`."""
-    ids = _tokens(tokenizer, window, text)
+    ids = tokens_within(tokenizer, window, text, what="The text", purpose="read")
     assert isinstance(text, str)
     first = ReadToken(ids[0], piece_text(tokenizer, ids[0]), None, None, None)
     tokens = [first]
     try:
-        with _context(engine, len(ids)) as context:
+        with side_reader(engine, f"reading {next(_numbers)}", partial(_options, len(ids))) as reader:
             start = 0
-            for end in _cuts(len(ids), context.n_batch - _CUT + 1):
+            for end in _cuts(len(ids), reader.size - CUT + 1):
                 targets = ids[start + 1 : end + 1]
-                part = _Job(context, ids[start:end], start, targets)
-                result = engine.call(part) if targets else None
-                if result is not None:
+                if targets:
+                    measured = partial(_measured, targets, end - start)
+                    result = reader.read(ids[start:end], start, measured)
                     tokens += _read_tokens(tokenizer, targets, result)
                 start = end
     except KeyboardInterrupt:
@@ -188,98 +177,23 @@ def _interrupted(
     return GenerationInterrupted(ReadThrough(part, tuple(tokens), model, interrupted=True), words)
 
 
-def _tokens(tokenizer: Tokenizer, window: int, text: object) -> list[int]:
-    if not isinstance(text, str):
-        raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
-    try:
-        ids = tokenizer.encode(text, most=window)
-        count, said = len(ids), f"{len(ids):,}"
-    except TooManyTokensError as many:
-        ids, count, said = [0], many.least, f"at least {many.least:,}"
-    if not text or not ids:
-        raise OptionError("The text is empty, so there is nothing to read.", remedy="Write some text.")
-    if count > window:
-        raise ContextOverflowError(
-            f"The text has {said} tokens, but the context window holds {window:,}: "
-            f"{count - window:,} too many.",
-            prompt_tokens=count,
-            max_tokens=0,
-            window=window,
-            parts=(("text", count),),
-            remedy="Read it in shorter parts, or load the model with a larger --ctx.",
-        )
-    return ids
-
-
 def _cuts(length: int, chunk: int) -> Iterator[int]:
     """Yield where chunks end: every `chunk` tokens, a short rest joined to the chunk before it."""
     end = chunk
-    while length - end >= _CUT:
+    while length - end >= CUT:
         yield end
         end += chunk
     yield length
 
 
-@contextlib.contextmanager
-def _context(engine: Engine, length: int) -> Iterator[Context]:
-    """Make a context for `length` tokens, and free it at the end; an interrupt stops what it computes.
-
-    llama.cpp cannot be stopped while it makes one. That is done on the compute thread, and nobody waits
-    for it, nor for its end, after an interrupt: the freeing is queued behind it.
-    """
-
-    def make(core: Core) -> Context:
-        core.weights.must_generate()
-        row = 4 * core.weights.vocab.n_tokens
-        chunk = max(_CUT, min(_CHUNK, _LOGIT_BYTES // row) // _CUT * _CUT)
-        size = chunk + _CUT - 1
-        cells = -(-max(length, size) // 256) * 256
-        options = replace(
-            core.options.context, cells=cells, sequences=1, batch=size, ubatch=size, outputs=min(size, length)
-        )
-        return Context(core.weights, options)
-
-    name = f"reading {next(_numbers)}"
-    made: list[Context] = []
-
-    def begin(core: Core) -> None:
-        made.append(make(core))
-        core.side[name] = made[0]  # a model that is closed meanwhile frees it
-
-    def end(core: Core) -> None:
-        if name in core.side:
-            core.side.pop(name).close()
-
-    try:
-        engine.call(begin)
-        yield made[0]
-        with contextlib.suppress(ModelClosedError):
-            engine.call(end)
-    except BaseException:
-        for context in made:
-            context.abort()
-        engine.later(end)
-        raise
+def _options(length: int, core: Core) -> ContextOptions:
+    core.weights.must_generate()
+    return core.options.contexts.reading(length, core.weights.vocab.n_tokens)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Read one chunk on the compute thread, between two steps of running answers."""
-
-    context: Context
-    tokens: list[int]
-    start: int
-    targets: list[int]
-
-    def __call__(self, core: Core) -> Reading:
-        n = len(self.tokens)
-        status = self.context.decode(self.tokens, range(self.start, self.start + n), [0] * n, range(n))
-        if status is not DecodeStatus.DONE:
-            raise BackendError(
-                f"llama.cpp could not read the text ({status.name.lower().replace('_', ' ')})."
-            )
-        logits = self.context.all_logits(n)[: len(self.targets)]
-        return measure(logits, np.asarray(self.targets, dtype=np.int64))
+def _measured(targets: list[int], n: int, context: Context) -> Reading:
+    """Measure a chunk of `n` tokens that was just read."""
+    return measure(context.all_logits(n)[: len(targets)], np.asarray(targets, dtype=np.int64))
 
 
 def _read_tokens(tokenizer: Tokenizer, ids: list[int], r: Reading) -> Iterator[ReadToken]:

@@ -112,7 +112,7 @@ def test_the_logits_of_a_chunk_are_bounded(gemma: Any, monkeypatch: pytest.Monke
 
 def test_a_text_over_the_window_is_refused_before_it_is_read(smollm2: Any) -> None:
     """The error has the counts; an empty text and a wrong type are refused too."""
-    with pytest.raises(ContextOverflowError, match="the context window holds 1,024") as caught:
+    with pytest.raises(ContextOverflowError, match="the window holds 1,024") as caught:
         smollm2.read("one two " * 800)
     assert caught.value.prompt_tokens == smollm2.count_tokens("one two " * 800)
     with pytest.raises(OptionError, match="empty"):
