@@ -337,6 +337,18 @@ def test_logit_bias_on_a_text_biases_each_of_its_tokens(run: Any, model: FakeMod
     assert last_options(model)["logit_bias"] == ((15, -1.0), (ids[0], 3.0), (ids[1], 3.0))
 
 
+def test_a_model_is_chosen_by_name(run: Any, session: Any, model: FakeModel) -> None:
+    """`-m NAME` asks that model, once; the current one stays current."""
+    other = session.load("other", name="other")
+    session.use(next(name for name, known in session.models.items() if known is model))
+    asked = len(model.calls)
+    run("%%llama complete -m other\nhi")
+    assert [call[1] for call in other.calls] == ["hi"]
+    assert len(model.calls) == asked
+    run("%%llama complete\nho")
+    assert model.calls[-1][1] == "ho"
+
+
 def test_looking_modes(ip: Any, run: Any, model: FakeModel) -> None:
     """tokens, surprise and xray call their part of the API and give back what it gives."""
     assert run("%%llama tokens\na b c").result.count == 3
