@@ -194,3 +194,15 @@ def test_no_weights_and_no_llama_cpp_are_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_another_source_of_tokens_is_a_line_in_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in `OPENERS` makes the model of a source that begins so; `load` hands it the keywords."""
+    from llama_magic.loading.load import OPENERS
+
+    def opened(source: str, *, name: str | None, **_options: Any) -> Any:
+        return scripted_model([source.partition(":")[2]], name=name or "opened")
+
+    monkeypatch.setitem(OPENERS, "script", opened)
+    model = lm.load("script:known in advance", name="mine")
+    assert (model.name, model.complete("x").text) == ("mine", "known in advance")

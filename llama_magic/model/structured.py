@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -23,6 +23,8 @@ from llama_magic.model.call import Calls
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.stream import Stream
 from llama_magic.model.thinking import Thinking
+from llama_magic.request.request import row_seed
+from llama_magic.request.sampling import check_seed
 from llama_magic.structured import schema_text
 from llama_magic.threads import despite_interrupts
 from llama_magic.words.counting import counted
@@ -65,6 +67,13 @@ class StructuredCall:
         made: StructuredStream[Any] = StructuredStream(self, self._messages(prompt, system))
         return made if stream else made.run()
 
+    def of_row(self, row: int) -> StructuredCall:
+        """Return the call for one prompt of a list: with a seed each row has its own, made from it."""
+        seed = self.options.get("seed")
+        if seed is None or not row:
+            return self
+        return replace(self, options={**self.options, "seed": row_seed(check_seed(seed), row)})
+
     def _messages(self, prompt: Any, system: str | None) -> list[Any]:
         if isinstance(prompt, str):
             return self._with_schema(as_messages(prompt, system))
@@ -88,7 +97,7 @@ class StructuredCall:
     async def arun(self, prompt: Any, *, system: str | None) -> Any:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
-            rows = (self.arun(p, system=system) for p in prompt)
+            rows = (self.of_row(row).arun(p, system=system) for row, p in enumerate(prompt))
             return _rows(await asyncio.gather(*rows, return_exceptions=True))
         attempts = _Attempts(self._messages(prompt, system), self.retries)
         while True:
@@ -121,8 +130,8 @@ class _Batch:
 
     def run(self) -> list[Any]:
         try:
-            for messages in self._rows:
-                self._streams.append(self._start(messages))
+            for row, messages in enumerate(self._rows):
+                self._streams.append(self._start(self._call.of_row(row), messages))
             for stream in self._streams:
                 self._results.append(self._finish(stream))
         except KeyboardInterrupt:
@@ -132,9 +141,10 @@ class _Batch:
             raise
         return _rows(self._results)
 
-    def _start(self, messages: list[Any]) -> StructuredStream[Any] | LlamaMagicError:
+    @staticmethod
+    def _start(call: StructuredCall, messages: list[Any]) -> StructuredStream[Any] | LlamaMagicError:
         try:
-            return StructuredStream(self._call, messages)
+            return StructuredStream(call, messages)
         except _OF_A_ROW as error:
             return error
 

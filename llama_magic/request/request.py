@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from llama_magic.request.matcher import Constraint
     from llama_magic.request.sampling import Sampling
 
+_ROWS = 0x85EBCA6B  # of a batch; far from the seeds of samples
 _GOLDEN = 0x9E3779B1  # 2**32 over the golden ratio: neighbouring samples get far seeds
 
 
@@ -47,6 +48,14 @@ class Request:
     def sample_seed(self, index: int) -> int:
         """Return the seed of sample `index`; sample 0 has the request's own."""
         return sample_seed(self.seed, index)
+
+
+def row_seed(seed: int, row: int) -> int:
+    """Return the seed of the `row`-th of several prompts of a call: the call's own for the first.
+
+    Far from those of samples, so that no sample of one row draws the numbers of another row.
+    """
+    return (seed + row * _ROWS) % 0xFFFFFFFF
 
 
 def sample_seed(seed: int, index: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -17,6 +18,7 @@ from markdown_it import MarkdownIt
 
 from llama_magic.display import mimebundle, to_html, to_markdown, to_text
 from llama_magic.display.static.commonmark import read
+from llama_magic.model.results import Budget, Usage
 
 TAGS = {
     "div",
@@ -265,6 +267,32 @@ def test_what_was_cut_is_always_said() -> None:
             assert bundle["text/plain"].count(cut) == 1
             assert bundle["text/html"].count(cut) == 1
         assert mimebundle(answer)["application/vnd.llama-magic.v1+json"]["notes"] == [cut]
+
+
+def test_the_ending_is_what_ended_it() -> None:
+    """A stop text is named as it was written, the full window is said, a limit has its number."""
+    budget = Budget(100, 20, 30)
+    ends = {
+        "ended by itself": {"finish_reason": "stop"},
+        'ended at the stop text "."': {"finish_reason": "stop", "stop": "."},
+        'ended at the stop text "\\n\\n"': {"finish_reason": "stop", "stop": "\n\n"},
+        "cut at max_tokens 30": {"finish_reason": "length", "usage": Usage(20, 0, 30)},
+        "the window is full": {"finish_reason": "length", "usage": Usage(20, 0, 80)},
+    }
+    for words, facts in ends.items():
+        said = to_text(replace(completion("Hi"), budget=budget, **facts))
+        assert words in said
+        assert [w for w in ends if w in said] == [words]
+
+
+def test_samples_have_the_window_each() -> None:
+    """The gauge under several samples is that of the longest one, not of their sum."""
+    answers = [
+        replace(completion("Hi"), budget=Budget(256, 4, 100), usage=Usage(4, 0, n)) for n in (100, 60, 80)
+    ]
+    said = to_text(answers)
+    assert "longest sample: 4 prompt + 100 written of 256 tokens · 0 reserved · 152 free" in said
+    assert "240 written" not in said
 
 
 def test_an_unseeded_answer_says_what_was_reused() -> None:

@@ -97,6 +97,19 @@ def _cases(n: int, vocab: Any, seed: int) -> dict[str, tuple[dict[str, Any], lis
                 [c.llama_sampler_init_xtc(1.0, 0.02, 0, seed), temp(), dist()]),
         "dry": ({**off, "dry_multiplier": 3.0, "dry_sequence_breakers": ["\n"]},
                 [c.llama_sampler_init_dry(vocab, 3.0, 1.75, 2, 64, breakers, 1), temp(), dist()]),
+        "dry in full": (
+            {**off, "dry_multiplier": 4.0, "dry_base": 2.5, "dry_allowed_length": 1, "dry_penalty_last_n": 20,
+             "dry_sequence_breakers": ["\n"]},
+            [c.llama_sampler_init_dry(vocab, 4.0, 2.5, 1, 20, breakers, 1), temp(), dist()]),
+        "top_k": ({**off, "top_k": 3}, [c.llama_sampler_init_top_k(3), temp(), dist()]),
+        "adaptive": (
+            {**off, "adaptive_target": 0.3, "adaptive_decay": 0.5, "samplers": "temperature;adaptive_p"},
+            [temp(), c.llama_sampler_init_adaptive_p(0.3, 0.5, seed)]),
+        "dynatemp, exponent": ({**off, "dynatemp_range": 0.5, "dynatemp_exponent": 3.0},
+                               [c.llama_sampler_init_temp_ext(1.0, 0.5, 3.0), dist()]),
+        "mirostat, tau and eta": (
+            {"mirostat": 2, "temperature": 1.0, "mirostat_tau": 2.0, "mirostat_eta": 0.5},
+            [c.llama_sampler_init_temp(1.0), c.llama_sampler_init_mirostat_v2(seed, 2.0, 0.5)]),
         "dynatemp": ({**off, "dynatemp_range": 0.5},
                      [c.llama_sampler_init_temp_ext(1.0, 0.5, 1.0), dist()]),
         "mirostat 1": ({"mirostat": 1, "temperature": 1.0},

@@ -334,6 +334,18 @@ def test_logit_bias_on_a_text_is_for_one_token(run: Any, model: Any) -> None:
     assert "' words' (" in error
 
 
+def test_a_model_is_chosen_by_name(run: Any, session: Any, model: Any) -> None:
+    """`-m NAME` asks that model, once; the current one stays current."""
+    other = session.load("other", name="other")
+    session.use(next(name for name, known in session.models.items() if known is model))
+    asked = len(model.backend.requests)
+    run("%%llama complete -m other\nhi")
+    assert [request.text for request in other.backend.requests] == ["hi"]
+    assert len(model.backend.requests) == asked
+    run("%%llama complete\nho")
+    assert model.backend.requests[-1].text == "ho"
+
+
 def test_looking_modes(ip: Any, run: Any, engine: Any) -> None:
     """tokens, surprise and xray call their part of the API and give back what it gives."""
     assert run("%%llama tokens\na b c").result == engine.token_strip("a b c")

@@ -16,6 +16,7 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 import llama_magic as lm
+from llama_magic.request.request import row_seed, sample_seed
 
 PROMPTS = ["Great!", "Terrible!", "I hate it", "Love"]
 seen: list[str] = []
@@ -172,3 +173,20 @@ def test_the_schema_can_be_read(model: Any) -> None:
     assert "what the cat hears to" in content
     assert "title" not in content
     assert content in shown.prompt
+
+
+def test_rows_of_a_seeded_batch_draw_their_own_numbers(model: Any) -> None:
+    """The same prompt many times gives different answers under one seed, each again alone by the seed in
+    its receipt, the first by the call's own; samples of rows have no seed in common.
+    """
+    rows = model.structured(["Say a word."] * 6, Literal["a", "b", "c", "d"], seed=9, temperature=3.0)
+    assert len({row.text for row in rows}) > 1
+    assert rows[0].seed == 9
+    assert len({row.seed for row in rows}) == 6
+    for row in rows[:3]:
+        again = model.structured("Say a word.", Literal["a", "b", "c", "d"], seed=row.seed, temperature=3.0)
+        assert again.text == row.text
+    tasks = model.astructured(["Say a word."] * 6, Literal["a", "b", "c", "d"], seed=9, temperature=3.0)
+    assert [row.text for row in asyncio.run(tasks)] == [row.text for row in rows]
+    seeds = [sample_seed(row_seed(9, row), sample) for row in range(100) for sample in range(50)]
+    assert len(set(seeds)) == len(seeds)

@@ -352,9 +352,9 @@ def test_gpu_layers_on_a_cpu_build_are_refused(
     scripted_file: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the build has no GPU support, `gpu_layers` says how to rebuild; 0 is taken."""
-    from llama_magic.loading import load as loading
+    from llama_magic.loading import checks
 
-    monkeypatch.setattr(loading, "supports_gpu", lambda: False)
+    monkeypatch.setattr(checks, "supports_gpu", lambda: False)
     with pytest.raises(lm.OptionError, match="GGML_CUDA"):
         lm.load(scripted_file.path, gpu_layers=4)
     lm.load(scripted_file.path, ctx=512, gpu_layers=0, threads=1).close()

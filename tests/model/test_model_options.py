@@ -119,3 +119,14 @@ def test_a_name_and_a_formatter_are_kept(load: Callable[..., Any], tmp_path: Pat
     model = load(name="mine", formatter=str(file))
     assert model.name == "mine"
     assert model.prompt_for([{"role": "user", "content": "q"}]) == "[q]"
+
+
+def test_sampling_as_one_object_is_its_keywords(load: Callable[..., Any]) -> None:
+    """`sampling` draws what the same parameters draw as keywords; keywords beside it have precedence."""
+    model, drawn = load(), {"max_tokens": 12, "ignore_eos": True, "seed": 3}
+    recipe = lm.Sampling(temperature=3.0, top_k=50)
+    one = model.complete(PROMPT, sampling=recipe, **drawn)
+    assert one.token_ids == model.complete(PROMPT, temperature=3.0, top_k=50, **drawn).token_ids
+    assert one.token_ids != model.complete(PROMPT, temperature=3.0, top_k=2, **drawn).token_ids
+    both = model.complete(PROMPT, sampling=recipe, temperature=0, **drawn)
+    assert both.token_ids == model.complete(PROMPT, temperature=0, **drawn).token_ids

@@ -16,7 +16,7 @@ from llama_magic.display.boards import controls
 from llama_magic.engine.native import SamplerChain
 from llama_magic.engine.native.sampler import CANDIDATE, MAKERS
 from llama_magic.errors import OptionError
-from llama_magic.loading.load import file_sampling
+from llama_magic.loading.facts import file_sampling
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import READERS, parse_cell
 from llama_magic.request import stages

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 from pydantic import BaseModel
 
 import llama_magic as lm
-from llama_magic.loading.load import DryRun
+from llama_magic.loading.dry import DryRun
 from llama_magic.model.astream import AsyncStream
 from llama_magic.model.model import Model
 from llama_magic.model.results import Chunk, Completion

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from llama_magic.display.static.doc import Answer, Code, Fold, Grid, Head, Line, Node
@@ -56,6 +57,8 @@ def seed_words(r: Completion) -> str:
 def ending(r: Completion) -> str:
     """Say why the answer ended."""
     words = ENDINGS[r.finish_reason]
+    if r.finish_reason == "stop" and r.stop is not None:
+        return f"ended at the stop text {json.dumps(r.stop, ensure_ascii=False)}"
     if r.finish_reason != "length":
         return words
     if r.usage.prompt_tokens + r.usage.completion_tokens >= r.budget.window:
@@ -97,11 +100,10 @@ def samples(first: Completion, answers: Sequence[Completion]) -> list[Node]:
         out.extend(_body(answer))
     if first.mode == "structured" and len(answers) > 1:
         out.extend(views_vote.of_samples(answers))
-    out.append(gauge.bar(first.budget))
-    written, forced = (
-        sum(getattr(a.usage, name) for a in answers) for name in ("completion_tokens", "forced_tokens")
-    )
-    out.append(Line(gauge.words(first.budget, written, forced=forced), dim=True))
+    longest = max(answers, key=lambda a: a.usage.completion_tokens).usage  # each has the window to itself
+    out.append(gauge.bar(first.budget, longest.completion_tokens))
+    filled = gauge.words(first.budget, longest.completion_tokens, forced=longest.forced_tokens)
+    out.append(Line(f"longest sample: {filled}" if len(answers) > 1 else filled, dim=True))
     out.extend(Line(note, dim=True) for note in notes(first))  # of the one prompt that they share
     return out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
-from llama_magic.loading.load import DryRun
+from llama_magic.loading.dry import DryRun
 from llama_magic.words.amounts import size
 from llama_magic.words.tables import Table
 

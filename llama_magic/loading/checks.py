@@ -1,0 +1,35 @@
+"""What a load, and the first seeded answer after it, may ask of this machine."""
+
+from __future__ import annotations
+
+from llama_magic import fit
+from llama_magic.engine.native.backend import supports_gpu
+from llama_magic.errors import FitError, OptionError
+from llama_magic.loading.options import LoadOptions
+from llama_magic.words import amounts
+
+
+def gpu_available(wanted: LoadOptions) -> bool:
+    """Say whether layers can go to a GPU; asking for it on a build that cannot is an error."""
+    available = supports_gpu()
+    if wanted.gpu_layers not in (None, 0) and not available:
+        raise OptionError(
+            f"--gpu-layers {wanted.gpu_layers} was asked for, but this llama.cpp has no GPU support.",
+            remedy='Leave it out, or rebuild: CMAKE_ARGS="-DGGML_CUDA=on" (NVIDIA), "-DGGML_METAL=on" '
+            '(Apple) or "-DGGML_VULKAN=on", then pip install --force-reinstall --no-cache-dir --no-binary '
+            "llama-cpp-python llama-cpp-python==0.3.36",
+        )
+    return available
+
+
+def room_for_seeded(need: int, *, on_gpu: bool) -> None:
+    """Refuse the context for seeded answers where it would not fit."""
+    machine, size = fit.machine(), amounts.size
+    have = machine.vram_free if on_gpu and machine.gpus else machine.ram_available
+    if need > have:
+        raise FitError(
+            "Answers with a seed have a context of their own, made at the first of them. It needs "
+            f"{size(need)}, {size(need - have)} more than the {size(have)} there is.",
+            remedy="Ask without a seed, unload another model, or load with a smaller --ctx or with "
+            "--kv-type q8_0.",
+        )

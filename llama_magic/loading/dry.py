@@ -1,0 +1,77 @@
+"""A load that loads nothing: what would be done, and what it would take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llama_magic import fit, gguf, sources
+from llama_magic.errors import FitError
+from llama_magic.loading.checks import gpu_available
+from llama_magic.loading.options import LoadOptions
+from llama_magic.words import amounts
+from llama_magic.words.shown import Shown
+
+if TYPE_CHECKING:
+    from llama_magic.fit import Estimate, Speed
+    from llama_magic.gguf import GGUFInfo
+
+
+@dataclass(frozen=True)
+class DryRun(Shown):
+    """What `load` would do: the file, the options as they would be taken, the memory it would need."""
+
+    origin: str
+    size: int | None
+    info: GGUFInfo | None
+    window: int | None
+    estimate: Estimate | None
+    options: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    speed: Speed | None = None
+    seeded_bytes: int = 0  # what the first answer with a seed adds
+
+    def __str__(self) -> str:
+        lines = [f"{self.origin} ({amounts.size(self.size)}); nothing was loaded."]
+        if self.info is not None:
+            lines.append(
+                f"{self.info.architecture} {self.info.quantisation}, trained on "
+                f"{self.info.context_length:,} tokens"
+            )
+        if self.estimate is not None and self.window is not None:
+            lines.append(f"a window of {self.window:,} tokens: {self.estimate.explained()}")
+            lines.append(f"{amounts.size(self.seeded_bytes)} more from the first answer with a seed on")
+        if self.speed is not None:
+            lines.append(str(self.speed))
+        lines += [f"{name}: {value}" for name, value in self.options.items()]
+        return "\n".join((*lines, *self.notes))
+
+
+def dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bool | None) -> DryRun:
+    """Return what `load` would do with a source and options."""
+    located = sources.locate(source, revision=revision, offline=offline)
+    machine = fit.machine()
+    if located.path is not None:
+        info = gguf.inspect(located.path, parts=located.parts)
+    else:
+        readers = sources.open_parts(source, revision=revision)
+        info = gguf.inspect(readers[0], parts=readers[1:])
+    gguf.validate(info)
+    settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
+    estimate = settings.estimate(info)
+    notes = [*located.notes, *settings.notes]
+    try:
+        notes += fit.check(estimate, machine)
+    except FitError as error:
+        notes.append(str(error))
+    return DryRun(
+        located.origin,
+        located.size,
+        info,
+        settings.window,
+        estimate,
+        settings.shown(),
+        tuple(notes),
+        settings.speed(info, machine),
+        settings.seeded_bytes(info),
+    )

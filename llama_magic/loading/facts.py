@@ -1,0 +1,106 @@
+"""What a loaded file says of itself: template, sampling, guarded texts, memory foretold and used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from llama_magic import formatters
+from llama_magic.engine import build, embedding
+from llama_magic.errors import OptionError
+from llama_magic.loading.provenance import made_with
+from llama_magic.model.file import LoadedFile
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import PARAMETERS
+
+if TYPE_CHECKING:
+    from llama_magic.engine import crash_check
+    from llama_magic.engine.engine import Engine
+    from llama_magic.fit import Estimate
+    from llama_magic.gguf import GGUFInfo
+    from llama_magic.loading.options import LoadOptions, Settings
+    from llama_magic.loading.weights import SharedWeights
+    from llama_magic.request.tokenizer import Tokenizer
+    from llama_magic.sources import Resolved
+
+
+def describe(
+    found: Resolved,
+    info: GGUFInfo,
+    wanted: LoadOptions,
+    settings: Settings,
+    shared: SharedWeights,
+    engine: Engine,
+    estimate: Estimate,
+    verdict: crash_check.Verdict,
+    began: float,
+    warnings: tuple[str, ...],
+) -> LoadedFile:
+    """Return what a model keeps of its loading."""
+    formatter = formatters.choose(wanted.formatter or "auto", info)
+    window, buffers = _measured(engine, info, settings)
+    memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
+    memory["predicted_total"] = estimate.total
+    memory["predicted_seeded"] = settings.seeded_bytes(info)
+    actual = dict(shared.weights.buffers)
+    for kind, size in buffers.items():
+        actual[kind] = actual.get(kind, 0) + size
+    memory |= {f"actual_{k}": v for k, v in actual.items()}
+    memory["actual_total"] = sum(actual.values())
+    notes = [*found.notes, *settings.notes, *warnings, *formatter.notes]
+    if settings.extra_bufts and verdict.fell_back:
+        notes.append(
+            "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "
+            f"them (a little slower). To mend the build: {build.rebuild(build.processor_flags())}"
+        )
+    return LoadedFile(
+        source=found,
+        info=info,
+        options=settings.shown(),
+        window=window,
+        formatter=formatter,
+        sampling=file_sampling(info.metadata),
+        load_s=time.perf_counter() - began,
+        memory=memory,
+        notes=tuple(dict.fromkeys(notes)),
+        guarded=_guarded(engine.tokenizer, info),
+        made_with=made_with(found, info, settings, verdict, window),
+        n_ctx_train=info.context_length,
+        kv_bytes_per_token=sum(info.kv_bytes_per_token()),
+    )
+
+
+def _measured(engine: Engine, info: GGUFInfo, settings: Settings) -> tuple[int, dict[str, int]]:
+    """Return the window that llama.cpp made, and the bytes by kind of its context."""
+    if engine.weights.generates:
+        lane = engine.call(lambda core: core.lane(exact=False))
+        # All answers together may have more cells than one may be long (--profile batch).
+        return min(settings.window, lane.cells), lane.context.buffers
+    context = engine.call(lambda core: embedding.context(core, info))
+    return min(settings.window, context.n_ctx), context.buffers
+
+
+def _guarded(tokenizer: Tokenizer, info: GGUFInfo) -> frozenset[str]:
+    """Return the texts that a message must not be able to write as tokens.
+
+    Control tokens, ends of generation, and those user-defined tokens that the chat template
+    writes itself. (Other user-defined tokens, such as runs of line breaks, are ordinary text.)
+    """
+    templates = "\n".join(info.chat_templates.values())
+    user_defined = (tokenizer.text(i) for i in tokenizer.user_defined_ids)
+    marks = {t for t in user_defined if len(t) > 2 and t.strip("▁ \t\r\n") and t in templates}
+    return tokenizer.control_texts | frozenset(marks)
+
+
+def file_sampling(metadata: Mapping[str, Any]) -> Sampling:
+    """Return the sampling defaults that a file brings, llama.cpp's own where it says nothing."""
+    changes: dict[str, Any] = {}
+    for parameter in PARAMETERS.values():  # llama.cpp: common_init_sampler_from_model
+        value = metadata.get(f"general.sampling.{parameter.file_key}") if parameter.file_key else None
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            changes[parameter.name] = int(value) if parameter.type == "int" else float(value)
+    try:
+        return Sampling(**changes)
+    except (OptionError, TypeError):
+        return Sampling()  # a file may hold nonsense here; its findings say so

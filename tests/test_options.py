@@ -1,0 +1,146 @@
+"""Every option has a test in which it works: the list is made from the tables, and a gap is named."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from llama_magic.loading.options import LoadKeywords
+from llama_magic.magics._options import FETCH, LOAD, MODES, VERBS, Option
+from llama_magic.magics._parse import parse_cell, parse_line
+from llama_magic.model.options import StructuredOptions
+from llama_magic.request.sampling import SamplingOptions
+
+ROOT = Path(__file__).parent
+
+
+def _of(options: type) -> set[str]:
+    """Return the names of a `TypedDict`, inherited ones too."""
+    keys: frozenset[str] = options.__optional_keys__ | options.__required_keys__
+    return set(keys)
+
+
+_LOAD = "model/test_model_options.py::test_a_load_option_is_that_of_llama_cpp"
+_MEMORY = "model/test_model_options.py::test_options_of_memory_have_their_effect"
+_CHAIN = "engine/test_engine_sampler.py::test_same_seed_same_token_as_the_c_api"
+_SHELL = "magics/test_magics_shell.py::"
+_VERBS = "magics/test_magics_verbs.py::"
+_INSPECT = "magics/test_magics_inspect.py::"
+_CHAT = "magics/test_magics_chat.py::"
+_ANSWERS = "model/test_model_answers.py::"
+
+# What an option is called in Python (or its flag, where it is none there) -> the test in which it works.
+WORKS: dict[str, str] = {
+    **dict.fromkeys(_of(LoadKeywords), _LOAD),
+    **dict.fromkeys(_of(SamplingOptions), _CHAIN),
+    "batch": _MEMORY,
+    "mlock": _MEMORY,
+    "formatter": "model/test_model_options.py::test_a_name_and_a_formatter_are_kept",
+    "name": "model/test_model_options.py::test_a_name_and_a_formatter_are_kept",
+    "lora": "model/test_model_lora.py::test_an_adapter_changes_what_it_changes_in_llama_cpp",
+    "profile": "model/test_model_architectures.py::test_each_profile_has_the_window_that_was_asked_for",
+    "logit_bias": "engine/test_engine_sampler.py::test_logit_bias_moves_and_forbids",
+    "sha256": "sources/test_sources_local.py::test_a_digest_is_checked_on_local_files_too",
+    "revision": "sources/test_sources_hub.py::test_revisions_come_from_the_source_or_the_option",
+    "offline": "sources/test_sources_hub.py::test_a_cached_file_is_used_when_the_hub_is_out_of_reach",
+    "dry_run": "model/test_model_loading.py::test_dry_run_loads_nothing",
+    "all": _VERBS + "test_a_variable_of_the_user_keeps_a_closed_model",
+    "tensors": _INSPECT + "test_a_part_is_shown_alone",
+    "tokenizer": _INSPECT + "test_a_part_is_shown_alone",
+    "template": _INSPECT + "test_a_part_is_shown_alone",
+    "prompt": _CHAT + "test_the_prompt_that_was_sent_can_be_seen",
+    "branch": _CHAT + "test_a_rerun_replaces_its_own_turn_and_keeps_the_later_ones_as_a_branch",
+    "max_tokens": _ANSWERS + "test_guard_counts_exactly",
+    "seed": _CHAIN,
+    "stop": "test_testing.py::test_stop_texts_and_limits_are_real",
+    "logprobs": "engine/test_engine_sampler.py::test_logprobs_are_a_log_softmax_of_raw_logits",
+    "n": _SHELL + "test_samples_are_a_list",
+    "overflow": _ANSWERS + "test_overflow_modes_say_what_was_dropped",
+    "reuse": "model/promise.py::reuse",
+    "ignore_eos": "model/promise.py::edge",
+    "sampling": "model/test_model_options.py::test_sampling_as_one_object_is_its_keywords",
+    "pressure": "model/test_model_refusals.py::test_pressure_says_where_the_model_wanted_something_else",
+    "grammar": _ANSWERS + "test_structured_kinds",
+    "regex": _ANSWERS + "test_structured_kinds",
+    "choices": _ANSWERS + "test_structured_kinds",
+    "schema": _SHELL + "test_structured_passes_the_schema_and_keeps_failures",
+    "show_schema": "model/test_model_batches.py::test_the_schema_can_be_read",
+    "retries": _ANSWERS + "test_retries_tell_what_was_wrong",
+    "thinking": "model/test_model_thinking.py::test_thinking_first",
+    "instruct": _SHELL + "test_options_reach_the_api",
+    "system": _SHELL + "test_options_reach_the_api",
+    "session": _CHAT + "test_sessions_are_apart",
+    "new": _CHAT + "test_new_starts_afresh_and_keeps_the_old",
+    "model": _SHELL + "test_a_model_is_chosen_by_name",
+    "out": _SHELL + "test_quiet_prints_nothing",
+    "quiet": _SHELL + "test_quiet_prints_nothing",
+    "format": _SHELL + "test_json_format_shows_the_receipt",
+    "raw": _SHELL + "test_variables_fill_the_body_and_their_spans_travel",
+    "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",
+}
+_SAMPLE = {
+    "int": "1", "float": "0.5", "count": "1", "positive": "2", "seed": "3", "text": "a", "escaped": "a",
+    "name": "r", "layers": "1", "choices": "a|b", "bias": "3=1",
+}  # fmt: skip
+
+
+def _magic_options() -> dict[str, tuple[str, Option]]:
+    """Return each option with a line that takes it."""
+    found: dict[str, tuple[str, Option]] = {}
+    for verb in VERBS.values():
+        for option in verb.options:
+            words = " w" * verb.least
+            found.setdefault(f"{verb.name} {option.flags[-1]}", (f"{verb.name}{words}", option))
+    for mode in MODES.values():
+        for option in mode.options:
+            found.setdefault(f"%%{mode.name} {option.flags[-1]}", (f"%%{mode.name}", option))
+    return found
+
+
+@cache
+def _tests(file: str) -> dict[str, str]:
+    """Return the functions of a test file and their sources."""
+    text = (ROOT / file).read_text("utf-8")
+    functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+    return {node.name: ast.get_source_segment(text, node) or "" for node in functions}
+
+
+def _keywords() -> list[str]:
+    """Return the name of every option there is, in Python and in the magics."""
+    names = {option.key for _, option in _magic_options().values()} | {o.key for o in (*LOAD, *FETCH)}
+    return sorted(names | _of(LoadKeywords) | _of(StructuredOptions))
+
+
+@pytest.mark.parametrize("keyword", _keywords())
+def test_there_is_a_test_in_which_it_works(keyword: str) -> None:
+    """The test that is listed exists, and its file speaks of the option."""
+    assert keyword in WORKS, f"{keyword} has no test in which it works"
+    file, _, name = WORKS[keyword].partition("::")
+    assert name in _tests(file), f"{keyword}: there is no {WORKS[keyword]}"
+    flags = [
+        flag for _, option in _magic_options().values() if option.key == keyword for flag in option.flags
+    ]
+    text = (ROOT / file).read_text("utf-8")
+    words = "|".join(rf"(?<![\w-]){re.escape(flag)}(?![\w-])" for flag in flags)
+    assert re.search(rf'"{keyword}"|\b{keyword}=' + (f"|{words}" if words else ""), text)
+
+
+@pytest.mark.parametrize("which", _magic_options())
+def test_each_flag_of_the_magics_sets_its_keyword(which: str) -> None:
+    """`%llama VERB --flag value` and `%%llama mode --flag value`, long and short, set the one keyword."""
+    head, option = _magic_options()[which]
+    value = option.choices[0] if option.choices else _SAMPLE.get(option.kind, "")
+    for flag in option.flags:
+        words = f"{flag} {value}".rstrip() if option.takes_value else flag
+        if head.startswith("%%"):
+            command = parse_cell(f"{head[2:]} {words}")
+        else:
+            verb, _, rest = head.partition(" ")
+            command = parse_line(f"{verb} {words} {rest or ('a text' if VERBS[verb].text else '')}".strip())
+        assert option.key in command.options
+        if not option.takes_value:
+            assert command.options[option.key] is option.value
