@@ -70,6 +70,22 @@ class Call:
         )
 
 
+def _asked(call: Call, constraint: Constraint | None) -> dict[str, Any]:
+    """Return for the receipt what was asked beside seed and sampling, where it is not the default."""
+    names = ("stop", "n", "overflow", "reuse", "ignore_eos", "logprobs", "pressure")
+    defaults = Call()
+    asked = {name: getattr(call, name) for name in names if getattr(call, name) != getattr(defaults, name)}
+    if "stop" in asked:
+        asked["stop"] = list(call.stop)
+    if constraint is not None:
+        kind, schema = constraint.kind, constraint.schema
+        asked["constraint"] = {
+            "kind": kind,
+            **({"grammar": constraint.grammar} if schema is None else {"schema": schema}),
+        }
+    return {"asked": asked} if asked else {}
+
+
 # Parameters of the methods themselves, which a misspelt name may have meant.
 _OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", "tools"}
 # What the magic and other libraries call our options.
@@ -278,7 +294,7 @@ class Calls:
             constraint,
             thinking=note,
             reads=reads_marks(constraint, formatter, prompt.text, thinking),
-            made_with=file.made_with,
+            made_with={**file.made_with, **_asked(call, constraint)},
         )
 
         request = Request(
