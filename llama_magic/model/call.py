@@ -2,109 +2,27 @@
 
 from __future__ import annotations
 
-import operator
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import structured
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope.advice import advise
-from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
-from llama_magic.model.names import check_names
+from llama_magic.model.asked import Call, for_receipt
 from llama_magic.model.overflow import Fit
 from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
 from llama_magic.request.request import Request
-from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import PARAMETERS
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.model.file import LoadedFile
     from llama_magic.request.backend import Backend
-    from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
-
-
-@dataclass(frozen=True)
-class Call:
-    """The options of one call, checked. What they mean stands at `Model.complete`."""
-
-    max_tokens: int | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    n: int = 1
-    logprobs: int | None = None
-    overflow: prompting.Overflow = "error"
-    reuse: bool = True
-    ignore_eos: bool = False
-    pressure: bool = False
-    timeout: float | None = None
-    sampling: Sampling = field(default_factory=Sampling)
-
-    @classmethod
-    def read(cls, defaults: Sampling, options: Mapping[str, Any], tokenizer: Tokenizer) -> Call:
-        """Check `options`; what is not an option of a call is a sampling parameter, or an error."""
-        given = dict(options)
-        check_names(given, {field.name for field in fields(cls)} | PARAMETERS.keys())
-        stop = given.pop("stop", None)
-        if not isinstance(stop, (str, list, tuple, type(None))):
-            raise InputTypeError(f"stop is {stop!r}; expected a text or a list of texts.")
-        stop = (stop,) if isinstance(stop, str) else tuple(stop or ())
-        for text in stop:
-            if not isinstance(text, str) or not text:
-                raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
-        seed = given.pop("seed", None)
-        if "logit_bias" in given:
-            given["logit_bias"] = bias.by_id(given["logit_bias"], tokenizer)
-        sampling = given.pop("sampling", None) or defaults
-        if not isinstance(sampling, Sampling):
-            raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
-        return cls(
-            max_tokens=_count("max_tokens", given.pop("max_tokens", None), least=1),
-            seed=None if seed is None else check_seed(seed),
-            stop=stop,
-            n=_count("n", given.pop("n", 1), least=1) or 1,
-            logprobs=_count("logprobs", given.pop("logprobs", None), least=0),
-            overflow=prompting.check_overflow(given.pop("overflow", "error")),
-            reuse=bool(given.pop("reuse", True)),
-            ignore_eos=bool(given.pop("ignore_eos", False)),
-            pressure=bool(given.pop("pressure", False)),
-            timeout=_seconds(given.pop("timeout", None)),
-            sampling=sampling.replace(**given),
-        )
-
-
-def _count(name: str, value: object, *, least: int) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
-    number = operator.index(value)
-    most = _MOST.get(name)
-    if number < least or (most is not None and number > most):
-        limit = f"{least} or more" if most is None else f"{least} to {most}"
-        raise OptionError(f"{name} is {number}; expected {limit}.")
-    return number
-
-
-def _seconds(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputTypeError(f"timeout is {value!r}; expected seconds, a number.")
-    if not 0 < value <= _LONGEST:
-        raise OptionError(f"timeout is {value}; expected seconds: more than 0, {_LONGEST:,} at most.")
-    return float(value)
-
-
-_LONGEST = 1_000_000  # seconds; what a lock can wait is bounded
-
-# More samples than this are asked for in several calls; more alternatives a token cost more than decoding.
-_MOST = {"n": 1000, "logprobs": 1000}
 
 
 _RESERVED = {"messages", "tools", "guarded", "add_generation_prompt", "continue_final_message"}
@@ -267,7 +185,7 @@ class Calls:
             constraint,
             thinking=note,
             reads=reads_marks(constraint, formatter, prompt.text, thinking),
-            made_with=file.made_with,
+            made_with={**file.made_with, **for_receipt(call, constraint)},
             advice=_advice(call.sampling, options),
         )
 

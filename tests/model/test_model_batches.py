@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import json
 import os
 import pickle
 import signal
@@ -190,3 +191,21 @@ def test_rows_of_a_seeded_batch_draw_their_own_numbers(model: Any) -> None:
     assert [row.text for row in asyncio.run(tasks)] == [row.text for row in rows]
     seeds = [sample_seed(row_seed(9, row), sample) for row in range(100) for sample in range(50)]
     assert len(set(seeds)) == len(seeds)
+
+
+def test_a_receipt_has_what_was_asked(model: Any) -> None:
+    """Stops, overflow, reuse and the constraint as data stand in it; what was left alone does not."""
+    plain = model.complete("a", max_tokens=1, seed=1).receipt
+    assert "asked" not in plain
+    asked = model.complete(
+        "a", max_tokens=1, seed=1, stop=["x", "."], overflow="truncate-prompt", reuse=False
+    ).receipt["asked"]
+    assert asked == {"stop": ["x", "."], "overflow": "truncate-prompt", "reuse": False}
+    schema = {"type": "integer", "minimum": 0, "maximum": 9}
+    structured = model.structured("A digit?", schema, seed=1).receipt["asked"]["constraint"]
+    assert structured["schema"] == schema
+    again = model.structured("A digit?", json.loads(json.dumps(structured["schema"])), seed=1)
+    assert again.receipt["asked"]["constraint"] == structured
+    for options, words in (({"regex": "a+b"}, "a+b"), ({"choices": ["yes", "no"]}, "yes")):
+        held = model.complete("a", seed=1, max_tokens=9, **options).receipt["asked"]["constraint"]
+        assert words in json.dumps(held)

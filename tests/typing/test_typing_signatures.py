@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 import llama_magic as lm
-from llama_magic.model.call import Call
+from llama_magic.model.asked import Call
 from llama_magic.model.generate import Generating
 from llama_magic.model.model import Model
 from llama_magic.model.options import DEFAULTS, StructuredOptions
