@@ -14,22 +14,17 @@ import contextlib
 import datetime
 import hashlib
 import json
-import math
 import os
 import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from llama_magic.engine import trial_ends
-from llama_magic.errors import BackendError, LlamaMagicError
-
-if TYPE_CHECKING:
-    from llama_magic.engine.native import WeightsOptions
+from llama_magic.errors import BackendError
 
 # A child that takes longer than this hangs: seconds to start, bytes a second to read the file.
 _PATIENCE = 60
@@ -173,7 +168,7 @@ def _ended(request: bytes, timeout: float) -> tuple[int | None, str, str]:
 
 def command() -> list[str]:
     """Return the command line of the child."""
-    return [sys.executable, "-m", "llama_magic.engine.crash_check"]
+    return [sys.executable, "-m", "llama_magic.engine.trial_child"]
 
 
 # --- the memory of verdicts ---------------------------------------------------------------------
@@ -256,95 +251,3 @@ def _remember(store: Path, key: str, verdict: Verdict) -> None:
         # A full or read-only disk costs the child again at the next load, nothing more.
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
-
-
-# --- the child ----------------------------------------------------------------------------------
-
-
-def _try_out(trial: Trial, say: Callable[[str], None]) -> None:
-    from llama_magic.engine.native import Context, ContextOptions, Weights, WeightsOptions
-
-    say("stage load")
-    options = WeightsOptions(trial.gpu_layers, trial.mmap, False, trial.use_extra_bufts)
-    weights = Weights([Path(path) for path in trial.paths], options)
-    say("stage vocabulary")
-    vocab = weights.vocab
-    for token in range(vocab.n_tokens):
-        vocab.piece(token, special=True)
-    probe = 'Hello, wörld! 你好 🦙\n\t{"a": [1, 2.5e-3]} \x00\x7f' + "".join(map(chr, range(32, 300)))
-    tokens = vocab.tokenize(probe, add_special=True, parse_special=True)
-    vocab.detokenize(tokens, remove_special=False, unparse_special=True)
-    if not (weights.generates or weights.embeds):
-        say("survived")
-        return
-    tokens = (tokens or [0])[: min(200, trial.positions - 2) if trial.positions > 2 else 200]
-    say("stage context")
-    if weights.embeds:
-        context = Context(
-            weights,
-            ContextOptions(
-                cells=512, batch=256, ubatch=256, outputs=256, embeddings=True, pooling="mean",
-                flash_attn=trial.flash_attn,
-            ),
-        )  # fmt: skip
-        say("stage decode")
-        context.decode(tokens, range(len(tokens)), [0] * len(tokens), range(len(tokens)))
-        if not math.isfinite(float(context.embedding(0).sum())):
-            say("stage weights")
-            raise BackendError(_bad_tensor(trial, options))
-        say("survived")
-        return
-    context = Context(
-        weights,
-        ContextOptions(
-            cells=512, sequences=2, batch=256, ubatch=256,
-            type_k=trial.type_k, type_v=trial.type_v, flash_attn=trial.flash_attn,
-        ),
-    )  # fmt: skip
-    say("stage decode")
-    if not _decode(context, tokens):
-        say("stage weights")
-        context.close()
-        weights.close()
-        raise BackendError(_bad_tensor(trial, options))
-    say("survived")
-
-
-def _bad_tensor(trial: Trial, options: WeightsOptions) -> str:
-    """Say which tensor gives logits that are no numbers."""
-    from llama_magic.engine.native import Weights
-
-    try:
-        Weights([Path(path) for path in trial.paths], replace(options, check_tensors=True)).close()
-    except BackendError as error:
-        return f"the weights hold numbers that are NaN or infinite: {error.log}"
-    return "the model's logits are NaN or infinite, though its weights are not"
-
-
-def _decode(context: Any, tokens: Sequence[int]) -> bool:
-    """Decode batches of several kinds; False where the logits are no numbers."""
-    many = list(tokens) * (2 if len(tokens) < 2 else 1)  # a batch of one takes other paths than a larger one
-    context.decode(many, range(len(many)), [0] * len(many), [len(many) - 1])
-    logits = context.logits(len(many) - 1)
-    if not math.isfinite(float(logits.max())):
-        return False
-    best = int(logits.argmax())
-    context.decode([best], [len(many)], [0], [0])
-    context.decode([best, best], [len(many) + 1, 0], [0, 1], [0, 1])
-    return True
-
-
-def main() -> int:
-    """Run the trial given on standard input; say on standard output how far it came."""
-    trial = Trial(**json.load(sys.stdin))
-    out = os.fdopen(os.dup(1), "w", buffering=1)
-    try:
-        _try_out(trial, lambda text: print(text, file=out, flush=True))
-    except LlamaMagicError as error:
-        print("refused " + " ".join(str(error).split()), file=out, flush=True)
-        return 3
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

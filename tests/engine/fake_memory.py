@@ -55,6 +55,8 @@ class FakeMemory:
                 taken.append(index)
         if len(taken) < len(tokens):
             return False
+        if not tokens:
+            return True
         for place, (index, token) in enumerate(zip(taken, tokens, strict=True)):
             self.cells[index] = Cell(start + place, token, {sequence})
         self.head = (taken[-1] + 1) % len(self.cells)

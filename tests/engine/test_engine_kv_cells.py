@@ -39,7 +39,7 @@ def test_trim_leaves_the_first_tokens(length: int) -> None:
     assert cells.trim(slot, length)
     assert held(cells, slot) == slot.tokens == TEXT[:length]
     assert slot.n_read == length
-    assert cells.used == cells.memory.used() == length  # type: ignore[attr-defined]
+    assert cells.used == cells.memory.used() == length
 
 
 def test_trim_of_a_recurrent_state_empties_the_slot() -> None:
@@ -68,15 +68,19 @@ def test_trim_behind_a_sliding_window_needs_the_whole_window() -> None:
 
 
 def test_roll_back_takes_out_what_a_stopped_decode_wrote() -> None:
-    """The cells are again those of the known tokens; a recurrent state is lost, and known to be."""
+    """The cells are again those of the known tokens; a recurrent state is lost, and known to be.
+
+    (It may have gone on, though no position says so.)
+    """
     cells, slot = filled(FakeMemory(64))
-    cells.memory.write(slot.sequence, len(TEXT), [7, 8, 9])  # type: ignore[attr-defined]
+    cells.memory.write(slot.sequence, len(TEXT), [7, 8, 9])
     cells.roll_back(slot)
     assert held(cells, slot) == slot.tokens == TEXT
-    cells, slot = filled(FakeState(64))
-    cells.memory.write(slot.sequence, len(TEXT), [7])  # type: ignore[attr-defined]
-    cells.roll_back(slot)
-    assert held(cells, slot) == slot.tokens == []
+    for written in ([7], []):
+        cells, slot = filled(FakeState(64))
+        cells.memory.write(slot.sequence, len(TEXT), written)
+        cells.roll_back(slot)
+        assert held(cells, slot) == slot.tokens == []
 
 
 # --- park and restore ---------------------------------------------------------------------------
@@ -87,7 +91,7 @@ def test_parked_sequences_leave_the_cells_and_come_back_as_they_were() -> None:
     cells, slot = filled(FakeMemory(64))
     decode(cells, slot, [1, 2, 3], n_prompt=len(TEXT))
     cells.park(slot)
-    assert cells.memory.used() == 0  # type: ignore[attr-defined]
+    assert cells.memory.used() == 0
     (entry,) = cells.store.entries
     assert (entry.tokens, entry.n_read) == ([*TEXT, 1, 2, 3], len(TEXT))
     other = cells.slots[2]

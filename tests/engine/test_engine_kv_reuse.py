@@ -60,7 +60,7 @@ def test_a_sequence_that_must_stay_lends_its_cells(how: str) -> None:
     assert slot is cells.slots[1]
     assert held(cells, slot) == slot.tokens == TEXT[:25]
     assert held(cells, holder) == holder.tokens == TEXT
-    assert cells.used == cells.memory.used() == len(TEXT)  # type: ignore[attr-defined]
+    assert cells.used == cells.memory.used() == len(TEXT)
 
 
 def test_a_recurrent_state_is_not_lent() -> None:
@@ -146,7 +146,7 @@ def test_a_seeded_prompt_takes_whole_cuts_that_were_read() -> None:
     cells.empty(cells.slots[1])
     assert take_exact(cells, TEXT, 39) is slot
     assert held(cells, slot) == slot.tokens == TEXT[:16]
-    assert cells.memory.used() == 16  # type: ignore[attr-defined]
+    assert cells.memory.used() == 16
 
 
 def test_a_seeded_prompt_that_reuses_nothing_finds_the_cells_empty() -> None:

@@ -1,4 +1,4 @@
-"""TextStream, PrefixStore and Sampling: the parts of the engine that need no model."""
+"""TextStream and Sampling: the parts of the engine that need no model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_magic.engine.kv.store import PrefixStore, Stretch, common_prefix
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.request.sampling import MAX_SEED, Sampling, check_seed
 from llama_magic.request.stages import DEFAULT_ORDER
@@ -74,52 +73,6 @@ def test_character_split_over_tokens_waits_for_its_end() -> None:
     assert [stream.decode(bytes([b])) for b in "🦙".encode()] == ["", "", "", "🦙"]
     assert stream.decode("🦙".encode()[:2]) == ""
     assert stream.flush() == "�"
-
-
-# --- PrefixStore --------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
-def test_common_prefix_counts_equal_leading_tokens(a: list[int], b: list[int]) -> None:
-    """`common_prefix` agrees with a loop."""
-    n = 0
-    while n < min(len(a), len(b)) and a[n] == b[n]:
-        n += 1
-    assert common_prefix(a, b) == n
-
-
-def _state(size: int) -> list[Stretch]:
-    return [Stretch(0, 1, b"x" * size)]
-
-
-def test_store_keeps_the_longest_and_the_latest() -> None:
-    """A sequence replaces those that it extends; within the budget the least recently used goes first."""
-    store = PrefixStore(100)
-    store.put([1, 2], _state(20))
-    store.put([1, 2, 3], _state(30))
-    assert [e.tokens for e in store.entries] == [[1, 2, 3]]
-    store.put([1], _state(10))  # already covered
-    assert store.bytes_used == 30
-    store.put([7], _state(40))
-    assert store.best([1, 2, 9])[1] == 2  # and is used now
-    store.put([8], _state(40))
-    assert sorted(e.tokens for e in store.entries) == [[1, 2, 3], [8]]
-    store.put([9], _state(101))  # larger than the budget
-    assert sorted(e.tokens for e in store.entries) == [[1, 2, 3], [8]]
-    assert store.best([5]) == (None, 0)
-    store.clear()
-    assert (store.entries, store.bytes_used) == ([], 0)
-
-
-@given(
-    st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(1, 60)), max_size=20)
-)
-def test_store_never_exceeds_its_budget(puts: list[tuple[list[int], int]]) -> None:
-    """`bytes_used` is the sum over the entries, and at most the budget."""
-    store = PrefixStore(100)
-    for tokens, size in puts:
-        store.put(tokens, _state(size))
-        assert store.bytes_used == sum(e.size for e in store.entries) <= 100
 
 
 # --- Sampling -----------------------------------------------------------------------------------

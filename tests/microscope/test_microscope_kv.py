@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.engine.kv.moves import SavedSequence
-from llama_magic.engine.kv.slots import Slot
-from llama_magic.engine.kv.store import PrefixStore, Stretch
+from llama_magic.engine.kv.store import Stretch
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.microscope import savefile
 from llama_magic.microscope.cells import KVSequence, KVState
@@ -223,17 +222,6 @@ def test_a_fork_of_a_short_seeded_sequence_is_kept(smollm2: Any) -> None:
     assert smollm2.complete("One two three four five", max_tokens=2).usage.cached_tokens == 4
 
 
-def test_a_fork_gives_way_to_the_budget_of_host_memory_only() -> None:
-    """A named entry is not replaced by a longer one; over the budget the oldest goes, names and all."""
-    store = PrefixStore(30)
-    store.put([1, 2], [Stretch(0, 2, bytes(10))], 2, ("a",))
-    store.put([1, 2, 3], [Stretch(0, 3, bytes(12))], 3)
-    store.put([1, 2], [Stretch(0, 2, bytes(10))], 2, ("b",))
-    assert [(e.tokens, e.names) for e in store.entries] == [([1, 2], ["a", "b"]), ([1, 2, 3], [])]
-    store.put([9], [Stretch(0, 1, bytes(25))])
-    assert [(e.tokens, e.names) for e in store.entries] == [([9], [])]
-
-
 def test_forks_and_saves_go_on_beside_running_answers(smollm2: Any, tmp_path: Path) -> None:
     """The jobs run between two steps: a stream that is being written is not disturbed."""
     smollm2.kv_clear()
@@ -383,31 +371,3 @@ def test_the_picture_is_static_and_says_its_words() -> None:
     text = held.tree_text()
     assert text.splitlines()[0] == "4 tokens “<scr” a, b"
     assert len(held.to_pandas()) == 25 + 8
-
-
-@given(st.lists(st.tuples(st.sampled_from(["grow", "cut", "share"]), st.integers(0, 3), st.integers(0, 9))))
-def test_cells_are_counted_once_whatever_is_shared(steps: list[tuple[str, int, int]]) -> None:
-    """The stretches of slots name the same cell alike, and different cells differently."""
-    slots = [Slot(i) for i in range(4)]
-    cells: list[list[object]] = [[] for _ in slots]
-    for what, index, number in steps:
-        if what == "grow":
-            slots[index].tokens += [0] * number
-            cells[index] += [object() for _ in range(number)]
-        elif what == "cut":
-            length = min(number, len(cells[index]))
-            slots[index].cut(length)
-            del cells[index][length:]
-        elif index != number % 4:
-            holder = slots[number % 4]
-            length = min(number, len(holder.tokens))
-            slots[index].share(holder, length)
-            cells[index] = cells[number % 4][:length]
-    named = {
-        (lineage, position)
-        for slot in slots
-        for lineage, start, end in slot.runs()
-        for position in range(start, end)
-    }
-    assert [len(slot.tokens) for slot in slots] == [len(own) for own in cells]
-    assert len(named) == len({id(cell) for own in cells for cell in own})
