@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "display"))  # the fake stream and the hostile texts
+sys.path.insert(0, str(HERE.parent / "display"))  # the scripted answers and the hostile texts
 SHOTS = HERE.parent / "screenshots"
 TOKEN = "llama-magic-tests"
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-sync", "--no-first-run"]

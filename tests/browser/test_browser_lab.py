@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-IMPORTS = "from fake_stream import FakeStream\nimport llama_magic.display as d"
+IMPORTS = (
+    "import threading\nfrom display_answers import Script, answering, stream\nimport llama_magic.display as d"
+)
 MD = "## Plan\n\nBuy **eggs** and `flour`.\n\n- first\n- second\n\n```python\nprint('<b>')\n```\n\nDone. "
 
 
-def cell(pieces: str, more: str = "", view: str = "") -> str:
-    """Return the source of a cell that shows a fake stream."""
-    return f"s = FakeStream({pieces}, {more})\nr = d.show_stream(s, title='chat', model_name='smollm2'{view})"
+def cell(text: str, script: str = "", options: str = "") -> str:
+    """Return the source of a cell that shows a scripted answer; all three are expressions of it."""
+    made = f"s = stream(Script({text}, {script}), {options})"
+    return f"{made}\nr = d.show_stream(s, title='chat', model_name='smollm2')"
 
 
-SLOW = cell("['word%d ' % i for i in range(2000)]", "rate=40, max_tokens=2000")
+SLOW = cell("''.join('word%d ' % i for i in range(2000))", "delay=1 / 40", "max_tokens=2000")
 
 
 def assert_saved_well(notebook: dict[str, Any], *texts: str) -> str:
@@ -37,7 +40,7 @@ def test_stream_then_static_then_saved_reloaded_and_restarted(lab: Any, opened: 
     tab = opened(
         lab,
         "stream.ipynb",
-        [IMPORTS, cell(f"{MD!r}.split(' ') and [w + ' ' for w in {MD!r}.split(' ')]", "rate=8")],
+        [IMPORTS, cell(repr(MD), "delay=1 / 8")],
     )
     tab.run(0)
     tab.run(1)
@@ -70,7 +73,7 @@ def test_stream_then_static_then_saved_reloaded_and_restarted(lab: Any, opened: 
 
 def test_stop_while_writing_keeps_the_text(lab: Any, opened: Any) -> None:
     """The Stop button reaches the busy kernel at once; the text stays and the model is usable at once."""
-    tab = opened(lab, "stop.ipynb", [IMPORTS, SLOW, cell("['again']")])
+    tab = opened(lab, "stop.ipynb", [IMPORTS, SLOW, cell("'again'")])
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
@@ -92,7 +95,7 @@ def test_stop_while_writing_keeps_the_text(lab: Any, opened: Any) -> None:
 
 def test_stop_while_the_prompt_is_read(lab: Any, opened: Any) -> None:
     """Reading is told in tokens, and Stop works in it."""
-    tab = opened(lab, "reading.ipynb", [IMPORTS, cell("['x']", "reading=30")])
+    tab = opened(lab, "reading.ipynb", [IMPORTS, cell("'x'", "reading=threading.Event()")])
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
@@ -105,7 +108,7 @@ def test_stop_while_the_prompt_is_read(lab: Any, opened: Any) -> None:
 def test_two_cells_one_after_the_other_and_a_rerun(lab: Any, opened: Any) -> None:
     """Queued cells each show their own text; running one again gives the same output in the same place."""
     tab = opened(
-        lab, "two.ipynb", [IMPORTS, cell("['one '] * 30", "rate=30"), cell("['two '] * 30", "rate=30")]
+        lab, "two.ipynb", [IMPORTS, cell("'one ' * 30", "delay=1 / 30"), cell("'two ' * 30", "delay=1 / 30")]
     )
     for index in range(3):
         tab.run(index)
@@ -124,7 +127,7 @@ def test_a_cell_run_fifty_times_saves_as_one_small_output(lab: Any, opened: Any)
     tab = opened(
         lab,
         "fifty.ipynb",
-        [IMPORTS, cell("['word '] * 200", "seed=7"), "for _ in range(9):\n    exec(In[2])"],
+        [IMPORTS, cell("'word ' * 200", options="seed=7"), "for _ in range(9):\n    exec(In[2])"],
     )
     tab.run(0)
     outputs = set()
@@ -141,7 +144,7 @@ def test_a_cell_run_fifty_times_saves_as_one_small_output(lab: Any, opened: Any)
 
 def test_dark_theme_has_readable_contrast(lab: Any, opened: Any) -> None:
     """In both themes every text of both views has a contrast of 4.5 or more, measured in the page."""
-    tab = opened(lab, "dark.ipynb", [IMPORTS, cell("['word ', 'word '] * 60", "rate=30"), cell("['word ']")])
+    tab = opened(lab, "dark.ipynb", [IMPORTS, cell("'word ' * 120", "delay=1 / 30"), cell("'word '")])
     tab.theme("JupyterLab Dark")
     tab.run(0)
     tab.run(1)
@@ -157,15 +160,18 @@ def test_dark_theme_has_readable_contrast(lab: Any, opened: Any) -> None:
 
 def test_structured_answers_fill_a_form(lab: Any, opened: Any) -> None:
     """Fields not yet written are greyed, and fill while the answer is generated."""
-    partials = "[{'name': 'Ada'[:i]} if i < 4 else {'name': 'Ada', 'born': 1815} for i in range(1, 5)] * 5"
-    source = cell("['x'] * 20", f"rate=4, partials=({partials})[:4] * 2 + [{{'name': 'Ada', 'born': 1815}}], "
-                  "fields=['name', 'born', 'wrote']")  # fmt: skip
+    ada = '{"name": "Ada", "born": 1815, "wrote": "Notes"}'
+    kind = (
+        "import pydantic\nclass Person(pydantic.BaseModel):\n    name: str\n    born: int\n    wrote: str\n"
+    )
+    at = ada.index('"wrote"')
+    source = kind + cell(repr(ada), f"at={at}, hold=threading.Event()", "mode='structured', schema=Person")
     tab = opened(lab, "form.ipynb", [IMPORTS, source])
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
     live.get_by_text("1815").wait_for()
-    assert live.locator("tr", has_text="name").locator("td").nth(1).inner_text() in ("A", "Ad", "Ada")
+    assert live.locator("tr", has_text="name").locator("td").nth(1).inner_text() == "Ada"
     assert live.locator("tr", has_text="wrote").locator(".lm-empty").inner_text() == "not written yet"
     tab.shot("lab-form")
 
@@ -175,7 +181,7 @@ def test_the_live_region_announces_sentences(lab: Any, opened: Any) -> None:
     tab = opened(
         lab,
         "heard.ipynb",
-        [IMPORTS, cell("['One', ' two', '. ', 'Three', ' four'] + [' more'] * 80", "rate=20")],
+        [IMPORTS, cell("'One two. Three four' + ' more' * 80", "delay=1 / 20")],
     )
     tab.run(0)
     tab.run(1)
@@ -185,15 +191,15 @@ def test_the_live_region_announces_sentences(lab: Any, opened: Any) -> None:
 
 
 def test_five_hundred_tokens_a_second_are_kept_up_with(lab: Any, opened: Any) -> None:
-    """4,000 tokens in 8 s: the page shows word 3,000 while the answer is written, and the text is whole."""
-    text = "[('word%d ' % i) + ('\\n\\n' if i % 80 == 79 else '') for i in range(4000)]"
-    tab = opened(lab, "fast.ipynb", [IMPORTS, cell(text, "rate=500, max_tokens=3900") + "\ntook = r.timings"])
+    """3,800 tokens in 8 s: the page shows word 3,000 while the answer is written, and the text is whole."""
+    text = "''.join('word%d ' % i + '\\n\\n' * (i % 70 == 69) for i in range(3800))"
+    tab = opened(lab, "fast.ipynb", [IMPORTS, cell(text, "delay=1 / 500", "max_tokens=3900")])
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
     live.locator(".lm-text").get_by_text("word3000").wait_for()
     assert "word0 word1 word2" in live.inner_text()
-    static = tab.static(1, "word3999", timeout=30_000)
+    static = tab.static(1, "word3799", timeout=30_000)
     assert len(static.locator("p").all()) >= 50
 
 
@@ -203,13 +209,14 @@ def test_hostile_answers_in_the_live_view_and_reopened(lab: Any, opened: Any) ->
     import hostile
 
     show = "import hostile\nfor t in hostile.TEXTS:\n    "
-    show += "d.show_stream(FakeStream([t]), title='chat', model_name='m')"
+    show += "d.show_stream(stream(t), title='chat', model_name='m')"
     markdown = show.replace("model_name='m'", "model_name='m', format='markdown'")
     live = (
-        "pieces = [p for t in hostile.TEXTS for p in (t + '\\n\\n', 'next\\n\\n')]\n"
-        "d.show_stream(FakeStream(pieces, rate=60), title='chat', model_name='m')"
+        "text = ''.join(t + '\\n\\nnext\\n\\n' for t in hostile.TEXTS)\n"
+        "s = stream(Script(text, delay=1 / 60), max_tokens=3900)\n"
+        "d.show_stream(s, title='chat', model_name='m')"
     )
-    whole = "d.show_stream(FakeStream([hostile.LONG[:500000]] * 2), title='chat', model_name='m');"
+    whole = "d.show_stream(stream(' '.join([hostile.LONG[:500000]] * 2)), title='chat', model_name='m');"
     tab = opened(lab, "hostile.ipynb", [IMPORTS, show + ";", live + ";", markdown + ";", whole])
     for index in range(2):
         tab.run(index)
@@ -266,9 +273,9 @@ def assert_saved_well_hostile(notebook: dict[str, Any]) -> None:
 def test_a_page_loaded_again_in_mid_run_gets_the_answer(lab: Any, opened: Any, saved: bool) -> None:
     """Whether the running cell was saved or not: when the run and a queued one have ended, both static
     outputs stand in their cells, nothing live is saved, and the kernel has closed its widgets."""
-    rows = [IMPORTS, cell("['slow%d ' % i for i in range(120)]", "rate=20"), cell("['fine ']"),
+    rows = [IMPORTS, cell("''.join('slow%d ' % i for i in range(120))", "delay=1 / 20"), cell("'fine '"),
             "from llama_magic.display.live.live import LiveView\nimport time\n"
-            "while LiveView._unanswered: time.sleep(0.05)\nprint('closed')"]  # fmt: skip
+            "while LiveView.unanswered: time.sleep(0.05)\nprint('closed')"]  # fmt: skip
     tab = opened(lab, f"midway-{saved}.ipynb", rows)
     tab.run(0)
     tab.save()
@@ -293,7 +300,7 @@ def test_a_page_loaded_again_in_mid_run_gets_the_answer(lab: Any, opened: Any, s
 def test_a_reload_in_the_middle_leaves_a_usable_notebook(lab: Any, opened: Any) -> None:
     """After a reload while a cell runs the kernel can be interrupted: the text so far comes, and the next
     cell can be run."""
-    tab = opened(lab, "midway.ipynb", [IMPORTS, SLOW, cell("['fine']")])
+    tab = opened(lab, "midway.ipynb", [IMPORTS, SLOW, cell("'fine'")])
     tab.run(0)
     tab.run(1)
     tab.live(1).get_by_text("word10").wait_for()
@@ -309,7 +316,7 @@ def test_a_reload_in_the_middle_leaves_a_usable_notebook(lab: Any, opened: Any) 
 
 def test_a_stopped_answer_is_not_put_back_once_the_reader_cleared_it(lab: Any, opened: Any) -> None:
     """A page that had the answer has told the kernel so: after clearing and a reload the cell stays empty."""
-    tab = opened(lab, "cleared.ipynb", [IMPORTS, cell("['once '] * 20", "rate=20")])
+    tab = opened(lab, "cleared.ipynb", [IMPORTS, cell("'once ' * 20", "delay=1 / 20")])
     tab.run(0)
     tab.run(1)
     tab.static(1, "once")
@@ -327,7 +334,7 @@ def test_a_stopped_answer_is_not_put_back_once_the_reader_cleared_it(lab: Any, o
 def test_the_live_view_looks_like_its_static_output(lab: Any, opened: Any, theme: str) -> None:
     """Same place and width of the text, a key to the bar, nothing that moves, a focus ring and control of
     Stop that can be seen (3:1) and hit (24 pixels), in both themes."""
-    tab = opened(lab, "looks.ipynb", [IMPORTS, cell("['word '] * 120", "rate=30")])
+    tab = opened(lab, "looks.ipynb", [IMPORTS, cell("'word ' * 120", "delay=1 / 30")])
     tab.theme(theme)
     tab.run(0)
     tab.run(1)
@@ -338,7 +345,7 @@ def test_the_live_view_looks_like_its_static_output(lab: Any, opened: Any, theme
         " return [x, width, y - node.closest('.lm').getBoundingClientRect().y]; }"
     )
     before = live.locator(".lm-text").evaluate(box)
-    assert re.search(r"template 12\s*system 20\s*prompt 68\s*written \d+\s*reserved \d+", live.inner_text())
+    assert re.search(r"template 13\s*system 19\s*user 1 68\s*written \d+\s*reserved \d+", live.inner_text())
     stop = live.get_by_role("button", name="Stop")
     tab.page.keyboard.press("Escape")
     stop.focus()
@@ -419,20 +426,14 @@ def test_the_demo_model_writes_in_the_live_view(lab: Any, opened: Any) -> None:
 
 def test_the_prompt_pad(lab: Any, opened: Any) -> None:
     """Typing moves the gauge, Run writes, Stop stops, and the prompt becomes a cell."""
-    model = (
-        "class Model:\n    name, window = 'fake', 4096\n"
-        "    def count_tokens(self, m): return sum(len(x['content'].split()) for x in m)\n"
-        "    def chat(self, m, **o): return Ending(['word '] * 400, rate=40)\n"
-        "class Ending(FakeStream):\n    def cancel(self):\n        super().cancel(); self._queue.put(None)\n"
-        "p = d.pad(Model()); p"
-    )
+    model = "p = d.pad(answering(Script('word ' * 400, at=40, hold=threading.Event()))); p"
     tab = opened(lab, "pad.ipynb", [IMPORTS, model])
     tab.run(0)
     tab.run(1)
     board = tab.cell(1).locator(".lm-board")
     board.locator("textarea").wait_for()
     board.locator("textarea").fill("one two three four")
-    board.get_by_text("4 prompt + 0 written of 4,096 tokens").wait_for()
+    board.get_by_text("12 prompt + 0 written of 4,096 tokens").wait_for()
     board.get_by_role("button", name="Show sampling").click()
     board.get_by_text("temperature").wait_for()
     tab.shot("lab-pad")
@@ -471,7 +472,7 @@ def test_notebook_7(notebook_server: Any, opened: Any) -> None:
 @pytest.mark.parametrize("width", [420])
 def test_a_narrow_window_wraps(lab: Any, opened: Any, width: int) -> None:
     """At the width of a side panel no figure is cut off."""
-    tab = opened(lab, "narrow.ipynb", [IMPORTS, cell("['word '] * 100", "rate=30")])
+    tab = opened(lab, "narrow.ipynb", [IMPORTS, cell("'word ' * 100", "delay=1 / 30")])
     tab.run(0)
     tab.page.keyboard.press("Control+b")
     tab.page.set_viewport_size({"width": width, "height": 800})

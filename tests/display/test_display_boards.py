@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 from typing import Any
 
-import ipywidgets
 import nbclient
 import nbformat
 import pytest
-from fake_stream import FakeStream
+from display_answers import widgets
 from test_display_hosts import IMPORTS
-from test_display_pad import Model, settle
+from test_display_pad import fake, settle
 
 from llama_magic import display
 from llama_magic.display import hosts
 from llama_magic.display.boards.pad import Pad
 from llama_magic.display.boards.trace import LiveTrace
 from llama_magic.display.static import html as render_html
+from llama_magic.testing import Script
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -157,7 +158,7 @@ def test_what_is_saved_says_the_same_without_the_widget(shell: Shell, trace: Any
 
 def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> None:
     """The view and its line stay in their places; once the page has let go, every model is closed."""
-    before = set(ipywidgets.widgets.widget._instances)
+    before = widgets()
     board = LiveTrace(trace)
     board._ipython_display_()
     board._view_count = 1  # as the front end says when it shows it
@@ -171,15 +172,15 @@ def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> N
     assert WIDGET not in line
     assert "The page was reloaded" in board.children[0].value  # seen only where the page still shows it
     board._view_count = 0
-    assert set(ipywidgets.widgets.widget._instances) == before
+    assert widgets() == before
 
 
 def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Shell) -> None:
     """Also where the prompt was changed since; while nothing is written, the count stands there."""
-    board = Pad(Model(FakeStream(["Hello ", "<b>you</b>"])), prompt="Hi there", system="Be kind")
+    board = Pad(fake("Hello <b>you</b>"), prompt="Hi there", system="Be kind")
     board._ipython_display_()
     view = next(iter(shell.display_pub.shown.values()))
-    assert "4 prompt + 0 written of 40 tokens" in view["text/plain"]
+    assert "17 prompt + 0 written of 300 tokens" in view["text/plain"]
     board.run()
     settle()
     board.prompt.value = "Something else"
@@ -202,19 +203,13 @@ def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Shell) -> None:
 
 def test_keeping_a_pad_that_writes_keeps_what_is_written(shell: Shell) -> None:
     """The stream is stopped, and its text so far stands in the output."""
-
-    class Ending(FakeStream):
-        def cancel(self) -> None:
-            super().cancel()
-            self._queue.put(None)
-
-    stream = Ending(["a "] * 1000, rate=50)
-    board = Pad(Model(stream), prompt="Hi")
+    model = fake(Script("a b c", at=1, hold=threading.Event()))
+    board = Pad(model, prompt="Hi")
     board._ipython_display_()
     board.run()
     board.keep()
     view, _ = shell.display_pub.shown.values()
-    assert stream.cancelled.is_set()
+    assert model.backend.requests[0].handle.cancelled
     assert "stopped before its end" in view["text/plain"]
 
 
@@ -235,7 +230,7 @@ def test_without_widgets_none_is_made_and_one_line_says_why(
         monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "ipywidgets" else find(n))
     else:
         monkeypatch.setattr(hosts, "host", lambda shell: host)
-    before = set(ipywidgets.widgets.widget._instances)
+    before = widgets()
     needs = f"it needs a notebook with widgets (JupyterLab, Notebook 7, VS Code, Colab), and {WHYS[host]}."
     assert trace.live() is trace
     assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"
@@ -243,16 +238,16 @@ def test_without_widgets_none_is_made_and_one_line_says_why(
     [view] = shell.display_pub.shown.values()
     assert view == display.mimebundle(trace)
     assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"
-    assert display.pad(Model()) is None
+    assert display.pad(fake()) is None
     assert capsys.readouterr().out == (
         f"There is no prompt pad here: {needs}\nWrite %%llama chat and the prompt below it instead.\n"
     )
-    assert set(ipywidgets.widgets.widget._instances) == before
+    assert widgets() == before
 
 
 def test_a_board_that_is_captured_is_its_static_view(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made in a notebook and shown inside %%capture: one output, no widget."""
-    board = Pad(Model(), prompt="Ahoy")
+    board = Pad(fake(), prompt="Ahoy")
     monkeypatch.setattr(hosts, "host", lambda shell: "plain")
     board._ipython_display_()
     [view] = shell.display_pub.shown.values()
@@ -264,13 +259,13 @@ def test_a_board_that_is_captured_is_its_static_view(shell: Shell, monkeypatch: 
 def test_every_call_for_a_board_makes_one(shell: Shell, trace: Any) -> None:
     """Importing a board's module does not take the place of the function that makes it."""
     for _ in range(2):
-        assert isinstance(display.pad(Model()), Pad)
+        assert isinstance(display.pad(fake()), Pad)
         assert isinstance(trace.live(), LiveTrace)
 
 
 def test_nbclient_saves_no_widget_state() -> None:
     """It would store every widget that is made, shown or not; so none is made there."""
-    source = "class M:\n    name, window = 'fake', 4096\n    def count_tokens(self, m): return 3\nd.pad(M())"
+    source = "d.pad(answering('Hello'))"
     spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     cells = [nbformat.v4.new_code_cell(text) for text in (IMPORTS, source)]
     book = nbclient.NotebookClient(nbformat.v4.new_notebook(cells=cells, metadata=spec), timeout=60).execute()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fake_stream import completion
+from display_answers import completion
 
 import llama_magic
 import llama_magic.display.views

@@ -16,11 +16,11 @@ from nbconvert import HTMLExporter, MarkdownExporter
 HERE = Path(__file__).parent
 IMPORTS = (
     f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
-    "from fake_stream import FakeStream\nimport llama_magic.display as d"
+    "from display_answers import Script, answering, stream\nimport llama_magic.display as d"
 )
-SHOW = "r = d.show_stream(FakeStream({pieces}), title='chat', model_name='m'{more})"
-CAPTURED = "%%capture cap\n" + SHOW.format(pieces="['kept ', 'aside']", more="")
-STOPPED = SHOW.format(pieces="['so far'], error=KeyboardInterrupt()", more="")
+SHOW = "r = d.show_stream(stream({answer}), title='chat', model_name='m'{more})"
+CAPTURED = "%%capture cap\n" + SHOW.format(answer="'kept aside'", more="")
+STOPPED = SHOW.format(answer="Script('so far', error=KeyboardInterrupt())", more="")
 
 
 def notebook(*sources: str) -> Any:
@@ -34,8 +34,8 @@ def notebook(*sources: str) -> Any:
 def executed() -> Any:
     """A notebook that nbclient ran: two answers, one captured, one stopped."""
     sources = (
-        SHOW.format(pieces="['The **ans', 'wer** <b>x</b>']", more=""),
-        SHOW.format(pieces="['second']", more=", format='markdown'"),
+        SHOW.format(answer="'The **answer** <b>x</b>'", more=""),
+        SHOW.format(answer="'second'", more=", format='markdown'"),
         CAPTURED,
         "[sorted(out.data) for out in cap.outputs], cap.stdout",
         STOPPED,
@@ -74,7 +74,7 @@ def test_nbconvert_shows_every_answer(executed: Any) -> None:
     """HTML and Markdown of the saved notebook hold the answers and figures, and no widget."""
     for exporter in (HTMLExporter(), MarkdownExporter()):
         text, _ = exporter.from_notebook_node(executed)
-        for words in ("answer</strong>", "second", "100 prompt + 2 written of 4,096 tokens", "so far"):
+        for words in ("answer</strong>", "second", "100 prompt + 3 written of 4,096 tokens", "so far"):
             assert words in text
         assert "widget-view" not in text
 
@@ -82,7 +82,7 @@ def test_nbconvert_shows_every_answer(executed: Any) -> None:
 @pytest.mark.parametrize("form", ["html", "markdown"])
 def test_nbconvert_of_hostile_answers_is_dead(form: str) -> None:
     """All hundred texts through nbconvert's HTML: no element, handler or address of theirs is in the page."""
-    from fake_stream import completion
+    from display_answers import completion
     from test_display_render import Reader
 
     from llama_magic.display import mimebundle

@@ -11,7 +11,7 @@ from typing import Any
 import hostile
 import mistune
 import pytest
-from fake_stream import completion
+from display_answers import completion
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import re
 import signal
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
-import fake_stream
 import pytest
-from fake_stream import FakeStream
+from display_answers import ASKED, answering, completion, stream, widgets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,8 @@ from llama_magic import errors
 from llama_magic.display import load_progress, show, show_stream
 from llama_magic.display.live.feed import Feed
 from llama_magic.display.live.live import Live, LiveView
-from llama_magic.model.results import Chunk
+from llama_magic.model.results import Budget, Chunk
+from llama_magic.testing import Script
 from llama_magic.words.progress import Progress
 from llama_magic.words.tables import Table
 
@@ -54,8 +57,13 @@ LAB = {"cellId": "4f1c"}
 
 def answer_views() -> None:
     """Say for every ended view, as a page does, that its static output stands in its cell."""
-    for view in list(LiveView._unanswered):
-        view._handle_custom_msg({"settled": True}, [])
+    for view in list(LiveView.unanswered):
+        page_says(view, {"settled": True})
+
+
+def page_says(view: LiveView, content: dict[str, Any]) -> None:
+    """Give a view a message, as ipywidgets does when one comes from a page."""
+    view._handle_custom_msg(content, [])
 
 
 @pytest.fixture(autouse=True)
@@ -67,12 +75,10 @@ def test_a_terminal_gets_the_text_as_it_grows_then_one_line_of_figures(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Escapes are shown, not sent; the last line has the window, the speed, the seed and the ending."""
-    r = show_stream(
-        FakeStream(["One ", "\x1b[31mtwo"]), title="chat", model_name="m", shell=shell(kernel=False)
-    )
+    r = show_stream(stream("One \x1b[31mtwo"), title="chat", model_name="m", shell=shell(kernel=False))
     out = capsys.readouterr().out
     assert out.startswith("One ␛[31mtwo\n[100 prompt + 2 written of 4,096 tokens · 254 reserved · 3,740 free")
-    assert "first token 0.10 s · 78.0 tok/s · seed 42 · ended by itself]\n" in out
+    assert re.search(r"first token \d+\.\d\d s · [\d.]+ tok/s · seed 42 · ended by itself\]\n", out)
     assert out.count("\n") == 2
     assert r.text == "One \x1b[31mtwo"
 
@@ -80,7 +86,7 @@ def test_a_terminal_gets_the_text_as_it_grows_then_one_line_of_figures(
 def test_jupyter_console_is_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A kernel client that names no cell and takes input gets the text as it grows."""
     console = shell(allow_stdin=True)
-    show_stream(FakeStream(["text"]), title="chat", model_name="m", shell=console)
+    show_stream(stream("text"), title="chat", model_name="m", shell=console)
     assert capsys.readouterr().out.startswith("text\n[")
     assert not console.display_pub.sent
 
@@ -88,7 +94,7 @@ def test_jupyter_console_is_a_terminal(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_client_that_cannot_be_asked_gets_one_plain_output() -> None:
     """nbclient, nbval, papermill: one display_data without an id, so that nothing needs an update."""
     batch = shell()
-    show_stream(FakeStream(["a ", "b"]), title="chat", model_name="m", shell=batch)
+    show_stream(stream("a b"), title="chat", model_name="m", shell=batch)
     [(data, display_id, update)] = batch.display_pub.sent
     assert "a b" in data["text/plain"]
     assert (display_id, update) == (None, False)
@@ -97,49 +103,47 @@ def test_a_client_that_cannot_be_asked_gets_one_plain_output() -> None:
 @pytest.mark.parametrize("metadata", [LAB, {"colab": {"cell_id": "x"}}])
 def test_a_front_end_sees_a_widget_that_is_replaced_by_static_output(metadata: dict[str, Any]) -> None:
     """What is left is HTML, text and receipt; once the page says so, no widget or model of it stays open."""
-    from ipywidgets.widgets.widget import _instances
-
-    before = len(_instances)
+    before = widgets()
     lab = shell(metadata)
-    show_stream(FakeStream(["a ", "b"]), title="chat", model_name="m", shell=lab)
+    show_stream(stream("a b"), title="chat", model_name="m", shell=lab)
     assert "application/vnd.jupyter.widget-view+json" in lab.display_pub.sent[0][0]
     [left] = lab.display_pub.shown()
     assert set(left) == {"text/html", "text/plain", "application/vnd.llama-magic.v1+json"}
-    [view] = LiveView._unanswered
+    [view] = LiveView.unanswered
     assert view.left["bundle"] == left
     answer_views()
-    assert len(_instances) == before
+    assert widgets() == before
 
 
 @pytest.mark.parametrize(("mode", "markdown"), [("chat", True), ("complete", False), ("structured", False)])
 @pytest.mark.parametrize("title", ["chat", "complete", "anything"])
 def test_the_mode_says_what_is_markdown(mode: str, markdown: bool, title: str) -> None:
     """The title heads the view and decides nothing, while it grows, at the end and after an error."""
-    lab = shell(LAB)
-    show_stream(FakeStream(["**a**"], mode=mode), title=title, model_name="m", shell=lab)
-    broken = FakeStream(["**a**"], mode=mode, error=errors.BackendError("gone"))
+    lab, text = shell(LAB), '"**a**"' if mode == "structured" else "**a**"
+    show_stream(stream(text, mode=mode), title=title, model_name="m", shell=lab)
+    broken = stream(Script(text, at=3, error=errors.BackendError("gone")), mode=mode)
     with pytest.raises(errors.BackendError):
         show_stream(broken, title=title, model_name="m", shell=lab)
-    assert [view.head["markdown"] for view in LiveView._unanswered] == [markdown, markdown]
+    assert [view.head["markdown"] for view in LiveView.unanswered] == [markdown, markdown]
     assert ["<strong>a</strong>" in left["text/html"] for left in lab.display_pub.shown()] == [markdown] * 2
 
 
 def test_an_ended_view_holds_its_output_for_a_page_that_is_loaded_again() -> None:
     """Its state names the cell, the run and the view; of more than fifty the oldest closes."""
     for number in range(52):
-        show_stream(FakeStream([f"answer {number}"]), title="chat", model_name="m", shell=shell(LAB))
-    views = list(LiveView._unanswered)
+        show_stream(stream(f"answer {number}"), title="chat", model_name="m", shell=shell(LAB))
+    views = list(LiveView.unanswered)
     assert len(views) == 50
     assert "answer 2\n" in views[0].get_state("left")["left"]["bundle"]["text/plain"]
     assert (views[-1].left["cell"], views[-1].left["view"]) == ("4f1c", views[-1].model_id)
-    views[-1]._handle_custom_msg({"else": 1}, [])
-    assert len(LiveView._unanswered) == 50
+    page_says(views[-1], {"else": 1})
+    assert len(LiveView.unanswered) == 50
 
 
 def test_quiet_shows_nothing_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
     """`quiet` returns the completion and publishes nothing."""
     lab = shell(LAB)
-    assert show_stream(FakeStream(["a"]), title="chat", model_name="m", shell=lab, quiet=True).text == "a"
+    assert show_stream(stream("a"), title="chat", model_name="m", shell=lab, quiet=True).text == "a"
     assert not lab.display_pub.sent
     assert not capsys.readouterr().out
 
@@ -148,10 +152,11 @@ def test_quiet_shows_nothing_anywhere(capsys: pytest.CaptureFixture[str]) -> Non
 def test_an_interrupt_keeps_the_text_and_says_so(metadata: dict[str, Any]) -> None:
     """Ctrl-C in the middle: the stream is cancelled, the output marked, the completion on the exception."""
     lab = shell(metadata)
-    stream = FakeStream(["word "] * 5, error=KeyboardInterrupt())
+    model = answering(Script("word " * 5, error=KeyboardInterrupt()))
+    stopped = model.chat(ASKED, stream=True)
     with pytest.raises(errors.GenerationInterrupted) as caught:
-        show_stream(stream, title="chat", model_name="m", shell=lab)
-    assert stream.cancelled.is_set()
+        show_stream(stopped, title="chat", model_name="m", shell=lab)
+    assert model.backend.requests[0].handle.cancelled
     assert caught.value.completion.finish_reason == "interrupted"
     [left] = lab.display_pub.shown()
     assert "word word word" in left["text/plain"]
@@ -160,24 +165,33 @@ def test_an_interrupt_keeps_the_text_and_says_so(metadata: dict[str, Any]) -> No
 
 def test_an_interrupt_before_the_first_token_says_that_nothing_was_written() -> None:
     """The one line that the cell ends with does not claim that something is kept."""
+    nothing = stream(Script(error=KeyboardInterrupt()))
     with pytest.raises(errors.GenerationInterrupted) as caught:
-        show_stream(FakeStream([], error=KeyboardInterrupt()), title="chat", model_name="m", shell=shell(LAB))
+        show_stream(nothing, title="chat", model_name="m", shell=shell(LAB))
     assert caught.value._render_traceback_() == ["Interrupted: nothing was written yet."]
 
 
-def test_a_real_sigint_stops_a_slow_stream() -> None:
+def test_a_real_sigint_stops_a_slow_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal that arrives while the main thread waits for a token ends the wait."""
-    timer = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    written, main = threading.Event(), threading.main_thread().ident
+    assert main is not None
 
-    class Watched(FakeStream):
-        def __iter__(self) -> Any:
-            for chunk in super().__iter__():
-                timer.start()
-                yield chunk
+    class Out(io.StringIO):
+        def flush(self) -> None:
+            if self.getvalue():
+                written.set()
 
-    stream = Watched(["a", "b"], rate=0.01)
+    def press() -> None:
+        written.wait()
+        signal.pthread_kill(main, signal.SIGINT)
+
+    monkeypatch.setattr("sys.stdout", Out())
+    presser = threading.Thread(target=press)
+    presser.start()
+    slow = stream(Script("a b", at=1, hold=threading.Event()))
     with pytest.raises(errors.GenerationInterrupted) as caught:
-        show_stream(stream, title="chat", model_name="m", shell=shell(LAB))
+        show_stream(slow, title="chat", model_name="m", shell=shell(kernel=False))
+    presser.join()
     assert caught.value.completion.text == "a"
 
 
@@ -192,8 +206,9 @@ def test_a_second_interrupt_does_not_leave_a_live_view_behind() -> None:
         publish(**given)
 
     lab.display_pub.publish = impatient
+    stopped = stream(Script("a", error=KeyboardInterrupt()))
     with pytest.raises(errors.GenerationInterrupted):
-        show_stream(FakeStream(["a"], error=KeyboardInterrupt()), title="chat", model_name="m", shell=lab)
+        show_stream(stopped, title="chat", model_name="m", shell=lab)
     assert "text/html" in lab.display_pub.shown()[0]
 
 
@@ -201,9 +216,9 @@ def test_a_second_interrupt_does_not_leave_a_live_view_behind() -> None:
 def test_an_error_leaves_the_text_so_far_and_is_raised_as_it_is(metadata: dict[str, Any]) -> None:
     """The view is replaced by what was written, with the error's name."""
     lab = shell(metadata)
-    stream = FakeStream(["so far"], error=errors.BackendError("decode failed"))
+    broken = stream(Script("so far", error=errors.BackendError("decode failed")))
     with pytest.raises(errors.BackendError, match="decode failed"):
-        show_stream(stream, title="chat", model_name="m", shell=lab)
+        show_stream(broken, title="chat", model_name="m", shell=lab)
     [left] = lab.display_pub.shown()
     assert "so far" in left["text/plain"]
     assert "BackendError" in left["text/html"]
@@ -254,11 +269,16 @@ def test_deltas_put_together_are_the_text(pieces: list[str]) -> None:
     assert replay(messages) == [visible("".join(pieces))]
 
 
+def late_feed() -> Feed:
+    """Return a feed that is past the early seconds, in which everything small is sent again."""
+    times = itertools.chain([0.0], itertools.repeat(60.0))
+    return Feed(clock=lambda: next(times))
+
+
 def test_bytes_are_in_proportion_to_the_text_and_late_views_catch_up() -> None:
     """4,000 tokens in 900 messages cost under 6 bytes a byte of text, and a view that
     missed the first 100 messages has at least half the text."""
-    feed, messages = Feed(), []
-    feed._begun -= 60  # past the early seconds, in which everything small is sent again
+    feed, messages = late_feed(), []
     for number in range(900):
         for _ in range(4 if number % 9 else 8):
             feed.add(Chunk("word ", "", (1,)))
@@ -272,8 +292,7 @@ def test_bytes_are_in_proportion_to_the_text_and_late_views_catch_up() -> None:
 
 def test_structured_rows_travel_as_changes() -> None:
     """A growing string sends its new end, a new field its value, an unchanged one nothing."""
-    feed = Feed()
-    feed._begun -= 60
+    feed = late_feed()
     sent = []
     for partial in (
         {"name": "A"},
@@ -297,22 +316,37 @@ def test_early_rows_are_sent_again_for_a_view_that_loads_late() -> None:
 
 
 def test_the_live_view_sends_at_most_ten_messages_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream of 500 tokens a second for a second is told in 12 messages or fewer."""
-    sent: list[Any] = []
-    monkeypatch.setattr(LiveView, "send", lambda self, message, buffers=None: sent.append(message))
-    show_stream(FakeStream(["tok "] * 500, rate=500), title="chat", model_name="m", shell=shell(LAB))
-    assert 5 <= len(sent) <= 12
+    """However fast chunks come, from one message to the next a tenth of a second passes."""
+    sent: list[float] = []
+    monkeypatch.setattr(LiveView, "send", lambda self, message, buffers=None: sent.append(time.monotonic()))
+    head = {"title": "chat", "model": "m", "fields": [], "markdown": True}
+    live = Live(shell(LAB), head=head, budget=Budget(4096, 100, 256), progress=lambda: None)
+    written = 0
+    while len(sent) < 5:
+        live.feed(Chunk("tok ", "", (1,)))
+        written += 1
+        threading.Event().wait(0.001)
+    live.finish({"text/plain": ""}, None)
+    assert written > len(sent)
+    assert min(after - before for before, after in itertools.pairwise(sent)) >= 0.1
 
 
 def test_prompt_reading_is_told_while_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress messages come before the first text, with done and total tokens."""
     sent: list[Any] = []
-    monkeypatch.setattr(LiveView, "send", lambda self, message, buffers=None: sent.append(message))
-    show_stream(FakeStream(["a"], reading=0.8), title="chat", model_name="m", shell=shell(LAB))
+    gate = threading.Event()
+
+    def send(self: LiveView, message: Any, buffers: Any = None) -> None:
+        sent.append(message)
+        if message.get("progress") == [50, 100]:
+            gate.set()
+
+    monkeypatch.setattr(LiveView, "send", send)
+    show_stream(stream(Script("a", reading=gate)), title="chat", model_name="m", shell=shell(LAB))
     reading = [message["progress"] for message in sent if "progress" in message]
-    assert len(reading) >= 2
+    assert [50, 100] in reading
     assert reading == sorted(reading)
-    assert reading[0][1] == 100
+    assert {total for _, total in reading} == {100}
 
 
 def test_closed_views_are_freed() -> None:
@@ -320,7 +354,7 @@ def test_closed_views_are_freed() -> None:
     import gc
 
     for _ in range(20):
-        show_stream(FakeStream(["a"]), title="chat", model_name="m", shell=shell(LAB))
+        show_stream(stream("a"), title="chat", model_name="m", shell=shell(LAB))
         answer_views()
     gc.collect()
     assert sum(isinstance(thing, (LiveView, Live)) for thing in gc.get_objects()) <= 1
@@ -363,7 +397,7 @@ def test_load_progress_says_nothing_on_its_way_where_nobody_looks() -> None:
 
 def test_without_ipython_things_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """`show` falls back to the text."""
-    show(fake_stream.completion("Hi"), shell=None)
+    show(completion("Hi"), shell=None)
     assert capsys.readouterr().out.startswith("chat: smollm2 · seed 42\nHi\n")
 
 
@@ -374,9 +408,15 @@ def test_a_terminal_says_how_far_a_long_prompt_is_read(monkeypatch: pytest.Monke
         def isatty(self) -> bool:
             return True
 
-    out = Tty()
+        def write(self, text: str) -> int:
+            if "reading the prompt: 50 of 100 tokens" in text:
+                gate.set()
+            return super().write(text)
+
+    gate, out = threading.Event(), Tty()
     monkeypatch.setattr("sys.stdout", out)
-    show_stream(FakeStream(["text"], reading=1.2), title="chat", model_name="m", shell=shell(kernel=False))
+    slow = stream(Script("text", reading=gate))
+    show_stream(slow, title="chat", model_name="m", shell=shell(kernel=False))
     written = out.getvalue()
     assert "\rreading the prompt: " in written
     assert written.split("\r")[-1].startswith("text\n[")

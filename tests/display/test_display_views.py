@@ -12,7 +12,7 @@ from typing import Any
 
 import gguf
 import numpy as np
-from fake_stream import completion
+from display_answers import completion
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from llama_magic.display.live.growing import Growing
@@ -21,15 +22,15 @@ class Feed:
     A message holds `nodes`: `[channel, from, to, changes]` for each channel with news (a sample's number, or
     `"thinking"`), which turns the channel's state number `from` into `to`, and now and then all of it as a
     fifth item; `rows`: `[path, offset, piece]` for a structured answer's fields that changed;
-    `figures`: tokens, seconds to the first, tokens a second.
+    `figures`: tokens, seconds to the first, tokens a second. `clock` returns seconds.
     """
 
-    def __init__(self, markdown: bool = True) -> None:
-        self._markdown = markdown
+    def __init__(self, markdown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self._markdown, self._clock = markdown, clock
         self.news = threading.Event()
         self.started = False
         self._lock = threading.Lock()
-        self._begun = time.monotonic()
+        self._begun = self._clock()
         self._first = 0.0
         self._tokens = 0
         self._channels: dict[int | str, _Channel] = {}
@@ -41,7 +42,7 @@ class Feed:
         """Take a chunk in; cheap, for it runs between two tokens."""
         with self._lock:
             if not self.started:
-                self.started, self._first = True, time.monotonic()
+                self.started, self._first = True, self._clock()
             self._tokens += len(chunk.token_ids)
             if chunk.delta:
                 self._channel(chunk.sample).pieces.append(chunk.delta)
@@ -58,12 +59,12 @@ class Feed:
 
     def written_for(self) -> float:
         """Return the seconds since the first chunk."""
-        return time.monotonic() - self._first if self.started else 0.0
+        return self._clock() - self._first if self.started else 0.0
 
     def take(self) -> dict[str, Any]:
         """Return the next message, empty where nothing is new."""
         self.news.clear()
-        now = time.monotonic()
+        now = self._clock()
         early = now - self._begun < _EARLY
         with self._lock:  # reading Markdown takes a while: nobody who decodes waits for that
             fresh = [(name, channel, channel.taken()) for name, channel in self._channels.items()]

@@ -49,7 +49,10 @@ def _script() -> str:
 
 
 class LiveView(anywidget.AnyWidget):
-    """The widget behind the live view; `head` is what is known before the first token."""
+    """The widget behind the live view; `head` is what is known before the first token.
+
+    `unanswered` are the ended views that hold their static output, the oldest first.
+    """
 
     # Text, not a path: anywidget keeps every widget whose script it may have to reload.
     _esm = _script()
@@ -57,15 +60,15 @@ class LiveView(anywidget.AnyWidget):
     head = traitlets.Dict().tag(sync=True)
     left = traitlets.Dict().tag(sync=True)
 
-    _unanswered: ClassVar[deque[LiveView]] = deque()
+    unanswered: ClassVar[deque[LiveView]] = deque()
 
     def leave(self, cell: str | None, run: int | None, bundle: dict[str, Any]) -> None:
         """Hold the static output of a cell's run until a page says that it stands there."""
         self.on_msg(self._answered)
-        self._unanswered.append(self)
+        self.unanswered.append(self)
         self.left = {"cell": cell, "run": run, "view": self.model_id, "bundle": bundle}
-        while len(self._unanswered) > _KEPT:
-            self._unanswered.popleft().close()
+        while len(self.unanswered) > _KEPT:
+            self.unanswered.popleft().close()
 
     def _answered(self, widget: Any, content: Any, buffers: Any) -> None:
         if isinstance(content, dict) and content.get("settled"):
@@ -74,7 +77,7 @@ class LiveView(anywidget.AnyWidget):
     def close(self) -> None:
         """Close the widget, and the layout that ipywidgets gave it, which would stay behind."""
         with contextlib.suppress(ValueError):
-            self._unanswered.remove(self)
+            self.unanswered.remove(self)
         layout = self.layout
         super().close()
         if layout is not None:
