@@ -22,7 +22,7 @@ from llama_magic.engine import crash_check, embedding
 from llama_magic.engine.engine import Engine, EngineOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import FitError, InvalidGGUFError, OptionError
+from llama_magic.errors import FitError, InvalidGGUFError, OptionError, shown_briefly
 from llama_magic.loading.options import LoadKeywords, LoadOptions, Settings
 from llama_magic.loading.provenance import made_with
 from llama_magic.loading.weights import SharedWeights, acquire, prove
@@ -103,6 +103,7 @@ def load(
     **options: Unpack[LoadKeywords],
 ) -> DryRun: ...
 @spelled_out(LoadKeywords, {}, "None")
+@shown_briefly("The load")
 def load(
     source: str | os.PathLike[str] | None = None,
     *,
