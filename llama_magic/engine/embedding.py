@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from llama_magic.engine.native import DecodeStatus
 from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
 from llama_magic.request.tokenizer import TooManyTokensError
+from llama_magic.threads import Latch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,7 @@ def _one(engine: Engine, info: GGUFInfo, tokens: list[int]) -> NDArray[np.float3
     length: attention is causal, so that is the mean over the whole text. (llama.cpp pools
     each micro-batch for itself, and holds logits for all of its tokens.)
     """
-    stopped = threading.Event()
+    stopped = Latch()
 
     def piece(core: Core, start: int, size: int) -> NDArray[np.float32]:
         made = context(core, info)

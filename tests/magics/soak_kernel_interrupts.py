@@ -14,11 +14,10 @@ from typing import Any
 
 from jupyter_client.manager import start_new_kernel
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from conftest import real_path
 
-LONG = "The river runs through the valley. " * 200
+LONG = "The river runs through the valley. " * 140
 CELLS = {
     "complete": f"%%llama complete -n 400\n{LONG}",
     "seeded": f"%%llama complete -n 400 --seed 3\n{LONG}",
@@ -28,7 +27,7 @@ CELLS = {
     "regex": '%%llama complete --regex "([a-z]{3,40} ){40,80}" -n 400\nA poem.',
     "compile": "m.constraint({'type': 'object', 'properties': {f'k{i}': {'type': 'string', 'pattern': "
     "'([a-z]{1,60}|[0-9]{1,60}){1,60}'} for i in range(40)}})",
-    "tokens": "m.tokenize('sea ' * 300000)",
+    "tokens": "m.tokenize('sea ' * 3_000_000)",
     "embed": f"m.embed([{LONG!r}] * 8)",
     "read": f"m.read({LONG!r})",
     "kv save": "m.kv_save(folder + '/a.kv')",

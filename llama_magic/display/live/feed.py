@@ -9,6 +9,7 @@ from typing import Any
 from llama_magic.display.live.growing import Growing
 from llama_magic.display.views.data import leaves, plain
 from llama_magic.model.results import Chunk
+from llama_magic.threads import Bell
 from llama_magic.words.harmless import visible
 
 _EARLY = 3.0  # seconds in which a view may still be loading ...
@@ -26,7 +27,7 @@ class Feed:
 
     def __init__(self, markdown: bool = True) -> None:
         self._markdown = markdown
-        self.news = threading.Event()
+        self.news = Bell()
         self.started = False
         self._lock = threading.Lock()
         self._begun = time.monotonic()
@@ -49,7 +50,7 @@ class Feed:
                 self._channel("thinking").pieces.append(chunk.thinking)
             if chunk.partial is not None:
                 self._partial = chunk.partial
-        self.news.set()
+        self.news.ring()
 
     def _channel(self, name: int | str) -> _Channel:
         if name not in self._channels:
@@ -62,7 +63,6 @@ class Feed:
 
     def take(self) -> dict[str, Any]:
         """Return the next message, empty where nothing is new."""
-        self.news.clear()
         now = time.monotonic()
         early = now - self._begun < _EARLY
         with self._lock:  # reading Markdown takes a while: nobody who decodes waits for that
