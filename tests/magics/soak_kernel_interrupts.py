@@ -57,7 +57,8 @@ class Kernel:
         if delay is not None:
             time.sleep(delay)
             sent = time.perf_counter()
-            self.manager.interrupt_kernel()
+            if not self.client.shell_channel.msg_ready():  # else it is over
+                self.manager.interrupt_kernel()
         while True:
             reply = self.client.get_shell_msg(timeout=120)
             if reply["parent_header"].get("msg_id") == number:
