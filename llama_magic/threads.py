@@ -11,6 +11,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import os
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -51,6 +52,25 @@ class Latch:
         """Return when it is set; Ctrl-C works meanwhile, on Windows too."""
         while not self.wait(0.1):
             pass
+
+
+class Bell:
+    """Rings for one listener, again and again. Safe wherever a `Latch` is."""
+
+    def __init__(self) -> None:
+        self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def ring(self) -> None:
+        if self._rings.empty():  # else it rings already
+            self._rings.put(None)
+
+    def wait(self, timeout: float) -> bool:
+        """Return whether it rang, after `timeout` seconds at the latest."""
+        try:
+            self._rings.get(timeout=timeout)
+        except queue.Empty:
+            return False
+        return True
 
 
 def module_lock() -> Any:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf, sources
-from llama_magic.errors import InvalidGGUFError, OptionError, SourceError
+from llama_magic.errors import InvalidGGUFError, OptionError, SourceError, shown_briefly
 from llama_magic.loading.plan import planned
 from llama_magic.words import amounts
 from llama_magic.words.shown import Shown
@@ -77,6 +77,7 @@ class Comparison(Shown):
         return "\n".join((*lines, self.recommendation, *self.notes))
 
 
+@shown_briefly("The comparison")
 def compare(
     source: Any,
     *,

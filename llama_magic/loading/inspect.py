@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from llama_magic import gguf, sources
+from llama_magic.errors import shown_briefly
 from llama_magic.gguf import GGUFInfo
 
 
+@shown_briefly("The inspection")
 def inspect(
     source: str | os.PathLike[str] | None = None,
     *,

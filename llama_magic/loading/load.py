@@ -20,7 +20,7 @@ from llama_magic import fit, gguf, sources
 from llama_magic.engine.core import EngineOptions
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import InvalidGGUFError, OptionError
+from llama_magic.errors import InvalidGGUFError, OptionError, shown_briefly
 from llama_magic.loading import dry
 from llama_magic.loading.checks import gpu_available, room_for_seeded
 from llama_magic.loading.current import current
@@ -73,6 +73,7 @@ def load(
     **options: Unpack[LoadKeywords],
 ) -> dry.DryRun: ...
 @spelled_out(LoadKeywords, {}, "None")
+@shown_briefly("The load")
 def load(
     source: str | os.PathLike[str] | None = None,
     *,

@@ -17,6 +17,7 @@ from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import PARAMETERS
+from llama_magic.threads import LeftBehind
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -61,7 +62,8 @@ class Calls:
     def constraint(self, spec: Any = None, **kinds: Any) -> Constraint:
         """Compile what an answer must be, for this model's tokens; see `structured.compile`."""
         self._must_write()
-        return structured.compile(spec, vocabulary=self._tokenizer, **kinds)
+        # Masks of a large schema take seconds in C: a Ctrl-C does not wait for them.
+        return LeftBehind().run(lambda: structured.compile(spec, vocabulary=self._tokenizer, **kinds))
 
     def _must_write(self) -> None:
         """Raise `OptionError` for a model that only makes embeddings."""

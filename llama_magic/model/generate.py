@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from llama_magic.errors import InputTypeError
+from llama_magic.errors import InputTypeError, shown_briefly
 from llama_magic.model.answer import Assembler
 from llama_magic.model.astream import AsyncStream, AsyncStreaming
 from llama_magic.model.call import Calls
@@ -75,6 +75,7 @@ class Generating:
         **options: Unpack[CallOptions],
     ) -> Stream[One]: ...
     @shows(CallOptions)
+    @shown_briefly("The call")
     def complete(
         self,
         prompt: str,
@@ -229,6 +230,7 @@ class Generating:
         **options: Unpack[CallOptions],
     ) -> Stream[One]: ...
     @shows(CallOptions)
+    @shown_briefly("The call")
     def chat(
         self,
         messages: Messages,
@@ -406,6 +408,7 @@ class Generating:
         **options: Unpack[StructuredOptions],
     ) -> Any: ...
     @shows(StructuredOptions)
+    @shown_briefly("The call")
     def structured(
         self,
         prompt: Any,

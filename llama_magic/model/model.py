@@ -158,6 +158,7 @@ class Model(Generating, Shown):
 
     # --- tokens ---------------------------------------------------------------------------
 
+    @shown_briefly("Tokenizing")
     def tokenize(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Return the tokens that `text` is as a prompt: BOS in front if the file asks for it, once."""
         self._open()
@@ -167,6 +168,7 @@ class Model(Generating, Shown):
             return self._tokenizer.encode(text)
         return self._tokenizer.encode_parts([(text, True)]) if text else self._tokenizer.encode("")
 
+    @shown_briefly("Detokenizing")
     def detokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
         """Return the text of tokens, the inverse of `tokenize`; without control tokens unless `special`."""
         self._open()
@@ -175,6 +177,7 @@ class Model(Generating, Shown):
             special=special,
         )
 
+    @shown_briefly("Counting tokens")
     def count_tokens(self, text: str | Sequence[Any]) -> int:
         """Return how many tokens a text, or a conversation in the model's template, takes as a prompt."""
         if isinstance(text, str):
@@ -182,6 +185,7 @@ class Model(Generating, Shown):
         self._open()
         return len(self._calls.render(text).ids)
 
+    @shown_briefly("Tokenizing")
     def token_strip(self, text: str | Sequence[Any], *, parse_special: bool = True) -> TokenStrip:
         """Return the tokens of a text, or of a whole conversation in the model's template, for looking at.
 
@@ -194,11 +198,13 @@ class Model(Generating, Shown):
         rendered = self.formatter.render(plain, add_generation_prompt=True, guarded=self._file.guarded)
         return conversation_strip(self._tokenizer, rendered)
 
+    @shown_briefly("Rendering")
     def prompt_for(self, messages: Sequence[Any], **template_variables: Any) -> str:
         """Return the prompt that `chat` would send for these messages."""
         self._open()
         return self._calls.render(messages, template_variables=template_variables).text
 
+    @shown_briefly("Compiling")
     def constraint(
         self,
         schema: Any = None,
@@ -212,6 +218,7 @@ class Model(Generating, Shown):
         self._open()
         return self._calls.constraint(schema, regex=regex, choices=choices, grammar=grammar, lark=lark)
 
+    @shown_briefly("The embedding")
     def embed(self, texts: str | Sequence[str], *, normalize: bool = True) -> NDArray[np.float32]:
         """Return one vector a text: (len(texts), n_embd) float32, of length 1 unless `normalize` is off.
 
@@ -220,11 +227,11 @@ class Model(Generating, Shown):
         engine = self._local("an embedding")
         from llama_magic.engine.embedding import embed  # for weight: llama.cpp
 
-        with shown_briefly("The embedding"):
-            return embed(engine, self.info, self.window, texts, normalize=normalize)
+        return embed(engine, self.info, self.window, texts, normalize=normalize)
 
     # --- the microscope -------------------------------------------------------------------
 
+    @shown_briefly("The reading")
     def read(self, text: str) -> ReadThrough:
         """Read a text through and say of each token how likely it was and what was expected.
 
@@ -236,6 +243,7 @@ class Model(Generating, Shown):
 
         return read(engine, self._tokenizer, self.window, self.name, text)
 
+    @shown_briefly("The trace")
     def xray(
         self, prompt: str, sampling: Sampling | None = None, *, seed: int | None = None, **changes: Any
     ) -> SamplerTrace:
@@ -257,6 +265,7 @@ class Model(Generating, Shown):
         return completion.xray(0)  # type: ignore[no-any-return]
 
     @property
+    @shown_briefly("Looking at the KV cache")
     def kv(self) -> KVState:
         """What the KV caches hold now: sequences, cells, bytes, what the last call reused."""
         engine = self._local("the KV cache")
@@ -264,6 +273,7 @@ class Model(Generating, Shown):
 
         return kv_state(engine, self._tokenizer, self.info)
 
+    @shown_briefly("Saving the sequence")
     def kv_save(self, path: str | os.PathLike[str], sequence: str | None = None) -> Path:
         """Write a sequence of the cache to a file: the one called `sequence`, or the one used last.
 
@@ -276,6 +286,7 @@ class Model(Generating, Shown):
         saved = engine.call(lambda core: moves.save(core, sequence))
         return savefile.write(path, saved, self._fingerprint(engine))
 
+    @shown_briefly("Restoring the sequence")
     def kv_restore(self, path: str | os.PathLike[str]) -> None:
         """Take a saved sequence back; the next prompt that begins with its text goes on from it.
 
@@ -289,6 +300,7 @@ class Model(Generating, Shown):
         saved = savefile.read(path, self._fingerprint(engine))
         engine.call(lambda core: moves.restore(core, saved))
 
+    @shown_briefly("Clearing the KV cache")
     def kv_clear(self) -> None:
         """Forget every sequence that no call is using, in cells and in host memory."""
         engine = self._local("clearing the KV cache")
@@ -296,6 +308,7 @@ class Model(Generating, Shown):
 
         engine.call(moves.clear)
 
+    @shown_briefly("The fork")
     def kv_fork(self, source: str, name: str) -> None:
         """Name a copy of a sequence of `kv`, to go on from later; its cells are shared, not copied."""
         engine = self._local("a fork")

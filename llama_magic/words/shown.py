@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from llama_magic.errors import shown_briefly
+
 
 class Shown:
     """A result that a front end asks for itself: as HTML, Markdown and text, from its view."""
@@ -17,7 +19,8 @@ class Shown:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         from llama_magic.display import mimebundle
 
-        return mimebundle(self)
+        with shown_briefly("The display"):  # IPython shows a cell's last value after the magic has returned
+            return mimebundle(self)
 
 
 class Printed(Shown):

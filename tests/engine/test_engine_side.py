@@ -72,7 +72,7 @@ def test_a_text_over_the_window_is_one_error(text: str, said: str) -> None:
         ContextOverflowError, match=f"^Text 3 has {said} tokens, but the window holds 3"
     ) as caught:
         side.tokens_within(Words(), 3, text, what="Text 3", purpose="embed")
-    assert (caught.value.prompt_tokens, caught.value.window) == (int(said.split()[-1]), 3)
+    assert (caught.value.prompt_tokens, caught.value.window) == (int(said.rsplit(maxsplit=1)[-1]), 3)
 
 
 def test_what_is_no_text_or_empty_is_refused() -> None:

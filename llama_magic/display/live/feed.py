@@ -10,6 +10,7 @@ from typing import Any
 from llama_magic.display.live.growing import Growing
 from llama_magic.display.views.data import leaves, plain
 from llama_magic.model.results import Chunk
+from llama_magic.threads import Bell
 from llama_magic.words.harmless import visible
 
 _EARLY = 3.0  # seconds in which a view may still be loading ...
@@ -27,7 +28,7 @@ class Feed:
 
     def __init__(self, markdown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self._markdown, self._clock = markdown, clock
-        self.news = threading.Event()
+        self.news = Bell()
         self.started = False
         self._lock = threading.Lock()
         self._begun = self._clock()
@@ -50,7 +51,7 @@ class Feed:
                 self._channel("thinking").pieces.append(chunk.thinking)
             if chunk.partial is not None:
                 self._partial = chunk.partial
-        self.news.set()
+        self.news.ring()
 
     def _channel(self, name: int | str) -> _Channel:
         if name not in self._channels:
@@ -63,7 +64,6 @@ class Feed:
 
     def take(self) -> dict[str, Any]:
         """Return the next message, empty where nothing is new."""
-        self.news.clear()
         now = self._clock()
         early = now - self._begun < _EARLY
         with self._lock:  # reading Markdown takes a while: nobody who decodes waits for that

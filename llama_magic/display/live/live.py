@@ -31,6 +31,7 @@ from llama_magic.display import hosts
 from llama_magic.display.live.feed import Feed
 from llama_magic.display.views import gauge
 from llama_magic.model.results import Budget, Chunk
+from llama_magic.threads import Latch
 from llama_magic.words.progress import Progress
 
 _PERIOD = 1 / 10  # seconds between messages: each costs a page about 8 ms of drawing, whatever its size
@@ -99,7 +100,7 @@ class Live:
         self._shell, self._progress, self._budget = shell, progress, budget
         self._display_id: str | None = uuid.uuid4().hex  # transient: it is not saved
         self._feed = Feed(head["markdown"])
-        self._ended = threading.Event()
+        self._ended = Latch()
         self._widget = LiveView(head=head | _gauge_head(budget))
         view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
         bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
@@ -131,7 +132,7 @@ class Live:
     def finish(self, bundle: dict[str, Any], completion: Any) -> None:
         """Put the static output in the view's place; the widget closes when a page has it."""
         self._ended.set()
-        self._feed.news.set()
+        self._feed.news.ring()
         self._thread.join()
         if self._display_id is not None:
             hosts.publish(self._shell, bundle, display_id=self._display_id, update=True)

@@ -10,6 +10,7 @@ from typing import Any
 from llama_magic.display.views import gauge
 from llama_magic.display.views.model.results import ending, notes
 from llama_magic.model.results import Chunk, Completion
+from llama_magic.threads import Latch
 from llama_magic.words.harmless import visible
 from llama_magic.words.progress import Progress
 
@@ -85,7 +86,7 @@ class Ticker:
 
     def __init__(self, tick: Callable[[bool], None]) -> None:
         self._tick = tick
-        self._ended = threading.Event()
+        self._ended = Latch()
         self._thread = threading.Thread(target=self._run, name="llama_magic-progress", daemon=True)
         self._thread.start()
 

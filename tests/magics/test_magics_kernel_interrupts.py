@@ -1,0 +1,77 @@
+"""A real SIGINT in a real kernel, in the middle of an answer: one short line, and the next answer as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+from scripted_gguf import build, chain
+
+WATCHDOG = 120  # seconds, only so that a hang is a failure
+ASK = "print(m.complete('a', seed=5, max_tokens=12, ignore_eos=True).token_ids)"
+CELLS = {
+    "complete": "%%llama complete -n 7000 --regex [ab]{6900} -o r\na",
+    "seeded": "%%llama complete -n 7000 --seed 4 --regex [ab]{6900} -o r\na",
+    "samples": "%%llama complete -n 7000 -N 2 --regex [ab]{6900} -o r\na",
+    "chat": "%%llama chat --new -n 7000 --regex [ab]{6900} -o r\na",
+}
+
+
+class Kernel:
+    """A kernel in which an endless model is loaded as `m`."""
+
+    def __init__(self, path: Path) -> None:
+        self.manager, self.client = start_new_kernel(kernel_name="python3")
+        self.run(
+            f"%load_ext llama_magic\n%llama load {path} --ctx 8192 --threads 1\n"
+            f"import llama_magic as lm\nm = lm.load({str(path)!r}, ctx=8192, threads=1)"
+        )
+
+    def run(self, source: str, interrupt_at: str | None = None) -> tuple[dict[str, Any], str]:
+        """Return the reply and what was printed; the first `interrupt_at` message is answered by SIGINT."""
+        number = self.client.execute(source, stop_on_error=False)
+        printed = ""
+        while True:
+            message = self.client.get_iopub_msg(timeout=WATCHDOG)
+            if message["parent_header"].get("msg_id") != number:
+                continue
+            printed += message["content"].get("text", "")
+            if message["msg_type"] == interrupt_at:
+                interrupt_at = None
+                self.manager.interrupt_kernel()
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                break
+        while (reply := self.client.get_shell_msg(timeout=WATCHDOG))["parent_header"].get("msg_id") != number:
+            pass
+        return reply["content"], printed
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """One kernel for all cells of this file."""
+    folder = tmp_path_factory.mktemp("kernel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(folder / "ipython"))
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
+        patch.setenv("LLAMA_MAGIC_CACHE", str(folder / "cache"))
+        made = Kernel(build(folder / "endless.gguf", chain("a", "b", "a"), default="a").path)
+    try:
+        yield made
+    finally:
+        made.client.stop_channels()
+        made.manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_an_answer_that_is_interrupted(kernel: Kernel, cell: str) -> None:
+    """It ends with one line that says what is kept; the next seeded answer is the same as before."""
+    before = kernel.run(ASK)[1]
+    assert before.count(",") == 11
+    reply, _ = kernel.run(CELLS[cell], interrupt_at="stream")
+    assert (reply["status"], reply["ename"]) == ("error", "GenerationInterrupted")
+    (line,) = reply["traceback"]
+    assert line.startswith("Interrupted: ")
+    assert kernel.run(ASK)[1] == before
