@@ -180,7 +180,7 @@ class Stream(Generic[C]):
         made = self._assembler.completions()
         if self._backend.local is None:
             return made
-        from llama_magic.microscope.tracing import Tracer  # for weight: llama.cpp
+        from llama_magic.microscope.tracer import Tracer  # for weight: llama.cpp
 
         parts = (self._backend.local, self._assembler.tokenizer, self._request)
         return [replace(c, _tracer=Tracer(*parts, i, c.token_ids)) for i, c in enumerate(made)]

@@ -1,0 +1,202 @@
+"""Any step of an answer, traced: from the logits that are kept, or read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from llama_magic.engine.native import SamplerChain
+from llama_magic.engine.steps import Step, StepTape
+from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
+from llama_magic.microscope.advice import advise
+from llama_magic.microscope.tokens import piece_text
+from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
+from llama_magic.microscope.walking import begin, idle, masked, walk
+from llama_magic.request.backend import wait_for
+from llama_magic.request.events import EndEvent, Event
+from llama_magic.request.request import Request
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import STAGES
+from llama_magic.threads import Latch
+from llama_magic.words.counting import counted
+
+if TYPE_CHECKING:
+    from llama_magic.engine.engine import Engine
+    from llama_magic.request.tokenizer import Tokenizer
+
+# Stages whose state depends on what was drawn from: it is rebuilt by walking all earlier steps.
+_REMEMBERING = {name for name, stage in STAGES.items() if stage.remembers}
+
+
+class Tracer:
+    """Trace any step of one answer. Copies and pickles as None: it holds the engine."""
+
+    def __init__(
+        self, engine: Engine, tokenizer: Tokenizer, request: Request, index: int, ids: Sequence[int]
+    ) -> None:
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._sampling = request.sampling
+        self._prompt = tuple(request.prompt)
+        self._tape: StepTape | None = request.handle.tapes[index] if request.handle.tapes else None
+        self._constraint = request.constraint
+        self._seed = request.sample_seed(index)
+        self._ids = tuple(ids)
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+    @property
+    def count(self) -> int:
+        """How many steps there are: one a token, and the draw that ended the answer."""
+        return max(len(self._ids), len(self._tape) if self._tape is not None else 0)
+
+    def __call__(self, step: int) -> SamplerTrace:
+        if isinstance(step, bool) or not isinstance(step, int):
+            raise InputTypeError(f"The step is {step!r}; expected a whole number.")
+        count = self.count
+        if not -count <= step < count:
+            raise OptionError(
+                f"There is no step {step}: the answer has {counted(count, 'step')}, numbered from 0.",
+                remedy="Count from 0, or from -1 backwards.",
+            )
+        step %= count
+        known = self._step(step)
+        if known.forced:
+            return self._forced(step)
+        notes: tuple[str, ...] = ()
+        if known.logits is None:
+            known = self._read_again(step)
+            notes = (
+                f"The logits of step {step} are no longer kept; the text was read again up to it. They "
+                "can differ in the last bits from those of the draw.",
+            )
+        assert known.logits is not None
+        start = begin(known, self._tokenizer)
+        return self._trace(start, step, self._sampling, self._seed, notes, exact=not notes)
+
+    def _step(self, index: int) -> Step:
+        if self._tape is None or index >= len(self._tape):
+            return Step(None)
+        return self._tape.step(index)
+
+    def _trace(
+        self,
+        start: tuple[TraceStage, ...],
+        step: int,
+        sampling: Sampling,
+        seed: int,
+        notes: tuple[str, ...] = (),
+        *,
+        exact: bool = True,
+    ) -> SamplerTrace:
+        same = sampling == self._sampling and seed == self._seed
+        chain = SamplerChain(self._engine.weights, sampling, seed)
+        try:
+            afresh = self._catch_up(chain, step, same=same)
+            notes += afresh
+            stages, drawn = walk(chain, start, sampling, self._tokenizer)
+        finally:
+            chain.close()
+        was: str | None = None
+        if same and step < len(self._ids):
+            was = piece_text(self._tokenizer, self._ids[step])
+            if drawn.id != self._ids[step]:
+                notes += (f"The answer has {was!r} here; this chain draws {drawn.text!r}.",)
+        return SamplerTrace(
+            stages,
+            drawn,
+            step,
+            seed,
+            sampling,
+            self._context(step),
+            (*notes, *advise(sampling), *idle(stages)),
+            self.count,
+            exact and not afresh,
+            was,
+            lambda *other: self._trace(start, step, *other, exact=exact),
+            self,
+        )
+
+    def _catch_up(self, chain: SamplerChain, step: int, *, same: bool) -> tuple[str, ...]:
+        """Bring the chain's memory to where it was before `step`."""
+        chain.accept(self._prompt)
+        before = self._ids[:step]
+        remembering = sorted(_REMEMBERING & set(chain.stages))
+        if remembering and same and self._tape is not None and self._tape.holds(step):
+            for index, token in enumerate(before):
+                known = self._tape.step(index)
+                if known.logits is not None:
+                    for _ in chain.walk(masked(known.logits, known.allowed)):
+                        pass
+                chain.accept((token,))
+            return ()
+        chain.accept(before)
+        if chain.stages[-1] == "dist":
+            chain.skip_draws(step if self._tape is None else self._tape.draws(step))
+        if not (remembering and step):
+            return ()
+        names = " and ".join(remembering)
+        return (f"{names} begins afresh here: its state after {step} earlier draws is not kept.",)
+
+    def _forced(self, step: int) -> SamplerTrace:
+        token = self._ids[step]
+        text = piece_text(self._tokenizer, token)
+        one = np.array([token], np.int32), np.zeros(1, np.float32), np.ones(1, np.float32)
+        stage = TraceStage("constraint", {}, 1, 0.0, 1.0, ((text, 1.0),), *one)
+        note = "The constraint left one way on, so the token was taken without a draw."
+        return SamplerTrace(
+            (stage,),
+            Drawn(token, text, 1.0),
+            step,
+            self._seed,
+            self._sampling,
+            self._context(step),
+            (note,),
+            self.count,
+            True,
+            text,
+            None,
+            self,
+        )
+
+    def _read_again(self, step: int) -> Step:
+        """Read prompt and answer up to `step` and return the logits there."""
+        done = Latch()
+        errors: list[BaseException | None] = []
+
+        def sink(event: Event) -> None:
+            if isinstance(event, EndEvent):
+                errors.append(event.error)
+                done.set()
+
+        greedy = Sampling(temperature=0)
+        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0)
+        self._engine.submit(request, sink)
+        try:
+            wait_for(done)
+        except KeyboardInterrupt:
+            self._engine.cancel(request)
+            raise GenerationInterrupted(
+                None, f"step {step} was not read again to its end, so there is no trace of it"
+            ) from None
+        if errors[0] is not None:
+            raise errors[0]
+        logits = request.handle.tapes[0].step(0).logits
+        if logits is None or self._constraint is None:
+            return Step(logits)
+        matcher = self._constraint.start()
+        for token in self._ids[:step]:
+            matcher.accept(token)
+        matcher.apply(logits.copy())
+        bits = matcher.allowed_bits()
+        if bits is None:
+            return Step(logits)
+        return Step(logits, np.unpackbits(bits, count=len(logits), bitorder="little").astype(bool))
+
+    def _context(self, step: int) -> str:
+        """Return the end of the text before the step."""
+        tokens = [*self._prompt[-12:], *self._ids[:step]][-12:]
+        return b"".join(self._tokenizer.piece(t) for t in tokens).decode("utf-8", "replace")
