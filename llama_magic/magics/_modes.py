@@ -15,7 +15,9 @@ from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
 from llama_magic.model.results import Completion
-from llama_magic.session.chat import Chat, Message, Turn, answer_message, split_blocks
+from llama_magic.session.blocks import split_blocks
+from llama_magic.session.chat import Chat
+from llama_magic.session.turns import Message, Turn, answer_message
 from llama_magic.words.shown import Shown
 
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llama_magic.errors import LlamaMagicError
-from llama_magic.session.chat import Chat, Turn
+from llama_magic.session.chat import Chat
+from llama_magic.session.turns import Turn
 
 
 def _chat(text: str) -> Chat:

@@ -20,7 +20,8 @@ from llama_magic.engine.kv.moves import SavedSequence
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.errors import LlamaMagicError, SourceError
 from llama_magic.microscope import savefile
-from llama_magic.session.chat import Chat, Turn
+from llama_magic.session.chat import Chat
+from llama_magic.session.turns import Turn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from faults import every_fault

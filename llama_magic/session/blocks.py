@@ -1,0 +1,43 @@
+"""A cell's body cut into turns: `system:`, `user:` and `assistant:` blocks."""
+
+from __future__ import annotations
+
+_BLOCK_ROLES = ("system", "user", "assistant")
+
+
+def split_blocks(body: str) -> list[tuple[str, str]]:
+    """Cut a chat cell's body into `(role, text)` blocks.
+
+    A block opens at a line that starts, without indentation, with `system:`, `user:` or
+    `assistant:` followed by a blank or the end of the line. Such lines count only where the
+    first line that is not blank is one; any other body is one user turn, whatever its lines
+    say. Blank lines around a block's text are not part of it. To keep a first line that
+    only looks like an opening, indent it by one blank.
+    """
+    lines = body.split("\n")
+    first = next((line for line in lines if line.strip()), "")
+    if _opening(first) is None:
+        return [("user", body)]
+    blocks: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if (opening := _opening(line)) is not None:
+            blocks.append((opening[0], [opening[1]]))
+        elif blocks:
+            blocks[-1][1].append(line)
+    return [(role, _trim(text)) for role, text in blocks]
+
+
+def _opening(line: str) -> tuple[str, str] | None:
+    role, colon, rest = line.partition(":")
+    if colon and role in _BLOCK_ROLES and (not rest.strip() or rest[0] in " \t"):
+        return role, rest.strip()
+    return None
+
+
+def _trim(lines: list[str]) -> str:
+    start, end = 0, len(lines)
+    while start < end and not lines[start].strip():
+        start += 1
+    while end > start and not lines[end - 1].strip():
+        end -= 1
+    return "\n".join(lines[start:end])
