@@ -1,1 +1,6 @@
-"""Reuse of the KV cache: what is held where, what moves in and out."""
+"""The KV cache of a context: what is held where, what moves in and out.
+
+`slots` says what lies in each sequence, `store` what was parked in host memory. `cells` acts on both (trim,
+park, restore, pin, fork, evict), `reuse` finds the prefix that a prompt takes over; the lanes decide when.
+`snapshot` is what a person is shown, `moves` what one asks for by name.
+"""

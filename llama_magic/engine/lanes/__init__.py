@@ -1,1 +1,5 @@
-"""How requests share a context: one step of a lane, the shared lane, the exact lane, a running sample."""
+"""How jobs share a context.
+
+`lane` is one step of either kind: `shared` decodes all jobs together, `exact` one seeded job at a time.
+`running` is a sample on its way, `batch` what goes into a decode, `flight` how a decode is stopped.
+"""

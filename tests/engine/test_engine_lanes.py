@@ -1,0 +1,150 @@
+"""The lanes over a context in memory: what a job is answered does not depend on what else ran, or runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_context import FakeContext, FakeRecurrentContext, GreedyChain, answer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from llama_magic.engine.ahead import Ahead
+from llama_magic.engine.job import Job
+from llama_magic.engine.lanes import running
+from llama_magic.engine.lanes.exact import ExactLane
+from llama_magic.engine.lanes.lane import Lane
+from llama_magic.engine.lanes.lanes import Lanes
+from llama_magic.engine.lanes.shared import SharedLane
+from llama_magic.request.events import EndEvent, Event, TokenEvent
+from llama_magic.request.sampling import Sampling
+
+
+@pytest.fixture(autouse=True)
+def _greedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "SamplerChain", GreedyChain)
+
+
+class Asked:
+    """A job, and what came of it."""
+
+    def __init__(self, prompt: list[int], length: int, n: int = 1, reuse: bool = True) -> None:
+        self.events: list[Event] = []
+        self.job = Job(prompt, length, Sampling(), 0, self.events.append, n=n, reuse=reuse)
+        self.expected = [answer(prompt, length)] * n
+
+    @property
+    def written(self) -> list[list[int]]:
+        tokens = [event for event in self.events if isinstance(event, TokenEvent)]
+        return [[event.token for event in tokens if event.sample == i] for i in range(self.job.n)]
+
+    @property
+    def error(self) -> BaseException | None:
+        (end,) = [event for event in self.events if isinstance(event, EndEvent)]
+        return end.error
+
+
+def lane_of(kind: type[Lane], context: Any) -> Any:
+    return kind(context, 10**6, Ahead())
+
+
+def run(lane: Any, most: int = 10_000) -> None:
+    """Step until nothing is left to do; the cells that are counted are those that are held."""
+    for _ in range(most):
+        if not lane.busy:
+            return
+        lane.step()
+        assert lane.kv.used == lane.context.used()
+    raise AssertionError("The lane does not come to an end.")
+
+
+jobs = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 1), min_size=1, max_size=40),
+        st.integers(1, 8),
+        st.integers(1, 3),
+        st.booleans(),
+        st.integers(0, 12),
+    ),
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("kind", [SharedLane, ExactLane])
+@pytest.mark.parametrize("made", [FakeContext, FakeRecurrentContext])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=jobs)
+def test_every_answer_is_that_of_a_fresh_engine(kind: Any, made: Any, asked: list[Any]) -> None:
+    """Prompts with common beginnings, samples, jobs in the middle of others, few cells, few slots."""
+    lane = lane_of(kind, made(128, 5))
+    given_ = [(Asked(prompt, length, n, reuse), steps) for prompt, length, n, reuse, steps in asked]
+    for one, steps in given_:
+        lane.submit(one.job)
+        for _ in range(steps):
+            lane.step()
+    run(lane)
+    for one, _ in given_:
+        assert one.error is None
+        assert one.written == one.expected
+
+
+def test_a_second_prompt_reads_only_what_is_new() -> None:
+    """In the shared lane that is all behind the common beginning, in the exact lane behind the last cut."""
+    prompt = [i % 5 for i in range(150)]
+    for kind, cached in ((SharedLane, 150), (ExactLane, 128)):
+        lane = lane_of(kind, FakeContext(512, 5, batch=64))
+        first, second, cold = Asked(prompt, 2), Asked([*prompt, 9, 9], 2), Asked([*prompt, 9], 2, reuse=False)
+        for one in (first, second, cold):
+            lane.submit(one.job)
+            run(lane)
+            assert one.written == one.expected
+        assert (first.job.stats.cached_tokens, second.job.stats.cached_tokens) == (0, cached)
+        assert cold.job.stats.cached_tokens == 0
+
+
+def test_a_cancelled_job_ends_and_the_others_go_on() -> None:
+    """One that waits ends as well, and what was written is told."""
+    lane = lane_of(SharedLane, FakeContext(64, 4))
+    some = [Asked([1, i], 20) for i in range(4)]
+    for one in some:
+        lane.submit(one.job)
+    for _ in range(5):
+        lane.step()
+    lane.cancel(some[0].job)
+    lane.cancel(some[3].job)
+    run(lane)
+    for index, one in enumerate(some):
+        (written,), (expected,) = one.written, one.expected
+        assert one.error is None
+        assert written == (expected if index in (1, 2) else expected[: len(written)])
+    assert 0 < len(some[0].written[0]) < 20
+    assert some[3].written == [[]]
+
+
+def test_an_error_ends_every_job_and_leaves_an_empty_cache() -> None:
+    """The next job is answered as by a fresh engine."""
+    lane = lane_of(SharedLane, FakeContext(64, 4))
+    lost = [Asked([1, 2], 20), Asked([3], 20, n=2)]
+    for one in lost:
+        lane.submit(one.job)
+    lane.step()
+    error = RuntimeError("lost")
+    lane.fail(error)
+    assert [one.error for one in lost] == [error, error]
+    assert (lane.busy, lane.kv.used, lane.context.used()) == (False, 0, 0)
+    again = Asked([1, 2], 3)
+    lane.submit(again.job)
+    run(lane)
+    assert again.written == again.expected
+
+
+def test_lanes_are_those_that_were_made() -> None:
+    """Before its first job a lane is none; iteration and names leave it out."""
+    lanes = Lanes()
+    assert (list(lanes), lanes.named) == ([], ())
+    lanes.exact = lane_of(ExactLane, FakeContext(64, 4))
+    assert (list(lanes), lanes.named) == ([lanes.exact], (("exact", lanes.exact),))
+    lanes.shared = lane_of(SharedLane, FakeContext(64, 4))
+    assert [name for name, _ in lanes.named] == ["shared", "exact"]
+    lanes.clear()
+    assert list(lanes) == []
