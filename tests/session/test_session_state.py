@@ -274,7 +274,7 @@ def test_load_with_nothing_is_the_current_model(
     monkeypatch.setattr(module, "_without_shell", [])
     asked: list[Any] = []
     monkeypatch.setattr("llama_magic.sources.resolve", lambda source, **_: asked.append(source) or 1 / 0)
-    monkeypatch.setattr(module, "_loaded_in_python", list)
+    monkeypatch.setattr(module, "loaded_in_python", list)
     with pytest.raises(ZeroDivisionError):
         lm.load()
     assert asked == [None]
