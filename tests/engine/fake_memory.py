@@ -113,6 +113,10 @@ class FakeState(FakeMemory):
             return False
         return super().remove(sequence, start, end)
 
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        assert start <= 0 and (end < 0 or end > self.span(source)[1]), "a state is copied as a whole"  # noqa: PT018
+        super().copy(source, target, start, end)
+
 
 def cells_over(memory: FakeMemory, sequences: int = 4, budget: int = 10**6, **options: Any) -> Cells:
     """Return cells of so many sequences, and two for the helpers."""
