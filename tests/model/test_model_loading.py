@@ -470,7 +470,7 @@ _INTERRUPTED_LOAD = """
 import json, os, signal, sys, threading, time
 import llama_magic as lm
 from llama_magic.loading import load as loading
-from llama_magic.loading import weights as weights_in_memory
+from llama_magic.loading import weights
 path, stage = sys.argv[1:]
 sent = []
 def progress(p):
@@ -490,7 +490,7 @@ for _ in range(3):
         pass
 with lm.load(path, ctx=1024, threads=1) as model:
     print(model.complete("Hello", max_tokens=3, seed=1).finish_reason)
-print(len(loading._models), len(weights_in_memory._weights))
+print(len(loading.loaded()), len(weights.in_memory()))
 """
 
 
