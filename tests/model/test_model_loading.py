@@ -7,7 +7,6 @@ import dataclasses
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 import tarfile
@@ -506,7 +505,6 @@ def test_interrupt_while_loading(stage: str, path_of: Callable[[str], Path], tmp
     assert done.stdout.splitlines()[1:] == ["length", "0 0"]
     if stage == "check":
         assert done.stdout.startswith("interrupted")
-    assert signal.SIGINT
 
 
 def test_memory_of_seeded_answers(real_name: str, path_of: Any) -> None:
