@@ -162,7 +162,7 @@ def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: ob
                 part = _Job(context, ids[start:end], start, targets)
                 result = engine.call(part) if targets else None
                 if result is not None:
-                    tokens += read_tokens(tokenizer, targets, result)
+                    tokens += _read_tokens(tokenizer, targets, result)
                 start = end
     except KeyboardInterrupt:
         raise _interrupted(tokenizer, text, ids, tokens, model) from None
@@ -282,7 +282,7 @@ class _Job:
         return measure(logits, np.asarray(self.targets, dtype=np.int64))
 
 
-def read_tokens(tokenizer: Tokenizer, ids: list[int], r: Reading) -> Iterator[ReadToken]:
+def _read_tokens(tokenizer: Tokenizer, ids: list[int], r: Reading) -> Iterator[ReadToken]:
     for i, token in enumerate(ids):
         likely = zip(r.best[i], np.exp(r.best_logprob[i]), strict=True)
         expected = tuple((piece_text(tokenizer, int(t)), float(p)) for t, p in likely)

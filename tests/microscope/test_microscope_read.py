@@ -161,7 +161,7 @@ def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: p
     """
     text = TEXT * 8
     whole = smollm2.read(text)
-    read_tokens = reading.read_tokens
+    read_tokens = reading._read_tokens
     rounds: list[int] = []
 
     def stop_in(chunk: int) -> None:
@@ -172,7 +172,7 @@ def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: p
             return read_tokens(*given)
 
         rounds.clear()
-        monkeypatch.setattr(reading, "read_tokens", stop)
+        monkeypatch.setattr(reading, "_read_tokens", stop)
 
     stop_in(2)
     with pytest.raises(GenerationInterrupted) as caught:
