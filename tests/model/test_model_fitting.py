@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import llama_cpp
@@ -119,10 +118,11 @@ def test_the_end_of_a_text_that_is_far_too_long(scripted: Any) -> None:
 
 
 def test_an_interrupt_leaves_a_long_tokenizing_behind(
-    loaded: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    scripted_file: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text that is still being tokenized in C does not hold an interrupt up, and closing waits for it."""
-    with loaded("smollm2", ctx=256) as model:
+    # With mmap=False the vocabulary, which is closed here, is shared with no model of another test.
+    with lm.load(scripted_file.path, ctx=256, threads=1, mmap=False) as model:
         native = model.backend.tokenizer.native
         begun, go_on = threading.Event(), threading.Event()
 
