@@ -31,7 +31,7 @@ def main(paths: list[Path]) -> None:
             with lm.load(path, ctx=1024, threads=threads) as model:
                 rates, speeds = [], []
                 for _ in range(ROUNDS):
-                    rates.append(_speed.Rates(_speed._bandwidth(threads), _speed._sums()))
+                    rates.append(_speed.Rates(_speed.bandwidth(threads), _speed.sums()))
                     speeds.append(_speed_of(model))
                 best = _speed.Rates(max(r.bandwidth for r in rates), max(r.sums for r in rates))
                 found = _predicted(model, machine, threads, best)

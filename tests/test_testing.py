@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -14,7 +15,9 @@ from pydantic import BaseModel
 
 import llama_magic as lm
 from llama_magic.request.backend import Capabilities
-from llama_magic.testing import Script, WordTokenizer, scripted_model
+from llama_magic.session import session
+from llama_magic.session.session import Session
+from llama_magic.testing import Script, WordTokenizer, scripted_loader, scripted_model
 
 
 class City(BaseModel):
@@ -111,6 +114,88 @@ def test_an_answer_waits_until_it_may_go_on() -> None:
     held = model.complete("slow", stream=True)
     held.cancel()
     assert held.completion.finish_reason in ("interrupted", "stop")
+
+
+def test_a_prompt_is_half_read_until_the_script_goes_on() -> None:
+    """Until `reading` is set, progress stands at half of the prompt and nothing is written."""
+    gate = threading.Event()
+    model = scripted_model([Script("one two", reading=gate)])
+    stream = model.complete("a prompt of six words here", stream=True)
+    while (progress := stream.progress()) is None or not progress.done:
+        os.sched_yield()
+    assert (progress.stage, progress.done, progress.total) == ("prompt", 3, 6)
+    assert stream.completion.token_ids == ()
+    gate.set()
+    assert "".join(chunk.delta for chunk in stream) == "one two"
+    progress = stream.progress()
+    assert progress is not None
+    assert progress.done == progress.total == 6
+
+
+def test_an_answer_is_stopped_while_its_prompt_is_read() -> None:
+    """Cancelling does not wait for `reading`; nothing was written, and the model can be asked again."""
+    model = scripted_model([Script("never", reading=threading.Event()), "again"])
+    stream = model.complete("a b", stream=True)
+    stream.cancel()
+    assert (stream.completion.text, stream.completion.finish_reason) == ("", "interrupted")
+    assert model.complete("a b").text == "again"
+
+
+def test_options_are_those_that_the_model_tells() -> None:
+    """`options` are copied: what a caller does to them afterwards, or to what the model told, is his own."""
+    given: dict[str, Any] = {"threads": 3, "type_k": "q8_0"}
+    model = scripted_model(options=given)
+    given["threads"] = 9
+    model.options["threads"] = 7
+    assert model.options == {"threads": 3, "type_k": "q8_0"}
+    assert scripted_model().options == {}
+
+
+@pytest.fixture
+def plain_python(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """The session of this Python where no IPython shell runs, its loader given back afterwards."""
+    import IPython
+
+    monkeypatch.setattr(IPython, "get_ipython", lambda: None)
+    found = session.current()
+    monkeypatch.setattr(found, "loader", found.loader)
+    return found
+
+
+def test_a_loader_gives_each_source_a_model_of_its_own(plain_python: Session) -> None:
+    """The same source is one model until it is closed; each has all the answers, from the first on."""
+    loader = scripted_loader(["one", "two"], window=64)
+    assert plain_python.loader is loader
+    first, second = loader("a.gguf"), loader("b.gguf")
+    assert (first.complete("x").text, second.complete("x").text) == ("one", "one")
+    assert loader("a.gguf") is first
+    assert loader.models == {"a.gguf": first, "b.gguf": second}
+    assert (first.name, first.window) == ("a.gguf", 64)
+    first.close()
+    again = loader("a.gguf")
+    assert again is not first
+    assert again.complete("x").text == "one"
+
+
+def test_a_loader_notes_what_was_asked_for(plain_python: Session) -> None:
+    """Source and load options; `ctx` is the window, the name is the model's, no source is "scripted"."""
+    loader = scripted_loader(window=64)
+    model = loader("a.gguf", name="mine", ctx=128, threads=2)
+    assert (model.name, model.window, model.options) == ("mine", 128, {"ctx": 128, "threads": 2})
+    assert loader().name == "scripted"
+    assert loader.calls == [("a.gguf", {"ctx": 128, "threads": 2}), (None, {})]
+
+
+def test_a_session_loads_from_the_loader(plain_python: Session) -> None:
+    """`Session.load` asks it, and the model is the session's current one, until it is unloaded."""
+    scripted_loader({"Where?": "In Lyon."})
+    model = plain_python.load("a.gguf")
+    try:
+        assert plain_python.models[plain_python.current_name or ""] is model
+        assert model.chat(ASK).text == "In Lyon."
+    finally:
+        plain_python.unload(plain_python.current_name)
+    assert model.closed
 
 
 def test_samples_have_texts_of_their_own() -> None:

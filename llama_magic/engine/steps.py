@@ -59,6 +59,11 @@ class StepStore:
         """Whether a row is still there."""
         return not self._closed and number > self._count - self.capacity
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows take."""
+        return 0 if self._rows is None else self._rows.nbytes
+
     def close(self) -> None:
         """Free the rows."""
         self._closed = True

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from llama_magic.engine.native import Vocab
 from llama_magic.request.tokenizer import TooManyTokensError
 
-_PIECE = 1 << 16  # characters that are tokenized in one call
+PIECE = 1 << 16  # characters that are tokenized in one call
 _MEASURED = 1 << 24  # characters that are counted for a bound
 # Between two letters and a space no released pre-tokenizer looks across, and where no token of the
 # vocabulary reaches across either, the tokens on both sides do not depend on each other.
@@ -45,7 +45,7 @@ class Vocabulary:
         Costs about 50 ms at most: of a longer text the first 16 million characters are looked at.
         """
         end = min(len(text), start + _MEASURED)
-        if end - start <= _PIECE or not self.native.longest:
+        if end - start <= PIECE or not self.native.longest:
             return 0
         # Each character leaves a byte or more in the tokens, apart from those that may be lost.
         size = end - start - sum(text.count(char, start, end) for char in self.native.lost)
@@ -57,7 +57,7 @@ class Vocabulary:
             raise TooManyTokensError(least)
         tokens: list[int] = []
         at = 0
-        for piece in self._pieces(text) if len(text) > _PIECE else (text,):
+        for piece in self._pieces(text) if len(text) > PIECE else (text,):
             if begins and at == 0:
                 tokens += self.native.tokenize(piece, add_special=True, parse_special=parse_special)
             else:
@@ -70,7 +70,7 @@ class Vocabulary:
     def _pieces(self, text: str) -> Iterator[str]:
         """Cut a text where that does not change its tokens."""
         start = 0
-        while self._can_cut and (cut := _CUT.search(text, start + _PIECE)) is not None:
+        while self._can_cut and (cut := _CUT.search(text, start + PIECE)) is not None:
             yield text[start : cut.start()]
             start = cut.start()
         yield text[start:]

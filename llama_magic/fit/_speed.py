@@ -27,7 +27,7 @@ from llama_magic.sources.disk.cache import read_json, write_json
 # (Zen 5): 22 to 27 billion a second for Q4_0, Q4_1, Q5_0 and Q8_0 alike, where NumPy adds 6.4 billion.
 _WEIGHTS_A_SUM = 4.2
 _SECONDS_A_BLOCK = 30e-6  # a block's 30 or so graph nodes, each begun and waited for; SmolLM2 and Gemma 3
-_BUFFER = 128 << 20  # bytes; two halves read in turn, so that no cache holds the one that comes next
+BUFFER = 128 << 20  # bytes; two halves read in turn, so that no cache holds the one that comes next
 _ROUNDS = 30
 _TABLES = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight")
 
@@ -121,19 +121,19 @@ class Rates:
 def rates(threads: int) -> Rates:
     """Return this machine's rates, measured once since it was started (0.1 s), kept in the cache folder."""
     path = cache_dir() / "speed.json"
-    key = f"{_boot()} {threads}"
+    key = f"{boot()} {threads}"
     known = read_json(path)
     found = known.get(key)
     if isinstance(found, list) and len(found) == 2 and all(isinstance(x, float) and x > 0 for x in found):
         return Rates(*found)
-    measured = Rates(_bandwidth(threads), _sums())
-    boot = {k: v for k, v in known.items() if k.startswith(f"{_boot()} ")}  # of other boots: forgotten
+    measured = Rates(bandwidth(threads), sums())
+    kept = {k: v for k, v in known.items() if k.startswith(f"{boot()} ")}  # of other boots: forgotten
     with contextlib.suppress(OSError):  # on a full or read-only disk it is measured again next time
-        write_json(path, boot | {key: [measured.bandwidth, measured.sums]})
+        write_json(path, kept | {key: [measured.bandwidth, measured.sums]})
     return measured
 
 
-def _bandwidth(threads: int) -> float:
+def bandwidth(threads: int) -> float:
     """Return the bytes a second that `threads` threads read together, the best of some rounds.
 
     `max` of integers only reads, uses the widest registers and lets go of the GIL. Rounds are shorter than a
@@ -141,18 +141,18 @@ def _bandwidth(threads: int) -> float:
     """
     import numpy as np
 
-    buffer = np.ones(_BUFFER // 8, np.int64)  # written, or it would be one page of zeros
+    buffer = np.ones(BUFFER // 8, np.int64)  # written, or it would be one page of zeros
     halves = [np.array_split(half, threads) for half in np.array_split(buffer, 2)]
     best = 0.0
     with ThreadPoolExecutor(threads) as pool:
         for round_ in range(_ROUNDS):
             start = time.perf_counter()
             list(pool.map(np.max, halves[round_ % 2]))
-            best = max(best, _BUFFER / 2 / (time.perf_counter() - start))
+            best = max(best, BUFFER / 2 / (time.perf_counter() - start))
     return best
 
 
-def _sums() -> float:
+def sums() -> float:
     """Return the float32 values that one core adds a second, from its own cache: a measure of its clock."""
     import numpy as np
 
@@ -164,7 +164,7 @@ def _sums() -> float:
     return len(values) / best
 
 
-def _boot() -> str:
+def boot() -> str:
     """Return what tells this start of this machine from others."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -27,6 +27,11 @@ _weights: dict[Any, SharedWeights] = {}
 os.register_at_fork(after_in_child=_weights.clear)
 
 
+def in_memory() -> list[Weights]:
+    """Return the weights that models of this process use now."""
+    return [shared.weights for shared in _weights.values()]
+
+
 class SharedWeights:
     """Weights in memory and how many models use them; freed with the last."""
 

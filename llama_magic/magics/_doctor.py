@@ -137,10 +137,10 @@ def _engine() -> Iterable[Check]:
             "speed. Install libgomp of GCC 9 or newer."
         )
     yield Check("OpenMP", f"{name}; the models of a kernel compute in turn, on one thread", advice)
-    yield _instructions(report)
+    yield instructions(report)
 
 
-def _instructions(report: Mapping[str, Any]) -> Check:
+def instructions(report: Mapping[str, Any]) -> Check:
     """Say what the build leaves unused of this processor, and the line that mends it."""
     flags = build.processor_flags()
     if not flags:

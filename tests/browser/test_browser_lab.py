@@ -345,7 +345,7 @@ def test_the_live_view_looks_like_its_static_output(lab: Any, opened: Any, theme
         " return [x, width, y - node.closest('.lm').getBoundingClientRect().y]; }"
     )
     before = live.locator(".lm-text").evaluate(box)
-    assert re.search(r"template 13\s*system 19\s*user 1 68\s*written \d+\s*reserved \d+", live.inner_text())
+    assert re.search(r"template 13\s*system 19\s*user 1: 68\s*written \d+\s*reserved \d+", live.inner_text())
     stop = live.get_by_role("button", name="Stop")
     tab.page.keyboard.press("Escape")
     stop.focus()
@@ -426,7 +426,7 @@ def test_the_demo_model_writes_in_the_live_view(lab: Any, opened: Any) -> None:
 
 def test_the_prompt_pad(lab: Any, opened: Any) -> None:
     """Typing moves the gauge, Run writes, Stop stops, and the prompt becomes a cell."""
-    model = "p = d.pad(answering(Script('word ' * 400, at=40, hold=threading.Event()))); p"
+    model = "p = d.pad(answering(Script('word ' * 400, delay=1 / 40))); p"
     tab = opened(lab, "pad.ipynb", [IMPORTS, model])
     tab.run(0)
     tab.run(1)

@@ -362,7 +362,7 @@ def test_closed_views_are_freed() -> None:
 
 def test_load_progress_is_replaced_by_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """One display: progress first, then the card in its place."""
-    monkeypatch.setattr("llama_magic.display.live.progress._DELAY", 0.0)
+    monkeypatch.setattr("llama_magic.display.live.progress.DELAY", 0.0)
     lab = shell(LAB)
     with load_progress(lab) as bar:
         bar(Progress("download", 5, 10, unit="B"))
@@ -373,7 +373,7 @@ def test_load_progress_is_replaced_by_the_card(monkeypatch: pytest.MonkeyPatch) 
 
 def test_load_progress_without_a_card_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error on the way takes the progress away."""
-    monkeypatch.setattr("llama_magic.display.live.progress._DELAY", 0.0)
+    monkeypatch.setattr("llama_magic.display.live.progress.DELAY", 0.0)
     lab = shell(LAB)
 
     def fails() -> None:

@@ -83,7 +83,7 @@ def test_doctor_says_what_is_unused_and_the_line(monkeypatch: pytest.MonkeyPatch
     def check(name: str, **report: Any) -> _doctor.Check:
         flags = frozenset(PROCESSORS.get(name, "").split())
         monkeypatch.setattr(build, "processor_flags", lambda: flags)
-        return _doctor._instructions({"features": BUILT, "gpu": False} | report)
+        return _doctor.instructions({"features": BUILT, "gpu": False} | report)
 
     advised = check("Sapphire Rapids")
     assert advised.value.endswith("leaves unused: AVX512, AVX512_VBMI, AVX512_VNNI, AVX512_BF16")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from llama_magic import fit
 from llama_magic.fit import Machine, bytes_per_token, speed
 from llama_magic.fit import _speed as measuring
 from llama_magic.gguf import GGUFInfo, inspect
@@ -104,13 +103,13 @@ def test_a_machine_is_measured_once_a_start(monkeypatch: pytest.MonkeyPatch, tmp
         calls.append(threads)
         return 5e9
 
-    monkeypatch.setattr(measuring, "_bandwidth", count)
-    monkeypatch.setattr(measuring, "_sums", lambda: 2e9)
+    monkeypatch.setattr(measuring, "bandwidth", count)
+    monkeypatch.setattr(measuring, "sums", lambda: 2e9)
     fresh = measuring.rates.__wrapped__
-    assert fresh(2) == fresh(2) == fit._speed.Rates(5e9, 2e9)
+    assert fresh(2) == fresh(2) == measuring.Rates(5e9, 2e9)
     fresh(1)
     assert calls == [2, 1]
-    monkeypatch.setattr(measuring, "_boot", lambda: "another")
+    monkeypatch.setattr(measuring, "boot", lambda: "another")
     fresh(2)
     assert calls == [2, 1, 2]
     (cache_dir() / "speed.json").write_text('{"another 2": [0, "x"]}')
@@ -120,9 +119,9 @@ def test_a_machine_is_measured_once_a_start(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_what_is_measured_is_plausible(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine reads between 0.1 GB and 10 TB a second, and adds between 10 million and 1 trillion."""
-    monkeypatch.setattr(measuring, "_BUFFER", 16 << 20)
-    assert 1e8 < measuring._bandwidth(2) < 1e13
-    assert 1e7 < measuring._sums() < 1e12
+    monkeypatch.setattr(measuring, "BUFFER", 16 << 20)
+    assert 1e8 < measuring.bandwidth(2) < 1e13
+    assert 1e7 < measuring.sums() < 1e12
 
 
 def test_a_header_without_weights_has_no_speed(tmp_path: Path, slow: None) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from llama_magic import formatters
 from llama_magic.errors import OptionError, TemplateError
+from llama_magic.formatters import _sandbox
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 TEMPLATES = sorted((SHARED / "templates").glob("*.jinja"))
@@ -406,8 +407,8 @@ def test_a_chat_costs_one_rendering_a_turn(monkeypatch: pytest.MonkeyPatch) -> N
     longer = [*TALK, {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}]
     template.render(longer)
     runs = []
-    run = template._run
-    monkeypatch.setattr(template, "_run", lambda *args: runs.append(1) or run(*args))
+    run = _sandbox.render
+    monkeypatch.setattr(_sandbox, "render", lambda *args: runs.append(1) or run(*args))
     for _ in range(5):
         longer += [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}]
         template.render(longer)

@@ -7,7 +7,6 @@ import importlib.util
 import random
 import struct
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -206,10 +205,7 @@ def test_only_the_header_travels(tmp_path: Path) -> None:
 def test_gemma3_facts(package: str) -> None:
     """Gemma 3's header, read over its four parts by ranges, says what its model card says."""
     remote = Ranges(b"", importlib.import_module(package).chunk_paths())
-    start = time.perf_counter()
     info = inspect(remote)
-    took = time.perf_counter() - start
-    assert took < 1.0
     assert remote.travelled < info.header_bytes + (1 << 20)
     assert (info.architecture, info.block_count, info.vocab_size) == ("gemma3", 18, 262144)
     assert (info.context_length, info.sliding_window, info.quantisation) == (32768, 512, "Q4_K_M")

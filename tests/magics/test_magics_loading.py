@@ -10,42 +10,36 @@ from typing import Any
 from llama_magic.testing import scripted_loader
 
 MEASURE = """
-import json, sys, time
+import json, sys
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 config = Config()
 config.HistoryManager.enabled = False
 ip = InteractiveShell.instance(config=config)
 before = set(sys.modules)
-start = time.perf_counter()
 ip.run_line_magic("load_ext", "llama_magic")
-seconds = time.perf_counter() - start
-print(json.dumps([seconds, sorted(set(sys.modules) - before)]))
+print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-def test_loading_is_quick_silent_and_imports_nothing_heavy() -> None:
-    """Under 100 ms (the best of three), and no llama.cpp, widgets, numpy, pydantic, jinja2 or hub."""
-    times = []
-    for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-        assert done.stderr == ""
-        seconds, modules = json.loads(done.stdout)
-        times.append(seconds)
-        roots = {name.split(".")[0] for name in modules}
-        heavy = {
-            "llama_cpp",
-            "ipywidgets",
-            "anywidget",
-            "numpy",
-            "pydantic",
-            "huggingface_hub",
-            "jinja2",
-            "llguidance",
-        }
-        assert not roots & heavy
-        assert not {"llama_magic.engine", "llama_magic.model.model", "llama_magic.sources"} & set(modules)
-    assert min(times) < 0.1
+def test_loading_is_silent_and_imports_nothing_heavy() -> None:
+    """No llama.cpp, widgets, numpy, pydantic, jinja2 or hub, no engine, model or source."""
+    done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    modules = set(json.loads(done.stdout))
+    heavy = {
+        "llama_cpp",
+        "ipywidgets",
+        "anywidget",
+        "numpy",
+        "pydantic",
+        "huggingface_hub",
+        "jinja2",
+        "llguidance",
+    }
+    assert not {name.split(".")[0] for name in modules} & heavy
+    assert not {"llama_magic.engine", "llama_magic.model.model", "llama_magic.sources"} & modules
+    assert "llama_magic.magics" in modules
 
 
 def test_load_unload_reload(ip: Any, run: Any, session: Any) -> None:

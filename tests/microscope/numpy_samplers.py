@@ -82,7 +82,7 @@ class Chain:
         order = [n for n in s.samplers if n in _STAGES and _ON.get(n, lambda s: True)(s)]
         if s.mirostat:
             return [*names, *(n for n in order if n in ("penalties", "dry")), "temperature", "mirostat"]
-        if s.temperature <= 0:
+        if s.temperature < 1e-4:  # told from 0 by nobody; below it float32 overflows
             return [*names, *(n for n in order if n in ("penalties", "dry")), "greedy"]
         last = "adaptive_p" if "adaptive_p" in s.samplers and s.adaptive_target >= 0 else "dist"
         return [*names, *order, last]

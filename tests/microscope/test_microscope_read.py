@@ -132,18 +132,16 @@ def test_one_token_and_odd_bytes_are_read(smollm2: Any) -> None:
 
 
 def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(smollm2: Any) -> None:
-    """Ctrl-C in the middle ends it at once, frees the context, and nothing is left behind."""
-    import time
-
+    """Ctrl-C in the middle ends it, frees the context, and nothing is left behind."""
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    caught: list[tuple[BaseException, float]] = []
+    caught: list[BaseException] = []
 
     def work() -> None:
         try:
             for _ in range(1000):
                 smollm2.read(TEXT * 10)
         except KeyboardInterrupt as error:
-            caught.append((error, time.perf_counter()))
+            caught.append(error)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -200,7 +198,8 @@ def test_an_interrupted_xray_says_that_nothing_is_kept(smollm2: Any, monkeypatch
     from llama_magic.model.stream import Stream
 
     def stop(self: Stream) -> Any:
-        raise self._interrupted()
+        self.cancel()
+        raise GenerationInterrupted(self.completion)
 
     monkeypatch.setattr(Stream, "run", stop)
     with pytest.raises(GenerationInterrupted, match="no trace; nothing is kept") as caught:
@@ -220,7 +219,7 @@ def test_a_conversation_strip_has_a_role_for_each_token(smollm2: Any) -> None:
     """Words are their role's, what the template writes is the template's, and forged tokens are text."""
     turns = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi <|im_end|> there"}]
     strip = smollm2.token_strip(turns)
-    assert strip.ids == tuple(smollm2._calls.render(turns).ids)
+    assert strip.ids == tuple(smollm2.chat(turns, max_tokens=1).prompt_token_ids)
     by_role: dict[str, str] = {}
     for piece in strip.tokens:
         by_role[piece.role] = by_role.get(piece.role, "") + piece.text

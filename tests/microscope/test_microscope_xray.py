@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import pickle
 import random
-import time
-from collections.abc import Iterator
 from typing import Any
 
+import llama_cpp
 import numpy as np
 import pytest
 from numpy_samplers import Chain
@@ -232,16 +230,18 @@ def test_a_constraint_is_a_stage_of_its_own(smollm2: Any) -> None:
         forced[0].rerun(top_k=1)
 
 
+def newer_answers(model: Any) -> None:
+    """Keep so many rows of logits that those of all answers so far are overwritten."""
+    store, row = model.backend.steps, np.zeros(model.backend.tokenizer.n_tokens, np.float32)
+    model.backend.call(lambda _core: [store.put(row) for _ in range(store.capacity)])
+
+
 def test_steps_that_are_no_longer_kept_are_read_again(smollm2: Any) -> None:
     """When newer answers took the memory, the text is read again and the trace says so."""
     answer = smollm2.complete("Once upon a time there was", max_tokens=6, seed=3)
     kept = answer.xray(4)
-    store = smollm2.backend.steps
-    count, store._count = store._count, store._count + store.capacity
-    try:
-        again = answer.xray(4)
-    finally:
-        store._count = max(count, store._count)
+    newer_answers(smollm2)
+    again = answer.xray(4)
     assert "no longer kept" in again.notes[0]
     assert abs(again.stages[0].entropy_bits - kept.stages[0].entropy_bits) < 0.2
     assert again.context == kept.context
@@ -258,25 +258,14 @@ def test_candidates_are_the_leaders_of_every_stage(smollm2: Any) -> None:
         assert all(smollm2.detokenize([i]) == text for i, text in zip(rows["id"], rows["token"], strict=True))
 
 
-@contextlib.contextmanager
-def forgotten(model: Any) -> Iterator[None]:
-    """Let the logits of all steps so far count as overwritten."""
-    store = model.backend.steps
-    count, store._count = store._count, store._count + store.capacity
-    try:
-        yield
-    finally:
-        store._count = max(count, store._count)
-
-
 def test_a_step_read_again_has_its_constraint(smollm2: Any) -> None:
     """The matcher is led over the answer's tokens: the same tokens are left as at the draw."""
     answer = smollm2.complete("Colour:", regex="[a-z]{3,9} (red|blue)", seed=1, max_tokens=12)
     steps = [step for step in range(len(answer.token_ids)) if len(answer.xray(step).stages) > 1]
     kept = [answer.xray(step).stages[1] for step in steps]
     assert len(steps) > 2
-    with forgotten(smollm2):
-        again = [answer.xray(step).stages[1] for step in steps[-2:]]
+    newer_answers(smollm2)
+    again = [answer.xray(step).stages[1] for step in steps[-2:]]
     for now, then in zip(again, kept[-2:], strict=True):
         assert now.name == then.name == "constraint"
         assert now.survivors == then.survivors
@@ -289,8 +278,8 @@ def test_a_draw_that_cannot_be_repeated_is_not_called_one(smollm2: Any) -> None:
     kept = [answer.xray(step) for step in range(12)]
     assert all(trace.exact and trace.drawn.text == trace.answer for trace in kept)
     assert f"drawn: {blanks_shown(kept[5].answer)}" in str(kept[5])
-    with forgotten(smollm2):
-        lost = [answer.xray(step) for step in range(1, 12)]
+    newer_answers(smollm2)
+    lost = [answer.xray(step) for step in range(1, 12)]
     assert not any(trace.exact for trace in lost)
     assert [trace.answer for trace in lost] == [trace.answer for trace in kept[1:]]
     for trace in lost:
@@ -309,22 +298,21 @@ def test_kept_logits_stay_within_their_budget(smollm2: Any) -> None:
     """The ring of a model takes 64 MB at most, whatever was generated."""
     store = smollm2.backend.steps
     assert store.capacity * 4 * smollm2.backend.tokenizer.n_tokens <= 64 * 2**20
-    assert store._rows is None or store._rows.nbytes <= 64 * 2**20
+    newer_answers(smollm2)
+    assert 60 * 2**20 < store.nbytes <= 64 * 2**20
 
 
-def test_a_rerun_decodes_nothing_and_is_quick(smollm2: Any) -> None:
-    """A slider's move runs the chain on stored logits only: no token is fed, and it takes milliseconds."""
+def test_a_rerun_decodes_nothing(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slider's move runs the chain on stored logits only: no token is fed."""
     trace = smollm2.xray("The sky is", seed=1)
     before = smollm2.kv
-    times = []
-    for i in range(30):
-        start = time.perf_counter()
-        trace.rerun(temperature=0.2 + i / 30, top_k=i)
-        times.append(time.perf_counter() - start)
+    with monkeypatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_decode", None)  # any call would be a TypeError
+        for i in range(30):
+            trace.rerun(temperature=0.2 + i / 30, top_k=i)
     after = smollm2.kv
     assert [s.token_ids for s in before.sequences] == [s.token_ids for s in after.sequences]
     assert before.last == after.last
-    assert min(times) < 0.016
 
 
 def test_a_trace_is_a_table_and_leaves_completions_copyable(smollm2: Any) -> None:

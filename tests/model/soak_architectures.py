@@ -25,7 +25,7 @@ def main(names: list[str]) -> int:
             began = time.perf_counter()
             path = random_models.build(Path(folder), [name])[name]
             with lm.load(path, ctx=512, threads=1) as model:
-                sizes = model._file.memory
+                sizes = model.memory
                 failed = [] if _holds(partial(promise.memory, model)) else ["memory"]
                 parts = promise.PARTS if model.backend.weights.generates else (promise.embedded,)
                 failed += [part.__name__ for part in parts if not _holds(partial(part, model, path))]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import _thread
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 
+import llama_cpp
 import pytest
 
 import llama_magic as lm
@@ -98,7 +98,7 @@ def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str)
         lambda: real.embed(text),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(real.backend.tokenizer.native, "_tokenize", None)  # any call would be a TypeError
+            patch.setattr(real.backend.tokenizer.native, "tokenize", None)  # any call would be a TypeError
             with pytest.raises(lm.ContextOverflowError, match="at least") as caught:
                 ask()
         assert caught.value.prompt_tokens > real.window
@@ -118,19 +118,20 @@ def test_the_end_of_a_text_that_is_far_too_long(scripted: Any) -> None:
 
 
 def test_an_interrupt_leaves_a_long_tokenizing_behind(
-    loaded: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    scripted_file: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text that is still being tokenized in C does not hold an interrupt up, and closing waits for it."""
-    with loaded("smollm2", ctx=256) as model:
+    # With mmap=False the vocabulary, which is closed here, is shared with no model of another test.
+    with lm.load(scripted_file.path, ctx=256, threads=1, mmap=False) as model:
         native = model.backend.tokenizer.native
         begun, go_on = threading.Event(), threading.Event()
 
-        def slow(*_args: Any) -> list[int]:
+        def slow(*_args: Any) -> int:
             begun.set()
             go_on.wait(60)
-            return [1]
+            return 1
 
-        monkeypatch.setattr(native, "_tokenize", slow)
+        monkeypatch.setattr(llama_cpp, "llama_tokenize", slow)
         threading.Thread(target=lambda: begun.wait(60) and _thread.interrupt_main()).start()
         with pytest.raises(KeyboardInterrupt):
             native.tokenize("a" * 100_000, add_special=False, parse_special=False)
@@ -156,10 +157,17 @@ def test_pieces_have_the_tokens_of_the_whole(real: Any, monkeypatch: pytest.Monk
     vocabulary = real.backend.tokenizer
     chance = random.Random(6)
     text = " ".join(chance.choices(_WORDS, k=3000))
-    whole = vocabulary._once(vocabulary.native._tokenize(text.encode(), True, True))
-    cuts = 0
+    whole, tokenize = vocabulary.encode(text), vocabulary.native.tokenize
+    calls: list[str] = []
+
+    def noted(piece: str, **how: Any) -> list[int]:
+        calls.append(piece)
+        return tokenize(piece, **how)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(vocabulary.native, "tokenize", noted)
+    assert vocabulary.encode(text) == whole
+    assert calls == [text]
     for size in (1, 7, 100, 1000):
-        monkeypatch.setattr("llama_magic.engine.vocabulary._PIECE", size)
-        cuts += len(list(vocabulary._pieces(text)))
+        monkeypatch.setattr("llama_magic.engine.vocabulary.PIECE", size)
         assert vocabulary.encode(text) == whole
-    assert cuts > 500
+    assert len(calls) > 500

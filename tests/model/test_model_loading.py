@@ -7,7 +7,6 @@ import dataclasses
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 import tarfile
@@ -470,7 +469,7 @@ _INTERRUPTED_LOAD = """
 import json, os, signal, sys, threading, time
 import llama_magic as lm
 from llama_magic.loading import load as loading
-from llama_magic.loading import weights as weights_in_memory
+from llama_magic.loading import weights
 path, stage = sys.argv[1:]
 sent = []
 def progress(p):
@@ -490,7 +489,7 @@ for _ in range(3):
         pass
 with lm.load(path, ctx=1024, threads=1) as model:
     print(model.complete("Hello", max_tokens=3, seed=1).finish_reason)
-print(len(loading._models), len(weights_in_memory._weights))
+print(len(loading.loaded()), len(weights.in_memory()))
 """
 
 
@@ -506,7 +505,6 @@ def test_interrupt_while_loading(stage: str, path_of: Callable[[str], Path], tmp
     assert done.stdout.splitlines()[1:] == ["length", "0 0"]
     if stage == "check":
         assert done.stdout.startswith("interrupted")
-    assert signal.SIGINT
 
 
 def test_memory_of_seeded_answers(real_name: str, path_of: Any) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import struct
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,7 +55,6 @@ class Faults:
     flip_byte: int | None = None
     weak_etag: bool = False
     no_validators: bool = False
-    chunk_delay: float = 0.0
     short_by: int = 0  # Content-Length is right for a file this much shorter
     gate: threading.Event | None = None  # wait for it in the middle of a body
     headers: dict[str, str] = field(default_factory=dict)
@@ -322,5 +320,3 @@ class _Handler(BaseHTTPRequestHandler):
             if at and faults.gate is not None:
                 self.wfile.flush()
                 faults.gate.wait(20)
-            if faults.chunk_delay:
-                time.sleep(faults.chunk_delay)

@@ -376,10 +376,10 @@ def test_a_redirect_may_lead_outward_never_inward(
     monkeypatch.setattr(socket, "getaddrinfo", names)
     hops = [_http.urlsplit(hop) for hop in chain]
     if allowed:
-        _http._check_redirect(hops, target)
+        _http.check_redirect(hops, target)
     else:
         with pytest.raises(SourceError, match="redirects to"):
-            _http._check_redirect(hops, target)
+            _http.check_redirect(hops, target)
 
 
 def test_a_host_whose_name_has_an_inner_address_is_inner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from llama_magic import structured
 from llama_magic.errors import SchemaError
+from llama_magic.structured.grammar.grammar import machine_of
 
 
 def _levels(keyword: str, deep: int = 10, wide: int = 10) -> Any:
@@ -202,7 +203,7 @@ def test_a_branch_without_end_is_left_out() -> None:
     untyped = structured.compile({"$ref": "#/$defs/b", "$defs": defs})
     assert untyped.accepts("[1]")
     for constraint, start in ((union, "{"), (optional, '{"x":'), (untyped, "{")):
-        machine = constraint._bytes.deep_copy()
+        machine = machine_of(constraint.grammar)
         assert machine.validate_tokens(list(start.encode())) < len(start)
     with pytest.raises(SchemaError, match="No "):
         structured.compile({"$ref": "#/$defs/a", "$defs": defs})

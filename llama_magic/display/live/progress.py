@@ -16,7 +16,7 @@ from llama_magic.display.static.doc import Bar, Head, Node, Segment
 from llama_magic.words.amounts import duration, size
 from llama_magic.words.progress import Progress
 
-_DELAY = 0.3  # seconds; a quicker job shows nothing on its way
+DELAY = 0.3  # seconds; a quicker job shows nothing on its way
 _PERIOD = 0.2
 _STAGES = {
     "resolve": "looking up",
@@ -39,7 +39,7 @@ class LoadProgress:
         self._host = hosts.host(self._shell)
         self._display_id: str | None = None
         self._width = 0
-        self._due = time.monotonic() + _DELAY
+        self._due = time.monotonic() + DELAY
         self._finished = False
 
     def __enter__(self) -> Self:

@@ -123,11 +123,11 @@ def _next_hop(url: str, response: httpx.Response, seen: list[str]) -> str:
     if target in seen or len(seen) > MAX_REDIRECTS:
         what = "redirects in a circle" if target in seen else f"redirects more than {MAX_REDIRECTS} times"
         raise SourceError(f"{redact(seen[0])} {what}.", remedy="Use the address it should end at.")
-    _check_redirect([urlsplit(hop) for hop in seen], target)
+    check_redirect([urlsplit(hop) for hop in seen], target)
     return target
 
 
-def _check_redirect(hops: list[SplitResult], target: str) -> None:
+def check_redirect(hops: list[SplitResult], target: str) -> None:
     """Refuse a redirect by its scheme, or because it leads from outside to a more private place."""
     parts = urlsplit(target)
     why = None
