@@ -13,7 +13,7 @@ from llama_magic.loading.options import LoadKeywords
 from llama_magic.magics._options import FETCH, LOAD, MODES, VERBS, Option
 from llama_magic.magics._parse import parse_cell, parse_line
 from llama_magic.model.options import StructuredOptions
-from llama_magic.request.sampling import SamplingOptions
+from llama_magic.request.stages import SamplingOptions
 
 ROOT = Path(__file__).parent
 
@@ -79,6 +79,7 @@ WORKS: dict[str, str] = {
     "out": _SHELL + "test_quiet_prints_nothing",
     "quiet": _SHELL + "test_quiet_prints_nothing",
     "format": _SHELL + "test_json_format_shows_the_receipt",
+    "timeout": "model/test_model_async.py::test_an_answer_ends_when_its_time_is_up",
     "raw": _SHELL + "test_variables_fill_the_body_and_their_spans_travel",
     "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",
 }
