@@ -114,8 +114,8 @@ def test_a_cancelled_call_is_told_of(scripted: Any, kind: str) -> None:
 
 def _writing(model: Any) -> bool:
     """Whether some token of a request was drawn."""
-    lanes = list(model.backend._core.lanes.values())
-    return any(r.request.stats.generated for lane in lanes for r in list(lane.running))
+    lanes = list(model.backend._core.lanes)
+    return any(r.job.stats.generated for lane in lanes for r in list(lane.running))
 
 
 @pytest.mark.parametrize("way", ["leave", "drop", "close", "read"])

@@ -162,7 +162,7 @@ def test_real_templates(model_of: Any, name: str) -> None:
     assert (on.thinking.strip(), on.parsed) == ("hm", "green")
     opened = formatter.reader(off.prompt).state == "thinking"
     assert bool(off.thinking) == opened
-    assert opened == ("always opens" in off.extra.get("thinking", ""))
+    assert opened == ("always opens" in off.thinking_choice)
 
 
 def test_a_thought_that_took_all_tokens(model_of: Any) -> None:
