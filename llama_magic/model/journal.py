@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -30,7 +31,8 @@ class Journal:
         for held in list(self._listeners):
             listener = held()
             if listener is None:
-                self._listeners.remove(held)
+                with contextlib.suppress(ValueError):  # another thread took it out
+                    self._listeners.remove(held)
             else:
                 listener(completion)
 

@@ -39,7 +39,7 @@ class History(Printed, Sequence[HistoryEntry]):
 
     def add(self, completion: Completion) -> HistoryEntry:
         """Append a generation, once; the oldest one falls out when the list is full."""
-        for known in reversed(self._entries):
+        for known in reversed(self._kept()):
             if known.completion is completion:
                 return known
         entry = HistoryEntry(completion)
@@ -50,18 +50,22 @@ class History(Printed, Sequence[HistoryEntry]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[HistoryEntry]:
-        return iter(self._entries)
+        return iter(self._kept())
 
     @overload
     def __getitem__(self, index: int) -> HistoryEntry: ...
     @overload
     def __getitem__(self, index: slice) -> list[HistoryEntry]: ...
     def __getitem__(self, index: int | slice) -> HistoryEntry | list[HistoryEntry]:
-        return list(self._entries)[index]
+        return self._kept()[index]
+
+    def _kept(self) -> list[HistoryEntry]:
+        """Return the entries of this moment: other threads append while somebody reads."""
+        return list(self._entries)  # in one step, unlike a loop
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict a generation: prompt, text, seed, counts, seconds, sampling parameters."""
-        return [_record(entry) for entry in self._entries]
+        return [_record(entry) for entry in self]
 
     def to_pandas(self) -> Any:
         """Return the records as a `pandas.DataFrame`, indexed by number. ImportError without pandas."""

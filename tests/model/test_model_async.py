@@ -160,9 +160,11 @@ class _Elsewhere:
     """Stands for another model that computes until it is told to end."""
 
     def __init__(self) -> None:
+        self.begun = threading.Event()
         self.go_on = threading.Event()
 
     def turn(self) -> bool:
+        self.begun.set()
         self.go_on.wait()
         compute.shared().remove(self)
         return False
@@ -178,6 +180,7 @@ def test_time_is_up_while_another_model_computes(scripted: Any) -> None:
     other = _Elsewhere()
     compute.shared().add(other)
     compute.shared().wake()
+    other.begun.wait()
     try:
         made = [scripted.complete("一", **brief), scripted.chat(HI, **brief), asyncio.run(awaited())]
         with pytest.raises(lm.StructuredOutputError, match="The time was up after 0 tokens"):

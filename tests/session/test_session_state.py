@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +112,32 @@ def test_history_is_bounded() -> None:
     assert history[-1].number - history[0].number == 2
     assert len(history[1:]) == 2
     assert History().to_pandas().empty
+
+
+def test_history_is_read_while_other_threads_append() -> None:
+    """A full list gives and takes entries at once, without an error; each generation stands once."""
+    history = History(limit=1000)
+    made = [SimpleNamespace(text=str(i)) for i in range(2400)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(history.add, made))
+            seen = [len(list(history)) for _ in pool.map(history.add, made[-200:])]
+    finally:
+        sys.setswitchinterval(before)
+    assert set(seen) == {1000}
+    assert len({id(entry.completion) for entry in history}) == 1000
+
+
+def test_entries_of_a_moment() -> None:
+    """A loop over the history goes over what it held when it began."""
+    history = History(limit=3)
+    for text in "abc":
+        history.add(SimpleNamespace(text=text))  # type: ignore[arg-type]
+    for entry in history:
+        history.add(SimpleNamespace(text=entry.completion.text.upper()))  # type: ignore[arg-type]
+    assert [entry.completion.text for entry in history] == ["A", "B", "C"]
 
 
 def test_history_is_in_the_order_in_which_answers_ended() -> None:
