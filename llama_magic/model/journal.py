@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llama_magic.model.results import Completion
@@ -25,6 +25,12 @@ class Journal:
         self._kept: deque[Completion] = deque(maxlen=kept)
         self._listeners: list[weakref.WeakMethod[Any]] = []
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Completion]:
+        return iter(list(self._kept))  # of one moment: other threads add meanwhile
+
     def add(self, completion: Completion) -> None:
         """Tell of one generation that has ended."""
         self._kept.append(completion)
@@ -38,7 +44,7 @@ class Journal:
 
     def listen(self, listener: Listener) -> None:
         """Call a bound method with every generation: those that are kept now, then each as it ends."""
-        for completion in list(self._kept):
+        for completion in self:
             listener(completion)
         self._listeners.append(weakref.WeakMethod(listener))
 

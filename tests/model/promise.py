@@ -30,7 +30,7 @@ SCHEMA = {
 
 def memory(model: Any) -> None:
     """Foretold and allocated bytes differ by less than a tenth."""
-    sizes = model._file.memory
+    sizes = model.memory
     assert sizes["predicted_total"] == pytest.approx(sizes["actual_total"], rel=0.10), sizes
 
 
@@ -124,7 +124,7 @@ def adapted(model: Any, path: Path) -> None:
             return  # nothing to adapt: no attention in it
         with lm.load(path, ctx=512, threads=1, lora=str(adapter)) as changed:
             memory(changed)
-            assert changed._file.memory["actual_LoRA"] > 0
+            assert changed.memory["actual_LoRA"] > 0
             answer = changed.complete(PROMPT, **GREEDY)
         with raw(path, adapters=[(adapter, 1.0)]) as plain:
             tokens, _ = plain.greedy(plain.tokens(PROMPT), 12)

@@ -27,9 +27,9 @@ def _empty_journal() -> None:
 
 async def _told(count: int) -> list[Any]:
     """Return what was told, once there is so much of it."""
-    while len(journal._kept) < count:
+    while len(journal) < count:
         await asyncio.sleep(0)
-    return list(journal._kept)
+    return list(journal)
 
 
 def _streams(model: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_a_streamed_call_is_read_or_awaited(scripted: Any, kind: str) -> None:
     texts = asyncio.run(main())
     assert texts[0]
     assert texts == [texts[0]] * 5
-    assert [c.text for c in journal._kept] == texts
+    assert [c.text for c in journal] == texts
 
 
 def test_it_is_a_coroutine_that_asks_nothing_before_it_is_awaited(scripted: Any) -> None:
@@ -82,7 +82,7 @@ def test_it_is_a_coroutine_that_asks_nothing_before_it_is_awaited(scripted: Any)
     asyncio.run(main())
     with pytest.warns(RuntimeWarning, match=r"Model\.acomplete.* was never awaited"):
         scripted.acomplete("一")  # type: ignore[unused-coroutine]
-    assert list(journal._kept) == []
+    assert list(journal) == []
 
 
 @pytest.mark.parametrize("kind", ["complete", "chat", "structured"])
@@ -109,13 +109,14 @@ def test_a_cancelled_call_is_told_of(scripted: Any, kind: str) -> None:
     assert told[0].mode == kind
     assert told[0].token_ids
     scripted.complete("一", max_tokens=2)
-    assert len(journal._kept) == 2
+    assert len(journal) == 2
 
 
 def _writing(model: Any) -> bool:
     """Whether some token of a request was drawn."""
-    lanes = list(model.backend._core.lanes)
-    return any(r.job.stats.generated for lane in lanes for r in list(lane.running))
+    return any(
+        model.backend.call(lambda core: [r.job.stats.generated for lane in core.lanes for r in lane.running])
+    )
 
 
 @pytest.mark.parametrize("way", ["leave", "drop", "close", "read"])
@@ -139,7 +140,7 @@ def test_each_stream_is_told_of_once(scripted: Any, way: str) -> None:
 
     assert len(asyncio.run(main())[0].token_ids) > 0
     scripted.complete("一", max_tokens=2)
-    assert len(journal._kept) == 2
+    assert len(journal) == 2
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -189,7 +190,7 @@ def test_time_is_up_while_another_model_computes(scripted: Any) -> None:
         other.go_on.set()
     assert [(c.finish_reason, c.text) for c in made] == [("timeout", "")] * 3
     assert [ending(c) for c in made] == ["stopped when the time was up"] * 3
-    assert len(journal._kept) == 4
+    assert len(journal) == 4
     assert scripted.complete("一", max_tokens=3).usage.completion_tokens > 0
 
 
