@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_header import installed
+from harness import installed
 
 import llama_magic as lm
 from llama_magic import fit
