@@ -24,8 +24,20 @@ FLOORS = (
     "display",
     "magics testing",
 )
-# The same within a room that has rooms of its own. The modules beside them may use them all.
+# The same within a room that has rooms of its own. The modules beside them may use them all; in `engine` they
+# stand on the floors, too.
 INNER = {
+    "engine": (
+        "build trial_ends",
+        "prebuilt",
+        "native kv steps ahead",
+        "vocabulary compute contexts job crash_check",
+        "lanes trial_child",
+        "core",
+        "engine snapshot",
+        "moves side",
+        "embedding",
+    ),
     "structured": ("schema", "answer mask", "lower", "grammar"),
     "sources": ("disk", "http", "hub"),
     "display": ("static", "views", "live boards"),
@@ -136,6 +148,23 @@ def test_every_room_has_a_floor() -> None:
     """A new folder is put into the table, which is what a newcomer reads."""
     rooms = {_room(name) for name in _modules()} - {""}
     assert rooms == set(FLOOR_OF), "Put the room on its floor in tests/test_arrows.py."
+
+
+def test_every_part_of_the_engine_has_a_floor() -> None:
+    """Its modules stand in the table as its rooms do."""
+    parts = {name.split(".")[2] for name in _modules() if _room(name) == "engine" and name.count(".") > 1}
+    assert parts == set(" ".join(INNER["engine"]).split()), "Put it on its floor in tests/test_arrows.py."
+
+
+def test_contributing_draws_the_floors_as_they_are() -> None:
+    """Its first picture is of the rooms, its second of the engine: a floor a line, the names first."""
+    pictures = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n```\n")[1:4:2]
+    for picture, floors in zip(pictures, (FLOORS, INNER["engine"]), strict=True):
+        lines = picture.splitlines()
+        assert len(lines) == len(floors)
+        for line, names in zip(reversed(lines), floors, strict=True):
+            drawn = [word.removesuffix("/").removesuffix(".py") for word in line.split()]
+            assert sorted(drawn[: len(names.split())]) == sorted(names.split())
 
 
 def test_imports_go_down() -> None:

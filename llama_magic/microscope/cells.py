@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.engine.kv.snapshot import HeldSequence, LaneState, LastCall, Snapshot, snapshot
 from llama_magic.engine.kv.store import common_prefix
+from llama_magic.engine.snapshot import HeldSequence, LaneState, LastCall, Snapshot, snapshot
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed

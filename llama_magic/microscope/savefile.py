@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from llama_magic.engine import system_report
-from llama_magic.engine.kv.moves import SavedSequence
 from llama_magic.engine.kv.store import Stretch
+from llama_magic.engine.moves import SavedSequence
 from llama_magic.errors import SourceError
 from llama_magic.sources import read_whole, user_path, write_whole
 from llama_magic.words import amounts

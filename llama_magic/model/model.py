@@ -280,7 +280,7 @@ class Model(Generating, Shown):
         Costs a copy of its cells (some KB a token). Raises `SourceError` and `OptionError`.
         """
         engine = self._local("saving a sequence")
-        from llama_magic.engine.kv import moves  # for weight: NumPy
+        from llama_magic.engine import moves  # for weight: NumPy
         from llama_magic.microscope import savefile
 
         saved = engine.call(lambda core: moves.save(core, sequence))
@@ -294,7 +294,7 @@ class Model(Generating, Shown):
         options, before llama.cpp sees it.
         """
         engine = self._local("restoring a sequence")
-        from llama_magic.engine.kv import moves  # for weight: NumPy
+        from llama_magic.engine import moves  # for weight: NumPy
         from llama_magic.microscope import savefile
 
         saved = savefile.read(path, self._fingerprint(engine))
@@ -304,7 +304,7 @@ class Model(Generating, Shown):
     def kv_clear(self) -> None:
         """Forget every sequence that no call is using, in cells and in host memory."""
         engine = self._local("clearing the KV cache")
-        from llama_magic.engine.kv import moves  # for weight: NumPy
+        from llama_magic.engine import moves  # for weight: NumPy
 
         engine.call(moves.clear)
 
@@ -312,7 +312,7 @@ class Model(Generating, Shown):
     def kv_fork(self, source: str, name: str) -> None:
         """Name a copy of a sequence of `kv`, to go on from later; its cells are shared, not copied."""
         engine = self._local("a fork")
-        from llama_magic.engine.kv import moves  # for weight: NumPy
+        from llama_magic.engine import moves  # for weight: NumPy
 
         engine.call(lambda core: moves.fork(core, source, name))
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_magic.engine.kv.moves import SavedSequence
 from llama_magic.engine.kv.store import Stretch
+from llama_magic.engine.moves import SavedSequence
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.microscope import savefile
 from llama_magic.microscope.cells import KVSequence, KVState

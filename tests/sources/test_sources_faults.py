@@ -16,8 +16,8 @@ import pytest
 
 from llama_magic import sources
 from llama_magic.engine import crash_check
-from llama_magic.engine.kv.moves import SavedSequence
 from llama_magic.engine.kv.store import Stretch
+from llama_magic.engine.moves import SavedSequence
 from llama_magic.errors import LlamaMagicError, SourceError
 from llama_magic.microscope import savefile
 from llama_magic.session.chat import Chat

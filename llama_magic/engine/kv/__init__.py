@@ -2,5 +2,4 @@
 
 `slots` says what lies in each sequence, `store` what was parked in host memory. `cells` acts on both (trim,
 park, restore, pin, fork, evict), `reuse` finds the prefix that a prompt takes over; the lanes decide when.
-`snapshot` is what a person is shown, `moves` what one asks for by name.
 """

@@ -15,7 +15,7 @@ from llama_magic.display.static.doc import (
     Segment,
 )
 from llama_magic.display.views.view import view
-from llama_magic.engine.kv.snapshot import LastCall
+from llama_magic.engine.snapshot import LastCall
 from llama_magic.microscope.cells import KVState
 from llama_magic.words.amounts import size
 from llama_magic.words.counting import counted

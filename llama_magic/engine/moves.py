@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llama_magic.engine.kv.snapshot import snapshot
 from llama_magic.engine.kv.store import StoredPrefix, Stretch
+from llama_magic.engine.snapshot import snapshot
 from llama_magic.errors import BackendError, FitError, OptionError
 
 if TYPE_CHECKING:
