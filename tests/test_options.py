@@ -79,6 +79,7 @@ WORKS: dict[str, str] = {
     "out": _SHELL + "test_quiet_prints_nothing",
     "quiet": _SHELL + "test_quiet_prints_nothing",
     "format": _SHELL + "test_json_format_shows_the_receipt",
+    "tag": "model/test_model_batches.py::test_a_receipt_has_what_an_equal_answer_needs",
     "timeout": "model/test_model_async.py::test_an_answer_ends_when_its_time_is_up",
     "raw": _SHELL + "test_variables_fill_the_body_and_their_spans_travel",
     "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",

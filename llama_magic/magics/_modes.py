@@ -21,21 +21,9 @@ from llama_magic.session.turns import Message, Turn, answer_message
 from llama_magic.words.shown import Shown
 
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
-_CALL_KEYS = (
-    "max_tokens",
-    "seed",
-    "stop",
-    "n",
-    "logprobs",
-    "overflow",
-    "reuse",
-    "regex",
-    "choices",
-    "retries",
-    "pressure",
-    "thinking",
-    "show_schema",
-)
+# What the cell itself does; every other option is a keyword of the call on the model.
+_OF_THE_CELL = {"grammar", "instruct", "live", "model", "new", "out", "format", "quiet", "raw", "schema"}
+_OF_THE_CELL |= {"session", "system", *_SAMPLING_KEYS}
 
 
 class Samples(Shown, list[Any]):
@@ -73,7 +61,7 @@ class Call:
 
     def keywords(self) -> dict[str, Any]:
         """Return every keyword of the generation call but the prompt and its kind."""
-        given = {key: self.options[key] for key in _CALL_KEYS if key in self.options}
+        given = {key: value for key, value in self.options.items() if key not in _OF_THE_CELL}
         if "grammar" in self.options:
             given["grammar"] = find_grammar(self.options["grammar"], self.kernel.namespace)
         return self.kernel.call_defaults() | self.sampling() | given

@@ -84,6 +84,7 @@ LIMITS = (
     ),
     _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
     _o("--timeout", "float", "end the answer after this many seconds; what is there is kept", "S"),
+    _o("--tag", "text", "a word to find the answer again by, in the history", "T"),
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
 )
 CONSTRAINTS = (

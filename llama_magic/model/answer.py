@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.model.journal import journal
@@ -46,6 +47,7 @@ class Plan:
     reads: bool = True  # the formatter reads marks of its family out of the answer
     made_with: dict[str, Any] = field(default_factory=dict)
     advice: tuple[str, ...] = ()  # what was asked for and does nothing
+    tag: str | None = None
 
 
 @dataclass
@@ -72,6 +74,7 @@ class Assembler:
         self.tokenizer = tokenizer
         self.request = request
         self.stats = Stats()
+        self.asked_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self.samples = [_Sample(self._reader()) for _ in range(self.request.n)]
         self.progress: Progress | None = None
         self.error: BaseException | None = None
@@ -187,9 +190,9 @@ class Assembler:
 
     def completions(self) -> list[Completion[Any]]:
         """Return what was written so far, one completion a sample."""
-        return [self._completion(sample) for sample in self.samples]
+        return [self._completion(index, sample) for index, sample in enumerate(self.samples)]
 
-    def _completion(self, sample: _Sample) -> Completion[Any]:
+    def _completion(self, index: int, sample: _Sample) -> Completion[Any]:
         plan, request, stats = self.plan, self.request, self.stats
         reply = None
         if plan.formatter is not None and plan.constraint is None:
@@ -220,7 +223,7 @@ class Assembler:
             finish_reason=sample.reason or "interrupted",
             usage=Usage(len(request.prompt), stats.cached_tokens, len(sample.ids), sample.forced),
             timings=timings,
-            seed=request.sample_seed(self.samples.index(sample)),
+            seed=request.sample_seed(index),
             sampling=request.sampling,
             model=plan.model,
             budget=budget,
@@ -236,6 +239,9 @@ class Assembler:
             fields=_fields(sample) if sample.scores else {},
             thinking_choice=plan.thinking,
             made_with=plan.made_with,
+            sample=index,
+            time=self.asked_at,
+            tag=plan.tag,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ class Call:
     ignore_eos: bool = False
     pressure: bool = False
     timeout: float | None = None
+    tag: str | None = None
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
@@ -64,24 +65,55 @@ class Call:
             ignore_eos=bool(given.pop("ignore_eos", False)),
             pressure=bool(given.pop("pressure", False)),
             timeout=_seconds(given.pop("timeout", None)),
+            tag=_tag(given.pop("tag", None)),
             sampling=sampling.replace(**given),
         )
 
 
-def for_receipt(call: Call, constraint: Constraint | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Beside:
+    """What a call asks for beside its `Call`, as the methods of a model take it."""
+
+    retries: int = 0
+    thinking: bool = False
+    tools: Sequence[Any] | None = None
+    template_variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+_IN_RECEIPT = ("stop", "n", "overflow", "reuse", "ignore_eos", "logprobs", "pressure", "timeout")
+
+
+def for_receipt(
+    call: Call, constraint: Constraint | None, beside: Beside, prompt: prompting.Prompt
+) -> dict[str, Any]:
     """Return for the receipt what was asked beside seed and sampling, where it is not the default."""
-    names = ("stop", "n", "overflow", "reuse", "ignore_eos", "logprobs", "pressure")
-    defaults = Call()
-    asked = {name: getattr(call, name) for name in names if getattr(call, name) != getattr(defaults, name)}
-    if "stop" in asked:
-        asked["stop"] = list(call.stop)
+    asked = {**_given(call, _IN_RECEIPT), **_given(beside, [field.name for field in fields(beside)])}
+    if call.n > 1 and call.seed is not None:
+        asked["seed"] = call.seed  # of all samples together; each has one of its own, made from it
+    if prompt.continues:
+        asked["prefill"] = prompt.messages[-1]["content"]
     if constraint is not None:
         kind, schema = constraint.kind, constraint.schema
         asked["constraint"] = {
             "kind": kind,
             **({"grammar": constraint.grammar} if schema is None else {"schema": schema}),
         }
-    return {"asked": asked} if asked else {}
+    return {"asked": as_json(asked)} if asked else {}
+
+
+def _given(options: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return the options of these names that are not the default."""
+    defaults = type(options)()
+    return {name: value for name in names if (value := getattr(options, name)) != getattr(defaults, name)}
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as JSON can hold it; what JSON has not is written as `str` writes it."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
 def _count(name: str, value: object, *, least: int) -> int | None:
@@ -105,6 +137,12 @@ def _seconds(value: object) -> float | None:
     if not 0 < value <= _LONGEST:
         raise OptionError(f"timeout is {value}; expected seconds: more than 0, {_LONGEST:,} at most.")
     return float(value)
+
+
+def _tag(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InputTypeError(f"tag is {value!r}; expected a text.")
+    return value or None
 
 
 _LONGEST = 1_000_000  # seconds; what a lock can wait is bounded

@@ -11,7 +11,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope.advice import advise
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
-from llama_magic.model.asked import Call, for_receipt
+from llama_magic.model.asked import Beside, Call, for_receipt
 from llama_magic.model.overflow import Fit
 from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
 from llama_magic.request.request import Request
@@ -127,14 +127,14 @@ class Calls:
         messages: Sequence[Any],
         constraint: Constraint | None,
         options: Mapping[str, Any],
-        tools: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
+        beside: Beside = Beside(),  # noqa: B008 - frozen
         thinking: Thinking | None = None,
     ) -> Assembler:
         """Prepare the answer to a conversation; `thinking` is of a structured one."""
         self._must_write()
+        variables = beside.template_variables
         if thinking is not None:
-            template_variables = thinking.variables
+            variables = thinking.variables
             if prompting.is_begun(messages):
                 raise OptionError(
                     "The messages end with an assistant's, but a structured answer begins by itself.",
@@ -142,10 +142,10 @@ class Calls:
                 )
         call = Call.read(self._settings.sampling, options, self._tokenizer)
         prompt, limit = self._fit(call).messages(
-            messages, lambda kept: self.render(kept, tools, template_variables, self._file.window)
+            messages, lambda kept: self.render(kept, beside.tools, variables, self._file.window)
         )
         return self._assemble(
-            mode, prompt, limit, call, options, constraint, self._settings.formatter, thinking
+            mode, prompt, limit, call, options, constraint, self._settings.formatter, beside, thinking
         )
 
     def _fit(self, call: Call) -> Fit:
@@ -162,6 +162,7 @@ class Calls:
         options: Mapping[str, Any],
         constraint: Constraint | None,
         formatter: Formatter | None,
+        beside: Beside = Beside(),  # noqa: B008 - frozen
         thinking: Thinking | None = None,
     ) -> Assembler:
         if constraint is not None:
@@ -187,7 +188,8 @@ class Calls:
             constraint,
             thinking=note,
             reads=reads_marks(constraint, formatter, prompt.text, thinking),
-            made_with={**file.made_with, **for_receipt(call, constraint)},
+            made_with={**file.made_with, **for_receipt(call, constraint, beside, prompt)},
+            tag=call.tag,
             advice=_advice(call.sampling, options),
         )
 

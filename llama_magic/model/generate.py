@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from llama_magic.errors import InputTypeError, shown_briefly
 from llama_magic.model.answer import Assembler
+from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream, AsyncStreaming
 from llama_magic.model.call import Calls
 from llama_magic.model.options import CallOptions, StructuredOptions, shows
@@ -96,9 +97,9 @@ class Generating:
         decoded together. `logprobs`: alternatives to report a token. `overflow`: "error", "drop-oldest"
         or "truncate-prompt" where prompt and answer exceed the window. `reuse`: of the KV cache.
         `ignore_eos`: go on where the model would end. `timeout`: seconds, after which the answer ends with
-        what is there (finish reason "timeout"). `sampling`: a `Sampling` in place of the model's
-        own; its fields (`temperature`, `top_k`, …) may be given one by one. `grammar` (GBNF), `regex`
-        and `choices` constrain the text.
+        what is there (finish reason "timeout"). `tag`: a word to find the answer again by. `sampling`: a
+        `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …) may be given one by
+        one. `grammar` (GBNF), `regex` and `choices` constrain the text.
 
         Returns a `Completion`, a list of them for n > 1, or with `stream` a `Stream` of chunks.
         Raises `ContextOverflowError` before any decode, `GenerationInterrupted` on Ctrl-C.
@@ -251,7 +252,8 @@ class Generating:
         self._open()
         constraint = self._constraint_of(grammar, regex, choices)
         options = {**options, "n": n}
-        made = self._calls.chat("chat", messages, constraint, options, tools, template_variables)
+        beside = Beside(tools=tools, template_variables=template_variables or {})
+        made = self._calls.chat("chat", messages, constraint, options, beside)
         return self._run(made, stream)
 
     @overload
@@ -314,7 +316,8 @@ class Generating:
         def prepare() -> Assembler:
             constraint = self._constraint_of(grammar, regex, choices)
             asked = {**options, "n": n}
-            return self._calls.chat("chat", messages, constraint, asked, tools, template_variables)
+            beside = Beside(tools=tools, template_variables=template_variables or {})
+            return self._calls.chat("chat", messages, constraint, asked, beside)
 
         return self._arun("Model.achat", prepare, stream)
 

@@ -22,6 +22,7 @@ class CallOptions(SamplingOptions, total=False):
     reuse: bool
     ignore_eos: bool
     timeout: float | None
+    tag: str | None
     sampling: Sampling | None
 
 
@@ -40,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "reuse": True,
     "ignore_eos": False,
     "timeout": None,
+    "tag": None,
     "sampling": None,
     "pressure": False,
 }

@@ -122,6 +122,9 @@ class Completion(Shown, Generic[T]):
     `pressure` (mean probability mass outside the grammar, 0 to 1), `peak`, and `confidence` (product of the
     probabilities of the value's tokens); empty unless the call asked with `pressure=True`.
     `thinking_choice` says in words whether a structured answer might think first.
+
+    `sample` counts from 0 the samples of a call. `time` is when the answer was asked for (ISO 8601, UTC)
+    and `tag` what the caller wrote on it: both stand beside the receipt, not in it.
     """
 
     text: str
@@ -148,6 +151,9 @@ class Completion(Shown, Generic[T]):
     fields: dict[str, Any] = field(default_factory=dict)
     thinking_choice: str = ""
     made_with: dict[str, Any] = field(default_factory=dict)
+    sample: int = 0
+    time: str = ""
+    tag: str | None = None
     _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
     _constraint: Constraint | None = field(default=None, repr=False, compare=False)
 
@@ -181,7 +187,8 @@ class Completion(Shown, Generic[T]):
         """The facts of this answer as JSON, without anything that differs from run to run.
 
         With the same seed two receipts are equal: times are left out on purpose, they
-        are in `timings`. `file` and `engine` say what an equal answer needs elsewhere.
+        are in `timings` and `time`. `file` and `engine` say what an equal answer needs elsewhere,
+        `asked` every option that was not the default.
         """
         return {
             "version": 1,
@@ -190,6 +197,7 @@ class Completion(Shown, Generic[T]):
             **self.made_with,
             "seed": self.seed,
             "seeded": self.seeded,
+            **({"sample": self.sample} if self.sample else {}),
             "sampling": self.sampling.to_dict(),
             "finish_reason": self.finish_reason,
             "stop": self.stop,

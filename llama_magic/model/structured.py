@@ -18,6 +18,7 @@ from llama_magic.errors import (
     StructuredOutputError,
     TemplateError,
 )
+from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream
 from llama_magic.model.call import Calls
 from llama_magic.model.prompt import as_messages
@@ -113,7 +114,10 @@ class StructuredCall:
         return Stream(self.calls.backend, self._assembler(messages))
 
     def _assembler(self, messages: Sequence[Any]) -> Assembler:
-        return self.calls.chat("structured", messages, self.constraint, self.options, thinking=self._thinking)
+        beside = Beside(self.retries, self.thinking, template_variables=self.template_variables)
+        return self.calls.chat(
+            "structured", messages, self.constraint, self.options, beside, thinking=self._thinking
+        )
 
 
 _OF_A_ROW = (StructuredOutputError, ContextOverflowError, TemplateError)

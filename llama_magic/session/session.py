@@ -270,6 +270,8 @@ def _record(entry: HistoryEntry) -> dict[str, Any]:
         "first_token_s": c.timings.first_token_s,
         "total_s": c.timings.total_s,
         "tokens_per_second": entry.tokens_per_second,
+        "time": c.time,
+        "tag": c.tag,
         **c.sampling.to_dict(),
     }
 
