@@ -7,9 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from fake_memory import FakeMemory, FakeState
 
-from llama_magic.engine.native import DecodeStatus
+from llama_magic.engine import core
+from llama_magic.engine.ahead import Ahead
+from llama_magic.engine.core import Core, EngineOptions
+from llama_magic.engine.job import Job
+from llama_magic.engine.lanes import running
+from llama_magic.engine.lanes.lane import Lane
+from llama_magic.engine.native import ContextOptions, DecodeStatus
+from llama_magic.request.events import EndEvent, Event, TokenEvent
+from llama_magic.request.sampling import Sampling
 
 N_VOCAB = 16
 
@@ -27,16 +36,23 @@ def answer(prompt: Sequence[int], length: int) -> list[int]:
     return tokens[len(prompt) :]
 
 
+def fake_weights(*, recurrent: bool = False, window: int = 0) -> Any:
+    """As `native.Weights`, of a vocabulary whose tokens are all written `x`."""
+    vocab = SimpleNamespace(eog_ids=(), piece=lambda token, special=False: b"x", n_tokens=N_VOCAB)
+    return SimpleNamespace(
+        recurrent=recurrent, attends=True, n_swa=window, vocab=vocab, must_generate=lambda: None
+    )
+
+
 class FakeContext(FakeMemory):
     """As `native.Context`, of `size` cells and `sequences`."""
 
     def __init__(self, size: int, sequences: int, window: int = 0, batch: int = 8) -> None:
         super().__init__(size, window)
-        vocab = SimpleNamespace(eog_ids=(), piece=lambda token, special=False: b"x", n_tokens=N_VOCAB)
-        recurrent = isinstance(self, FakeState)
-        self.weights = SimpleNamespace(recurrent=recurrent, attends=True, n_swa=window, vocab=vocab)
+        self.weights = fake_weights(recurrent=isinstance(self, FakeState), window=window)
         self.options = SimpleNamespace(sequences=sequences)
         self.n_ctx, self.n_batch = size, batch
+        self.buffers = {"KV": 1000 * size, "compute": 7}
         self.rows: dict[int, Any] = {}
         self.most_used = 0
 
@@ -79,3 +95,60 @@ class GreedyChain:
 
     def close(self) -> None:
         pass
+
+
+class Asked:
+    """A job, and what came of it."""
+
+    def __init__(
+        self, prompt: list[int], length: int, n: int = 1, *, reuse: bool = True, exact: bool = False
+    ) -> None:
+        self.events: list[Event] = []
+        self.job = Job(prompt, length, Sampling(), 0, self.events.append, exact, n=n, reuse=reuse)
+        self.expected = [answer(prompt, length)] * n
+
+    @property
+    def written(self) -> list[list[int]]:
+        """The tokens of each sample."""
+        tokens = [event for event in self.events if isinstance(event, TokenEvent)]
+        return [[event.token for event in tokens if event.sample == i] for i in range(self.job.n)]
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the job ended with, told once."""
+        (end,) = [event for event in self.events if isinstance(event, EndEvent)]
+        return end.error
+
+
+def lane_of(kind: type[Lane], context: Any) -> Any:
+    """Return a lane of this kind over a context in memory."""
+    return kind(context, 10**6, Ahead())
+
+
+def run(lane: Any, most: int = 10_000) -> None:
+    """Step until nothing is left to do; the cells that are counted are those that are held."""
+    for _ in range(most):
+        if not lane.busy:
+            return
+        lane.step()
+        assert lane.kv.used == lane.context.used()
+    raise AssertionError("The lane does not come to an end.")
+
+
+def core_over(
+    monkeypatch: pytest.MonkeyPatch, cells: int = 512, made: type[FakeContext] = FakeContext, **options: Any
+) -> Core:
+    """Return a core whose lanes are over contexts in memory, and draw greedily."""
+    monkeypatch.setattr(running, "SamplerChain", GreedyChain)
+    monkeypatch.setattr(core, "Context", lambda _weights, o: made(o.cells, o.sequences, batch=o.batch))
+    weights = fake_weights(recurrent=issubclass(made, FakeState))
+    return Core(weights, EngineOptions(ContextOptions(cells=cells), **options))
+
+
+def answered(core: Core, prompt: Sequence[int], length: int = 2, *, exact: bool = False, n: int = 1) -> Asked:
+    """Let a job run to its end."""
+    one = Asked(list(prompt), length, n, exact=exact)
+    core.accept(one.job)
+    run(core.lane(exact=exact))
+    assert one.written == one.expected
+    return one

@@ -5,57 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_context import FakeContext, FakeRecurrentContext, GreedyChain, answer
+from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, lane_of, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llama_magic.engine.ahead import Ahead
-from llama_magic.engine.job import Job
 from llama_magic.engine.lanes import running
 from llama_magic.engine.lanes.exact import ExactLane
-from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.lanes import Lanes
 from llama_magic.engine.lanes.shared import SharedLane
-from llama_magic.request.events import EndEvent, Event, TokenEvent
-from llama_magic.request.sampling import Sampling
 
 
 @pytest.fixture(autouse=True)
 def _greedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "SamplerChain", GreedyChain)
-
-
-class Asked:
-    """A job, and what came of it."""
-
-    def __init__(self, prompt: list[int], length: int, n: int = 1, reuse: bool = True) -> None:
-        self.events: list[Event] = []
-        self.job = Job(prompt, length, Sampling(), 0, self.events.append, n=n, reuse=reuse)
-        self.expected = [answer(prompt, length)] * n
-
-    @property
-    def written(self) -> list[list[int]]:
-        tokens = [event for event in self.events if isinstance(event, TokenEvent)]
-        return [[event.token for event in tokens if event.sample == i] for i in range(self.job.n)]
-
-    @property
-    def error(self) -> BaseException | None:
-        (end,) = [event for event in self.events if isinstance(event, EndEvent)]
-        return end.error
-
-
-def lane_of(kind: type[Lane], context: Any) -> Any:
-    return kind(context, 10**6, Ahead())
-
-
-def run(lane: Any, most: int = 10_000) -> None:
-    """Step until nothing is left to do; the cells that are counted are those that are held."""
-    for _ in range(most):
-        if not lane.busy:
-            return
-        lane.step()
-        assert lane.kv.used == lane.context.used()
-    raise AssertionError("The lane does not come to an end.")
 
 
 BASE = [i * i % 7 for i in range(90)]
@@ -86,7 +48,7 @@ def test_every_answer_is_that_of_a_fresh_engine(
     lane = lane_of(kind, made(128, 5))
     if miscounts:
         lane.fits = lambda _running: True
-    given_ = [(Asked(prompt, length, n, reuse), steps) for prompt, length, n, reuse, steps in asked]
+    given_ = [(Asked(prompt, length, n, reuse=reuse), steps) for prompt, length, n, reuse, steps in asked]
     for one, steps in given_:
         lane.submit(one.job)
         for _ in range(steps):
