@@ -23,6 +23,7 @@ FLOORS = (
     "session",
     "display",
     "magics testing",
+    "command",
 )
 # The same within a room that has rooms of its own. The modules beside them may use them all; in `engine` they
 # stand on the floors, too.

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -16,7 +16,7 @@ from llama_magic.display import view
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.engine import build, crash_check
 from llama_magic.engine.crash_check import Verdict
-from llama_magic.errors import LlamaMagicError
+from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.fit import Machine
 from llama_magic.magics._kernel import Kernel
 from llama_magic.words import amounts
@@ -92,6 +92,15 @@ def examine(kernel: Kernel, machine: Machine | None = None) -> DoctorReport:
             # A doctor that fails on the illness it should name is of no use.
             checks.append(Check(name, f"not examined: {type(error).__name__}", f"{error}"))
     return DoctorReport(tuple(checks))
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Run `llama-magic doctor`; the exit status is 1 where something is wrong."""
+    if arguments:
+        raise OptionError(f"llama-magic doctor takes nothing, and got {arguments[0]!r}.")
+    report = examine(Kernel(None, None))
+    print(report)
+    return 1 if report.problems else 0
 
 
 def _python() -> Iterable[Check]:

@@ -1,0 +1,58 @@
+"""`llama-magic COMMAND …`: what can be asked for from a shell, where there is no notebook."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import NamedTuple
+
+from llama_magic.errors import LlamaMagicError
+from llama_magic.words.names import nearest
+
+
+class Command(NamedTuple):
+    """Where a command is: `module.function` takes its arguments and returns the exit status."""
+
+    help: str
+    module: str
+    function: str
+
+
+# A new command is a line here. What it needs is imported when it is called.
+COMMANDS = {
+    "doctor": Command("what is wrong here, and what to do", "llama_magic.magics._doctor", "command"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, or 2 where it could not be understood or done."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if words[0] == "--version":
+        print(f"llama-magic {metadata.version('llama-magic')}")
+        return 0
+    command = COMMANDS.get(words[0])
+    if command is None:
+        near = nearest(words[0], COMMANDS)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        print(f"llama-magic: there is no command {words[0]!r}.{hint}\n\n{_help()}", file=sys.stderr)
+        return 2
+    try:
+        run = getattr(importlib.import_module(command.module), command.function)
+        return int(run(words[1:]))
+    except LlamaMagicError as error:
+        print(f"llama-magic {words[0]}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("llama-magic: interrupted.", file=sys.stderr)
+        return 130
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    rows = (f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items())
+    return "usage: llama-magic COMMAND [options]\n\n" + "\n".join(rows)
