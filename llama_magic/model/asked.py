@@ -93,11 +93,7 @@ def for_receipt(
     if prompt.continues:
         asked["prefill"] = prompt.messages[-1]["content"]
     if constraint is not None:
-        kind, schema = constraint.kind, constraint.schema
-        asked["constraint"] = {
-            "kind": kind,
-            **({"grammar": constraint.grammar} if schema is None else {"schema": schema}),
-        }
+        asked["constraint"] = {"kind": constraint.kind, **constraint.asked}
     return {"asked": as_json(asked)} if asked else {}
 
 

@@ -76,7 +76,9 @@ _MAKERS: dict[str, Callable[[Any], Constraint]] = {
 def _made(kind: str, value: Any) -> Constraint:
     """Compile; what the libraries beneath cannot take comes out as a `SchemaError`."""
     try:
-        return _MAKERS[kind](value)
+        made = _MAKERS[kind](value)
+        made.asked = {kind: value if made.schema is None else made.schema}
+        return made
     except (OverflowError, RecursionError, ValueError) as error:
         if isinstance(error, LlamaMagicError):
             raise

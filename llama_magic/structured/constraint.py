@@ -29,7 +29,8 @@ class Constraint:
     `any_order`: the schema was sorted by a tool, so its keys may come in any order.
 
     `grammar` says what is taken as an answer, `writing` what a model is let write: for JSON one
-    layout of the same values, so that a model never has to choose its blanks.
+    layout of the same values, so that a model never has to choose its blanks. `asked` is what
+    `compile` was asked for, as data: one of schema, regex, choices, grammar, lark.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Constraint:
         mask_first: bool = False,
     ) -> None:
         self.kind = kind
+        self.asked: dict[str, Any] = {}
         self.schema = schema
         self.enforced = enforced
         self.checked = checked

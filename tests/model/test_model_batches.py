@@ -208,9 +208,11 @@ def test_a_receipt_has_what_was_asked(model: Any) -> None:
     assert structured["schema"] == schema
     again = model.structured("A digit?", json.loads(json.dumps(structured["schema"])), seed=1)
     assert again.receipt["asked"]["constraint"] == structured
-    for options, words in (({"regex": "a+b"}, "a+b"), ({"choices": ["yes", "no"]}, "yes")):
-        held = model.complete("a", seed=1, max_tokens=9, **options).receipt["asked"]["constraint"]
-        assert words in json.dumps(held)
+    for held in ({"regex": "a{2}b"}, {"choices": ["yes", 5]}, {"grammar": 'root ::= "a" | "b"'}):
+        answer = model.complete("a", seed=1, max_tokens=9, **held)
+        constraint = dict(answer.receipt["asked"]["constraint"])
+        assert constraint.pop("kind") in ("regex", "choices", "gbnf")
+        assert constraint == held
 
 
 def test_a_receipt_has_what_an_equal_answer_needs(model: Any) -> None:
