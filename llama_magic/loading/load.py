@@ -177,7 +177,7 @@ def _load(
         shared.release()
         raise
     file.release = _Release(key, engine, shared)
-    others = [m.name for k, m in _models.items() if k[0] == identity and not m.closed]
+    others = [m.name for k, m in list(_models.items()) if k[0] == identity and not m.closed]
     if others:
         names = ", ".join(others)
         note = f"{names}: of the same file, stays loaded, shares the weights. %llama unload {others[0]}"
@@ -188,10 +188,10 @@ def _load(
 
 
 class _Release:
-    """Stop a model's engine, then let go of its weights; once.
+    """Stop a model's engine, then let go of its weights: done once, and waited for by every caller that can.
 
     A thread of its own does it, for this may be called where nothing can be waited for: by a finalizer on
-    the thread that computes, or in the middle of a load. Elsewhere it is waited for.
+    the thread that computes, or in the middle of a load.
     """
 
     def __init__(self, key: Any, engine: Engine, shared: SharedWeights) -> None:
@@ -200,17 +200,18 @@ class _Release:
         self._freed = Latch()
 
     def __call__(self) -> None:
-        if next(self._calls):
-            return
-        _models.pop(self._key, None)
-        self._engine.stop()
-        if self._engine.forked:
-            return  # memory and engine are the parent's
+        if not self._engine.closed:
+            _models.pop(self._key, None)
+            self._engine.stop()
+        if self._engine.forked or self._freed.is_set():
+            return  # memory and engine are the parent's, or gone
         _thread.start_new_thread(self._free, ())
         if may_wait() and threading.get_ident() not in _loading:
             self._freed.wait_long()
 
     def _free(self) -> None:
+        if next(self._calls):
+            return  # another thread is at it
         try:
             self._engine.close()
             with _lock:
@@ -221,7 +222,7 @@ class _Release:
 
 def _free_name(name: str) -> str:
     """Return `name`, with a number if another loaded model has it."""
-    taken = {model.name for model in _models.values() if not model.closed}
+    taken = {model.name for model in loaded()}
     number = 2
     free = name
     while free in taken:

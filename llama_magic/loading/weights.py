@@ -29,7 +29,7 @@ os.register_at_fork(after_in_child=_weights.clear)
 
 def in_memory() -> list[Weights]:
     """Return the weights that models of this process use now."""
-    return [shared.weights for shared in _weights.values()]
+    return [shared.weights for shared in list(_weights.values())]
 
 
 class SharedWeights:

@@ -55,7 +55,6 @@ class Model(Generating, Shown):
         self._file = file
         self.backend = backend
         self._tokenizer = backend.tokenizer
-        self._released = False
         self._calls = Calls(name, file, backend, self)
         self.sampling: Sampling = file.sampling
         self.formatter: Formatter = file.formatter
@@ -129,10 +128,7 @@ class Model(Generating, Shown):
         return self.backend.closed
 
     def close(self) -> None:
-        """Cancel what runs and free the memory; idempotent."""
-        if self._released:
-            return
-        self._released = True
+        """Cancel what runs and free the memory; idempotent. Returns when that is done, whoever began it."""
         if self._file.release is not None:
             self._file.release()
         self.backend.close()

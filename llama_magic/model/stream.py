@@ -43,12 +43,12 @@ class Stream(Generic[C]):
     ) -> None:
         self._backend = backend
         self._assembler = assembler
-        self._request = assembler.request
+        self.request = assembler.request  # what the backend was asked
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._result: C | None = None
         self._failure: StructuredOutputError | None = None
         assembler.deliver = deliver or self._chunks.put
-        backend.submit(self._request, assembler)
+        backend.submit(self.request, assembler)
         self._finalizer = weakref.finalize(self, _drop, backend, assembler)
         self._finalizer.atexit = False
         if assembler.plan.timeout is not None:
@@ -114,7 +114,7 @@ class Stream(Generic[C]):
 
     def cancel(self) -> None:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
-        self._backend.cancel(self._request)
+        self._backend.cancel(self.request)
         if not may_wait():  # the collector closes generators on the thread that computes, too
             _drop(self._backend, self._assembler)
             return
@@ -122,7 +122,7 @@ class Stream(Generic[C]):
             if self._assembler.ended.wait(0.05):
                 self._take()
                 return
-            self._backend.settle(self._request)
+            self._backend.settle(self.request)
 
     def _take(self) -> None:
         """Make the completion, and so tell of it, though nobody may ever ask for it."""
@@ -169,7 +169,7 @@ class Stream(Generic[C]):
                 self._failure = failure
                 self._assembler.tell(made)
             raise failure
-        result: Any = made if self._request.n > 1 else made[0]
+        result: Any = made if self.request.n > 1 else made[0]
         if ended:
             self._result = result
             self._assembler.tell(made)
@@ -182,7 +182,7 @@ class Stream(Generic[C]):
             return made
         from llama_magic.microscope.tracer import Tracer  # for weight: llama.cpp
 
-        parts = (self._backend.local, self._assembler.tokenizer, self._request)
+        parts = (self._backend.local, self._assembler.tokenizer, self.request)
         return [replace(c, _tracer=Tracer(*parts, i, c.token_ids)) for i, c in enumerate(made)]
 
     def __enter__(self) -> Stream[C]:

@@ -10,6 +10,7 @@ from typing import Any
 import nbclient
 import nbformat
 import pytest
+from as_ipython import show
 from display_answers import widgets
 from test_display_hosts import IMPORTS
 from test_display_pad import fake, settle
@@ -141,7 +142,7 @@ def test_the_steps_of_an_answer_can_be_walked(loaded: Any) -> None:
 def test_what_is_saved_says_the_same_without_the_widget(shell: Shell, trace: Any) -> None:
     """Two outputs: a stand-in that follows every move, and the widget, which also holds HTML and text."""
     board = LiveTrace(trace)
-    board._ipython_display_()
+    show(board)
     view, widget = shell.display_pub.shown.values()
     assert set(view) == {"text/html", "text/plain"}
     assert 'class="lm lm-standin' in view["text/html"]
@@ -160,7 +161,7 @@ def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> N
     """The view and its line stay in their places; once the page has let go, every model is closed."""
     before = widgets()
     board = LiveTrace(trace)
-    board._ipython_display_()
+    show(board)
     board._view_count = 1  # as the front end says when it shows it
     board.sliders["top_k"].value = 3
     board.keep_button.click()
@@ -178,7 +179,7 @@ def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> N
 def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Shell) -> None:
     """Also where the prompt was changed since; while nothing is written, the count stands there."""
     board = Pad(fake("Hello <b>you</b>"), prompt="Hi there", system="Be kind")
-    board._ipython_display_()
+    show(board)
     view = next(iter(shell.display_pub.shown.values()))
     assert "17 prompt + 0 written of 300 tokens" in view["text/plain"]
     board.run()
@@ -205,7 +206,7 @@ def test_keeping_a_pad_that_writes_keeps_what_is_written(shell: Shell) -> None:
     """The stream is stopped, and its text so far stands in the output."""
     model = fake(Script("a b c", at=1, hold=threading.Event()))
     board = Pad(model, prompt="Hi")
-    board._ipython_display_()
+    show(board)
     board.run()
     board.keep()
     view, _ = shell.display_pub.shown.values()
@@ -249,7 +250,7 @@ def test_a_board_that_is_captured_is_its_static_view(shell: Shell, monkeypatch: 
     """Made in a notebook and shown inside %%capture: one output, no widget."""
     board = Pad(fake(), prompt="Ahoy")
     monkeypatch.setattr(hosts, "host", lambda shell: "plain")
-    board._ipython_display_()
+    show(board)
     [view] = shell.display_pub.shown.values()
     assert set(view) == {"text/html", "text/plain"}
     assert "Ahoy" in view["text/plain"]

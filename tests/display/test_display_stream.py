@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from as_ipython import traceback_of
 from display_answers import ASKED, answering, completion, stream, widgets
 from hypothesis import given
 from hypothesis import strategies as st
@@ -168,7 +169,7 @@ def test_an_interrupt_before_the_first_token_says_that_nothing_was_written() -> 
     nothing = stream(Script(error=KeyboardInterrupt()))
     with pytest.raises(errors.GenerationInterrupted) as caught:
         show_stream(nothing, title="chat", model_name="m", shell=shell(LAB))
-    assert caught.value._render_traceback_() == ["Interrupted: nothing was written yet."]
+    assert traceback_of(caught.value) == ["Interrupted: nothing was written yet."]
 
 
 def test_a_real_sigint_stops_a_slow_stream(monkeypatch: pytest.MonkeyPatch) -> None:

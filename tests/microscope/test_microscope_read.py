@@ -10,6 +10,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
+from as_ipython import traceback_of
 
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope import compare_tokens, reading
@@ -161,7 +162,7 @@ def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: p
     """
     text = TEXT * 8
     whole = smollm2.read(text)
-    read_tokens = reading._read_tokens
+    measure = reading.measure
     rounds: list[int] = []
 
     def stop_in(chunk: int) -> None:
@@ -169,10 +170,10 @@ def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: p
             rounds.append(1)
             if len(rounds) == chunk:
                 raise KeyboardInterrupt
-            return read_tokens(*given)
+            return measure(*given)
 
         rounds.clear()
-        monkeypatch.setattr(reading, "_read_tokens", stop)
+        monkeypatch.setattr(reading, "measure", stop)
 
     stop_in(2)
     with pytest.raises(GenerationInterrupted) as caught:
@@ -184,7 +185,7 @@ def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: p
     assert part.text == smollm2.detokenize([token.id for token in part.tokens])
     assert text.startswith(part.text)
     words = f"{len(part.tokens)} of {len(whole.tokens)} tokens were read, and are kept"
-    assert caught.value._render_traceback_() == [f"Interrupted: {words}."]
+    assert traceback_of(caught.value) == [f"Interrupted: {words}."]
     assert "stopped here" in str(part)
     stop_in(1)
     with pytest.raises(GenerationInterrupted, match=r"none of .* tokens was measured yet") as caught:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import llama_magic as lm
+from llama_magic.loading.weights import in_memory
 
 ENDLESS: dict[str, Any] = {"stream": True, "max_tokens": 300, "ignore_eos": True}
 
@@ -67,9 +68,9 @@ def at_every_step(model: Any, count: int) -> None:
     wishes.extend(
         (
             dead.cancel,
-            lambda: model.backend.cancel(dead._request),
+            lambda: model.backend.cancel(dead.request),
             lambda: next(turns) % 97 == 0 and (_refused(lambda: model.kv), _refused(dead.run)),
-            lambda: running and running[0]._request.handle.stats.generated > 12 and running[0].cancel(),
+            lambda: running and running[0].request.handle.stats.generated > 12 and running[0].cancel(),
         ),
     )
     for i in range(count):
@@ -142,15 +143,17 @@ def signals(model: Any, count: int) -> None:
 def closing(model: Any, count: int) -> None:
     """A model is closed on the engine's own thread, in the middle of its work; the memory is given back."""
     model.backend.later(lambda _core: model.close())
-    model._file.release._freed.wait_long()
+    model.close()  # waits for the end, whoever began it
     assert model.closed
+    assert in_memory() == []
     for _ in range(count):
         other = lm.load(sys.argv[1], ctx=1024, threads=1)
         stream = other.complete("a", **ENDLESS)
         next(stream)
         other.backend.later(lambda _core, other=other: other.close())
         assert stream.run().finish_reason == "interrupted"
-        other._file.release._freed.wait_long()
+        other.close()
+        assert in_memory() == []
 
 
 def main(path: str, case: str, count: int, seconds: int) -> None:

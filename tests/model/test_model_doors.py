@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from as_ipython import traceback_of
 
 import llama_magic as lm
 from llama_magic.loading import compare, load
@@ -42,7 +43,7 @@ def test_a_method_that_is_interrupted(scripted: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(scripted, "_open", _strike)
     with pytest.raises(lm.GenerationInterrupted) as caught:
         CALLS[call](scripted)
-    (line,) = caught.value._render_traceback_()
+    (line,) = traceback_of(caught.value)
     assert line.startswith("Interrupted: ")
     assert line.endswith(" was stopped; nothing of it is kept.")
     monkeypatch.undo()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from as_ipython import traceback_of
 from scripted_gguf import Scripted
 
 import llama_magic as lm
@@ -157,7 +158,7 @@ def test_no_error_carries_a_control_from_a_file_name(tmp_path: Path, name: bytes
             Path(os.fsdecode(path)).write_bytes(content)
         with pytest.raises(lm.LlamaMagicError) as caught:
             lm.load(os.fsdecode(path))
-        text = "\n".join(caught.value._render_traceback_())
+        text = "\n".join(traceback_of(caught.value))
         assert text.encode("utf-8")
         assert not [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"]
 
