@@ -1,0 +1,1 @@
+"""Answers kept in a file: one SQLite database that several kernels write to and any tool opens."""
