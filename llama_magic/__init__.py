@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from llama_magic.model.model import Model as Model
     from llama_magic.model.results import Chunk as Chunk
     from llama_magic.model.results import Completion as Completion
+    from llama_magic.record.record import Record as Record
+    from llama_magic.record.record import open_record as open_record
     from llama_magic.request.sampling import Sampling as Sampling
     from llama_magic.sources import add_alias as add_alias
 
@@ -46,11 +48,13 @@ _PLACES = {
     "Completion": "llama_magic.model.results",
     "GGUFInfo": "llama_magic.gguf",
     "Model": "llama_magic.model.model",
+    "Record": "llama_magic.record.record",
     "Sampling": "llama_magic.request.sampling",
     "add_alias": "llama_magic.sources",
     "compare": "llama_magic.loading.compare",
     "inspect": "llama_magic.loading.inspect",
     "load": "llama_magic.loading.load",
+    "open_record": "llama_magic.record.record",
     "vote": "llama_magic.experiments.vote",
 }
 _ERRORS = (

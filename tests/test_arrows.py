@@ -18,6 +18,7 @@ FLOORS = (
     "structured fit engine",
     "microscope",
     "model",
+    "record",
     "loading",
     "experiments",
     "session",

@@ -65,7 +65,10 @@ def describe(
         memory=memory,
         notes=tuple(dict.fromkeys(notes)),
         guarded=_guarded(engine.tokenizer, info),
-        made_with=made_with(found, info, settings, verdict, window),
+        made_with={
+            **made_with(found, info, settings, verdict, window),
+            **({"formatter": formatter.name} if (wanted.formatter or "auto") != "auto" else {}),
+        },
         n_ctx_train=info.context_length,
         kv_bytes_per_token=sum(info.kv_bytes_per_token()),
     )

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import math
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -48,6 +49,7 @@ class Plan:
     made_with: dict[str, Any] = field(default_factory=dict)
     advice: tuple[str, ...] = ()  # what was asked for and does nothing
     tag: str | None = None
+    request: str = ""  # what equal requests have in common
 
 
 @dataclass
@@ -74,6 +76,7 @@ class Assembler:
         self.tokenizer = tokenizer
         self.request = request
         self.stats = Stats()
+        self.id = uuid.uuid4().hex
         self.asked_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self.samples = [_Sample(self._reader()) for _ in range(self.request.n)]
         self.progress: Progress | None = None
@@ -178,8 +181,7 @@ class Assembler:
     def tell(self, made: Sequence[Completion[Any]]) -> None:
         """Tell the journal of the completions, once."""
         if next(self._told) == 0:
-            for completion in made:
-                journal.add(completion)
+            journal.add(*made)
 
     # --- the caller's side ----------------------------------------------------------------
 
@@ -240,6 +242,8 @@ class Assembler:
             thinking_choice=plan.thinking,
             made_with=plan.made_with,
             sample=index,
+            request=plan.request,
+            id=f"{self.id}-{index}",
             time=self.asked_at,
             tag=plan.tag,
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from llama_magic import formatters
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
@@ -15,6 +18,7 @@ from llama_magic.request.sampling import Sampling, check_seed
 from llama_magic.request.stages import PARAMETERS
 
 if TYPE_CHECKING:
+    from llama_magic.request.request import Request
     from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
@@ -84,17 +88,61 @@ _IN_RECEIPT = ("stop", "n", "overflow", "reuse", "ignore_eos", "logprobs", "pres
 
 
 def for_receipt(
-    call: Call, constraint: Constraint | None, beside: Beside, prompt: prompting.Prompt
+    call: Call,
+    constraint: Constraint | None,
+    beside: Beside,
+    prompt: prompting.Prompt,
+    given: str | Sequence[Any],
 ) -> dict[str, Any]:
-    """Return for the receipt what was asked beside seed and sampling, where it is not the default."""
+    """Return for the receipt what was asked beside seed and sampling, where it is not the default.
+
+    `given` is the text or the messages: they stand there where not all of it was sent.
+    """
     asked = {**_given(call, _IN_RECEIPT), **_given(beside, [field.name for field in fields(beside)])}
     if call.n > 1 and call.seed is not None:
         asked["seed"] = call.seed  # of all samples together; each has one of its own, made from it
     if prompt.continues:
         asked["prefill"] = prompt.messages[-1]["content"]
+    if prompt.shortened:
+        asked |= (
+            {"prompt": given}
+            if isinstance(given, str)
+            else {"messages": formatters.normalise_messages(given)}
+        )
     if constraint is not None:
         asked["constraint"] = {"kind": constraint.kind, **constraint.asked}
     return {"asked": as_json(asked)} if asked else {}
+
+
+_DIGEST_BYTES = 16
+
+
+def digest(request: Request, constraint: Constraint | None, model: str, made_with: Mapping[str, Any]) -> str:
+    """Return what equal requests to the same file have in common, whatever computes it, in hexadecimal.
+
+    A seed that was drawn is no part of it.
+    """
+    engine = made_with.get("engine", {})
+    file = made_with.get("file", {}).get("fingerprint") or [model, dict(made_with)]
+    matters = {key: engine[key] for key in engine if key == "lora" or key.startswith(("rope_", "yarn_"))}
+    asked = [
+        file,
+        matters,
+        list(request.prompt),
+        request.max_tokens,
+        request.sampling.to_dict(),
+        request.seed if request.exact else None,
+        request.n,
+        request.stops,
+        sorted(request.stop_texts.items()),
+        request.logprobs,
+        request.ignore_eos,
+        request.measure_outside,
+        constraint and constraint.asked,
+        getattr(request.constraint, "mark", None),  # of a thinking part that comes first
+    ]
+    text = json.dumps(as_json(asked), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _given(options: object, names: Iterable[str]) -> dict[str, Any]:

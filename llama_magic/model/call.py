@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import structured
@@ -11,7 +12,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope.advice import advise
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
-from llama_magic.model.asked import Beside, Call, for_receipt
+from llama_magic.model.asked import Beside, Call, digest, for_receipt
 from llama_magic.model.overflow import Fit
 from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
 from llama_magic.request.request import Request
@@ -119,7 +120,7 @@ class Calls:
         self._must_write()
         call = Call.read(self._settings.sampling, options, self._tokenizer)
         prompt, limit = self._fit(call).text(text)
-        return self._assemble(mode, prompt, limit, call, options, constraint, None)
+        return self._assemble(mode, text, prompt, limit, call, options, constraint, None)
 
     def chat(
         self,
@@ -145,7 +146,7 @@ class Calls:
             messages, lambda kept: self.render(kept, beside.tools, variables, self._file.window)
         )
         return self._assemble(
-            mode, prompt, limit, call, options, constraint, self._settings.formatter, beside, thinking
+            mode, messages, prompt, limit, call, options, constraint, self.formatter, beside, thinking
         )
 
     def _fit(self, call: Call) -> Fit:
@@ -156,6 +157,7 @@ class Calls:
     def _assemble(
         self,
         mode: str,
+        given: str | Sequence[Any],
         prompt: prompting.Prompt,
         limit: int,
         call: Call,
@@ -188,11 +190,10 @@ class Calls:
             constraint,
             thinking=note,
             reads=reads_marks(constraint, formatter, prompt.text, thinking),
-            made_with={**file.made_with, **for_receipt(call, constraint, beside, prompt)},
+            made_with={**file.made_with, **for_receipt(call, constraint, beside, prompt, given)},
             tag=call.tag,
             advice=_advice(call.sampling, options),
         )
-
         request = Request(
             prompt=prompt.ids,
             max_tokens=limit,
@@ -215,4 +216,5 @@ class Calls:
             raise OptionError(
                 f"{self._name} cannot honour {lack}.", remedy="Leave it out, or load the model here."
             )
+        plan = replace(plan, request=digest(request, constraint, self._name, file.made_with))
         return Assembler(plan, self._tokenizer, request)

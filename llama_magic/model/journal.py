@@ -10,15 +10,15 @@ from typing import Any
 
 from llama_magic.model.results import Completion
 
-Listener = Callable[[Completion], Any]
+Listener = Callable[..., Any]  # takes the answers of one call
 KEPT = 1000
 
 
 class Journal:
     """The last generations of a process, in the order in which they ended, and its listeners.
 
-    A listener is a bound method; it is held weakly and called on the thread that took the answer.
-    One that comes late is told what was generated before it.
+    A listener is a bound method; it is held weakly and called with the answers of one call, on the thread
+    that took them.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
@@ -31,21 +31,21 @@ class Journal:
     def __iter__(self) -> Iterator[Completion]:
         return iter(list(self._kept))  # of one moment: other threads add meanwhile
 
-    def add(self, completion: Completion) -> None:
-        """Tell of one generation that has ended."""
-        self._kept.append(completion)
+    def add(self, *made: Completion) -> None:
+        """Tell of one call that has ended: its answer, or those of all its samples."""
+        self._kept.extend(made)
         for held in list(self._listeners):
             listener = held()
             if listener is None:
                 with contextlib.suppress(ValueError):  # another thread took it out
                     self._listeners.remove(held)
             else:
-                listener(completion)
+                listener(*made)
 
-    def listen(self, listener: Listener) -> None:
-        """Call a bound method with every generation: those that are kept now, then each as it ends."""
-        for completion in self:
-            listener(completion)
+    def listen(self, listener: Listener, *, earlier: bool = True) -> None:
+        """Call a bound method with every generation: those kept now (`earlier`), then each as it ends."""
+        if earlier:
+            listener(*self)
         self._listeners.append(weakref.WeakMethod(listener))
 
     def clear(self) -> None:

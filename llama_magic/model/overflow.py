@@ -55,7 +55,8 @@ class Fit:
             cut = counted(len(text) - len(kept), "character")
         note = f"Cut the first {cut} of the prompt to fit the window of {self.guard.window:,}."
         parts = (BudgetPart("prompt", "prompt", len(ids)),)
-        done = replace(prompt, ids=ids, text=kept, parts=parts, notes=(*prompt.notes, note))
+        notes = (*prompt.notes, note)
+        done = replace(prompt, ids=ids, text=kept, parts=parts, notes=notes, shortened=True)
         return done, self.guard.check(done, self.max_tokens)
 
     def messages(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:
@@ -118,7 +119,7 @@ class Fit:
             raise error
         prompt, limit, dropped = best
         note = f"Left out {_named(dropped, messages)} to fit the window of {self.guard.window:,} tokens."
-        return replace(prompt, notes=(*prompt.notes, note)), limit
+        return replace(prompt, notes=(*prompt.notes, note), shortened=True), limit
 
     @staticmethod
     def _even_so(error: ContextOverflowError, count: int) -> ContextOverflowError:
@@ -165,7 +166,7 @@ class Fit:
             f"Cut the first {counted(cut, 'character')} of {which} to fit the window of "
             f"{self.guard.window:,} tokens; it begins now with {content[cut : cut + 20]!r}."
         )
-        return replace(prompt, notes=(*prompt.notes, note)), limit
+        return replace(prompt, notes=(*prompt.notes, note), shortened=True), limit
 
 
 def _of(message: Any, name: str) -> Any:

@@ -33,6 +33,7 @@ class Prompt:
     notes: tuple[str, ...] = ()
     messages: tuple[dict[str, Any], ...] = ()
     continues: bool = False  # the answer goes on from the last of `messages`
+    shortened: bool = False  # to fit the window: what was given is more
 
     def budget(self, window: int, max_tokens: int) -> Budget:
         return Budget(window, len(self.ids), max_tokens, self.parts)

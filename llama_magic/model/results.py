@@ -123,8 +123,9 @@ class Completion(Shown, Generic[T]):
     probabilities of the value's tokens); empty unless the call asked with `pressure=True`.
     `thinking_choice` says in words whether a structured answer might think first.
 
-    `sample` counts from 0 the samples of a call. `time` is when the answer was asked for (ISO 8601, UTC)
-    and `tag` what the caller wrote on it: both stand beside the receipt, not in it.
+    `request` is equal for equal requests to the same file, whoever asks; a drawn seed is no part of it.
+    `sample` counts from 0 the samples of a call. `id` names this very answer, `time` is when it was asked
+    for (ISO 8601, UTC), and `tag` what the caller wrote on it: these stand beside the receipt, not in it.
     """
 
     text: str
@@ -151,7 +152,9 @@ class Completion(Shown, Generic[T]):
     fields: dict[str, Any] = field(default_factory=dict)
     thinking_choice: str = ""
     made_with: dict[str, Any] = field(default_factory=dict)
+    request: str = ""
     sample: int = 0
+    id: str = field(default="", compare=False)
     time: str = ""
     tag: str | None = None
     _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
@@ -169,6 +172,11 @@ class Completion(Shown, Generic[T]):
         return (
             f"<Completion {text!r}: {counted(self.usage.completion_tokens, 'token')}, {self.finish_reason}>"
         )
+
+    @property
+    def question(self) -> str:
+        """What was asked last: the message before the answer, or the whole of a prompt that is a text."""
+        return str(self.messages[-2].get("content") or "") if len(self.messages) > 1 else self.prompt
 
     def xray(self, step: int) -> SamplerTrace:
         """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.
@@ -195,6 +203,7 @@ class Completion(Shown, Generic[T]):
             "mode": self.mode,
             "model": self.model,
             **self.made_with,
+            "request": self.request,
             "seed": self.seed,
             "seeded": self.seeded,
             **({"sample": self.sample} if self.sample else {}),

@@ -52,7 +52,7 @@ SCHEMA = (
 
 
 class Database:
-    """Connections to one file, each used by one thread at a time. No lock is held, so finalizers may use it."""
+    """Connections to one file, each used by one thread at a time. Finalizers may use it: it takes no lock."""
 
     def __init__(self, path: Path, *, create: bool) -> None:
         self.path = path
@@ -96,8 +96,10 @@ class Database:
             try:
                 return work()
             except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-                if not busy or time.monotonic() > until:
+                if (
+                    _code(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                    or time.monotonic() > until
+                ):
                     raise
 
     @contextlib.contextmanager
@@ -133,6 +135,9 @@ class Database:
             check_same_thread=False,
         )
         connection.text_factory = _text
+        connection.execute(
+            "PRAGMA synchronous = NORMAL"
+        )  # what a crash of the system may cost: the last rows
         return connection
 
     def _prepare(self) -> None:
@@ -167,7 +172,7 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB:
+            if _code(error) == sqlite3.SQLITE_NOTADB:
                 raise SourceError(f"{self.path} is no record: {error}.") from None
             raise SourceError(
                 f"The record {self.path} cannot be used: {error}.",
@@ -177,3 +182,7 @@ class Database:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")  # of JSON's own escapes for half a character SQLite makes no UTF-8
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from llama_magic.model.results import Completion
 from llama_magic.request.events import FinishReason
 from llama_magic.words.shown import Shown
-from llama_magic.words.tables import Table
+from llama_magic.words.tables import Table, brief
 
-_BRIEF = 120  # characters of a prompt or an answer in the table
 _numbers = itertools.count(1)
 
 
@@ -41,14 +40,8 @@ def table(entries: Sequence[HistoryEntry]) -> Table:
     rows = []
     for entry in entries:
         r = entry.completion
-        prompt = str(r.messages[-2].get("content", "")) if len(r.messages) > 1 else r.prompt
-        answer = (_brief(prompt), _brief(r.text), r.usage.completion_tokens, entry.ended or "", str(r.seed))
+        answer = (brief(r.question), brief(r.text), r.usage.completion_tokens, entry.ended or "", str(r.seed))
         speed = entry.tokens_per_second
         times = (round(r.timings.total_s, 2), None if speed is None else round(speed, 1))
         rows.append((entry.number, r.mode, r.model, *answer, *times))
     return Table(headers, tuple(rows), empty="No generation yet in this kernel.")
-
-
-def _brief(text: str) -> str:
-    """Return the first words of a text: a list is for finding, `to_pandas()` has all of it."""
-    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"

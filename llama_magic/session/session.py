@@ -37,6 +37,11 @@ class History(Printed, Sequence[HistoryEntry]):
     def __init__(self, limit: int = HISTORY_LIMIT) -> None:
         self._entries: deque[HistoryEntry] = deque(maxlen=limit)
 
+    def hear(self, *made: Completion) -> None:
+        """Append the answers of a call."""
+        for completion in made:
+            self.add(completion)
+
     def add(self, completion: Completion) -> HistoryEntry:
         """Append a generation, once; the oldest one falls out when the list is full."""
         for known in reversed(self._kept()):
@@ -95,7 +100,7 @@ class Session:
         self.current_name: str | None = None
         self.chats: dict[str, Chat] = {}
         self._history = History()
-        journal.listen(self._history.add)
+        journal.listen(self._history.hear)
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
     # --- models ---

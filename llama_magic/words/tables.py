@@ -39,6 +39,14 @@ class Table(Printed):
         return len(self.rows)
 
 
+BRIEF = 120  # characters
+
+
+def brief(text: str) -> str:
+    """Return the first words of a text: a list is for finding, `to_pandas()` has all of it."""
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
+
+
 def cell_text(value: Any) -> str:
     """Return a cell's words: thousands separated, floats to three digits, `None` as a dash."""
     if value is None:

@@ -215,6 +215,21 @@ def test_a_receipt_has_what_was_asked(model: Any) -> None:
         assert constraint == held
 
 
+def test_a_receipt_has_all_that_was_given(model: Any) -> None:
+    """What did not fit and was left out or cut stands in it whole, and only then."""
+    old = [{"role": "user", "content": "old " * 1800}, {"role": "assistant", "content": "ok"}]
+    messages = [*old, {"role": "user", "content": "Hi"}]
+    cut = model.chat(messages, seed=1, max_tokens=400, overflow="drop-oldest").receipt
+    assert cut["asked"] == {"overflow": "drop-oldest", "messages": messages}
+    assert len(cut["messages"]) == 2
+    text = "word " * 2000
+    cut = model.complete(text, seed=1, max_tokens=100, overflow="truncate-prompt").receipt
+    assert cut["asked"]["prompt"] == text
+    assert len(cut["prompt"]) < len(text)
+    whole = model.chat(messages[2:], seed=1, max_tokens=2, overflow="drop-oldest").receipt
+    assert whole["asked"] == {"overflow": "drop-oldest"}
+
+
 def test_a_receipt_has_what_an_equal_answer_needs(model: Any) -> None:
     """Retries, template variables, the beginning, the sample are in it; time and tag stand beside it."""
     hi = [{"role": "user", "content": "Hi"}]

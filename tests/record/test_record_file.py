@@ -1,0 +1,290 @@
+"""The file of a record: whole answers whatever happens, several kernels, other tools, files that are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+import llama_magic as lm
+from llama_magic.errors import OptionError, SourceError
+from llama_magic.record.record import Record, open_record
+from llama_magic.testing import scripted_model
+
+WRITERS = Path(__file__).with_name("writers.py")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "answers.sqlite"
+
+
+def written(tmp_path: Path) -> list[Any]:
+    """Return answers: chat, text, samples, logprobs, structured, interrupted, odd characters."""
+    model = scripted_model(
+        {"Hi": "Hello <think>there", "odd": "\ud83d half \x00 and 🦙", "digit": "7", "long": "a b c d e f"}
+    )
+    hi = [{"role": "user", "content": "Hi"}]
+    made = [model.chat(hi, seed=1, max_tokens=20, stop=["zzz"], tag="first", logprobs=2)]
+    made += model.complete("odd", n=3, max_tokens=20, logit_bias={3: -float("inf")})
+    made.append(model.structured("digit", int, max_tokens=9, pressure=True))
+    stream = model.complete("long", stream=True, max_tokens=9)
+    next(stream)
+    stream.cancel()
+    return [*made, stream.completion]
+
+
+def test_answers_come_back_as_they_were(path: Path, tmp_path: Path) -> None:
+    """Every field of every kind of answer is read back equal, and so is its receipt; order is kept."""
+    made = written(tmp_path)
+    with Record(path) as record:
+        for one in made:
+            record.add(one)
+    again = open_record(path)
+    assert len(again) == len(made) == 6
+    for one, back in zip(made, again, strict=True):
+        assert back == one
+        assert back.receipt == json.loads(json.dumps(one.receipt))
+        assert (back.id, back.time, back.tag) == (one.id, one.time, one.tag)
+    assert again[-1] == made[-1]
+    assert again[1:3] == made[1:3]
+    assert again[4].parsed == 7
+    with pytest.raises(IndexError, match="6 answers"):
+        again[6]
+
+
+def test_an_answer_is_kept_once(path: Path) -> None:
+    """Added again it is the same row, which takes a label; a tag goes to those that have none."""
+    model = scripted_model(["one", "two"])
+    first, second = model.complete("a", tag="mine"), model.complete("a")
+    record = Record(path)
+    record.add(first, second, tag="all")
+    record.add(first, label="row 1")
+    record.add(first)
+    assert [one.tag for one in record] == ["mine", "all"]
+    assert record.find(label="row 1") == [first]
+    assert [one.text for one in record.find(request=first.request)] == ["one", "two"]
+    assert record.find(request="none") == []
+    with pytest.raises(OptionError, match="one of them"):
+        record.find()
+
+
+def test_equal_requests_have_one_name(path: Path) -> None:
+    """A drawn seed, reuse and a tag are no part of a request; each thing that changes the answer is."""
+    model = scripted_model(lambda _request: "yes")
+    base = model.complete("a", max_tokens=5)
+    for same in ({}, {"reuse": False}, {"tag": "t"}, {"timeout": 99.0}):
+        assert model.complete("a", **{"max_tokens": 5, **same}).request == base.request
+    others = [
+        {"seed": 1}, {"seed": 2}, {"max_tokens": 6}, {"stop": "x"}, {"n": 2}, {"logprobs": 1},
+        {"temperature": 0.1}, {"regex": "yes|no"}, {"choices": ["yes"]}, {"choices": ["yes", "no"]},
+        {"ignore_eos": True}, {"logit_bias": {65: 1.0}},
+    ]  # fmt: skip
+    made = [model.complete("a", **{"max_tokens": 5, **other}) for other in others]
+    names = {(one[0] if isinstance(one, list) else one).request for one in made}
+    assert len(names | {base.request, model.complete("b", max_tokens=5).request}) == len(others) + 2
+    elsewhere = scripted_model(lambda _request: "yes", name="other")
+    assert elsewhere.complete("a", max_tokens=5).request != base.request
+
+
+def test_the_file_is_read_by_any_tool(path: Path, tmp_path: Path) -> None:
+    """SQLite's own columns, pandas and an export say the same; what JSON has not is written as text."""
+    made = written(tmp_path)
+    record = Record(path)
+    record.add(*made, label="l")
+    connection = sqlite3.connect(path)
+    rows = connection.execute(
+        "SELECT model, mode, seed, prompt, tag, label, completion_tokens FROM answers"
+    ).fetchall()
+    connection.close()
+    assert rows == [(r.model, r.mode, r.seed, r.prompt, r.tag, "l", r.usage.completion_tokens) for r in made]
+    frame = record.to_pandas()
+    assert list(frame["finish_reason"]) == [r.finish_reason for r in made]
+    assert list(frame["seeded"]) == [True, *[False] * 5]
+    assert frame["total_s"].tolist() == [r.timings.total_s for r in made]
+    assert isinstance(frame["time"].dtype, pandas.DatetimeTZDtype)
+    out = record.export(tmp_path / "x.jsonl")
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text("utf-8").splitlines()]
+    assert [line["receipt"] for line in lines] == [json.loads(json.dumps(r.receipt)) for r in made]
+    assert lines[0]["tag"] == "first"
+    assert lines[0]["timings"]["total_s"] == made[0].timings.total_s
+    assert Record(tmp_path / "empty.sqlite").to_pandas().empty
+
+
+def test_a_record_shows_itself(path: Path) -> None:
+    """Its text lists the last fifty answers and says how many there are."""
+    model = scripted_model(lambda request: f"says {request.text}")
+    record = Record(path)
+    assert "No answer" in str(record)
+    for number in range(52):
+        record.add(model.complete(f"q{number}.", tag="shown"))
+    text = str(record)
+    assert "52 answers, the last 50 of them shown" in text
+    assert "says q51." in text
+    assert "says q1." not in text
+    assert "shown" in text
+    assert "52 answers" in repr(record)
+
+
+@pytest.mark.parametrize("kind", ["text", "other", "later", "folder"])
+def test_what_is_no_record_is_left_alone(path: Path, kind: str) -> None:
+    """A text, another program's database, a later version and a folder are refused by name, unchanged."""
+    if kind == "text":
+        path.write_text("Once upon a time " * 100)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE mine (x)")
+        if kind == "later":
+            connection.execute("PRAGMA application_id = 1819042157")
+            connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    before = path.read_bytes() if path.is_file() else None
+    words = {
+        "text": "is no record",
+        "other": "another program",
+        "later": "version 99",
+        "folder": "cannot be used",
+    }
+    with pytest.raises(SourceError, match=words[kind]) as caught:
+        Record(path)
+    assert str(path) in str(caught.value)
+    assert before == (path.read_bytes() if path.is_file() else None)
+
+
+def test_reading_makes_no_file(path: Path) -> None:
+    """`open_record` wants a file that is there; an empty one, left by a kill, is an empty record."""
+    with pytest.raises(SourceError, match="no record at"):
+        lm.open_record(path)
+    assert not path.exists()
+    path.touch()
+    assert len(lm.open_record(path)) == 0
+    with pytest.raises(SourceError, match="cannot be used"):
+        Record(path.parent / "nowhere" / "x.sqlite")
+
+
+def test_a_file_that_cannot_be_written_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a read-only disk the answers are there; adding to them is an error that names the file."""
+    model = scripted_model(lambda _request: "yes")
+    with Record(path) as record:
+        record.add(model.complete("a"))
+    monkeypatch.setattr("llama_magic.record.database.os.access", lambda *_: False)
+    record = open_record(path)
+    assert [one.text for one in record] == ["yes"]
+    with pytest.raises(SourceError, match="cannot be used"):
+        record.add(model.complete("a"))
+
+
+def test_an_interrupt_loses_no_answer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while an answer is written comes out when it is kept, once; before or after the statement."""
+    model = scripted_model(lambda _request: "yes")
+    record = Record(path)
+    write = record._database.write
+    for after in (False, True):
+        presses = [1]
+
+        def interrupted(sql: str, values: Any, after: bool = after, presses: list[int] = presses) -> None:
+            if not presses or after:
+                write(sql, values)
+            if presses:
+                presses.pop()
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(record._database, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            record.add(model.complete("a"))
+    assert len(record) == 2
+
+
+def test_who_wants_to_write_waits(path: Path) -> None:
+    """While another kernel holds the file, an answer waits and is then kept."""
+    model = scripted_model(lambda _request: "yes")
+    record = Record(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    thread = threading.Thread(target=lambda: record.add(model.complete("a")))
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    assert len(record) == 0  # and who reads does not wait
+    other.execute("COMMIT")
+    thread.join()
+    other.close()
+    assert len(record) == 1
+
+
+def test_threads_share_a_record(path: Path) -> None:
+    """Eight threads add at the same time, and all is there."""
+    model = scripted_model(lambda request: request.text)
+    record = Record(path)
+    threads = [
+        threading.Thread(target=lambda i=i: [record.add(model.complete(f"{i}.{j}")) for j in range(12)])
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.text for one in record) == sorted(f"{i}.{j}" for i in range(8) for j in range(12))
+
+
+def test_a_forked_child_opens_the_file_anew(path: Path) -> None:
+    """Parent and child add to one record without each other's connections."""
+    model = scripted_model(lambda _request: "yes")
+    mine, theirs = model.complete("a"), model.complete("a")
+    record = Record(path)
+    record.add(mine)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            record.add(theirs)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [one.id for one in record] == [mine.id, theirs.id]
+
+
+def run(path: Path, case: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(WRITERS), str(path), case, str(count)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_two_kernels_write_to_one_record(path: Path) -> None:
+    """Two processes begin the same file and write 500 answers each: 1,000 rows."""
+    both = [run(path, "many", 500) for _ in "ab"]
+    assert [process.wait() for process in both] == [0, 0]
+    record = open_record(path)
+    assert len(record) == 1000
+    assert len({one.id for one in record}) == 1000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="forks")
+def test_a_killed_kernel_leaves_whole_calls(path: Path) -> None:
+    """After each of twelve kills the file opens, holds whole calls only, and all that a writer knew of."""
+    states = kills(path, 12)
+    assert len(states) == 12
+    assert states[-1]["kept"] > 12
+
+
+def kills(path: Path, count: int) -> list[dict[str, Any]]:
+    """Kill writers and check what each leaves; return the states."""
+    process = run(path, "kill", count)
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    states = [json.loads(line) for line in out.splitlines()]
+    for state in states:
+        assert state["kept"] >= state["told"]
+        assert (state["whole"], state["calls"], state["check"]) == (True, True, "ok")
+    return states
