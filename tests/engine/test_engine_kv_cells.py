@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from fake_memory import Cell, FakeMemory, FakeState, cells_over, decode
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,6 +135,35 @@ def test_restore_without_room_leaves_nothing_behind() -> None:
     assert all(memory.held(sequence) == [] for sequence in cells.helpers)
 
 
+def test_restore_without_room_for_all_stretches_lets_go_of_the_first() -> None:
+    """The cells of the stretches before it are not left pinned."""
+    memory = FakeMemory(48, window=16)
+    cells, slot = filled(memory)
+    cells.park(slot)
+    decode(cells, cells.slots[1], list(range(20)))
+    assert not cells.restore(slot, cells.store.entries[0])
+    assert (slot.tokens, memory.used()) == ([], 20)
+
+
+def test_what_is_emptied_before_it_was_decoded_is_not_left_pinned() -> None:
+    """A job may fail between the restore and its first batch."""
+    cells, slot = filled(FakeMemory(64))
+    cells.park(slot)
+    assert cells.restore(slot, cells.store.entries[0])
+    cells.empty(slot)
+    assert cells.memory.used() == 0
+
+
+def test_a_recurrent_state_is_parked_as_a_whole() -> None:
+    """Also beside a sliding window (a hybrid): it cannot be cut into stretches."""
+    cells, slot = filled(FakeState(64, window=16))
+    cells.park(slot)
+    (entry,) = cells.store.entries
+    assert [(s.start, s.end) for s in entry.stretches] == [(0, 40)]
+    assert cells.restore(slot, entry)
+    assert slot.tokens == TEXT
+
+
 def test_a_sliding_window_is_parked_in_stretches_that_are_whole() -> None:
     """Each stretch is no longer than the window, so that llama.cpp leaves no cell of it out."""
     memory = FakeMemory(64, window=16)
@@ -244,6 +275,15 @@ def test_the_least_recently_used_idle_sequence_is_evicted() -> None:
     assert not cells.evict()
     assert held(cells, cells.slots[2]) == [2, *TEXT]
     assert [entry.tokens[0] for entry in cells.store.entries] == [1, 0]
+
+
+def test_a_fork_counts_as_used_when_it_is_made() -> None:
+    """So it is not the first to be evicted."""
+    cells, slot = filled(FakeMemory(64))
+    slot.last_used = time.monotonic()
+    cells.fork(slot, "draft")
+    assert cells.evict()
+    assert [s.name for s in cells.slots if s.tokens] == ["draft"]
 
 
 def test_a_free_slot_is_an_empty_one_first() -> None:

@@ -63,6 +63,31 @@ def test_a_sequence_that_must_stay_lends_its_cells(how: str) -> None:
     assert cells.used == cells.memory.used() == len(TEXT)
 
 
+def test_a_window_that_gave_cells_away_lends_what_still_covers_it() -> None:
+    """A beginning that the holder's own window left behind is not shared: it would attend to nothing."""
+    for length, taken in (
+        (12, 12),
+        (11, 0),
+    ):  # the window before 12 reaches back to 4
+        memory = FakeMemory(16, window=8)
+        cells = cells_over(memory)
+        holder = cells.slots[0]
+        for token in range(20):
+            decode(cells, holder, [token])
+        holder.in_use = True
+        slot = take_longest(cells, [*range(length), 99], length)
+        assert slot is cells.slots[1]
+        assert len(slot.tokens) == taken
+        assert held(cells, slot) == slot.tokens[4:]
+
+
+def test_a_recurrent_state_that_is_written_on_in_is_not_copied() -> None:
+    """Only a fork must stay what it is."""
+    cells = holding(TEXT, memory=FakeState(512))
+    assert take_longest(cells, [*TEXT, 9], 40) is cells.slots[0]
+    assert cells.store.entries == []
+
+
 def test_a_recurrent_state_is_not_lent() -> None:
     """A running one lends nothing; a fork moves to host memory, from where a copy can be taken."""
     cells = holding(TEXT, memory=FakeState(512))

@@ -46,6 +46,11 @@ def test_only_what_was_read_without_a_gap_counts_as_read() -> None:
     assert slot.n_read == 5
     slot.extend([7, 8], 8)
     assert (slot.n_read, slot.tokens) == (5, [1, 2, 3, 4, 5, 6, 7, 8])
+    other = Slot(1)
+    other.share(slot, 7)
+    assert (other.n_read, other.tokens) == (5, [1, 2, 3, 4, 5, 6, 7])
+    other.share(slot, 4)
+    assert other.n_read == 4
     slot.cut(3)
     assert slot.n_read == 3
     slot.name = "draft"

@@ -40,6 +40,16 @@ def test_store_keeps_the_longest_and_the_latest() -> None:
     assert (store.entries, store.bytes_used) == ([], 0)
 
 
+def test_what_is_put_again_counts_as_used() -> None:
+    """Also where a longer sequence covers it, which stays in its place."""
+    store = PrefixStore(100)
+    store.put([1, 2, 3], _state(40))
+    store.put([7], _state(40))
+    store.put([1, 2], _state(30))
+    store.put([8], _state(40))
+    assert [entry.tokens for entry in store.entries] == [[1, 2, 3], [8]]
+
+
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(1, 60)), max_size=20)
 )

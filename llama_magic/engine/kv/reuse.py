@@ -68,7 +68,6 @@ def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
         cells.park(slot)
         cells.memory.clear()
         if cells.restore(slot, entry):
-            slot.n_read = len(slot.tokens)
             cells.trim(slot, stored)
         return slot
     worth = cells.reusable(slot)
