@@ -17,7 +17,8 @@ from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.model.journal import journal
 from llama_magic.session.blocks import split_blocks
 from llama_magic.session.chat import Chat
-from llama_magic.session.session import History, Session, current
+from llama_magic.session.history import History
+from llama_magic.session.session import Session, current
 from llama_magic.session.turns import Turn, check_message
 
 

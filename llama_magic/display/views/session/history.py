@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llama_magic.display.static.doc import Grid, Node
 from llama_magic.display.views.model.results import completion
 from llama_magic.display.views.view import together, view
-from llama_magic.session.history import HistoryEntry, table
+from llama_magic.session.history import History, HistoryEntry, table
 
 
 @view.register(HistoryEntry)
@@ -20,3 +20,9 @@ def entry(one: HistoryEntry) -> list[Node]:
 def entries(_first: HistoryEntry, every: Sequence[HistoryEntry]) -> list[Node]:
     """Show one line for each generation."""
     return [Grid(table(every))]
+
+
+@view.register(History)
+def history(every: History) -> list[Node]:
+    """Show one line for each generation."""
+    return [Grid(every.table())]
