@@ -3,10 +3,10 @@
 Knows no llama.cpp: the engine passes in what it knows of graphics devices.
 """
 
-from llama_magic.fit._check import check, largest_context
+from llama_magic.fit._check import affordable_cells, check, largest_context
 from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, round_context
 from llama_magic.fit._machine import Gpu, Machine, machine
-from llama_magic.fit._profiles import PROFILES, LoadProfile, largest_context_cells, profile
+from llama_magic.fit._profiles import PROFILES, LoadProfile, profile
 from llama_magic.fit._speed import Speed, bytes_per_token, rates, rounded, speed
 
 __all__ = [
@@ -18,11 +18,11 @@ __all__ = [
     "Machine",
     "Options",
     "Speed",
+    "affordable_cells",
     "bytes_per_token",
     "check",
     "estimate",
     "largest_context",
-    "largest_context_cells",
     "machine",
     "profile",
     "rates",

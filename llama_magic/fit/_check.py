@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llama_magic.errors import FitError
-from llama_magic.fit._estimate import Estimate, estimate, round_context
+from llama_magic.fit._estimate import Estimate, round_context
 from llama_magic.fit._machine import Machine
-from llama_magic.gguf import GGUFInfo
 from llama_magic.words import amounts
 
 _CONTEXT_CAP = 1 << 24  # a trained context beyond this is an error in the file
@@ -101,13 +100,15 @@ def _bits_that_fit(e: Estimate, machine: Machine) -> float:
 def _largest(e: Estimate, machine: Machine, limit: int) -> int:
     """Return the longest context, a multiple of 256 up to `limit`, that fits; 0 if none does.
 
-    One that leaves the weights in memory too, where there is such a one.
+    One that leaves the weights in memory too, where there is such a one. Cells grow with the context.
     """
+    o = e.options
     for easy in (True, False):
         low, high = 0, max(1, limit // 256)
         while low < high:
             middle = (low + high + 1) // 2
-            tried = e.replace(ctx=256 * middle, cells=None)
+            ctx = 256 * middle
+            tried = e.replace(ctx=ctx, cells=None if o.cells is None else ctx * o.cells // o.ctx)
             fits = _problem(tried, machine) is None and not (easy and _notes(tried, machine))
             low, high = (middle, high) if fits else (low, middle - 1)
         if low:
@@ -115,12 +116,24 @@ def _largest(e: Estimate, machine: Machine, limit: int) -> int:
     return 0
 
 
-def largest_context(info: GGUFInfo, machine: Machine, **options: Any) -> int:
+def affordable_cells(one: Estimate, machine: Machine, windows: int) -> int:
+    """Return the KV cells for so many windows: one at least, the others in half of the RAM that it leaves.
+
+    `one` is the estimate for one window.
+    """
+    window = one.options.ctx
+    each = max(1, (one.replace(cells=2 * window).private - one.private) // window)
+    left = max(0, machine.ram_available - _HEADROOM - one.private)
+    return min(window * windows, window + left // 2 // each // 256 * 256)
+
+
+def largest_context(least: Estimate, machine: Machine) -> int:
     """Return the context for `--ctx 0`: what the model was trained for, capped by what fits.
 
-    A multiple of 256. `options` are those of `estimate` (KV type, sequences, …). Leaves 512 MiB of RAM to
-    the rest of the machine. Raises `FitError` where not even 256 tokens fit.
+    A multiple of 256. `least` is the estimate for the shortest, 256 tokens. Leaves 512 MiB of RAM to the
+    rest of the machine. Raises `FitError` where not even 256 tokens fit.
     """
+    info = least.info
     trained = min(info.context_length, _CONTEXT_CAP) if info.context_length > 0 else 4096
     smaller = Machine(
         machine.physical_cores,
@@ -129,7 +142,6 @@ def largest_context(info: GGUFInfo, machine: Machine, **options: Any) -> int:
         max(0, machine.ram_available - _HEADROOM),
         machine.gpus,
     )
-    least = estimate(info, ctx=256, **options)
     found = _largest(least, smaller, max(256, trained))
     if not found:
         check(least, machine)

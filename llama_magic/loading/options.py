@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -13,7 +13,6 @@ from llama_magic import fit, gguf
 from llama_magic.engine.contexts import Contexts
 from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
-from llama_magic.loading import memory
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -134,8 +133,22 @@ class Settings:
 
     def _memory(self, info: GGUFInfo, context: ContextOptions) -> Estimate:
         layers = info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers
-        return memory.of_context(
-            info, self.window, context, gpu_layers=layers, extra_bufts=self.extra_bufts, mmap=self.mmap
+        return fit.estimate(
+            info,
+            ctx=self.window,
+            cells=context.cells,
+            n_seq=context.sequences,
+            type_k=context.type_k,
+            type_v=context.type_v,
+            batch=context.batch,
+            ubatch=context.ubatch,
+            gpu_layers=layers,
+            flash_attn=context.flash_attn,
+            swa_full=context.swa_full,
+            outputs=context.outputs,
+            extra_bufts=self.extra_bufts,
+            mmap=self.mmap,
+            adapters=sum(adapter.stamp[0] for adapter in context.adapters),
         )
 
     def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
@@ -202,43 +215,50 @@ class LoadOptions:
     def settle(self, info: GGUFInfo, machine: Machine, *, gpu: bool) -> Settings:
         """Fill in what was not given: from the profile, the file and this machine."""
         base = fit.profile(self.profile or DEFAULT_PROFILE, machine, info)
-        kv = self.kv_type or base.type_k
         notes: list[str] = []
-        window = self._window(info, machine, base, kv, notes)
-        cells = self._cells(info, machine, base, kv, window)
-        batch = self._batch(base, cells, notes)
-        threads = self._threads(base, machine, notes)
-        mmap = base.mmap if self.mmap is None else self.mmap
-        rope = tuple((n, getattr(self, n)) for n in _ROPE if getattr(self, n) is not None)
-        flash = self.flash_attn or base.flash_attn
-        if kv != "f16" and flash == "off":
+        least = self._least(base, machine, notes, gpu=gpu)
+        if least.type_k != "f16" and least.flash_attn == "off":
             raise OptionError(
-                f"--kv-type {kv} needs flash attention, but --flash-attn off was asked for.",
+                f"--kv-type {least.type_k} needs flash attention, but --flash-attn off was asked for.",
                 remedy="Leave --flash-attn at auto, or use --kv-type f16.",
             )
-        layers = self.gpu_layers if self.gpu_layers is not None else (base.gpu_layers if gpu else 0)
-        return Settings(
-            window=window,
+        window = self._window(info, machine, base.window, least, notes)
+        one = replace(least, window=window, cells=window)
+        windows = 1 if info.only_embeds else base.windows  # texts are embedded one after the other
+        cells = fit.affordable_cells(one.estimate(info), machine, windows)
+        batch = self._batch(base, cells, notes)
+        return replace(
+            one,
             cells=cells,
-            threads=threads,
             batch=batch,
             ubatch=min(batch, base.ubatch),
-            type_k=kv,
-            type_v=kv,
-            flash_attn=flash,
-            mmap=mmap,
+            notes=tuple(notes),
+        )
+
+    def _least(self, base: LoadProfile, machine: Machine, notes: list[str], *, gpu: bool) -> Settings:
+        """Return the settings with the shortest window, to be lengthened."""
+        batch = self.batch or base.batch
+        return Settings(
+            window=fit.round_context(0),
+            cells=fit.round_context(0),
+            threads=self._threads(base, machine, notes),
+            batch=batch,
+            ubatch=min(batch, base.ubatch),
+            type_k=self.kv_type or base.type_k,
+            type_v=self.kv_type or base.type_v,
+            flash_attn=self.flash_attn or base.flash_attn,
+            mmap=base.mmap if self.mmap is None else self.mmap,
             mlock=base.mlock if self.mlock is None else self.mlock,
             extra_bufts=base.extra_bufts,
             swa_full=base.swa_full,
-            gpu_layers=layers,
+            gpu_layers=self.gpu_layers if self.gpu_layers is not None else (base.gpu_layers if gpu else 0),
             profile=base.name,
-            rope=rope,
+            rope=tuple((n, getattr(self, n)) for n in _ROPE if getattr(self, n) is not None),
             lora=self.lora,
             formatter=self.formatter
             if isinstance(self.formatter, str)
             else (repr(self.formatter) if self.formatter is not None else "auto"),
             template=_template_stamp(self.formatter),
-            notes=tuple(notes),
         )
 
     def _batch(self, base: LoadProfile, cells: int, notes: list[str]) -> int:
@@ -256,14 +276,9 @@ class LoadOptions:
             )
         return threads
 
-    def _cells(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, window: int) -> int:
-        """Return the KV cells of the shared cache: those of one window, or of many in `batch`."""
-        if base.name != "batch" or info.only_embeds:  # texts are embedded one after the other
-            return window
-        types = {"type_k": kv, "type_v": kv}
-        return fit.largest_context_cells(info, machine, window, base.n_seq_max, types)
-
-    def _window(self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, notes: list[str]) -> int:
+    def _window(
+        self, info: GGUFInfo, machine: Machine, unasked: int, least: Settings, notes: list[str]
+    ) -> int:
         known = info.positions
         if known and self.ctx is not None and self.ctx > known:
             raise OptionError(
@@ -271,23 +286,21 @@ class LoadOptions:
                 f"{known:,} positions: there is no RoPE to stretch.",
                 remedy=f"Load it with --ctx {known}, or less.",
             )
-        window = self._any_window(info, machine, base, kv, notes)
+        window = self._any_window(info, machine, unasked, least, notes)
         return min(window, known) if known else window
 
     def _any_window(
-        self, info: GGUFInfo, machine: Machine, base: LoadProfile, kv: str, notes: list[str]
+        self, info: GGUFInfo, machine: Machine, unasked: int, least: Settings, notes: list[str]
     ) -> int:
-        if self.ctx is None:
-            return base.ctx
         trained = info.context_length
-        if self.ctx == 0:
-            context = ContextOptions(0, batch=base.batch, ubatch=base.ubatch, type_k=kv, type_v=kv)
-            window = memory.largest_window(info, machine, context)
-            if trained and window < trained:
+        if not self.ctx:
+            fits = fit.largest_context(least.estimate(info), machine)
+            wanted = unasked if self.ctx is None else trained
+            if trained and fits < min(wanted, trained):
                 notes.append(
-                    f"A window of {window:,} tokens is what fits; the model was trained on {trained:,}."
+                    f"A window of {fits:,} tokens is what fits; the model was trained on {trained:,}."
                 )
-            return window
+            return min(fits, unasked) if self.ctx is None else fits
         window = fit.round_context(self.ctx)
         if window != self.ctx and not 0 < info.positions < window:
             notes.append(f"llama.cpp rounds a window of {self.ctx:,} up to {window:,} tokens.")

@@ -5,17 +5,15 @@ Knows the header and the machine; nothing is loaded.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llama_magic import fit, gguf
-from llama_magic.engine.contexts import Contexts
-from llama_magic.engine.native import ContextOptions
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError
-from llama_magic.loading import memory
-from llama_magic.loading.options import LoadOptions
+from llama_magic.loading.options import LoadOptions, Settings
 from llama_magic.words import amounts
 from llama_magic.words.shown import Shown
 
@@ -84,30 +82,27 @@ def plan(info: GGUFInfo, source: str, *, ctx: int | None = None, machine: Machin
 def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> Plan:
     """Return what `plan` does, for a header that was judged already."""
     wanted = ctx or min(info.context_length, SENSIBLE_WINDOW)
-    longest, kv = 0, "f16"
+    longest, kv = 0, "q8_0"
     for tried in ("f16", "q8_0"):
-        try:
-            found = memory.largest_window(info, machine, ContextOptions(0, type_k=tried, type_v=tried))
-        except FitError:
-            continue
-        if found > longest:
-            longest, kv = found, tried
+        with contextlib.suppress(FitError):
+            found = _settled(info, machine, 0, tried).window
+            if found > longest:
+                longest, kv = found, tried
         if longest >= wanted:
             break
     window = min(wanted, longest)
+    settings = _settled(info, machine, window or min(wanted, 512), kv)
+    estimate = settings.estimate(info)
     why, empty, full = "", None, None
     if window:
-        options = LoadOptions.read({"ctx": window, "kv_type": kv if kv != "f16" else None})
-        settings = options.settle(info, machine, gpu=supports_gpu())
-        estimate = settings.estimate(info)
         empty, full = settings.speed(info, machine), settings.speed(info, machine, filled=window)
-    else:
-        least = min(wanted, 512)
-        context = Contexts(ContextOptions(least, type_k="q8_0", type_v="q8_0")).shared
-        estimate = memory.of_context(info, least, context)
     try:
         fit.check(estimate, machine)
     except FitError as error:
         why = str(error)
     fits = bool(window) and not why
     return Plan(source, window or wanted, kv, estimate.total, longest, fits, empty, full, why)
+
+
+def _settled(info: GGUFInfo, machine: Machine, ctx: int, kv: str) -> Settings:
+    return LoadOptions.read({"ctx": ctx, "kv_type": kv}).settle(info, machine, gpu=supports_gpu())

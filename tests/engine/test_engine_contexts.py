@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf_build import tiny_hybrid
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +37,22 @@ def test_the_memory_of_the_contexts_that_are_made_is_predicted(scripted_file: An
         n_seq=made[1].sequences, batch=made[1].batch, ubatch=made[1].ubatch, outputs=made[1].outputs
     )
     assert settings.seeded_bytes(info) == more.private - more.repacked > 0
+
+
+@pytest.mark.parametrize("profile", ["balanced", "memory", "batch"])
+@pytest.mark.parametrize("ctx", [0, None])
+def test_a_window_that_is_chosen_here_fits(tmp_path: Path, ctx: int | None, profile: str) -> None:
+    """Of a hybrid, with a recurrent state for each of the sequences that the shared context has."""
+    info = gguf.inspect(tiny_hybrid().write(tmp_path / "hybrid.gguf"))
+    room = 200 << 20
+    machine = fit.Machine(2, 2, 2 << 30, (512 << 20) + room)
+    settings = LoadOptions.read({"ctx": ctx, "profile": profile}).settle(info, machine, gpu=False)
+    predicted = settings.estimate(info)
+    assert predicted.options.n_seq == Contexts(settings.context()).shared.sequences > 2
+    assert fit.check(predicted, replace(machine, ram_available=room)) == ()
+    longer = replace(settings, window=settings.window + 256, cells=settings.cells + 256)
+    assert ctx is None or longer.estimate(info).total > room
+    assert (ctx is None) == any("is what fits" not in note for note in settings.notes or [""])
 
 
 @pytest.mark.parametrize("name", ["shared", "exact"])

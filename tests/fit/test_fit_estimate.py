@@ -18,6 +18,7 @@ from llama_magic.fit import (
     PROFILES,
     Gpu,
     Machine,
+    affordable_cells,
     check,
     estimate,
     largest_context,
@@ -185,23 +186,66 @@ def test_gpu_part_is_checked_against_vram(tiny: GGUFInfo) -> None:
 
 def test_context_zero_is_the_trained_one_capped_by_what_fits(tiny: GGUFInfo) -> None:
     """`--ctx 0` gives the trained length, less where memory is short, always a multiple of 256."""
-    assert largest_context(tiny, BIG) == 512
+    assert largest_context(estimate(tiny, ctx=256), BIG) == 512
     long = inspect(tiny.path)
     long.hparams.context = 1 << 22
     some = Machine(2, 2, 2 * GIB, (512 << 20) + (80 << 20))
-    found = largest_context(long, some)
+    found = largest_context(estimate(long, ctx=256), some)
     assert found % 256 == 0
     assert 256 < found < 1 << 22
     assert check(estimate(long, ctx=found), replace(some, ram_available=80 << 20)) == ()
     with pytest.raises(FitError):
-        largest_context(long, Machine(2, 2, 100 << 10, 100 << 10))
+        largest_context(estimate(long, ctx=256), Machine(2, 2, 100 << 10, 100 << 10))
 
 
 def test_absurd_trained_context_is_clamped(tiny: GGUFInfo) -> None:
     """A file that claims 4,294,967,295 tokens does not make a context of that size."""
     wrong = inspect(tiny.path)
     wrong.hparams.context = 0xFFFFFFFF
-    assert largest_context(wrong, replace(BIG, ram_available=1 << 50, ram_total=1 << 50)) <= 1 << 24
+    most = replace(BIG, ram_available=1 << 50, ram_total=1 << 50)
+    assert largest_context(estimate(wrong, ctx=256), most) <= 1 << 24
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> GGUFInfo:
+    """A header whose recurrent state is 2 MB a sequence, and its keys and values 2 kB a token."""
+    from gguf_build import tiny_hybrid
+
+    info = inspect(tiny_hybrid().write(tmp_path_factory.mktemp("fit") / "hybrid.gguf"))
+    assert sum(info.recurrent_state_bytes) > 2 << 20
+    return info
+
+
+@pytest.mark.parametrize("options", [{}, {"n_seq": 18}, {"n_seq": 18, "type_k": "q8_0", "type_v": "q8_0"}])
+def test_the_longest_window_leaves_room_for_every_sequence(hybrid: GGUFInfo, options: dict[str, Any]) -> None:
+    """All share the cells of one window; each has a recurrent state. What is found fits, and no more does.
+
+    So is the window that a refusal names.
+    """
+    room = 128 << 20
+    small = Machine(2, 2, 2 * GIB, (512 << 20) + room)
+    found = largest_context(estimate(hybrid, ctx=256, cells=256, **options), small)
+    tight = replace(small, ram_available=room)
+    check(estimate(hybrid, ctx=found, cells=found, **options), tight)
+    longer = estimate(hybrid, ctx=found + 256, cells=found + 256, **options)
+    assert longer.total > room
+    with pytest.raises(FitError, match=rf"--ctx {found}\b"):
+        check(estimate(hybrid, ctx=1 << 20, cells=1 << 20, **options), tight)
+
+
+def test_further_windows_take_half_of_the_memory_that_is_left(hybrid: GGUFInfo) -> None:
+    """Beside the first, which is there in any case; keys, values and what is computed on them count."""
+    one = estimate(hybrid, ctx=2048, cells=2048, n_seq=18)
+    for left, least, most in (
+        (0, 2048, 2048),
+        (40 << 20, 2048 + 256, 15 * 2048),
+        (GIB, 16 * 2048, 16 * 2048),
+    ):
+        cells = affordable_cells(one, Machine(2, 2, 4 * GIB, one.private + (512 << 20) + left), 16)
+        assert least <= cells <= most
+        assert one.replace(cells=cells).private - one.private <= left / 2
+        assert cells == most or one.replace(cells=cells + 256).private - one.private > left / 2
+    assert affordable_cells(one, Machine(2, 2, GIB, 1 << 20), 16) == 2048
 
 
 def test_machine_is_plausible() -> None:
@@ -218,10 +262,13 @@ def test_profiles_differ_where_they_say(tiny: GGUFInfo) -> None:
     made = {name: profile(name, BIG, tiny) for name in PROFILES}
     for p in made.values():
         assert p.threads == BIG.physical_cores
-        assert p.ctx % 256 == 0
-        check(estimate(tiny, ctx=p.ctx, cells=p.cells, type_k=p.type_k, type_v=p.type_v), BIG)
+        assert p.window % 256 == 0
+        one = estimate(tiny, ctx=p.window, cells=p.window, type_k=p.type_k, type_v=p.type_v)
+        cells = affordable_cells(one, BIG, p.windows)
+        assert cells == p.window * p.windows
+        check(one.replace(cells=cells), BIG)
     assert made["memory"].type_k == "q8_0"
-    assert made["batch"].n_seq_max == max(p.n_seq_max for p in made.values())
+    assert made["batch"].windows == max(p.windows for p in made.values()) > 1
     assert not made["quality"].extra_bufts
     with pytest.raises(OptionError, match="balanced"):
         profile("quick", BIG, tiny)

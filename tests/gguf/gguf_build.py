@@ -164,3 +164,17 @@ def tiny_llama(vocabulary: Sequence[bytes] | None = None) -> File:
         Tensor(f"{BLOCK}ffn_norm.weight", (WIDTH,)),
     ]
     return File(kv, tensors)
+
+
+def tiny_hybrid() -> File:
+    """Return the header of a Jamba of four blocks, two of them recurrent. (Its tensors are not all there.)"""
+    file = tiny_llama()
+    changes = {
+        "attention.head_count_kv": ("arr[i32]", [0, HEADS, 0, HEADS]), "block_count": ("u32", 4),
+        "context_length": ("u32", 1 << 20), "ssm.conv_kernel": ("u32", 4), "ssm.inner_size": ("u32", 4096),
+        "ssm.state_size": ("u32", 64), "ssm.time_step_rank": ("u32", 4),
+    }  # fmt: skip
+    kept = {key: (kind, value) for key, kind, value in file.kv} | {"general.architecture": ("str", "jamba")}
+    kept |= {f"llama.{key}": value for key, value in changes.items()}
+    file.kv = [(key.replace("llama.", "jamba."), *value) for key, value in kept.items()]
+    return file

@@ -112,7 +112,7 @@ def test_the_most_precise_that_fits_is_recommended(hub: Any, repo: Any) -> None:
     assert found.recommended is not None
     assert found.recommendation.startswith("Take Q8_0: the most precise that fits")
     assert "F16 fits too, and answers no better." in found.recommendation
-    tight = compare("o/r", machine=Machine(2, 2, 1 << 36, 512 * MIB + 6 * MIB))
+    tight = compare("o/r", machine=Machine(2, 2, 1 << 36, 512 * MIB + 8 * MIB))
     rows = named(tight)
     assert 0 < rows["Q4_0"].window < 8192
     assert rows["Q4_0"].load_line.endswith(f"--ctx {rows['Q4_0'].window} --kv-type q8_0")
