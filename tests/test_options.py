@@ -86,6 +86,7 @@ WORKS: dict[str, str] = {
 }
 _SAMPLE = {
     "int": "1", "float": "0.5", "count": "1", "positive": "2", "seed": "3", "text": "a", "escaped": "a",
+    "template": "a", "regex": "a", "grammar": "a", "schema": "a", "stages": "top_k",
     "name": "r", "layers": "1", "choices": "a|b", "bias": "3=1",
 }  # fmt: skip
 

@@ -12,7 +12,6 @@ from llama_magic.loading import compare as choosing
 from llama_magic.loading.inspect import inspect
 from llama_magic.loading.plan import Plan, plan
 from llama_magic.magics._kernel import Kernel
-from llama_magic.magics._lookup import find_source
 from llama_magic.magics._parse import LineCommand
 from llama_magic.words.tables import Table
 
@@ -28,7 +27,7 @@ def inspect_verb(kernel: Kernel, command: LineCommand) -> Any:
     parts = [part for part in _PARTS if options.pop(part, False)]
     name = kernel.session.current_name
     if command.words:
-        name = find_source(command.words[0], kernel.namespace)
+        name = command.words[0]
     if name in kernel.session.models:
         info = kernel.session.model(name).info
     else:

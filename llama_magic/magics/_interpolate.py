@@ -13,36 +13,66 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_magic.errors import TemplateError
+from llama_magic.magics._evaluate import RAW, evaluate
+from llama_magic.magics._variables import Variables
 from llama_magic.request.filled import Filled, Span
-
-_RAW = "Add --raw to the %%llama line to leave every {{ }} as it stands, or write {{ '{{' }} for two braces."
 
 
 def interpolate(body: str, namespace: Mapping[str, Any]) -> Filled:
     """Return the filled text, which knows where each value stands: `(expression, start, end)`."""
-    pieces: list[str] = []
-    spans: list[Span] = []
-    length = at = 0
+    filling = _Filling()
+    at = 0
     while (open_ := body.find("{{", at)) >= 0:
-        close = _closing(body, open_)
-        source = body[open_ + 2 : close].strip()
-        pieces.append(body[at:open_])
-        length += open_ - at
-        value = _evaluate(source, namespace, body, open_) if source else body[open_ : close + 2]
-        if source:
-            spans.append((source, length, length + len(value)))
-        pieces.append(value)
-        length += len(value)
-        at = close + 2
-    pieces.append(body[at:])
-    return Filled("".join(pieces), spans)
+        at = _expression(filling, body, at, open_, namespace)
+    filling.text(body[at:])
+    return filling.filled()
 
 
-def _schema(spec: Any) -> str:
-    """`{{ schema(X) }}`: the JSON schema of a class, type or short form, for the model to read."""
-    from llama_magic import structured  # pydantic and jsonschema, which other cells need not wait for
+def interpolate_line(text: str, namespace: Mapping[str, Any], *, raw: bool) -> Filled:
+    """Fill a text of the magic line: `{name}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
+    filling, variables = _Filling(), Variables(namespace)
+    at = 0
+    while found := variables.find(text, at, "" if raw else "{{"):
+        if found[0] == "{{":
+            at = _expression(filling, text, at, found.start(), namespace)
+            continue
+        filling.text(text[at : found.start()])
+        filling.value(found[0].strip("{}$"), variables.text_of(found))
+        at = found.end()
+    filling.text(text[at:])
+    return filling.filled()
 
-    return structured.schema_text(structured.compile(spec).schema)
+
+class _Filling:
+    """A text that is put together of what stood there and what was filled in."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._spans: list[Span] = []
+        self._length = 0
+
+    def text(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+
+    def value(self, name: str, text: str) -> None:
+        self._spans.append((name, self._length, self._length + len(text)))
+        self.text(text)
+
+    def filled(self) -> Filled:
+        return Filled("".join(self._pieces), self._spans)
+
+
+def _expression(filling: _Filling, body: str, at: int, open_: int, namespace: Mapping[str, Any]) -> int:
+    """Take what stands from `at` up to a `{{`, and the value up to its `}}`; return the place behind."""
+    close = _closing(body, open_)
+    source = body[open_ + 2 : close].strip()
+    filling.text(body[at:open_])
+    if source:
+        filling.value(source, evaluate(source, namespace, f"on line {_line(body, open_)} of the body"))
+    else:
+        filling.text(body[open_ : close + 2])
+    return close + 2
 
 
 def _closing(body: str, open_: int) -> int:
@@ -65,7 +95,7 @@ def _closing(body: str, open_: int) -> int:
     if plain >= 0:
         return plain
     raise TemplateError(
-        f"The {{{{ on line {_line(body, open_)} of the body is never closed by }}}}.", remedy=_RAW
+        f"The {{{{ on line {_line(body, open_)} of the body is never closed by }}}}.", remedy=RAW
     )
 
 
@@ -78,33 +108,3 @@ def _string_end(body: str, at: int) -> int:
 
 def _line(body: str, at: int) -> int:
     return body.count("\n", 0, at) + 1
-
-
-def _evaluate(source: str, namespace: Mapping[str, Any], body: str, at: int) -> str:
-    from jinja2 import StrictUndefined, Undefined
-    from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
-    from jinja2.sandbox import SandboxedEnvironment
-
-    where = f"{{{{ {source} }}}} on line {_line(body, at)} of the body"
-    environment = SandboxedEnvironment(undefined=StrictUndefined)
-    # Jinja's own lipsum, cycler and the like would hide a missing name.
-    environment.globals = {name: environment.globals[name] for name in ("range", "dict")}
-    environment.globals["schema"] = _schema
-    try:
-        expression = environment.compile_expression(source, undefined_to_none=False)
-        value = expression(dict(namespace))
-        if isinstance(value, Undefined):
-            value._fail_with_undefined_error()
-        return str(value)
-    except TemplateSyntaxError as error:
-        raise TemplateError(f"{where} is not an expression: {error.message}.", remedy=_RAW) from None
-    except UndefinedError as error:
-        raise TemplateError(
-            f"{where} cannot be filled: {error.message}.", remedy="Define it in an earlier cell. " + _RAW
-        ) from None
-    except SecurityError as error:
-        raise TemplateError(
-            f"{where} is not allowed: {error}.", remedy="Compute the value in a Python cell and name it here."
-        ) from None
-    except Exception as error:
-        raise TemplateError(f"{where} failed: {type(error).__name__}: {error}") from error

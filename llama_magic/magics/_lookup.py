@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import json
 import re
+import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import InputTypeError, OptionError, SchemaError, SourceError
+from llama_magic.errors import OptionError, SchemaError, SourceError
 from llama_magic.magics._readers import nearest
 from llama_magic.model.bias import token_of
 from llama_magic.structured import short_form
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_VARIABLE = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
-_UNION = re.compile(r"[\w.]+(\s*\|\s*[\w.]+)*")
-_BRACKETS = re.compile(r"\[[^\[\]]*\]")
+_OF_A_TYPE = (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp)
 
 
-def find_source(text: str, namespace: Mapping[str, Any]) -> str:
-    """Return the source that a word means: `{name}` and `$name` are variables, as in IPython's own magics.
+def find_schema(spec: Any, namespace: Mapping[str, Any]) -> Any:
+    """Return what `--schema` means: a thing of the namespace, a type built of such, or the short form.
 
-    A `$NAME` that is no variable of the namespace stays (the environment may have it).
+    `{name}` and `$name` were looked up before; what is no text is what they hold.
     """
-    found = _VARIABLE.fullmatch(text)
-    if found is None:
-        return text
-    name = found[1] or found[2]
-    if name not in namespace:
-        if text.startswith("$"):
-            return text
-        near = nearest(name, (known for known in namespace if not known.startswith("_")))
-        hint = f" Did you mean {near}?" if near else ""
-        raise OptionError(f"There is no variable {name!r} in your namespace.{hint}")
-    value = namespace[name]
-    if not isinstance(value, (str, Path)) or not str(value):
-        raise InputTypeError(
-            f"{text} is a variable that holds a {type(value).__name__}; expected a source as text, or a Path."
-        )
-    return str(value)
-
-
-def find_schema(text: str, namespace: Mapping[str, Any]) -> Any:
-    """Return what `--schema` means: a thing of the namespace, a type built of such, or the short form."""
-    text = text.strip()
+    if not isinstance(spec, str):
+        return spec
+    text = spec.strip()
     if text.startswith("{"):
         try:
             return json.loads(text)
@@ -59,11 +41,11 @@ def find_schema(text: str, namespace: Mapping[str, Any]) -> Any:
 
 
 def _is_type_expression(text: str) -> bool:
-    """Tell `list[Person]` and `A | None` from short forms such as `name, tags list[str]`."""
-    outer, again = text, 1
-    while again:
-        outer, again = _BRACKETS.subn("", outer)
-    return bool(_UNION.fullmatch(outer))
+    """Tell `list[Person]`, `A | None` and `Literal["x", "y"]` from short forms such as `name, age int`."""
+    try:
+        return isinstance(ast.parse(text, mode="eval").body, _OF_A_TYPE)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
 
 
 def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
@@ -99,12 +81,19 @@ def _short_form(text: str, namespace: Mapping[str, Any]) -> Any:
 
 def _type_expression(text: str, namespace: Mapping[str, Any]) -> Any:
     try:
-        return eval(text, dict(namespace))  # noqa: S307 - the user's own line, in the user's own kernel
+        return eval(text, {**_typing_names(), **namespace})  # noqa: S307 - the user's own line, in the user's own kernel
     except Exception as error:
         raise SchemaError(
             f"--schema {text} is not a type: {error}.",
             remedy="Define the class in an earlier cell, then name it.",
         ) from None
+
+
+def _typing_names() -> dict[str, Any]:
+    """Return what types are written with, for those who did not import it."""
+    from pydantic import Field  # weight: 0.2 s, and other cells need not wait for it
+
+    return {name: getattr(typing, name) for name in typing.__all__} | {"Field": Field}
 
 
 def find_grammar(text: str, namespace: Mapping[str, Any]) -> str:

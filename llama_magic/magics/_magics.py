@@ -63,7 +63,7 @@ class LlamaMagics(_magic.Magics):
     @ipython.line_magic("llama")  # type: ignore[untyped-decorator]
     def llama_line(self, line: str) -> Any:
         with shown_briefly(f"%llama {line.split(maxsplit=1)[0] if line.strip() else ''}".strip()):
-            command = parse_line(line)
+            command = parse_line(line, self.kernel.namespace)
             if command.help:
                 print(_help.verb_help(VERBS[command.verb]) if command.verb else _help.line_help())
                 return None
@@ -76,7 +76,7 @@ class LlamaMagics(_magic.Magics):
     @ipython.cell_magic("llama")  # type: ignore[untyped-decorator]
     def llama_cell(self, line: str, cell: str) -> Any:
         with shown_briefly("%%llama"):
-            command = parse_cell(line)
+            command = parse_cell(line, self.kernel.namespace)
             if command.help:
                 print(_help.mode_help(MODES[command.mode]))
                 return None

@@ -9,7 +9,7 @@ from typing import Any
 from llama_magic import display
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
 from llama_magic.experiments.vote import vote
-from llama_magic.magics._interpolate import interpolate
+from llama_magic.magics._interpolate import interpolate, interpolate_line
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
 from llama_magic.magics._options import SAMPLING
@@ -51,6 +51,13 @@ class Call:
     def fill(self, text: str) -> str:
         """Return the text with `{{ }}` filled; it knows where the values stand."""
         return text if self.options.get("raw") else interpolate(text, self.kernel.namespace)
+
+    def system(self) -> str | None:
+        """Return the text of `--system`, filled like a body and like every option."""
+        text = self.options.get("system")
+        if text is None:
+            return None
+        return interpolate_line(text, self.kernel.namespace, raw=bool(self.options.get("raw")))
 
     def sampling(self) -> dict[str, Any]:
         """Return the sampling parameters to pass on: option over `%llama sampler` over %config."""
@@ -94,7 +101,9 @@ def _complete(call: Call) -> Any:
         )
     prompt = call.fill(call.body)
     call.model = call.kernel.get_model(call.options.get("model"))
-    extra = {key: call.options[key] for key in ("instruct", "system") if key in call.options}
+    extra: dict[str, Any] = {"instruct": True} if call.options.get("instruct") else {}
+    if (system := call.system()) is not None:
+        extra["system"] = system
     stream = call.model.complete(prompt, stream=True, **extra, **call.keywords())
     return _finish(call, stream, "complete")
 
@@ -145,7 +154,7 @@ def _structured(call: Call) -> Any:
 def _messages(call: Call) -> tuple[list[Message], str | None]:
     """Return the body's turns and the system prompt, filled block by block: no value opens one."""
     messages: list[Message] = []
-    system = call.options.get("system")
+    system = call.system()
     for role, text in split_blocks(call.body):
         filled = call.fill(text)
         if role == "system":

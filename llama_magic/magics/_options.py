@@ -90,18 +90,18 @@ LIMITS = (
 CONSTRAINTS = (
     _o(
         "--grammar",
-        "text",
+        "grammar",
         "GBNF: the text, a variable that holds it, or a .gbnf file",
         "GBNF",
         completes="grammars",
     ),
-    _o("--regex", "text", "the whole answer matches this", "RE"),
+    _o("--regex", "regex", "the whole answer matches this", "RE"),
     _o("--choices", "choices", "the answer is one of these", '"A|B|C"'),
 )
-SYSTEM = _o("--system", "escaped", "the system prompt", "TEXT")
+SYSTEM = _o("--system", "template", "the system prompt", "TEXT")
 SCHEMA = _o(
     "--schema",
-    "text",
+    "schema",
     'a class, type or dict of the namespace, or a short form: "name, age int"',
     "X",
     completes="schemas",

@@ -10,8 +10,9 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.magics import _options as table
 from llama_magic.magics import _other_names
-from llama_magic.magics._readers import READERS, nearest
+from llama_magic.magics._readers import nearest
 from llama_magic.magics._rows import Mode, Option, Verb
+from llama_magic.magics._variables import Variables
 from llama_magic.magics._words import Word, Words
 
 
@@ -42,8 +43,9 @@ class CellCommand:
     help: bool = False
 
 
-def parse_line(line: str) -> LineCommand:
-    """Read what follows `%llama`."""
+def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> LineCommand:
+    """Read what follows `%llama`; the variables that it names are those of `namespace`."""
+    variables = Variables(namespace)
     words = Words(line)
     first = words.take()
     if first is not None and first.text.removesuffix(";") in table.VERBS:
@@ -54,21 +56,23 @@ def parse_line(line: str) -> LineCommand:
     if verb is None:
         raise _unknown_verb(first.text)
     if verb.text:
-        return _parse_text_verb(verb, words)
+        return _parse_text_verb(verb, words, variables)
     silent = line.rstrip().endswith(";")
     words.line = line.rstrip().removesuffix(";")
     words.position = min(words.position, len(words.line))
-    free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}")
-    command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help, silent)
+    free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}", variables)
+    command = LineCommand(
+        verb.name, tuple(map(variables.word, free)), MappingProxyType(options), wants_help, silent
+    )
     if not wants_help:
         _check_count(verb, free)
     return command
 
 
-def parse_cell(line: str) -> CellCommand:
-    """Read what follows `%%llama` on its line."""
+def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> CellCommand:
+    """Read what follows `%%llama` on its line; the variables that it names are those of `namespace`."""
     every = tuple({option.flags: option for mode in table.MODES.values() for option in mode.options}.values())
-    free, options, wants_help = _read(Words(line), every, "%%llama")
+    free, options, wants_help = _read(Words(line), every, "%%llama", Variables(namespace))
     name = free[0] if free else table.DEFAULT_MODE
     mode = table.MODES.get(name)
     if mode is None:
@@ -82,9 +86,9 @@ def parse_cell(line: str) -> CellCommand:
     return CellCommand(name, MappingProxyType(options), wants_help)
 
 
-def _parse_text_verb(verb: Verb, words: Words) -> LineCommand:
-    free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}", text=True)
-    text = free[0] if free else ""
+def _parse_text_verb(verb: Verb, words: Words, variables: Variables) -> LineCommand:
+    free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}", variables, text=True)
+    text = variables.word(free[0]) if free else ""
     if not text and not wants_help:
         raise OptionError(
             f"%llama {verb.name} needs a text.", remedy=f"Write %llama {verb.name} {verb.arguments}."
@@ -93,7 +97,7 @@ def _parse_text_verb(verb: Verb, words: Words) -> LineCommand:
 
 
 def _read(
-    words: Words, options: tuple[Option, ...], where: str, *, text: bool = False
+    words: Words, options: tuple[Option, ...], where: str, variables: Variables, *, text: bool = False
 ) -> tuple[list[str], dict[str, Any], bool]:
     known = {flag: option for option in options for flag in option.flags}
     values: dict[str, Any] = {}
@@ -109,7 +113,7 @@ def _read(
             word = replace(word, text=_other_names.with_hyphens(word.text, known))
         if not (word.bare and word.text == "--"):
             if _is_option(word, words.line) or (word.bare and word.text.partition("=")[0] in known):
-                _read_option(word, words, known, values, where)
+                _read_option(word, words, known, values, where, variables)
                 continue
             if not text:
                 free.append(word.text)
@@ -149,7 +153,12 @@ def _is_option(word: Word, line: str) -> bool:
 
 
 def _read_option(
-    word: Word, words: Words, known: Mapping[str, Option], values: dict[str, Any], where: str
+    word: Word,
+    words: Words,
+    known: Mapping[str, Option],
+    values: dict[str, Any],
+    where: str,
+    variables: Variables,
 ) -> None:
     flag, equals, attached = word.text.partition("=")
     if flag not in known and len(flag) > 2 and flag[2].isalpha() and _other_names.hint(flag, known):
@@ -166,10 +175,13 @@ def _read_option(
             raise OptionError(f"{flag} takes no value, and got {attached!r}.")
         value = option.value
     else:
-        text = attached if equals else _value_word(flag, option, words, known)
-        value = READERS[option.kind](flag, text, option)
+        if option.kind == "schema" and (raw := words.expression(word, attached=bool(equals))):
+            text = raw
+        else:
+            text = attached if equals else _value_word(flag, option, words, known)
+        value, *more = variables.read(flag, text, option)
     if option.repeat:
-        values[option.key] = (*values.get(option.key, ()), value)
+        values[option.key] = (*values.get(option.key, ()), value, *more)
     elif option.key in values and values[option.key] != value:
         raise OptionError(f"{flag} stands twice with different values: {values[option.key]!r} and {value!r}.")
     else:

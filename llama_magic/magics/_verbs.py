@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from llama_magic import display, sources
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._kernel import Kernel
-from llama_magic.magics._lookup import find_source
 from llama_magic.magics._options import VERBS
 from llama_magic.magics._parse import LineCommand
 from llama_magic.magics._readers import nearest
@@ -26,7 +25,7 @@ def run_verb(kernel: Kernel, command: LineCommand) -> Any:
 def _load(kernel: Kernel, command: LineCommand) -> Any:
     from llama_magic.display.views.model.model import card  # weight: numpy and the engine
 
-    source = _source(kernel, command) if command.words else kernel.settings.model or None
+    source = command.words[0] if command.words else kernel.settings.model or None
     options = kernel.load_defaults() | dict(command.options)
     if options.get("dry_run"):
         return kernel.session.loader(source, **options)
@@ -36,13 +35,9 @@ def _load(kernel: Kernel, command: LineCommand) -> Any:
     return kernel.mark_shown(model)
 
 
-def _source(kernel: Kernel, command: LineCommand) -> str:
-    return find_source(command.words[0], kernel.namespace)
-
-
 def _pull(kernel: Kernel, command: LineCommand) -> Any:
     with display.load_progress(kernel.shell) as progress:
-        return sources.resolve(_source(kernel, command), progress=progress, **command.options).path
+        return sources.resolve(command.words[0], progress=progress, **command.options).path
 
 
 def _use(kernel: Kernel, command: LineCommand) -> Any:
@@ -132,15 +127,17 @@ def _sampler(kernel: Kernel, command: LineCommand) -> Any:
                 f"%llama sampler does not take {word!r}; expected name=value, or reset.",
                 remedy="For example: %llama sampler temperature=0.2 top_k=20.",
             )
-        changes[name.replace("-", "_")] = _sampler_value(base, name.replace("-", "_"), text)
+        changes[name.replace("-", "_")] = _sampler_value(base, name.replace("-", "_"), text, kernel.namespace)
     chain = base.replace(**(kernel.sampling_defaults() | changes))
     session.sampler.update(changes)
     return chain
 
 
-def _sampler_value(base: Any, name: str, text: str) -> Any:
+def _sampler_value(base: Any, name: str, text: str, namespace: Mapping[str, Any]) -> Any:
     """Read a parameter in the type that it has now; `Sampling.replace` refuses an unknown name."""
     now = getattr(base, name, None)
+    if isinstance(now, (int, float)) and text.isidentifier() and text in namespace:
+        return namespace[text]
     try:
         if isinstance(now, int):
             return int(text)

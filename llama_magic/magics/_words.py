@@ -59,6 +59,39 @@ class Words:
         self.position = at
         return Word("".join(pieces), start, at, bare)
 
+    def expression(self, option: Word, *, attached: bool) -> str:
+        """Take a Python type or JSON that stands here without quotes around it, its own quotes kept.
+
+        It ends at the first blank outside of brackets and quotes that is not beside a `|`. `option` is the
+        word before it, or, where it is `attached` (`--schema=X`), the word that it is part of. Empty where
+        another word stands here.
+        """
+        line = self.line
+        at = line.index("=", option.start) + 1 if attached else self.position
+        while at < len(line) and line[at].isspace():
+            at += 1
+        start, depth, quote = at, 0, ""
+        if not line[at : at + 1].isalpha() and line[at : at + 1] not in ("{", "_"):
+            return ""
+        while at < len(line) and (depth or quote or not line[at].isspace() or self._goes_on(at)):
+            char = line[at]
+            if quote:
+                at += char == "\\"  # JSON's escape: the next character does not close
+                quote = "" if char == quote else quote
+            elif char in "\"'":
+                quote = char
+            else:
+                depth += (char in "([{") - (char in ")]}")
+            at += 1
+        if depth or quote:
+            return ""
+        self.position = min(at, len(line))
+        return line[start : self.position]
+
+    def _goes_on(self, blank: int) -> bool:
+        """Say whether a type goes on behind a blank, as `City | None` does."""
+        return self.line[blank:].lstrip().startswith("|") or self.line[:blank].rstrip().endswith("|")
+
     def rest(self) -> str:
         """Take all that is left, as it stands; quotes around the whole of it are removed."""
         text = self.line[self.position :].strip()

@@ -252,7 +252,7 @@ _COMMON = (
     Parameter(
         "samplers",
         "the order in which the stages run",
-        reader="text",
+        reader="stages",
         metavar='"penalties;dry;top_k;…"',
         other_names=("sampler_seq", "sampling_seq", "sampler_order"),
     ),

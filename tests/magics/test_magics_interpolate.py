@@ -101,3 +101,85 @@ def test_json_of_a_value_survives() -> None:
     """A JSON text as value arrives byte for byte."""
     text = json.dumps({"a": [{"b": "{{ x }}"}]}, indent=1)
     assert fill("{{ t }}", t=text, x="no") == text
+
+
+ORDER = {"id": 1, "items": ["tea"], "get": 2}
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("order.items", r"'items' is also a key.*Write \['items'\]"),
+        ("order.get", "'get' is also a key"),
+        ("order.keys", "keys is a method that is not called.*Call it"),
+        ("'Order: ' ~ order.items", "has no text"),
+        ("order.items | string", "has no text"),
+        ("order.items | upper", "has no text"),
+        ("order.items | length", "has no text"),
+        ("order.items | join(', ')", "has no text"),
+        ("'%s' % order.items", "has no text"),
+        ("[order.items]", "has no text"),
+        ("[order] | map(attribute='keys') | list", "has no text"),
+        ("text.upper", "upper is a method"),
+        ("f", "f is a function that is not called"),
+        ("'a' ~ f", "has no text"),
+        ("sum", "sum is a function"),
+        ("len", "len is a function"),
+        ("City", "it is the class City.*schema"),
+        ("json", "it is the module json"),
+        ("thing", "an object that has no text"),
+        ("[thing]", "an object that has no text"),
+        ("'a' ~ thing", "an object that has no text"),
+        ("thing.method", "method"),
+        ("(1, 2) | map('string')", "an object that has no text"),
+        ("zip(text, text)", "an object that has no text"),
+    ],
+)
+def test_what_has_no_text_is_refused(expression: str, said: str) -> None:
+    """A method, function, class, module, generator or plain object is never sent as `<… at 0x…>`."""
+
+    class City:
+        def method(self) -> None: ...
+
+    names = {"order": ORDER, "text": "abc", "f": fill, "City": City, "json": json, "thing": City()}
+    with pytest.raises(TemplateError, match=f"(?s){said}"):
+        fill(f"a {{{{ {expression} }}}}", **names)
+
+
+def test_a_text_that_speaks_of_an_object_is_kept() -> None:
+    """A traceback in a variable is a text like any other, trimmed or joined too."""
+    text = " <function f at 0x7f2e7d23eb80> failed"
+    assert fill("{{ t }}|{{ t | trim }}|{{ d.t }}", t=text, d={"t": text}) == f"{text}|{text.strip()}|{text}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("len(text)", "3"),
+        ("str(5) ~ int('6')", "56"),
+        ("sum([1, 2]) + max(3, 4) - min([1, 2])", "6"),
+        ("', '.join(sorted(['b', 'a']))", "a, b"),
+        ("order['items'] | first", "tea"),
+        ("order.get('id')", "2"),
+        ("round(2.567, 1)", "2.6"),
+        ("list(zip([1], [2]))", "[(1, 2)]"),
+        ("any([0, 1]) and not all([0, 1])", "True"),
+        ("'{} {}'.format(text, len(text))", "abc 3"),
+        ("len", "9"),
+    ],
+)
+def test_pythons_functions_work(expression: str, text: str) -> None:
+    """`len` and its kin are Python's, unless the notebook has a name of its own for something else."""
+    order = {"id": 2, "items": ["tea"]}
+    names: dict[str, Any] = {"len": 9} if expression == "len" else {}
+    assert fill(f"{{{{ {expression} }}}}", text="abc", order=order, **names) == text
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["[x for x in a]", "f'{a}'", "a:>10", "n:.2f", "a!r", "lambda: 1", "{1, 2}", "(x for x in a)"],
+)
+def test_python_that_is_no_jinja_is_named(expression: str) -> None:
+    """Comprehensions, f-strings and formats say what to write instead."""
+    with pytest.raises(TemplateError, match="hold Jinja, which has no comprehensions"):
+        fill(f"{{{{ {expression} }}}}", a="x", n=2.5)

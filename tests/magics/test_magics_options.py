@@ -10,7 +10,8 @@ from llama_magic.errors import OptionError
 from llama_magic.magics._options import MODES
 
 OF_THE_CELL = {"model", "out", "format", "quiet", "raw", "session", "new", "live", "schema"}
-SAMPLE = {"choices": "a|b", "bias": "3=1", "text": "a", "escaped": "a"}  # of a kind; others are numbers
+TEXTS = ("text", "escaped", "template", "grammar", "regex")
+SAMPLE = {"choices": "a|b", "bias": "3=1", "stages": "top_k", **dict.fromkeys(TEXTS, "a")}  # else a number
 
 
 @pytest.mark.parametrize("mode", ["complete", "chat", "structured"])

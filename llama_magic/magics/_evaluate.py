@@ -1,0 +1,155 @@
+"""The value of one `{{ expression }}`: Jinja, in its sandbox, over the user's namespace, as text."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import re
+from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from llama_magic.errors import LlamaMagicError, TemplateError
+
+RAW = "Add --raw to the %%llama line to leave every {{ }} as it stands, or write {{ '{{' }} for two braces."
+_CELL = "Compute the value in a Python cell and name it here."
+_JINJA = (
+    "Double braces hold Jinja, which has no comprehensions, f-strings or formats: write "
+    "{{ names | join(', ') }} or {{ '%.2f' | format(x) }}, or compute the value in a Python cell. "
+)
+# Python's own functions that people write; Jinja's lipsum, cycler and the like would hide a missing name.
+_BUILTINS = (
+    *("abs", "all", "any", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "repr"),
+    *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"),
+)
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
+
+
+def evaluate(source: str, namespace: Mapping[str, Any], where: str) -> str:
+    """Return the text of an expression; `where` is said in the `TemplateError` of one that has none."""
+    from jinja2 import Undefined
+    from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
+
+    what = f"{{{{ {source} }}}} {where}"
+    try:
+        expression = _environment().compile_expression(source, undefined_to_none=False)
+        names = {name: _uncalled(name, value) for name, value in namespace.items()}
+        value = expression(names)
+        if isinstance(value, Undefined):
+            value._fail_with_undefined_error()
+        return _text(source, value, namespace)
+    except _NoTextError as error:
+        raise TemplateError(f"{what} has no text: {error}.", remedy=error.remedy) from None
+    except TemplateSyntaxError as error:
+        python = _JINJA if _is_python(source) else ""
+        raise TemplateError(f"{what} is not an expression: {error.message}.", remedy=python + RAW) from None
+    except UndefinedError as error:
+        raise TemplateError(
+            f"{what} cannot be filled: {error.message}.", remedy="Define it in an earlier cell. " + RAW
+        ) from None
+    except SecurityError as error:
+        raise TemplateError(f"{what} is not allowed: {str(error).rstrip('.')}.", remedy=_CELL) from None
+    except LlamaMagicError as error:
+        raise TemplateError(f"{what} failed: {error.message}", remedy=error.remedy) from error
+    except Exception as error:
+        raise TemplateError(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+class _NoTextError(Exception):
+    def __init__(self, message: str, remedy: str = _CELL) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class _Uncalled:
+    """A function or method: it can be called, but its own text, an address, is never what was meant."""
+
+    def __init__(self, name: str, function: Any) -> None:
+        self._name, self._function = name, function
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._function(*args, **options)
+
+    def _refuse(self, *_: object) -> Any:
+        owner = getattr(self._function, "__self__", None)
+        if isinstance(owner, Mapping) and self._name in owner:
+            raise _NoTextError(
+                f".{self._name} is a method of the dict, and {self._name!r} is also a key",
+                f"Write ['{self._name}'] for the item, or call the method: .{self._name}().",
+            )
+        kind = "a function" if owner is None or isinstance(owner, ModuleType) else "a method"
+        raise _NoTextError(f"{self._name} is {kind} that is not called", f"Call it: {self._name}(…).")
+
+    __str__ = __repr__ = __format__ = __iter__ = __len__ = __getitem__ = __html__ = _refuse
+
+
+def _uncalled(name: str, value: Any) -> Any:
+    return _Uncalled(name, value) if inspect.isroutine(value) else value
+
+
+def _of(value: Any) -> Any:
+    return value._function if isinstance(value, _Uncalled) else value
+
+
+def _text(source: str, value: Any, namespace: Mapping[str, Any]) -> str:
+    """Return `str(value)`, unless that is the name of an object and not what it holds."""
+    if isinstance(value, type):
+        raise _NoTextError(
+            f"it is the class {value.__name__}",
+            f"{{{{ schema({value.__name__}) }}}} is its JSON schema; for a value make one in a Python cell.",
+        )
+    if isinstance(value, ModuleType):
+        raise _NoTextError(f"it is the module {value.__name__}")
+    text = str(value)
+    own = isinstance(value, str) and source.isidentifier()
+    if not own and (found := _ADDRESS.search(text)):
+        if isinstance(value, str) and any(isinstance(v, str) and found[0] in v for v in namespace.values()):
+            return text  # a text of the user's speaks of an object
+        shown = text[max(0, found.start() - 60) : found.end()]
+        raise _NoTextError(f"it holds an object that has no text of its own: {shown}")
+    return text
+
+
+def _is_python(source: str) -> bool:
+    """Say whether this is Python, perhaps with the format of an f-string behind it."""
+    for written in (source, re.sub(r"(![rsa])?(:[^{}\[\]()]*)?$", "", source)):
+        try:
+            ast.parse(written.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        return True
+    return False
+
+
+def _schema(spec: Any) -> str:
+    """`{{ schema(X) }}`: the JSON schema of a class, type or short form, for the model to read."""
+    from llama_magic import structured  # pydantic and jsonschema, which other cells need not wait for
+
+    return structured.schema_text(structured.compile(spec).schema)
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    class Environment(SandboxedEnvironment):
+        """Jinja's sandbox, in which a method that is not called cannot become text."""
+
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            return _uncalled(attribute, super().getattr(_of(obj), attribute))
+
+        def getitem(self, obj: Any, argument: Any) -> Any:
+            found = super().getitem(_of(obj), argument)
+            return _uncalled(argument, found) if isinstance(argument, str) else found
+
+        def is_safe_callable(self, obj: Any) -> bool:
+            return super().is_safe_callable(_of(obj))
+
+    environment = Environment(undefined=StrictUndefined)
+    environment.globals = {name: environment.globals[name] for name in ("range", "dict")}
+    environment.globals |= {name: _uncalled(name, getattr(builtins, name)) for name in _BUILTINS}
+    environment.globals["schema"] = _schema
+    return environment
