@@ -40,6 +40,16 @@ def host(shell: Any) -> Host:
     return "terminal" if (parent.get("content") or {}).get("allow_stdin") else "plain"
 
 
+def is_typed(shell: Any) -> bool:
+    """Return whether cells are typed at a prompt, where a blank line ends a cell magic and stands in it.
+
+    A notebook's cell has no such line, in whatever front end.
+    """
+    if getattr(shell, "kernel", None) is not None:
+        return host(shell) == "terminal"
+    return any(cls.__name__ == "TerminalInteractiveShell" for cls in type(shell).__mro__)
+
+
 def cell(shell: Any) -> str | None:
     """Return the front end's id of the running cell, `None` where it sent none."""
     kernel = getattr(shell, "kernel", None)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_magic import display
+from llama_magic.display import hosts
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
 from llama_magic.experiments.vote import vote
 from llama_magic.magics._interpolate import interpolate, interpolate_line
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
+from llama_magic.magics._markers import without_markers
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
 from llama_magic.model.results import Completion
@@ -86,12 +88,18 @@ class Call:
 def run_mode(kernel: Kernel, command: CellCommand, cell: str) -> Any:
     """Run one `%%llama` cell and return its result, or None where `-o` bound it."""
     body = cell.removesuffix("\n")  # IPython ends every cell with a line break
+    if hosts.is_typed(kernel.shell):
+        body = body.removesuffix("\n")
+    body, markers = without_markers(body)
     if not body.strip():
         raise OptionError(
             f"%%llama {command.mode} has an empty body.",
             remedy="Write the prompt in the lines below the %%llama line.",
         )
-    return _RUNNERS[command.mode](Call(kernel, command, body))
+    call = Call(kernel, command, body)
+    if markers and not call.quiet:
+        print(f"Not part of the prompt: {', '.join(markers)}")
+    return _RUNNERS[command.mode](call)
 
 
 def _complete(call: Call) -> Any:

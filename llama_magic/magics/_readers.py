@@ -27,7 +27,8 @@ def _number(flag: str, text: str, option: Option, kind: type[int | float], what:
     try:
         return kind(text)
     except ValueError:
-        raise OptionError(f"{flag} is {text!r}; expected {what}.") from None
+        variable = ", or the name of a variable" if text.isidentifier() else ""
+        raise OptionError(f"{flag} is {text!r}; expected {what}{variable}.") from None
 
 
 def _read_int(flag: str, text: str, option: Option) -> int:

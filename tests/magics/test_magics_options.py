@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import enum
+import json
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
-from llama_magic.errors import OptionError
+from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.magics._options import MODES
+from llama_magic.request.request import Request
+from llama_magic.session import session as sessions
 
 OF_THE_CELL = {"model", "out", "format", "quiet", "raw", "session", "new", "live", "schema"}
 TEXTS = ("text", "escaped", "template", "grammar", "regex")
@@ -40,3 +46,148 @@ def test_every_option_of_a_mode_reaches_the_call(
             assert [message["content"] for message in taken["messages"]] == ["a", "hi"]
         else:
             assert option.key in taken, line
+
+
+class _Colours(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def test_variables_stand_on_the_line_in_every_option(ip: Any, run: Any, model: Any) -> None:
+    """`{name}` and `$name` are the variable with its type, whole or inside a word; no value is read again."""
+    ip.user_ns.update(
+        n=5, t=0.25, seed=np.int64(9), stops=["{n}", "b"], stop=".", fellow="Bo", who="{fellow}",
+        colours=_Colours, order=["top_k", "temperature"], bias={3: 1.5}, form="text", several="a|b",
+    )  # fmt: skip
+
+    def asked(line: str) -> Request:
+        assert run(f"%%llama chat --new -q {line}\nhi").success, line
+        return model.backend.requests[-1]
+
+    for n, t in (("{n}", "{t}"), ("$n", "$t"), ("n", "t")):
+        request = asked(f"-n {n} -t {t} --seed={n} --logprobs {n} --format {{form}}")
+        assert (request.max_tokens, request.sampling.temperature) == (5, 0.25)
+        assert (request.seed, request.logprobs) == (5, 5)
+    assert asked("--seed $seed").seed == 9
+    assert asked("--stop {stops} --stop stop --stop x{stop}y").stops[:4] == ("{n}", "b", "stop", "x.y")
+    assert asked("--stop $nobody").stops[0] == "$nobody"  # the environment may have it
+    assert asked("--samplers order").sampling.samplers == ("top_k", "temperature")
+    assert asked("--samplers {order}").sampling.samplers == ("top_k", "temperature")
+    assert asked("--logit-bias bias").sampling.logit_bias == ((3, 1.5),)
+    systems = {
+        "{who} and $fellow": "{fellow} and Bo",
+        "{{ n + 1 }} {who} {{ who }} {unknown} {{}}": "6 {fellow} {fellow} {unknown} {{}}",
+        "who": "who",
+    }
+    for text, said in systems.items():
+        assert asked(f'--system "{text}"').messages[0]["content"] == said
+    assert asked('--raw --system "{{ n }} {n}"').messages[0]["content"] == "{{ n }} 5"
+    for choices, answers in (("colours", ("red", "blue")), ("$several", ("a", "b")), ("several", ("a", "b"))):
+        model.backend.answers = [answers[0]]
+        constraint = asked(f"--choices {choices}").constraint
+        assert [constraint.accepts(text) for text in (*answers, choices)] == [True, True, False]
+
+
+def test_bare_names_are_variables_where_nothing_else_is_meant(ip: Any, run: Any, model: Any) -> None:
+    """`--regex`, `--grammar` and `--schema` take the variable's value; where there is none, the word."""
+    ip.user_ns.update(
+        rx=re.compile("[ab]{2}"), text="[cd]", g='root ::= "yes"', people=list[int], fields="name"
+    )
+    accepted = {"--regex rx": "ab", "--regex text": "c", "--regex {text}": "d", "--regex other": "other"}
+    accepted |= {"--grammar g": "yes", "--grammar {g}": "yes", "--regex [xy]{2}": "xy"}
+    for line, answer in accepted.items():
+        model.backend.answers = [answer]
+        assert run(f"%%llama complete {line}\nhi").result.text == answer
+    for schema, answer in (("people", "[1, 2]"), ("{people}", "[3]"), ("$fields", '{"name": "x"}')):
+        model.backend.answers = [answer]
+        assert run(f"%%llama structured --schema {schema}\nhi").result.parsed == json.loads(answer)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("-n {lenght}", "no variable 'lenght'.*Did you mean length"),
+        ("--stop {stopp}", "no variable 'stopp'"),
+        ("-n m", "'m'; expected a whole number"),
+        ("-n word", "'x'; expected a whole number"),
+        ("-n flag", "holds a bool; expected a number"),
+        ("-t things", "holds a list; expected a number"),
+        ("--stop {model_class}", "holds a type"),
+        ("--stop a{things}", "holds a list"),
+        ("--grammar {things}", "holds a list"),
+        ("--stop {empty}", "is empty"),
+    ],
+)
+def test_a_variable_that_does_not_fit_is_named(ip: Any, run: Any, model: Any, line: str, said: str) -> None:
+    """The message has the option, the word and what the variable holds."""
+    ip.user_ns.update(length=5, word="x", flag=True, things=[1, 2], model_class=int, empty="")
+    with pytest.raises(LlamaMagicError, match=f"(?s){said}"):
+        run(f"%%llama chat {line}\nhi").raise_error()
+
+
+def test_words_of_verbs_take_variables(ip: Any, run: Any, loader: Any, tmp_path: Any) -> None:
+    """Sources, names, paths, texts and sampler parameters of `%llama`, whole and inside a word."""
+    ip.user_ns.update(folder=tmp_path, who="bo", text="two words", heat=0.5, n=64)
+    run("%llama load {who} --ctx n --as {who}-{n}")
+    assert loader.calls[-1] == ("bo", {"ctx": 64})
+    assert "bo-64" in sessions.current(ip).models
+    assert run("%llama use $who-64").success
+    assert run("%llama tokens {text}").result.text == "two words"
+    assert run("%llama tokens $text and {nothing}").result.text == "two words and {nothing}"
+    assert run("%llama sampler temperature={heat} top_k=n").result.temperature == 0.5
+    assert run("%llama sampler").result.top_k == 64
+    run("%%llama chat --session {who}\nhi")
+    assert run("%llama chat {who} save {folder}/chat-$n.json").success
+    assert (tmp_path / "chat-64.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ('Literal["x","y z"]', '"y z"'),
+        ("Literal['x', \"y\"]", '"x"'),
+        ("--schema-is-attached", '"y"'),
+        ('list[Literal["a b", "c"]]', '["a b", "c"]'),
+        ("Annotated[int, Field(ge=1, le=3)]", "2"),
+        ('{"enum": ["x y", "it\'s"]}', '"it\'s"'),
+        ('{"type": "object", "properties": {"a b": {"type": "integer"}}, "required": ["a b"]}', '{"a b": 1}'),
+        ('\'{"enum": ["x y"]}\'', '"x y"'),
+        ("int | None", "null"),
+        ("Optional[int]", "null"),
+    ],
+)
+def test_types_and_json_on_the_line_keep_their_quotes(run: Any, model: Any, schema: str, answer: str) -> None:
+    """--schema ends at the first blank outside of brackets and quotes; typing's names need no import."""
+    model.backend.answers = [answer]
+    given = '--schema=Literal["x","y"]' if schema == "--schema-is-attached" else f"--schema {schema}"
+    result = run(f"%%llama structured {given} -n 90 --seed 5\nhi").result
+    assert (result.parsed, result.seed) == (json.loads(answer), 5)
+
+
+def test_comments_for_notebook_tools_are_not_sent(
+    run: Any, model: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """nbval's markers, wherever nbval takes them, and `#|` lines at the top are left out, which is said."""
+    bodies = {
+        "# NBVAL_IGNORE_OUTPUT\nSay hi.": "Say hi.",
+        "  ## NBVAL_CHECK_OUTPUT \nSay\n#PYTEST_VALIDATE_IGNORE_OUTPUT\nhi.\n#NBVAL_SKIP": "Say\nhi.\n",
+        "#| echo: false\n#|label: x\nhi\n#| stays": "hi\n#| stays",
+        "# NBVAL_SKIP this is a title": "# NBVAL_SKIP this is a title",
+        "NBVAL_SKIP\n# Title": "NBVAL_SKIP\n# Title",
+    }
+    for body, sent in bodies.items():
+        run(f"%%llama complete\n{body}")
+        assert model.backend.requests[-1].text == sent
+        assert ("Not part of the prompt" in capsys.readouterr().out) == (body != sent)
+
+
+def test_a_cell_typed_at_a_prompt_ends_with_a_blank_line(
+    ip: Any, run: Any, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a terminal the blank line that ends a cell magic is no part of the prompt; in a notebook it is."""
+    sent = []
+    for name in ("InteractiveShell", "TerminalInteractiveShell"):
+        monkeypatch.setattr(ip, "__class__", type(name, (type(ip),), {}))
+        run("%%llama complete\nThe capital of France is\n\n")
+        sent.append(model.backend.requests[-1].text)
+    assert sent == ["The capital of France is\n", "The capital of France is"]

@@ -132,13 +132,13 @@ def test_samples_are_a_list(ip: Any, run: Any, model: Any) -> None:
 
 
 def test_variables_fill_the_body_and_their_spans_travel(ip: Any, run: Any, model: Any) -> None:
-    """`{{ }}` is filled from the namespace; the API hears where; braces in the line are left alone."""
+    """`{{ }}` is filled from the namespace; the API hears where; no value is read again."""
     ip.user_ns["who"] = "{{ nobody }}"
     run("%%llama complete --stop '{who}'\nHi {{ who }}! {json: 1}")
     assert last(model).text == "Hi {{ nobody }}! {json: 1}"
     parts = {part.label: part.tokens for part in ip.user_ns["_"].budget.parts}
     assert parts["{{ who }}"] == 2  # the words that begin in it: " nobody" and " }}!"
-    assert last(model).stops[0] == "{who}"
+    assert last(model).stops[0] == "{{ nobody }}"
     run("%%llama complete --raw\nHi {{ who }}")
     assert last(model).text == "Hi {{ who }}"
 

@@ -147,7 +147,7 @@ def test_kv_without_an_engine_says_so(run: Any, model: Any) -> None:
 
 def test_a_source_can_be_a_variable(ip: Any, run: Any, session: Any) -> None:
     """`{name}` and `$name` are variables where a source is meant; a `$NAME` that is none is left alone."""
-    ip.user_ns.update(p="some model.gguf", where=Path("other.gguf"), number=3)
+    ip.user_ns.update(p="some model.gguf", where=Path("other.gguf"), number=[3])
     for word, source in (("{p}", "some model.gguf"), ("$where", "other.gguf"), ("$NOWHERE", "$NOWHERE")):
         run(f"%llama load {word}")
         assert session.loader.calls[-1][0] == source
