@@ -5,6 +5,7 @@ LlamaMagicError
 ├── InvalidGGUFError       the file is not a GGUF that can be loaded; names the field and offset
 ├── FitError               it would not fit; says by how much and what would
 ├── BackendError           llama.cpp refused or failed; its own last log lines are in the message
+│   └── ServerError        a server refused or failed (see below for its kinds)
 ├── ContextOverflowError   (also a ValueError) prompt + max_tokens is more than the window
 ├── TemplateError          prompt template or chat template
 ├── SchemaError            the schema cannot be honoured; names the keyword and where it stands
@@ -101,12 +102,70 @@ class FitError(LlamaMagicError):
 
 
 class BackendError(LlamaMagicError):
-    """llama.cpp refused or failed. `log` holds its last log lines."""
+    """llama.cpp refused or failed. `log` holds its last log lines.
+
+    `completion` is what was written of the answer before (a list of them for n > 1), None of nothing.
+    """
+
+    completion: Any = None
 
     def __init__(self, message: str, *, log: str = "", remedy: str | None = None) -> None:
         text = message if not log else f"{message}\nllama.cpp said: {log}"
         super().__init__(text, remedy=remedy)
         self.log = log
+
+
+class ServerError(BackendError):
+    """A server refused, failed or cannot be reached. `status` is its HTTP status, None where none came.
+
+    `retry_after` is how many seconds it asks us to wait, where it says so.
+    """
+
+    retry_after: float | None = None
+
+    def __init__(self, message: str, *, status: int | None = None, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.status = status
+
+
+class ServerUnreachableError(ServerError):
+    """Nothing answers at the address."""
+
+
+class ServerKeyError(ServerError):
+    """The server wants a key, or another one (401, 403)."""
+
+
+class ServerModelError(ServerError):
+    """The server has no such model, or no such way to ask (404)."""
+
+
+class ServerBusyError(ServerError):
+    """The server takes no more requests now (429), also after waiting as it said."""
+
+
+class ServerLoadingError(ServerError):
+    """The server is still loading its model, or is down for a while (503)."""
+
+
+class ServerFailedError(ServerError):
+    """The server failed (5xx), or says in the middle of an answer that it did."""
+
+
+class ServerRefusedError(ServerError):
+    """The server refuses the request (another 4xx)."""
+
+
+class ServerAnswerError(ServerError):
+    """What the server sends is not what its kind of server sends."""
+
+
+class StreamCutError(ServerError):
+    """The connection closed in the middle of an answer."""
+
+
+class StreamStalledError(ServerError):
+    """The server sends nothing more, though it did not end the answer."""
 
 
 class ContextOverflowError(LlamaMagicError, ValueError):

@@ -226,6 +226,22 @@ VERBS = {
             most=1,
             completes=("sources",),
         ),
+        Verb(
+            "connect",
+            "URL",
+            "a server in place of a file: the same cells, its abilities tried and shown",
+            "Model",
+            (
+                _o("--as", "text", "the name to keep it under", "NAME", dest="name"),
+                _o("--model", "text", "one of the server's models", "ID"),
+                _o("--key-env", "text", "the environment variable that holds the key", "VAR"),
+                _o("--ctx", "count", "context window in tokens, where the server does not tell it", "N"),
+                _o("--stall", "float", "seconds that a stream may be silent", "S"),
+                _o("--no-probe", "flag", "try nothing, believe all", value=False, dest="probing"),
+            ),
+            least=1,
+            most=1,
+        ),
         Verb("use", "NAME", "choose the current model", "Model", least=1, most=1, completes=("loaded",)),
         Verb("models", "", "list loaded and on-disk models with their sizes", "table"),
         Verb(

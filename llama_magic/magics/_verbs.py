@@ -40,6 +40,12 @@ def _pull(kernel: Kernel, command: LineCommand) -> Any:
         return sources.resolve(command.words[0], progress=progress, **command.options).path
 
 
+def _connect(kernel: Kernel, command: LineCommand) -> Any:
+    from llama_magic.magics._connect import connect_verb  # weight: httpx and the server kinds
+
+    return connect_verb(kernel, command)
+
+
 def _use(kernel: Kernel, command: LineCommand) -> Any:
     return kernel.session.use(command.words[0])
 
@@ -259,6 +265,7 @@ def _doctor(kernel: Kernel, command: LineCommand) -> Any:
 _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "load": _load,
     "pull": _pull,
+    "connect": _connect,
     "use": _use,
     "models": _models,
     "unload": _unload,

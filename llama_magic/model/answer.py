@@ -223,7 +223,12 @@ class Assembler:
             prompt_token_ids=tuple(request.prompt),
             token_ids=tuple(sample.ids),
             finish_reason=sample.reason or "interrupted",
-            usage=Usage(len(request.prompt), stats.cached_tokens, len(sample.ids), sample.forced),
+            usage=Usage(
+                stats.prompt_tokens or len(request.prompt),
+                stats.cached_tokens,
+                stats.completion_tokens or len(sample.ids),
+                sample.forced,
+            ),
             timings=timings,
             seed=request.sample_seed(index),
             sampling=request.sampling,

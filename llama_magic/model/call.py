@@ -63,8 +63,9 @@ class Calls:
     def constraint(self, spec: Any = None, **kinds: Any) -> Constraint:
         """Compile what an answer must be, for this model's tokens; see `structured.compile`."""
         self._must_write()
+        vocabulary = self._tokenizer if self.backend.capabilities.masks else None
         # Masks of a large schema take seconds in C: a Ctrl-C does not wait for them.
-        return LeftBehind().run(lambda: structured.compile(spec, vocabulary=self._tokenizer, **kinds))
+        return LeftBehind().run(lambda: structured.compile(spec, vocabulary=vocabulary, **kinds))
 
     def _must_write(self) -> None:
         """Raise `OptionError` for a model that only makes embeddings."""
@@ -167,7 +168,7 @@ class Calls:
         beside: Beside = Beside(),  # noqa: B008 - frozen
         thinking: Thinking | None = None,
     ) -> Assembler:
-        if constraint is not None:
+        if constraint is not None and self.backend.capabilities.masks:
             prompting.check_budget(constraint, limit)
         for token, _ in call.sampling.logit_bias:
             if not 0 <= token < self._tokenizer.n_tokens:

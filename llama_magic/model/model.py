@@ -59,6 +59,7 @@ class Model(Generating, Shown):
         self.sampling: Sampling = file.sampling
         self.formatter: Formatter = file.formatter
         self.notes: tuple[str, ...] = file.notes
+        self.card: Shown | None = None  # of a server: what held when it was tried
 
     # --- what it is -----------------------------------------------------------------------
 
@@ -179,6 +180,8 @@ class Model(Generating, Shown):
         if isinstance(text, str):
             return len(self.tokenize(text))
         self._open()
+        if not self.backend.capabilities.renders and isinstance(self.backend, Counts):
+            return self.backend.count(formatters.normalise_messages(text))
         return len(self._calls.render(text).ids)
 
     @shown_briefly("Tokenizing")
@@ -220,6 +223,9 @@ class Model(Generating, Shown):
 
         Each text must fit the window; nothing is cut. Uses a context of its own.
         """
+        self._open()
+        if isinstance(self.backend, Embeds):
+            return bias.unit_rows(self.backend.embed(texts), normalize)
         engine = self._local("an embedding")
         from llama_magic.engine.embedding import embed  # for weight: llama.cpp
 

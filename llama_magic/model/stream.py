@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from llama_magic.errors import GenerationInterrupted, StructuredOutputError
+from llama_magic.errors import BackendError, GenerationInterrupted, StructuredOutputError
 from llama_magic.model.answer import Assembler, Plan
 from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.request.backend import Backend, wait_for
@@ -98,8 +98,13 @@ class Stream(Generic[C]):
 
     def _end(self) -> None:
         self._finalizer.detach()
-        if self._assembler.error is not None:
-            raise self._assembler.error
+        error = self._assembler.error
+        if error is None:
+            return
+        if isinstance(error, BackendError) and self._assembler.stats.first_token:
+            made = self._assembler.completions()
+            error.completion = made if len(made) > 1 else made[0]
+        raise error
 
     def run(self) -> C:
         """Wait for the end and return the completion (a list for n > 1), chunks unread."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from llama_magic.errors import BackendError
 from llama_magic.request.events import Event
@@ -37,6 +37,8 @@ class Capabilities:
     `seeds`: the same seed gives the same tokens. `constraints`: the kinds it can keep (json, regex,
     choices, gbnf, lark). `logprobs`: the most alternatives it tells of a token, None for none at all.
     `samples`: the most answers to one request. `pressure`: it can say how hard a constraint held.
+    `masks`: constraints are kept by masks over the tokenizer's tokens. `renders`: a prompt is sent as the
+    tokens that were counted; a source without it writes the template itself.
     """
 
     seeds: bool = True
@@ -44,6 +46,8 @@ class Capabilities:
     logprobs: int | None = 1000
     samples: int = 1000
     pressure: bool = True
+    masks: bool = True
+    renders: bool = True
 
     def lacks(self, request: Request) -> str | None:
         """Return what of a request cannot be honoured, in words; None where all can."""
@@ -59,6 +63,20 @@ class Capabilities:
         if request.measure_outside and not self.pressure:
             return "pressure=True"
         return None
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """A source of tokens that counts a conversation by itself."""
+
+    def count(self, messages: Sequence[Any]) -> int: ...
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """A source of tokens that makes vectors of texts by itself."""
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
 
 
 class Backend(Protocol):

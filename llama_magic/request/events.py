@@ -51,7 +51,11 @@ class EndEvent:
 
 @dataclass
 class Stats:
-    """Times of a request, `time.perf_counter()` seconds, and token counts."""
+    """Times of a request, `time.perf_counter()` seconds, and token counts.
+
+    `prompt_tokens` and `completion_tokens` are a server's own counts where what was sent and what came
+    are no tokens; 0: count what was sent and what came.
+    """
 
     submitted: float = field(default_factory=time.perf_counter)
     started: float = 0.0
@@ -61,6 +65,8 @@ class Stats:
     ended: float = 0.0
     cached_tokens: int = 0
     generated: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
 Event = TokenEvent | PromptEvent | FinishEvent | EndEvent

@@ -1,0 +1,1 @@
+"""How what `llama_magic.remote` makes is shown."""

@@ -1,0 +1,13 @@
+"""A server as a source of tokens: the same calls, the same cells, tokens from elsewhere.
+
+`connect.py` makes a model of an address; `find.py` sees which kind of server answers there, and each kind has
+a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`); `probe.py` tries what holds; `backend.py`
+sends requests as tasks of the one thread in `network.py`, over `wire.py`; `faults.py` names what goes wrong.
+"""
+
+from __future__ import annotations
+
+from llama_magic.remote.connect import connect
+from llama_magic.remote.probe import Ability, ServerCard
+
+__all__ = ["Ability", "ServerCard", "connect"]

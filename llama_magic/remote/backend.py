@@ -1,0 +1,211 @@
+"""`RemoteBackend`: a server as a source of tokens. A request is a task, a sample a stream of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_magic.errors import LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
+from llama_magic.remote import network
+from llama_magic.remote.dialect import Dialect, Reader, lacking
+from llama_magic.remote.wire import Wire
+from llama_magic.request.backend import Capabilities, Sink
+from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats
+from llama_magic.request.request import Request
+
+
+@dataclass(frozen=True)
+class Abilities(Capabilities):
+    """What a server can honour: what it is known to have, less what did not hold when it was tried."""
+
+    dialect: Dialect | None = None
+    continues: bool = True
+
+    def lacks(self, request: Request) -> str | None:
+        assert self.dialect is not None  # a server has one
+        what = super().lacks(request) or lacking(self.dialect, request.sampling)
+        if what is None and request.constraint is not None and not hasattr(request.constraint, "asked"):
+            what = "a constraint after a thinking part"
+        if what is None and request.ignore_eos and self.dialect.name != "llama-server":
+            what = "ignore_eos"
+        return what
+
+
+class RemoteBackend:
+    """A `Backend` that asks a server. `limit` is how many of our requests it is sent at once."""
+
+    local = None
+
+    def __init__(self, wire: Wire, dialect: Dialect, capabilities: Capabilities, limit: int) -> None:
+        self.wire = wire
+        self.dialect = dialect
+        self.tokenizer = dialect.tokenizer
+        self.capabilities = capabilities
+        self._limit = limit
+        self._gate: asyncio.Semaphore | None = None
+        self._jobs: set[_Job] = set()
+        self._closed = False
+        self._process = os.getpid()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def submit(self, request: Request, sink: Sink) -> None:
+        if self._closed:
+            raise ModelClosedError("The connection was closed; connect again to use it.")
+        if self._process != os.getpid():
+            raise ModelClosedError(
+                "The connection was made in the process that this one was forked from.",
+                remedy="Connect again here.",
+            )
+        request.handle = job = _Job(self, request, sink)
+        network.loop().call_soon_threadsafe(job.start)
+
+    def cancel(self, request: Request) -> None:
+        if request.handle is not None:
+            network.soon(request.handle.cancel)
+
+    def settle(self, request: Request) -> None:
+        """Do nothing: the network's thread sees to it at once."""
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        network.soon(self._close)
+
+    def _close(self) -> None:
+        for job in list(self._jobs):
+            job.fail(ModelClosedError("The connection was closed meanwhile."))
+        task = asyncio.ensure_future(self.wire.aclose())
+        task.add_done_callback(lambda done: done.exception())
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector a text, as the server makes them."""
+        try:
+            return self.dialect.embed(texts)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ServerAnswerError(f"{self.wire.address.base} sends no embeddings.") from None
+
+    def count(self, messages: Sequence[Any]) -> int:
+        """Return how many tokens the server makes of a conversation."""
+        try:
+            return self.dialect.count(messages)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ServerAnswerError(
+                f"{self.wire.address.base} does not say how many tokens it reads."
+            ) from None
+
+    def gate(self) -> asyncio.Semaphore:
+        """Return what lets through as many requests as the server is sent at once."""
+        if self._gate is None:
+            self._gate = asyncio.Semaphore(self._limit)
+        return self._gate
+
+
+@dataclass(eq=False)
+class _Job:
+    """A request on its way. Lives on the network's thread."""
+
+    backend: RemoteBackend
+    request: Request
+    sink: Sink
+    stats: Stats = field(default_factory=Stats)
+    readers: list[Reader] = field(default_factory=list)
+    _task: asyncio.Task[None] | None = None
+    _cancelled: bool = False
+    _error: BaseException | None = None
+
+    def start(self) -> None:
+        self.backend._jobs.add(self)
+        self._task = asyncio.ensure_future(self._run())
+        if self._cancelled:
+            self._task.cancel()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self.cancel()
+
+    async def _run(self) -> None:
+        request = self.request
+        self.readers = [self.backend.dialect.reader(request, i) for i in range(request.n)]
+        try:
+            await self._samples()
+        except asyncio.CancelledError:
+            self._interrupted()
+        except BaseException as error:
+            self._error = error
+        self._finish()
+
+    async def _samples(self) -> None:
+        """Write all samples; the first that fails stops the others."""
+        tasks = [asyncio.ensure_future(self._sample(reader)) for reader in self.readers]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            with contextlib.suppress(BaseException):
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _sample(self, reader: Reader) -> None:
+        wire, request = self.backend.wire, self.request
+        path, body = self.backend.dialect.question(request, request.sample_seed(reader.sample))
+        async with self.backend.gate():
+            if not self.stats.started:
+                self.stats.started = time.perf_counter()
+                self.sink(PromptEvent(0, len(request.prompt), 0))
+            stream = wire.stream(path, body)
+            async with contextlib.aclosing(stream):
+                async for found in stream:
+                    self._send(reader.feed(found))
+            self._send(reader.last())
+            reader.finish(wire.address.base)
+
+    def _send(self, made: Iterator[Event]) -> None:
+        try:
+            events = list(made)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServerAnswerError(
+                f"{self.backend.wire.address.base} sends answers that its kind of server does not send "
+                f"({type(error).__name__}: {error})."
+            ) from None
+        for event in events:
+            if not self.stats.prompt_done:
+                self.stats.prompt_done = time.perf_counter()
+                self.sink(PromptEvent(len(self.request.prompt), len(self.request.prompt), 0))
+            if not isinstance(event, FinishEvent):
+                self.stats.last_token = time.perf_counter()
+                self.stats.first_token = self.stats.first_token or self.stats.last_token
+            self.sink(event)
+
+    def _interrupted(self) -> None:
+        for reader in self.readers:
+            if not reader.ended:
+                self.sink(FinishEvent(reader.sample, "interrupted"))
+
+    def _finish(self) -> None:
+        self.stats.ended = time.perf_counter()
+        self.stats.started = self.stats.started or self.stats.ended
+        self.stats.cached_tokens = max((reader.cached_tokens for reader in self.readers), default=0)
+        if self.request.messages and not self.backend.dialect.takes_tokens:
+            self.stats.prompt_tokens = max((reader.prompt_tokens for reader in self.readers), default=0)
+            told = sum(reader.completion_tokens for reader in self.readers)
+            self.stats.completion_tokens = told if len(self.readers) == 1 else 0
+        self.backend._jobs.discard(self)
+        error = self._error
+        if error is not None and not isinstance(error, (LlamaMagicError, OptionError)):
+            base = self.backend.wire.address.base
+            error = ServerAnswerError(f"Asking {base} failed: {type(error).__name__}: {error}")
+        self.sink(EndEvent(error, self.stats))

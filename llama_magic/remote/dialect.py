@@ -1,0 +1,145 @@
+"""What kinds of server have in common: a question is a path and a body, an answer a stream of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from llama_magic.errors import StreamCutError
+from llama_magic.formatters import Formatter
+from llama_magic.request.events import Event, FinishEvent, FinishReason, TokenEvent
+from llama_magic.request.request import Request
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import DEFAULT_ORDER, STAGES, Parameters, chain
+from llama_magic.request.tokenizer import Tokenizer
+
+OFF: Mapping[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # where that is not the default
+
+
+@dataclass
+class Facts:
+    """What a server says of itself, before anything is measured.
+
+    `window` 0: it does not say. `slots`: requests that it answers at once. `notes` are what to know of it.
+    """
+
+    model: str
+    build: str = ""
+    window: int = 0
+    n_ctx_train: int = 0
+    slots: int = 8
+    models: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Dialect(Protocol):
+    """A kind of server.
+
+    `fields` are the sampling parameters it has, by our names, with its own. `takes_tokens`: a prompt is
+    sent as tokens, rendered here, so counts are exact. `constraints` are kinds that it is believed to keep.
+    """
+
+    name: str
+
+    @property
+    def fields(self) -> Mapping[str, str]: ...
+
+    orders: bool
+    takes_tokens: bool
+    constraints: frozenset[str]
+    logprobs: int | None
+    facts: Facts
+    tokenizer: Tokenizer
+    formatter: Formatter
+
+    def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
+        """Return the path and the body that ask for one sample, streamed."""
+
+    def reader(self, request: Request, sample: int) -> Reader:
+        """Return what makes events of the values that are streamed for a sample."""
+
+    def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """Return how many tokens the server makes of a conversation, counted by the server."""
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector a text."""
+
+
+def default_sampling(dialect: Dialect) -> Sampling:
+    """Return the sampling for calls that name none: ours, without what the server does not have."""
+    lacking = {name: value for name, value in OFF.items() if name not in dialect.fields}
+    return Sampling(**lacking)
+
+
+def lacking(dialect: Dialect, sampling: Sampling) -> str | None:
+    """Return the parameter of a sampling that a server does not have, in words; None where it has all."""
+    plain = Parameters()
+    for stage in chain(sampling):
+        for parameter in STAGES[stage].parameters if stage in STAGES else ():
+            value = getattr(sampling, parameter.name)
+            off = OFF.get(parameter.name, getattr(plain, parameter.name))
+            if parameter.name not in dialect.fields and value != off:
+                return f"{parameter.name}={value!r}"
+    if sampling.samplers != DEFAULT_ORDER and not dialect.orders and sampling.plain:
+        return "an order of the samplers"
+    return None
+
+
+def parameters(dialect: Dialect, sampling: Sampling) -> dict[str, Any]:
+    """Return the server's own fields for a sampling: all that it has, so that its defaults do not count."""
+    found = {
+        theirs: getattr(sampling, ours) for ours, theirs in dialect.fields.items() if ours != "logit_bias"
+    }
+    if "logit_bias" in dialect.fields and sampling.logit_bias:
+        found[dialect.fields["logit_bias"]] = {str(token): bias for token, bias in sampling.logit_bias}
+    return found
+
+
+@dataclass
+class Reader:
+    """Makes events of one sample. `text` is all that came; `usage` what the server counted, once it says."""
+
+    request: Request
+    sample: int
+    text: str = ""
+    ended: bool = False
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+    def feed(self, found: Any) -> Iterator[Event]:
+        """Yield the events of one value."""
+        raise NotImplementedError
+
+    def last(self) -> Iterator[Event]:
+        """Yield what is due when the stream is over."""
+        return iter(())
+
+    def finish(self, where: str) -> None:
+        """Check, when the stream is over, that the answer had an end. Raises `StreamCutError`."""
+        if not self.ended:
+            raise StreamCutError(
+                f"{where} closed the connection in the middle of the answer.",
+                remedy="Ask again; what came is kept in the error's completion.",
+            )
+
+    def token(
+        self,
+        token: int,
+        text: str,
+        logprob: float | None = None,
+        top: Sequence[tuple[int, float]] = (),
+    ) -> TokenEvent:
+        """Return the event of a token, with as many alternatives as were asked for."""
+        self.text += text
+        asked = self.request.logprobs
+        told = logprob if asked is not None else None
+        return TokenEvent(self.sample, token, text, logprob=told, top=tuple(top)[: asked or 0])
+
+    def end(self, reason: FinishReason, text: str = "", stop: str | None = None) -> FinishEvent:
+        """Return the event that ends the sample; `text` was held back until now."""
+        self.ended = True
+        self.text += text
+        return FinishEvent(self.sample, reason, text, stop)

@@ -1,0 +1,102 @@
+"""What goes wrong between here and a server, each kind by its name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+from llama_magic.errors import (
+    ServerAnswerError,
+    ServerBusyError,
+    ServerError,
+    ServerFailedError,
+    ServerKeyError,
+    ServerLoadingError,
+    ServerModelError,
+    ServerRefusedError,
+    ServerUnreachableError,
+    StreamCutError,
+    StreamStalledError,
+)
+from llama_magic.remote.address import Address
+from llama_magic.sources.redact import redact
+
+_LONGEST = 500  # characters of a server's words that are shown
+_KINDS: dict[int, tuple[type[ServerError], str]] = {
+    401: (ServerKeyError, "Name the variable that holds the key: %llama connect URL --key-env VAR."),
+    403: (ServerKeyError, "The key does not open this; use another (--key-env VAR)."),
+    404: (ServerModelError, "%llama connect URL --model ID chooses one that the server has."),
+    429: (ServerBusyError, "Ask again later, or fewer at a time."),
+    503: (ServerLoadingError, "Wait until the server has loaded its model, and ask again."),
+}
+
+
+def said(body: bytes | str) -> str:
+    """Return what a server says of an error: the message of its JSON, else the beginning of its text."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return " ".join(text.split())[:_LONGEST]
+    return message_of(found)
+
+
+def message_of(found: Any) -> str:
+    """Return the message in an error's JSON, wherever this kind of server puts it."""
+    for name in ("error", "message", "detail"):
+        if isinstance(found, dict) and found.get(name):
+            return message_of(found[name])
+    return (found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))[:_LONGEST]
+
+
+def of_status(address: Address, status: int, body: bytes | str) -> ServerError:
+    """Return the error that a status stands for."""
+    words = redact(address.hide(said(body)))
+    kind, remedy = _KINDS.get(status, (None, None))
+    if kind is None:
+        kind = ServerFailedError if status >= 500 else ServerRefusedError
+        remedy = "Look at the server's own log." if status >= 500 else None
+    if 300 <= status < 400:
+        words, remedy = "it sends us elsewhere", "Give the address where the server itself is."
+    where = f"{address.base} answered {status}"
+    return kind(f"{where}: {words}" if words else f"{where}.", status=status, remedy=remedy)
+
+
+def of_words(address: Address, found: Any) -> ServerError:
+    """Return the error that a server reports in the middle of an answer."""
+    words = redact(address.hide(message_of(found)))
+    return ServerFailedError(f"{address.base} broke off the answer: {words}")
+
+
+def of_transport(address: Address, error: httpx.HTTPError | httpx.InvalidURL, begun: bool) -> ServerError:
+    """Return the error for a connection that could not be made or did not hold.
+
+    `begun`: something of the answer has come already.
+    """
+    reason = redact(address.hide(str(error))) or type(error).__name__
+    if isinstance(error, httpx.ReadTimeout):
+        return StreamStalledError(
+            f"{address.base} has sent nothing for too long, and did not end the answer.",
+            remedy="Ask again; look at whether the server is still at work.",
+        )
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL)):
+        return ServerUnreachableError(
+            f"Nothing answers at {address.base} ({reason}).",
+            remedy="Start the server, or correct the address.",
+        )
+    if begun:
+        return StreamCutError(f"{address.base} closed the connection in the middle of the answer ({reason}).")
+    return ServerUnreachableError(
+        f"The connection to {address.base} failed before anything came ({reason}).",
+        remedy="Ask again, and look at the server's own log.",
+    )
+
+
+def no_answer(address: Address, path: str, why: str) -> ServerAnswerError:
+    """Return the error for a body that is not what is sent there."""
+    return ServerAnswerError(
+        f"What {address.base}{path} sends is not what a model server sends: {why}.",
+        remedy="Is this the address of the server itself?",
+    )

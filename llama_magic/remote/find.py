@@ -1,0 +1,92 @@
+"""Which kind of server answers at an address, found by what each kind alone has."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_magic.errors import (
+    OptionError,
+    ServerError,
+    ServerKeyError,
+    ServerLoadingError,
+    ServerUnreachableError,
+)
+from llama_magic.remote.llama_cpp_python import LlamaCppPythonServer
+from llama_magic.remote.llama_server import LlamaServer
+from llama_magic.remote.ollama import Ollama
+from llama_magic.remote.openai import OpenAIServer
+from llama_magic.remote.vllm import VLLM
+from llama_magic.remote.wire import Wire
+
+_SERIOUS = (ServerKeyError, ServerLoadingError, ServerUnreachableError)
+
+Found = LlamaServer | OpenAIServer
+
+
+def find(wire: Wire, model: str | None, window: int) -> Found:
+    """Return the server's dialect. Raises a `ServerError` where none answers, `OptionError` for its models."""
+    models = _models(wire)
+    version = _try(wire, "/api/version")
+    if version and "version" in version:
+        return Ollama(wire, models, _choose(models, model), str(version["version"]), window)
+    props = _try(wire, "/props")
+    if props and "default_generation_settings" in props:
+        return LlamaServer(wire, props, models, _choose(models, model))
+    chosen = _choose(models, model)
+    build = _try(wire, "/version")
+    if build and "version" in build and _owner(models, chosen) == "vllm":
+        return VLLM(wire, models, chosen, str(build["version"]))
+    if _tells_tokens(wire):
+        return LlamaCppPythonServer(wire, models, chosen)
+    return OpenAIServer(wire, models, chosen)
+
+
+def _models(wire: Wire) -> list[Mapping[str, Any]]:
+    found = wire.ask("/v1/models", patient=True)
+    rows = found.get("data") if isinstance(found, Mapping) else None
+    models = [row for row in rows or () if isinstance(row, Mapping) and row.get("id")]
+    if not models:
+        raise OptionError(
+            f"{wire.address.base} lists no model.", remedy="Load or pull one there, and connect again."
+        )
+    return models
+
+
+def _choose(models: Sequence[Mapping[str, Any]], model: str | None) -> str:
+    names = [str(row["id"]) for row in models]
+    if model is None:
+        if len(names) > 1:
+            raise OptionError(
+                f"The server has {len(names)} models: {', '.join(names[:12])}.",
+                remedy=f"Choose one: --model {names[0]}",
+            )
+        return names[0]
+    if model in names:
+        return model
+    near = difflib.get_close_matches(model, names, n=1, cutoff=0.4)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    raise OptionError(f"The server has no model {model!r}.", remedy=f"{hint}It has: {', '.join(names[:12])}.")
+
+
+def _owner(models: Sequence[Mapping[str, Any]], chosen: str) -> str:
+    return str(next((row.get("owned_by") for row in models if row["id"] == chosen), ""))
+
+
+def _try(wire: Wire, path: str) -> Mapping[str, Any] | None:
+    """Return what stands at a path, None where this kind of server has nothing there."""
+    try:
+        found = wire.ask(path)
+    except _SERIOUS:
+        raise
+    except ServerError:
+        return None
+    return found if isinstance(found, Mapping) else None
+
+
+def _tells_tokens(wire: Wire) -> bool:
+    with contextlib.suppress(ServerError, KeyError, TypeError):
+        return isinstance(wire.ask("/extras/tokenize", {"input": "a"})["tokens"], list)
+    return False

@@ -1,0 +1,176 @@
+"""llama.cpp's own server: tokens in, tokens out, template and tokenizer told, so all is as exact as here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from llama_magic import formatters
+from llama_magic.errors import ServerAnswerError
+from llama_magic.remote.dialect import Facts, Reader, parameters
+from llama_magic.remote.marks import marks_of
+from llama_magic.remote.tokens import ServerTokenizer
+from llama_magic.remote.wire import Wire
+from llama_magic.request.events import Event
+from llama_magic.request.request import Request
+from llama_magic.request.stages import PARAMETERS
+
+_STAGES = {"typical_p": "typ_p"}  # our name, theirs
+
+
+class LlamaServer:
+    """A server that has `/props`, `/tokenize` and `/completion`."""
+
+    name = "llama-server"
+    fields: Mapping[str, str] = {name: name for name in PARAMETERS if name != "samplers"}
+    orders = True
+    takes_tokens = True
+    constraints = frozenset({"json", "choices", "gbnf"})
+    logprobs: int | None = 1000
+
+    def __init__(
+        self, wire: Wire, props: Mapping[str, Any], models: Sequence[Mapping[str, Any]], model: str
+    ) -> None:
+        self._wire = wire
+        chosen = next((m for m in models if m.get("id") == model), {})
+        meta = chosen.get("meta") or {}
+        settings = props.get("default_generation_settings") or {}
+        self.facts = Facts(
+            model,
+            build=str(props.get("build_info") or ""),
+            window=int(settings.get("n_ctx") or meta.get("n_ctx") or 0),
+            n_ctx_train=int(meta.get("n_ctx_train") or 0),
+            slots=int(props.get("total_slots") or 1),
+            models=tuple(str(m.get("id")) for m in models),
+        )
+        bos, eos = str(props.get("bos_token") or ""), str(props.get("eos_token") or "")
+        template = str(props.get("chat_template") or "")
+        self.formatter = formatters.detect(_Told(template, bos, eos))
+        self.tokenizer = ServerTokenizer(
+            self,
+            n_tokens=int(meta.get("n_vocab") or 1 << 24),
+            fingerprint=f"{wire.address.base}:{model}",
+            bos=bos,
+            eos=eos,
+            marks=marks_of(template, self.formatter),
+        )
+
+    # --- tokens -----------------------------------------------------------------------------
+
+    def tokenize(self, text: str, *, begins: bool, parse_special: bool) -> list[tuple[int, bytes | None]]:
+        body = {"content": text, "add_special": begins, "parse_special": parse_special, "with_pieces": True}
+        found = self._wire.ask("/tokenize", body)
+        try:
+            return [(int(token["id"]), _bytes(token["piece"])) for token in found["tokens"]]
+        except (KeyError, TypeError, ValueError):
+            raise ServerAnswerError(f"{self._wire.address.base}/tokenize tells no tokens.") from None
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return str(self._wire.ask("/detokenize", {"tokens": list(ids)}).get("content", ""))
+
+    def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        rendered = self._wire.ask("/apply-template", {"messages": list(messages)})["prompt"]
+        return len(self.tokenize(rendered, begins=True, parse_special=True))
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        found = self._wire.ask("/v1/embeddings", {"input": list(texts), "model": self.facts.model})
+        return [row["embedding"] for row in sorted(found["data"], key=lambda row: int(row["index"]))]
+
+    # --- answers ----------------------------------------------------------------------------
+
+    def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
+        sampling = request.sampling
+        body = parameters(self, sampling)
+        body |= {
+            "prompt": list(request.prompt),
+            "n_predict": request.max_tokens,
+            "seed": seed,
+            "stream": True,
+            "return_tokens": True,
+            "stop": list(request.stops),
+            "cache_prompt": request.reuse and not request.exact,
+            "ignore_eos": request.ignore_eos,
+            "samplers": [_STAGES.get(name, name) for name in sampling.samplers],
+            "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
+            "preserved_tokens": [self.tokenizer.text(token) for token in sorted(request.visible_ids)],
+        }
+        if sampling.logit_bias:
+            body["logit_bias"] = [[token, bias] for token, bias in sampling.logit_bias]
+        if request.logprobs is not None:
+            body["n_probs"] = max(1, request.logprobs)
+        if request.constraint is not None:
+            body |= constraint_fields(request.constraint)
+        return "/completion", body
+
+    def reader(self, request: Request, sample: int) -> Reader:
+        return _Reader(request, sample, tokenizer=self.tokenizer)
+
+
+class _Told:
+    """What a server tells in place of a file's header."""
+
+    architecture = ""
+
+    def __init__(self, template: str, bos: str, eos: str) -> None:
+        self.chat_template, self.bos_token, self.eos_token = template, bos, eos
+        self.chat_templates: dict[str, str] = {}
+
+
+def constraint_fields(constraint: Any) -> dict[str, Any]:
+    """Return the fields by which llama.cpp's server is told what an answer must be."""
+    if constraint.kind == "json":
+        return {"json_schema": constraint.schema}
+    if constraint.kind == "choices":
+        texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked)
+        return {"grammar": "root ::= " + " | ".join(texts)}
+    return {"grammar": constraint.asked}
+
+
+def _bytes(piece: Any) -> bytes:
+    """Return a piece as bytes: it comes as a list of them where it is no whole UTF-8."""
+    return bytes(piece) if isinstance(piece, list) else str(piece).encode("utf-8", "replace")
+
+
+class _Reader(Reader):
+    def __init__(self, request: Request, sample: int, tokenizer: ServerTokenizer) -> None:
+        super().__init__(request, sample)
+        self._tokenizer = tokenizer
+        self._held = ""  # text that came without a token of its own
+
+    def feed(self, found: Any) -> Iterator[Event]:
+        if not isinstance(found, dict) or "content" not in found:
+            return
+        tokens = [int(token) for token in found.get("tokens") or ()]
+        told = dict(enumerate(found.get("completion_probabilities") or ()))
+        self._held += str(found["content"] or "")
+        for i, token in enumerate(tokens):
+            yield self._event(token, told.get(i), last=i == len(tokens) - 1)
+        if found.get("stop"):
+            self._count(found)
+            yield self._ended(found)
+
+    def _event(self, token: int, told: Mapping[str, Any] | None, *, last: bool) -> Event:
+        text = ""
+        if last:
+            text, self._held = self._held, ""
+        if not text and token in self.request.visible_ids:
+            text = self._tokenizer.text(token)
+        if told is None:
+            return self.token(token, text)
+        top = []
+        for entry in (told, *(told.get("top_logprobs") or ())):
+            if entry.get("bytes") is not None:
+                self._tokenizer.learn(int(entry["id"]), bytes(entry["bytes"]))
+            top.append((int(entry["id"]), float(entry["logprob"])))
+        return self.token(token, text, top[0][1], top[1:])
+
+    def _count(self, found: Mapping[str, Any]) -> None:
+        self.prompt_tokens = int(found.get("tokens_evaluated") or 0)
+        self.completion_tokens = int(found.get("tokens_predicted") or 0)
+        self.cached_tokens = int((found.get("timings") or {}).get("cache_n") or 0)
+
+    def _ended(self, found: Mapping[str, Any]) -> Event:
+        if found.get("stop_type") == "limit" or found.get("truncated"):
+            return self.end("length", self._held)
+        return self.end("stop", self._held, str(found.get("stopping_word") or "") or None)

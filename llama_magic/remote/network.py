@@ -1,0 +1,50 @@
+"""One thread for all streams of all servers: an event loop, on which a request is a task."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from llama_magic.threads import Latch, module_lock, start_thread
+
+_lock = module_lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def _forget() -> None:
+    global _loop
+    _loop = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop, which runs on a thread of its own from the first call on."""
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            ready = Latch()
+            start_thread(lambda: _run(ready), "llama_magic network")
+            ready.wait_long()
+        return _loop
+
+
+def _run(ready: Latch) -> None:
+    running = _loop
+    assert running is not None  # made by the caller
+    asyncio.set_event_loop(running)
+    running.call_soon(ready.set)
+    running.run_forever()
+
+
+def soon(call: Callable[..., Any], *given: Any) -> None:
+    """Have something called on the network's thread. Takes no lock, so a finalizer may ask for it."""
+    running = _loop
+    if running is not None:
+        with contextlib.suppress(RuntimeError):  # the interpreter is ending
+            running.call_soon_threadsafe(call, *given)

@@ -1,0 +1,237 @@
+"""OpenAI's wire format: completions and chat completions, streamed. Many servers speak it, each a little otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from llama_magic import formatters
+from llama_magic.errors import ServerError
+from llama_magic.formatters import Formatter
+from llama_magic.remote.chat import ServerChat
+from llama_magic.remote.dialect import Facts, Reader, parameters
+from llama_magic.remote.tokens import EstimatedTokens, ServerTokenizer
+from llama_magic.remote.wire import Wire
+from llama_magic.request.events import Event
+from llama_magic.request.request import Request
+
+_PLAIN = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+_WINDOW = re.compile(
+    r"(?:context|model)[^.]{0,60}?(?:length|window|size)[^.\d]{0,20}(\d{2,8})", re.IGNORECASE
+)
+
+
+class OpenAIServer:
+    """Any server of OpenAI's format: it renders conversations itself, and tells no tokens."""
+
+    name = "OpenAI-compatible server"
+    fields: Mapping[str, str] = _PLAIN
+    orders = False
+    takes_tokens = False
+    constraints: frozenset[str] = frozenset({"json"})
+    logprobs: int | None = 20
+    continues = False
+
+    def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str) -> None:
+        self.wire = wire
+        chosen = next((m for m in models if m.get("id") == model), {})
+        self.facts = Facts(
+            model,
+            build=str(chosen.get("owned_by") or ""),
+            window=_window_of(chosen),
+            models=tuple(str(m.get("id")) for m in models),
+        )
+        self.tokenizer: ServerTokenizer | EstimatedTokens = EstimatedTokens(f"{wire.address.base}:{model}")
+        self.formatter: Formatter = ServerChat(formatters.get("chatml"))
+
+    def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """Return what the server counts when it reads the conversation, for an answer of one token."""
+        body = {"model": self.facts.model, "messages": list(messages), "max_tokens": 1}
+        return int(self.wire.ask("/v1/chat/completions", body)["usage"]["prompt_tokens"])
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        found = self.wire.ask("/v1/embeddings", {"input": list(texts), "model": self.facts.model})
+        return [row["embedding"] for row in sorted(found["data"], key=lambda row: int(row["index"]))]
+
+    def window_from(self, error: ServerError) -> int:
+        """Return the window that a refusal of a long prompt names, 0 where it names none."""
+        found = _WINDOW.search(error.message)
+        return int(found[1]) if found else 0
+
+    # --- answers ----------------------------------------------------------------------------
+
+    def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
+        body = {
+            "model": self.facts.model,
+            "max_tokens": request.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "seed": seed,
+            **parameters(self, request.sampling),
+        }
+        if self.takes_tokens or not request.messages:
+            path = "/v1/completions"
+            body["prompt"] = list(request.prompt) if self.takes_tokens else request.text
+            if request.logprobs is not None:
+                body["logprobs"] = max(1, request.logprobs)
+        else:
+            path = "/v1/chat/completions"
+            body["messages"] = [_plain(message) for message in request.messages]
+            if request.logprobs is not None:
+                body |= {"logprobs": True, "top_logprobs": request.logprobs}
+        if stops := self.stops(request):
+            body["stop"] = stops
+        if request.constraint is not None:
+            body |= self.constraint(request.constraint, path)
+        return path, body
+
+    def stops(self, request: Request) -> list[str]:
+        """Return the stop strings to send; OpenAI's own server takes four."""
+        return list(request.stops)
+
+    def constraint(self, constraint: Any, path: str) -> dict[str, Any]:
+        """Return the fields that say what an answer must be."""
+        schema = {"name": "answer", "schema": constraint.schema, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+    def reader(self, request: Request, sample: int) -> Reader:
+        return OpenAIReader(request, sample, self.tokenizer)
+
+
+class OpenAIReader(Reader):
+    """Reads chunks of completions and of chat completions, with the log-probabilities of either."""
+
+    def __init__(self, request: Request, sample: int, tokenizer: ServerTokenizer | EstimatedTokens) -> None:
+        super().__init__(request, sample)
+        self._tokenizer = tokenizer
+        self._thinking = False
+        self._reason = ""
+
+    def feed(self, found: Any) -> Iterator[Event]:
+        if found.get("done"):
+            if self._reason and not self.ended:
+                yield self._ended()
+            return
+        if usage := found.get("usage"):
+            self._count(usage)
+        for choice in found.get("choices") or ():
+            yield from self._choice(choice)
+        if usage and self._reason and not self.ended:
+            yield self._ended()
+
+    def finish(self, where: str) -> None:
+        if self._reason:
+            return
+        super().finish(where)
+
+    def last(self) -> Iterator[Event]:
+        """Yield what is due when the stream is over: the end, where nothing came after it."""
+        if self._reason and not self.ended:
+            yield self._ended()
+
+    def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
+        delta = choice.get("delta") or {}
+        thought = str(delta.get("reasoning_content") or delta.get("reasoning") or "")
+        text = str(choice.get("text") or delta.get("content") or "")
+        if self.request.constraint is not None:
+            thought = ""  # of a constrained answer its text alone is read
+        if thought and not self._thinking:
+            self._thinking, thought = True, f"<think>{thought}"
+        elif text and self._thinking:
+            self._thinking, text = False, f"</think>{text}"
+        if thought or text or choice.get("token_ids"):
+            yield from self._tokens(choice, thought or text)
+        if choice.get("finish_reason"):
+            self._reason = str(choice["finish_reason"])
+
+    def _tokens(self, choice: Mapping[str, Any], text: str) -> Iterator[Event]:
+        told = list(_logprobs(choice.get("logprobs")))
+        ids = [int(token) for token in choice.get("token_ids") or ()]
+        if len(told) <= 1 and len(ids) <= 1:
+            entry = told[0] if told else None
+            yield self._event(ids[0] if ids else None, text, entry)
+            return
+        pieces = [entry[0] for entry in told]
+        if "".join(pieces) != text:
+            pieces = [""] * (max(len(told), len(ids)) - 1) + [text]
+        for i, piece in enumerate(pieces):
+            yield self._event(ids[i] if i < len(ids) else None, piece, told[i] if i < len(told) else None)
+
+    def _event(self, token: int | None, text: str, told: _Told | None) -> Event:
+        if token is None:
+            token = self._id(told[3] if told else None, told[0] if told else text)
+        elif isinstance(self._tokenizer, ServerTokenizer) and told is not None:
+            self._tokenizer.learn(token, told[0].encode("utf-8", "replace"))
+        if told is None:
+            return self.token(token, text)
+        top = [(self._id(number, piece), logprob) for piece, logprob, number in told[2]]
+        return self.token(token, text, told[1], top)
+
+    def _id(self, number: int | None, text: str) -> int:
+        """Return the id of a token: as the server tells it, else a number for its text."""
+        if isinstance(self._tokenizer, EstimatedTokens):
+            return self._tokenizer.id_of(text)
+        if number is not None:
+            self._tokenizer.learn(number, text.encode("utf-8", "replace"))
+            return number
+        special = self._tokenizer.special_id(text)
+        if special is not None:
+            return special
+        return self._tokenizer.known(text)
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        self.prompt_tokens = int(usage.get("prompt_tokens") or 0)
+        self.completion_tokens = int(usage.get("completion_tokens") or 0)
+        details = usage.get("prompt_tokens_details") or {}
+        self.cached_tokens = int(details.get("cached_tokens") or 0)
+
+    def _ended(self) -> Event:
+        return self.end("length" if self._reason == "length" else "stop")
+
+
+# text, log-probability, alternatives (text, log-probability, id), id
+_Told = tuple[str, float, list[tuple[str, float, int | None]], int | None]
+
+
+def _logprobs(found: Any) -> Iterator[_Told]:
+    """Yield a token each, from the old shape of completions or the new one of chat completions."""
+    if not isinstance(found, Mapping):
+        return
+    if found.get("content") is not None:
+        for entry in found["content"]:
+            top = [
+                (str(t["token"]), float(t["logprob"]), t.get("id")) for t in entry.get("top_logprobs") or ()
+            ]
+            yield str(entry["token"]), float(entry["logprob"]), top, entry.get("id")
+        return
+    tops = found.get("top_logprobs") or ()
+    for i, (text, logprob) in enumerate(
+        zip(found.get("tokens") or (), found.get("token_logprobs") or (), strict=False)
+    ):
+        of_token = tops[i] if i < len(tops) and tops[i] else {}
+        top = [(str(t), float(value), None) for t, value in of_token.items()]
+        yield str(text), float("nan") if logprob is None else float(logprob), top, None
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if value is not None}
+
+
+def _window_of(model: Mapping[str, Any]) -> int:
+    """Return the window that a list of models tells, in the places where servers put it."""
+    meta = model.get("meta") or {}
+    for found in (
+        model.get("max_model_len"),
+        model.get("context_length"),
+        model.get("context_window"),
+        meta.get("n_ctx"),
+    ):
+        if isinstance(found, int) and found > 0:
+            return found
+    return 0

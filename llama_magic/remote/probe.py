@@ -1,0 +1,176 @@
+"""What a server can do, tried on it: a few tokens for each ability. What does not hold is not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llama_magic.errors import LlamaMagicError, ServerError, ServerKeyError, ServerUnreachableError
+from llama_magic.model.model import Model
+from llama_magic.remote.backend import Abilities, RemoteBackend
+from llama_magic.request.backend import Capabilities
+from llama_magic.words.shown import Printed
+
+WORD = "zqxjv"  # that no model would write by itself
+_QUESTION = [{"role": "user", "content": "Name a colour."}]
+_BOLD = {"temperature": 1.5, "max_tokens": 12}
+
+
+@dataclass(frozen=True)
+class Ability:
+    """One row of the card. `holds` is None where it was not tried."""
+
+    name: str
+    holds: bool | None
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class ServerCard(Printed):
+    """What is known of a server: what it says of itself, and what held when it was tried."""
+
+    address: str
+    kind: str
+    build: str
+    model: str
+    window: int
+    abilities: tuple[Ability, ...]
+    probed: bool
+    notes: tuple[str, ...] = ()
+
+    def holds(self, name: str) -> bool | None:
+        """Return whether an ability held, None where it was not tried. Raises `KeyError`."""
+        return next(ability.holds for ability in self.abilities if ability.name == name)
+
+
+def probe(model: Model) -> tuple[Ability, ...]:
+    """Try each ability; the backend's capabilities are then what held."""
+    backend = model.backend
+    assert isinstance(backend, RemoteBackend)  # connect made it
+    rows = [_tokens(model, backend), _seed(model), _logprobs(model, backend)]
+    kept: set[str] = set()
+    for kind in ("json", "choices", "regex", "gbnf"):
+        row = _constraint(model, backend, kind)
+        rows.append(row)
+        if row.holds:
+            kept.add(kind)
+    rows += [_several(model), _overflow(model, backend)]
+    held = {row.name: row.holds for row in rows}
+    believed = backend.capabilities
+    assert isinstance(believed, Abilities)
+    backend.capabilities = replace(
+        believed,
+        seeds=bool(held["seed"]),
+        logprobs=believed.logprobs if held["logprobs"] else None,
+        constraints=frozenset(kept),
+    )
+    return tuple(rows)
+
+
+def unprobed(capabilities: Capabilities) -> tuple[Ability, ...]:
+    """Return the rows of a card for a server that was not tried."""
+    kinds = ", ".join(sorted(capabilities.constraints))
+    return (Ability("all of them", None, f"believed, not tried: seeds, logprobs, {kinds}"),)
+
+
+def _tried(name: str, attempt: Callable[[], tuple[bool, str]]) -> Ability:
+    """Return the row of one attempt; that an attempt fails is an answer, too."""
+    try:
+        return Ability(name, *attempt())
+    except (ServerUnreachableError, ServerKeyError):
+        raise
+    except (LlamaMagicError, KeyError, TypeError, ValueError) as error:
+        words = error.message if isinstance(error, LlamaMagicError) else str(error)
+        return Ability(name, False, words.splitlines()[0][:160])
+
+
+def _tokens(model: Model, backend: RemoteBackend) -> Ability:
+    def attempt() -> tuple[bool, str]:
+        counted = backend.count(_QUESTION)
+        ours = len(model.chat(_QUESTION, max_tokens=1, temperature=0).prompt_token_ids)
+        if not backend.dialect.takes_tokens:
+            return (
+                False,
+                f"chats are counted by the server (a probe: {counted}); here they are estimated ({ours})",
+            )
+        return counted == ours, f"{ours} tokens here, {counted} there, for the same conversation"
+
+    return _tried("exact counts", attempt)
+
+
+def _seed(model: Model) -> Ability:
+    def attempt() -> tuple[bool, str]:
+        first, again, other = (model.chat(_QUESTION, seed=seed, **_BOLD).text for seed in (7, 7, 8))
+        if first != again:
+            return False, "the same seed gave another answer"
+        return True, "the same seed gave the same answer" + (
+            "" if first != other else "; so did another seed"
+        )
+
+    return _tried("seed", attempt)
+
+
+def _logprobs(model: Model, backend: RemoteBackend) -> Ability:
+    def attempt() -> tuple[bool, str]:
+        if backend.capabilities.logprobs is None:
+            return False, "this kind of server has none"
+        told = model.chat(_QUESTION, max_tokens=2, temperature=0, logprobs=2).logprobs or ()
+        if not told:
+            return False, "none came"
+        return True, f"{len(told[0].top)} alternatives of a token came, of 2 asked for"
+
+    return _tried("logprobs", attempt)
+
+
+def _constraint(model: Model, backend: RemoteBackend, kind: str) -> Ability:
+    asked: dict[str, Any] = {
+        "json": {"schema": {"type": "object", "properties": {"w": {"enum": [WORD]}}, "required": ["w"]}},
+        "choices": {"choices": [WORD]},
+        "regex": {"regex": WORD},
+        "gbnf": {"grammar": f'root ::= "{WORD}"'},
+    }[kind]
+    name = {"json": "JSON schema", "gbnf": "grammar"}.get(kind, kind)
+
+    def attempt() -> tuple[bool, str]:
+        if kind not in backend.capabilities.constraints:
+            return False, "this kind of server has none"
+        if kind == "json":
+            model.structured(_QUESTION, asked["schema"], max_tokens=48, temperature=0)
+        else:
+            text = model.chat(_QUESTION, max_tokens=24, temperature=0, **asked).text
+            if text != WORD:
+                return False, f"asked for {WORD!r} alone, it wrote {text[:40]!r}"
+        return True, "a word that no model would write was written"
+
+    return _tried(name, attempt)
+
+
+def _several(model: Model) -> Ability:
+    def attempt() -> tuple[bool, str]:
+        made = model.chat(_QUESTION, n=2, max_tokens=2, temperature=1)
+        return len(made) == 2, "two samples, each a request of its own"
+
+    return _tried("samples", attempt)
+
+
+def _overflow(model: Model, backend: RemoteBackend) -> Ability:
+    """Ask one token more than fits, past our own guard: does the server refuse, or cut in silence?"""
+
+    def attempt() -> tuple[bool, str]:
+        if not model.window:
+            return False, "the server does not say how much it takes"
+        body = {"model": backend.dialect.facts.model, "max_tokens": 1}
+        text = " a" * (model.window + 64)
+        try:
+            backend.wire.ask("/v1/completions", {**body, "prompt": text})
+        except ServerError as error:
+            if error.status is not None and 400 <= error.status < 500:
+                return True, f"refused with {error.status}"
+            raise
+        return (
+            False,
+            "a prompt over the window was answered: the server cuts in silence; the guard here does not",
+        )
+
+    return _tried("overflow", attempt)

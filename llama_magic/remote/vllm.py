@@ -1,0 +1,132 @@
+"""vLLM: OpenAI's format with tokens: prompts go as ids, the template is applied by its `/tokenize`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from llama_magic import formatters
+from llama_magic.formatters import Formatter, Rendered
+from llama_magic.formatters._guard import attribute, guards_of, neutralise
+from llama_magic.formatters._reader import THINK, ReplySpec, thinking_marks
+from llama_magic.remote.marks import marks_of
+from llama_magic.remote.openai import OpenAIServer
+from llama_magic.remote.tokens import ServerTokenizer
+from llama_magic.remote.wire import Wire
+from llama_magic.request.request import Request
+
+
+class VLLM(OpenAIServer):
+    """A vLLM server. What an answer must be is told by `structured_outputs`: it ignores `guided_…` since 0.12."""
+
+    name = "vLLM"
+    fields: Mapping[str, str] = {
+        "temperature": "temperature",
+        "top_k": "top_k",
+        "top_p": "top_p",
+        "min_p": "min_p",
+        "repeat_penalty": "repetition_penalty",
+        "presence_penalty": "presence_penalty",
+        "frequency_penalty": "frequency_penalty",
+        "logit_bias": "logit_bias",
+    }
+    takes_tokens = True
+    constraints = frozenset({"json", "regex", "choices", "gbnf"})
+
+    def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str, version: str) -> None:
+        super().__init__(wire, models, model)
+        self.facts.build = version
+        self.facts.slots = 64
+        told = self._asked("a")
+        self.facts.window = self.facts.window or int(told.get("max_model_len") or 0)
+        self.tokenizer = ServerTokenizer(
+            self,
+            n_tokens=1 << 24,
+            fingerprint=f"{wire.address.base}:{model}",
+            bos=self._begins_with(told),
+            eos="",
+            marks=marks_of("", formatters.get("chatml")),
+        )
+        self.formatter = ServerTemplate(self)
+
+    def _asked(self, text: str, **more: Any) -> Any:
+        body = {"model": self.facts.model, "prompt": text, "add_special_tokens": True, **more}
+        return self.wire.ask("/tokenize", body)
+
+    def _begins_with(self, told: Mapping[str, Any]) -> str:
+        """Return the text of the token that the tokenizer puts in front, "" where there is none."""
+        plain = self._asked("a", add_special_tokens=False)["tokens"]
+        first = [token for token in told["tokens"] if token not in plain][:1]
+        return self.detokenize(first) if first else ""
+
+    def tokenize(self, text: str, *, begins: bool, parse_special: bool) -> list[tuple[int, bytes | None]]:
+        found = self._asked(text, add_special_tokens=begins)
+        return [(int(token), None) for token in found["tokens"]]
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return str(self.wire.ask("/detokenize", {"model": self.facts.model, "tokens": list(ids)})["prompt"])
+
+    def render(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> str:
+        """Return the prompt that the server makes of a conversation."""
+        body = {"model": self.facts.model, "messages": list(messages), "add_special_tokens": False, **how}
+        return self.detokenize(self.wire.ask("/tokenize", body)["tokens"])
+
+    def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        body = {"model": self.facts.model, "messages": list(messages)}
+        return int(self.wire.ask("/tokenize", body)["count"])
+
+    def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
+        path, body = super().question(request, seed)
+        body["return_token_ids"] = True
+        body["ignore_eos"] = request.ignore_eos
+        if body.get("top_k") == 0:
+            body["top_k"] = -1  # off
+        return path, body
+
+    def constraint(self, constraint: Any, path: str) -> dict[str, Any]:
+        names = {"json": "json", "regex": "regex", "choices": "choice", "gbnf": "grammar"}
+        if constraint.kind == "json":
+            told: Any = constraint.schema
+        elif constraint.kind == "choices":
+            told = [str(text) for text in constraint.asked]
+        else:
+            told = constraint.asked
+        return {"structured_outputs": {names[constraint.kind]: told}}
+
+
+class ServerTemplate(Formatter):
+    """The template of a server that applies it for us: the text is the one that the model reads."""
+
+    name = "server"
+
+    def __init__(self, server: VLLM) -> None:
+        self._server = server
+
+    @property
+    def spec(self) -> ReplySpec:
+        return ReplySpec(thinking_marks(*THINK))
+
+    def render(
+        self,
+        messages: Sequence[Any],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Any] | None = None,
+        guarded: Collection[str] = (),
+        continue_final: bool = False,
+        **template_variables: Any,
+    ) -> Rendered:
+        marks = guards_of(guarded)  # a mark in a message could not be told from the template's own
+        given: list[dict[str, Any]] = [
+            {**m, "content": neutralise(m["content"], marks)} for m in formatters.normalise_messages(messages)
+        ]
+        how: dict[str, Any] = {"add_generation_prompt": add_generation_prompt}
+        if continue_final:
+            how = {"add_generation_prompt": False, "continue_final_message": True}
+        if tools:
+            how["tools"] = list(tools)
+        if template_variables:
+            how["chat_template_kwargs"] = template_variables
+        text = self._server.render(given, **how)
+        parts, _ = attribute(text, given, {}, frozenset())
+        return Rendered(text, tuple(parts), self.notes, tuple(given))

@@ -1,0 +1,186 @@
+"""HTTP to one server: short questions on the calling thread, streams on the one thread that all share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from llama_magic.errors import ServerBusyError, ServerError, ServerLoadingError, ServerUnreachableError
+from llama_magic.remote import faults
+from llama_magic.remote.address import Address
+
+CONNECT_S = 10.0
+ASK_S = 60.0  # a short question
+MOST_LINE = 16 << 20  # bytes of one line of a stream
+MOST_BODY = 64 << 20
+TRIES = 4
+LONGEST_PAUSE_S = 30.0  # that a server's Retry-After is followed
+_AGAIN = (ServerBusyError, ServerLoadingError)
+
+
+class Wire:
+    """The connection to a server. Safe to use from any thread.
+
+    `stall_s` is how long a stream may be silent; reading a long prompt is silent, too.
+    """
+
+    def __init__(self, address: Address, stall_s: float = 300.0) -> None:
+        self.address = address
+        self._stall_s = stall_s
+        options: Any = {"follow_redirects": False, "trust_env": not address.local}
+        self._sync = httpx.Client(timeout=httpx.Timeout(ASK_S, connect=CONNECT_S), **options)
+        self._options = options
+        self._async: httpx.AsyncClient | None = None
+
+    # --- short questions --------------------------------------------------------------------
+
+    def ask(self, path: str, body: Any = None, *, patient: bool = False) -> Any:
+        """Return the JSON that the server answers; with a `body` it is posted.
+
+        Raises a `ServerError`. `patient`: one that is busy or loading is asked again, as it says.
+        """
+        began = 0
+        while True:
+            try:
+                return self._ask(path, body)
+            except _AGAIN as error:
+                began += 1
+                if not patient or began >= TRIES:
+                    raise
+                time.sleep(_pause(error, began))
+
+    def _ask(self, path: str, body: Any) -> Any:
+        url = self.address.base + path
+        method = "GET" if body is None else "POST"
+        try:
+            with self._sync.stream(method, url, json=body, headers=self.address.headers()) as response:
+                data = _bounded(response)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise faults.of_transport(self.address, error, False) from None
+        if response.status_code != 200:
+            raise _after(faults.of_status(self.address, response.status_code, data), response)
+        try:
+            return json.loads(data)
+        except ValueError:
+            kind = response.headers.get("content-type", "nothing")
+            raise faults.no_answer(self.address, path, f"no JSON but {kind}") from None
+
+    # --- streams ----------------------------------------------------------------------------
+
+    async def stream(self, path: str, body: Any) -> AsyncIterator[Any]:
+        """Yield each JSON value of a stream, server-sent events or one a line; ends at its end.
+
+        What fails before anything came is tried again where that is safe: no answer is asked for twice.
+        """
+        tries = 0
+        while True:
+            tries += 1
+            begun = False
+            try:
+                async for found in self._stream(path, body):
+                    begun = True
+                    yield found
+                return
+            except (ServerUnreachableError, *_AGAIN) as error:
+                connected = not isinstance(error.__cause__, (httpx.ConnectError, httpx.ConnectTimeout))
+                if begun or tries >= TRIES or (error.status is None and connected):
+                    raise
+                await asyncio.sleep(_pause(error, tries))
+
+    async def _stream(self, path: str, body: Any) -> AsyncIterator[Any]:
+        if self._async is None:
+            timeout = httpx.Timeout(self._stall_s, connect=CONNECT_S, pool=None)
+            limits = httpx.Limits(max_connections=256)
+            self._async = httpx.AsyncClient(timeout=timeout, limits=limits, **self._options)
+        begun = False
+        try:
+            headers = self.address.headers()
+            url = self.address.base + path
+            async with self._async.stream("POST", url, json=body, headers=headers) as response:
+                if response.status_code != 200:
+                    data = (await response.aread())[:MOST_BODY]
+                    raise _after(faults.of_status(self.address, response.status_code, data), response)
+                async for line in _lines(response, self.address, path):
+                    begun = True
+                    found = _value(line, self.address, path)
+                    if found is not None:
+                        yield found
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise faults.of_transport(self.address, error, begun) from error
+
+    async def aclose(self) -> None:
+        """Close the streams' connections; on the thread that they run on."""
+        if self._async is not None:
+            await self._async.aclose()
+
+    def close(self) -> None:
+        """Close the connections of short questions."""
+        self._sync.close()
+
+
+def _after(error: ServerError, response: httpx.Response) -> ServerError:
+    """Note on the error how long the server asks us to wait: seconds, or a date."""
+    said = response.headers.get("retry-after", "")
+    try:
+        error.retry_after = float(said)
+    except ValueError:
+        with contextlib.suppress(ValueError, TypeError):
+            error.retry_after = parsedate_to_datetime(said).timestamp() - time.time()
+    return error
+
+
+def _pause(error: ServerError, tries: int) -> float:
+    """Return the seconds to wait before the next try: what the server says, else longer each time."""
+    wait = 0.25 * 2.0**tries if error.retry_after is None else error.retry_after
+    return min(LONGEST_PAUSE_S, max(0.0, wait))
+
+
+def _bounded(response: httpx.Response) -> bytes:
+    data = b""
+    for piece in response.iter_bytes():
+        data += piece
+        if len(data) > MOST_BODY:
+            break
+    return data
+
+
+async def _lines(response: httpx.Response, address: Address, path: str) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, cut at line feeds alone: JSON may hold every other kind of break."""
+    rest = b""
+    async for piece in response.aiter_bytes():
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.strip()
+        if len(rest) > MOST_LINE:
+            raise faults.no_answer(address, path, f"a line of more than {MOST_LINE >> 20} MB")
+    if rest.strip():
+        yield rest.strip()
+
+
+def _value(line: bytes, address: Address, path: str) -> Any:
+    """Return the JSON of a line of a stream, None for one that carries nothing."""
+    name, colon, after = line.partition(b":")
+    if not line or line.startswith(b":"):
+        return None  # a comment keeps the connection open
+    if colon and name in (b"event", b"id", b"retry"):
+        return None
+    if colon and name in (b"data", b"error"):
+        line = after.strip()
+    if line == b"[DONE]":
+        return {"done": True}
+    try:
+        found = json.loads(line)
+    except ValueError:
+        raise faults.no_answer(address, path, f"the line {line[:60].decode('utf-8', 'replace')!r}") from None
+    if name == b"error":
+        raise faults.of_words(address, found)
+    if isinstance(found, dict) and found.get("error"):
+        raise faults.of_words(address, found["error"])
+    return found
