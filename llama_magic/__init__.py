@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from llama_magic.model.results import Completion as Completion
     from llama_magic.record.record import Record as Record
     from llama_magic.record.record import open_record as open_record
+    from llama_magic.remote.connect import connect as connect
     from llama_magic.request.sampling import Sampling as Sampling
     from llama_magic.sources import add_alias as add_alias
 
@@ -52,6 +53,7 @@ _PLACES = {
     "Sampling": "llama_magic.request.sampling",
     "add_alias": "llama_magic.sources",
     "compare": "llama_magic.loading.compare",
+    "connect": "llama_magic.remote.connect",
     "inspect": "llama_magic.loading.inspect",
     "load": "llama_magic.loading.load",
     "open_record": "llama_magic.record.record",

@@ -19,6 +19,7 @@ FLOORS = (
     "microscope",
     "model",
     "record",
+    "remote",
     "loading",
     "experiments",
     "session",

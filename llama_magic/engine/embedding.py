@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.side import side_context, side_reader, tokens_within
-from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.errors import OptionError
+from llama_magic.request.vectors import as_texts, unit_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,9 +29,7 @@ def embed(
     """Return (len(texts), n_embd) float32; see `Model.embed`."""
     import numpy as np
 
-    texts = [texts] if isinstance(texts, str) else texts
-    if not isinstance(texts, (list, tuple)):
-        raise InputTypeError(f"The texts are a {type(texts).__name__}; expected a str or a list of str.")
+    texts = as_texts(texts)
     pooling = _pooling(info)
     if pooling == _RANK:
         raise OptionError(
@@ -44,10 +43,7 @@ def embed(
     with engine.side_job("embed texts"):
         rows = [_one(engine, info, tokens) for tokens in batches]
     matrix = np.stack(rows) if rows else np.zeros((0, info.embedding_length), np.float32)
-    if normalize:
-        lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-        matrix /= np.where(lengths > 0, lengths, 1)
-    return matrix
+    return unit_rows(matrix) if normalize else matrix
 
 
 def _pooling(info: GGUFInfo) -> int:

@@ -20,6 +20,8 @@ _ACROSS = re.compile(rb"[A-Za-z](?:\xc4\xa0|\xe2\x96\x81| )[A-Za-z]")
 class Vocabulary:
     """The tokenizer of a loaded model. Thread-safe; also what constrained decoding asks of one."""
 
+    exact = True
+
     def __init__(self, native: Vocab, fingerprint: str) -> None:
         self.native = native
         self.fingerprint = fingerprint

@@ -43,9 +43,15 @@ os.register_at_fork(after_in_child=_models.clear)  # their engines stayed in the
 os.register_at_fork(after_in_child=_loading.clear)
 
 
+def _server(source: str, **options: Any) -> Model:
+    from llama_magic.remote.connect import open_server  # for weight: httpx
+
+    return open_server(source, **options)
+
+
 # Where else tokens may come from, by what a source begins with (`SCHEME:…`): a new place is a line here.
 # What stands there is called with the source and the keywords, and makes a `Model` over its own `Backend`.
-OPENERS: dict[str, Callable[..., Model]] = {}
+OPENERS: dict[str, Callable[..., Model]] = {"server": _server}
 
 
 @overload

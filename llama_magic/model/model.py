@@ -21,7 +21,9 @@ from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_
 from llama_magic.model import bias
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
+from llama_magic.request.backend import Counts, Embeds
 from llama_magic.request.sampling import Sampling
+from llama_magic.request.vectors import rows_of
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -158,7 +160,7 @@ class Model(Generating, Shown):
     @shown_briefly("Tokenizing")
     def tokenize(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Return the tokens that `text` is as a prompt: BOS in front if the file asks for it, once."""
-        self._open()
+        self._tells_tokens()
         if not isinstance(text, str):
             raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
         if parse_special:
@@ -168,7 +170,7 @@ class Model(Generating, Shown):
     @shown_briefly("Detokenizing")
     def detokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
         """Return the text of tokens, the inverse of `tokenize`; without control tokens unless `special`."""
-        self._open()
+        self._tells_tokens()
         return self._tokenizer.decode(
             [index(i) if hasattr(i, "__index__") and not isinstance(i, bool) else i for i in ids],
             special=special,
@@ -192,7 +194,7 @@ class Model(Generating, Shown):
         """
         if isinstance(text, str):
             return token_strip(self._tokenizer, text, self.tokenize(text, parse_special=parse_special))
-        self._open()
+        self._tells_tokens()
         plain = formatters.normalise_messages(text)
         rendered = self.formatter.render(plain, add_generation_prompt=True, guarded=self._file.guarded)
         return conversation_strip(self._tokenizer, rendered)
@@ -225,7 +227,7 @@ class Model(Generating, Shown):
         """
         self._open()
         if isinstance(self.backend, Embeds):
-            return bias.unit_rows(self.backend.embed(texts), normalize)
+            return rows_of(self.backend.embed, texts, normalize=normalize)
         engine = self._local("an embedding")
         from llama_magic.engine.embedding import embed  # for weight: llama.cpp
 
@@ -328,6 +330,15 @@ class Model(Generating, Shown):
     def _open(self) -> None:
         if self.closed:
             raise ModelClosedError(f"The model {self.name!r} was unloaded; load it again to use it.")
+
+    def _tells_tokens(self) -> None:
+        """Refuse for a source that tells no tokens: ours would be others."""
+        self._open()
+        if not self._tokenizer.exact:
+            raise BackendError(
+                f"{self.name!r} writes its tokens outside of this process, and does not tell them.",
+                remedy="Load the model here, with %llama load, to look at its tokens.",
+            )
 
     def _local(self, what: str) -> Engine:
         """Return the engine in this process; `what` names what is asked of it."""

@@ -59,12 +59,8 @@ class LlamaCppPythonServer(OpenAIServer):
         return path, body
 
     def constraint(self, constraint: Any, path: str) -> dict[str, Any]:
-        if constraint.kind == "json" and path.endswith("/chat/completions"):
+        if constraint.kind == "json":  # asked for in a conversation only
             return {"response_format": {"type": "json_object", "schema": constraint.schema}}
-        if constraint.kind == "json":
-            from llama_cpp.llama_grammar import json_schema_to_gbnf  # for weight: llama.cpp
-
-            return {"grammar": json_schema_to_gbnf(json.dumps(constraint.schema))}
         if constraint.kind == "choices":
             texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked)
             return {"grammar": "root ::= " + " | ".join(texts)}

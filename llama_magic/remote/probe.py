@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llama_magic.errors import LlamaMagicError, ServerError, ServerKeyError, ServerUnreachableError
+from llama_magic.errors import (
+    LlamaMagicError,
+    ServerError,
+    ServerKeyError,
+    ServerUnreachableError,
+    StructuredOutputError,
+)
 from llama_magic.model.model import Model
 from llama_magic.remote.backend import Abilities, RemoteBackend
 from llama_magic.request.backend import Capabilities
@@ -125,7 +131,7 @@ def _logprobs(model: Model, backend: RemoteBackend) -> Ability:
 
 def _constraint(model: Model, backend: RemoteBackend, kind: str) -> Ability:
     asked: dict[str, Any] = {
-        "json": {"schema": {"type": "object", "properties": {"w": {"enum": [WORD]}}, "required": ["w"]}},
+        "json": {"schema": {"type": "string", "enum": [WORD]}},
         "choices": {"choices": [WORD]},
         "regex": {"regex": WORD},
         "gbnf": {"grammar": f'root ::= "{WORD}"'},
@@ -136,11 +142,14 @@ def _constraint(model: Model, backend: RemoteBackend, kind: str) -> Ability:
         if kind not in backend.capabilities.constraints:
             return False, "this kind of server has none"
         if kind == "json":
-            model.structured(_QUESTION, asked["schema"], max_tokens=48, temperature=0)
+            try:
+                text = model.structured(_QUESTION, asked["schema"], max_tokens=48, temperature=0).text
+            except StructuredOutputError as error:  # blanks may follow, without end
+                text = error.text
         else:
             text = model.chat(_QUESTION, max_tokens=24, temperature=0, **asked).text
-            if text != WORD:
-                return False, f"asked for {WORD!r} alone, it wrote {text[:40]!r}"
+        if text.strip().strip('"') != WORD:
+            return False, f"asked for {WORD!r} alone, it wrote {text[:40]!r}"
         return True, "a word that no model would write was written"
 
     return _tried(name, attempt)

@@ -17,11 +17,13 @@ class TooManyTokensError(Exception):
 class Tokenizer(Protocol):
     """The tokenizer of a source of tokens. Safe to use from any thread.
 
+    `exact`: its tokens are the model's; else they are an estimate, to count with and for no other use.
     `fingerprint` is equal for equal vocabularies. `add_bos` says that a prompt begins with `bos_id`.
     `control_texts` are the texts of the tokens that can open or close something.
     May also have `vocab_ptr` and `tokenize_fptr` (see `structured.TokenVocabulary`).
     """
 
+    exact: bool
     n_tokens: int
     fingerprint: str
     bos_id: int | None

@@ -16,6 +16,7 @@ class WordTokenizer:
     Under a constraint answers are written byte by byte: those tokens alone are known to the masks.
     """
 
+    exact: bool = True
     eos_id: int = 256
     bos_id: int | None = None
     add_bos: bool = False
