@@ -12,9 +12,10 @@ from llama_magic.errors import InputTypeError, OptionError, ServerKeyError
 
 @dataclass(frozen=True)
 class Address:
-    """A server: `base` is its address without a closing slash or `/v1`, `key_env` names the variable of its key.
+    """A server: `base` is its address without a closing slash or `/v1`.
 
-    The key itself is kept nowhere: it is read from the environment each time it is sent.
+    `key_env` names the variable of its key. The key itself is kept nowhere: it is read from the
+    environment each time it is sent.
     """
 
     base: str

@@ -46,12 +46,14 @@ class Dialect(Protocol):
     @property
     def fields(self) -> Mapping[str, str]: ...
 
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
     orders: bool
     takes_tokens: bool
     constraints: frozenset[str]
     logprobs: int | None
     facts: Facts
-    tokenizer: Tokenizer
     formatter: Formatter
 
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:

@@ -27,7 +27,7 @@ Found = LlamaServer | OpenAIServer
 
 
 def find(wire: Wire, model: str | None, window: int) -> Found:
-    """Return the server's dialect. Raises a `ServerError` where none answers, `OptionError` for its models."""
+    """Return the server's dialect. Raises `ServerError` where none answers, `OptionError` for its models."""
     models = _models(wire)
     version = _try(wire, "/api/version")
     if version and "version" in version:

@@ -13,7 +13,7 @@ from llama_magic.request.request import Request
 
 
 class LlamaCppPythonServer(OpenAIServer):
-    """`python -m llama_cpp.server`. A request that comes interrupts the one before it, so one goes at a time."""
+    """`python -m llama_cpp.server`: a request interrupts the one before it, so one goes at a time."""
 
     name = "llama_cpp.server"
     fields: Mapping[str, str] = {
@@ -62,6 +62,6 @@ class LlamaCppPythonServer(OpenAIServer):
         if constraint.kind == "json":  # asked for in a conversation only
             return {"response_format": {"type": "json_object", "schema": constraint.schema}}
         if constraint.kind == "choices":
-            texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked)
+            texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked["choices"])
             return {"grammar": "root ::= " + " | ".join(texts)}
-        return {"grammar": constraint.asked}
+        return {"grammar": constraint.asked["grammar"]}

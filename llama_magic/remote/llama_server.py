@@ -122,9 +122,9 @@ def constraint_fields(constraint: Any) -> dict[str, Any]:
     if constraint.kind == "json":
         return {"json_schema": constraint.schema}
     if constraint.kind == "choices":
-        texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked)
+        texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked["choices"])
         return {"grammar": "root ::= " + " | ".join(texts)}
-    return {"grammar": constraint.asked}
+    return {"grammar": constraint.asked["grammar"]}
 
 
 def _bytes(piece: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""OpenAI's wire format: completions and chat completions, streamed. Many servers speak it, each a little otherwise."""
+"""OpenAI's wire format: completions and chat completions, streamed; each server speaks it in its own way."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class OpenAIReader(Reader):
         return self.end("length" if self._reason == "length" else "stop")
 
 
-# text, log-probability, alternatives (text, log-probability, id), id
+# A token as it is told: its text, its log-probability, the alternatives likewise, its id where there is one.
 _Told = tuple[str, float, list[tuple[str, float, int | None]], int | None]
 
 

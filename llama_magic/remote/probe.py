@@ -20,7 +20,6 @@ from llama_magic.words.shown import Printed
 
 WORD = "zqxjv"  # that no model would write by itself
 _QUESTION = [{"role": "user", "content": "Name a colour."}]
-_BOLD = {"temperature": 1.5, "max_tokens": 12}
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,9 @@ def _tokens(model: Model, backend: RemoteBackend) -> Ability:
 
 def _seed(model: Model) -> Ability:
     def attempt() -> tuple[bool, str]:
-        first, again, other = (model.chat(_QUESTION, seed=seed, **_BOLD).text for seed in (7, 7, 8))
+        first, again, other = (
+            model.chat(_QUESTION, seed=seed, temperature=1.5, max_tokens=12).text for seed in (7, 7, 8)
+        )
         if first != again:
             return False, "the same seed gave another answer"
         return True, "the same seed gave the same answer" + (
@@ -130,12 +131,13 @@ def _logprobs(model: Model, backend: RemoteBackend) -> Ability:
 
 
 def _constraint(model: Model, backend: RemoteBackend, kind: str) -> Ability:
-    asked: dict[str, Any] = {
-        "json": {"schema": {"type": "string", "enum": [WORD]}},
+    schema = {"type": "string", "enum": [WORD]}
+    kinds: dict[str, dict[str, Any]] = {
         "choices": {"choices": [WORD]},
         "regex": {"regex": WORD},
         "gbnf": {"grammar": f'root ::= "{WORD}"'},
-    }[kind]
+    }
+    asked = kinds.get(kind, {})
     name = {"json": "JSON schema", "gbnf": "grammar"}.get(kind, kind)
 
     def attempt() -> tuple[bool, str]:
@@ -143,7 +145,7 @@ def _constraint(model: Model, backend: RemoteBackend, kind: str) -> Ability:
             return False, "this kind of server has none"
         if kind == "json":
             try:
-                text = model.structured(_QUESTION, asked["schema"], max_tokens=48, temperature=0).text
+                text = model.structured(_QUESTION, schema, max_tokens=48, temperature=0).text
             except StructuredOutputError as error:  # blanks may follow, without end
                 text = error.text
         else:

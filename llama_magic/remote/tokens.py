@@ -90,16 +90,16 @@ class ServerTokenizer(_NoMasks):
         return ids[1:] if self.add_bos and ids[:2] == [self.bos_id] * 2 else ids
 
     def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
-        runs: list[list[object]] = []
+        runs: list[tuple[str, bool]] = []
         for text, literal in parts:
-            if text and runs and not literal and runs[-1][1] is False:
-                runs[-1][0] = f"{runs[-1][0]}{text}"
+            if runs and not literal and not runs[-1][1]:
+                runs[-1] = (runs[-1][0] + text, False)
             elif text:
-                runs.append([text, literal])
-        self._check("".join(str(text) for text, _ in runs), most)
+                runs.append((text, literal))
+        self._check("".join(text for text, _ in runs), most)
         ids: list[int] = []
         for i, (text, literal) in enumerate(runs):
-            ids += self._ids(str(text), begins=i == 0, parse_special=not literal)
+            ids += self._ids(text, begins=i == 0, parse_special=not literal)
         if self.add_bos and ids[:2] == [self.bos_id] * 2:
             ids = ids[1:]
         return ids

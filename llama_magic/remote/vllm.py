@@ -17,7 +17,7 @@ from llama_magic.request.request import Request
 
 
 class VLLM(OpenAIServer):
-    """A vLLM server. What an answer must be is told by `structured_outputs`: it ignores `guided_…` since 0.12."""
+    """A vLLM server. Constraints go as `structured_outputs`: since 0.12 it ignores `guided_…`."""
 
     name = "vLLM"
     fields: Mapping[str, str] = {
@@ -88,9 +88,9 @@ class VLLM(OpenAIServer):
         if constraint.kind == "json":
             told: Any = constraint.schema
         elif constraint.kind == "choices":
-            told = [str(text) for text in constraint.asked]
+            told = [str(text) for text in constraint.asked["choices"]]
         else:
-            told = constraint.asked
+            told = constraint.asked[{"regex": "regex", "gbnf": "grammar"}[constraint.kind]]
         return {"structured_outputs": {names[constraint.kind]: told}}
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -74,7 +74,7 @@ class Wire:
 
     # --- streams ----------------------------------------------------------------------------
 
-    async def stream(self, path: str, body: Any) -> AsyncIterator[Any]:
+    async def stream(self, path: str, body: Any) -> AsyncGenerator[Any, None]:
         """Yield each JSON value of a stream, server-sent events or one a line; ends at its end.
 
         What fails before anything came is tried again where that is safe: no answer is asked for twice.
