@@ -39,9 +39,18 @@ class ServerTokenizer(_NoMasks):
     exact = True
 
     def __init__(
-        self, server: Tokens, *, n_tokens: int, fingerprint: str, bos: str, eos: str, marks: Iterable[str]
+        self,
+        server: Tokens,
+        *,
+        n_tokens: int,
+        fingerprint: str,
+        bos: str,
+        eos: str,
+        marks: Iterable[str],
+        tells_special: bool = True,
     ) -> None:
         self._server = server
+        self._tells_special = tells_special  # it can tokenize a mark as ordinary text
         self._pieces: dict[int, bytes] = {}
         self._unnumbered: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -63,7 +72,9 @@ class ServerTokenizer(_NoMasks):
     def _single(self, text: str) -> int | None:
         """Return the token that a text is as a control token, None where it is ordinary text."""
         ids = self._ids(text, begins=False, parse_special=True)
-        if len(ids) != 1 or len(self._ids(text, begins=False, parse_special=False)) == 1:
+        if len(ids) != 1:
+            return None
+        if self._tells_special and len(self._ids(text, begins=False, parse_special=False)) == 1:
             return None
         return ids[0]
 

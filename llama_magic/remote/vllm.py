@@ -46,6 +46,7 @@ class VLLM(OpenAIServer):
             bos=self._begins_with(told),
             eos="",
             marks=marks_of("", formatters.get("chatml")),
+            tells_special=False,
         )
         self.formatter = ServerTemplate(self)
 
