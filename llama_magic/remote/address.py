@@ -27,14 +27,14 @@ class Address:
         if not isinstance(url, str):
             raise InputTypeError(f"The address is a {type(url).__name__}; expected a str, http://host:port.")
         text = url.strip()
-        parts = urlsplit(text if "://" in text else f"http://{text}")
         try:
+            parts = urlsplit(text if "://" in text else f"http://{text}")
             host, _ = parts.hostname, parts.port
         except ValueError:
-            host = None
+            parts, host = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not host:
             raise OptionError(
-                f"{parts.netloc or text[:60]!r} is no address of a server.",
+                f"{parts.netloc.rpartition('@')[2]!r} is no address of a server.",
                 remedy="Expected http://host:port or https://host.",
             )
         if parts.username or parts.password or parts.query or parts.fragment:

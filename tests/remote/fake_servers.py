@@ -228,7 +228,7 @@ class Handler(BaseHTTPRequestHandler):
         sent = 0
         try:
             for data, piece in values:
-                if not piece and faults.no_end:
+                if not piece and sent and faults.no_end:
                     break
                 if self._go_wrong(sent):
                     return
