@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import signal
@@ -24,6 +25,36 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A fresh shell as `get_ipython()`, in an empty folder, its history in memory."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    from llama_magic import magics
+    from llama_magic.session import session
+
+    # Another test of this process may have left a model open; a kernel of its own has none.
+    monkeypatch.setattr(session, "loaded_in_python", list)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / ".ipython"))
+    monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / ".cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / ".hf"))
+    config = Config()
+    config.HistoryManager.hist_file = ":memory:"
+    config.HistoryManager.enabled = False
+    InteractiveShell.clear_instance()
+    hook, main = sys.displayhook, sys.modules["__main__"]
+    shell = InteractiveShell.instance(config=config)
+    magics.register(shell)
+    yield shell
+    magics.unregister(shell)
+    atexit.unregister(shell.atexit_operations)
+    shell.atexit_operations()
+    InteractiveShell.clear_instance()
+    sys.displayhook, sys.modules["__main__"] = hook, main
 
 
 def pytest_configure() -> None:

@@ -148,7 +148,16 @@ def _plain(handler: Any, body: bytes) -> None:
     handler.wfile.write(body)
 
 
-URLS = ["", "ftp://host", "http://", "http://user:secret@host", "http://user:secret@host:port", "http://host?key=secret", "http://[::1", "host:x", ""]
+URLS = [
+    "",
+    "ftp://host",
+    "http://",
+    "http://user:secret@host",
+    "http://user:secret@host:port",
+    "http://host?key=secret",
+    "http://[::1",
+    "host:x",
+]
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -162,7 +171,7 @@ def test_an_address_is_a_place(url: str) -> None:
 def test_the_key_is_nowhere(
     start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is sent, and stands in no repr, receipt, error, traceback, log, history or view, though it is echoed."""
+    """It is sent, and stands in no repr, receipt, error, traceback, log or view, though it is told back."""
     secret = "sk-0123456789abcdef"
     monkeypatch.setenv("THE_KEY", secret)
     fake = start("llama-server", f"you said {secret}"[:9], key=secret)
