@@ -27,6 +27,7 @@ def _of(options: type) -> set[str]:
 _LOAD = "model/test_model_options.py::test_a_load_option_is_that_of_llama_cpp"
 _MEMORY = "model/test_model_options.py::test_options_of_memory_have_their_effect"
 _CHAIN = "engine/test_engine_sampler.py::test_same_seed_same_token_as_the_c_api"
+_CONNECT = "remote/test_remote_cells.py::test_every_option_of_connect_works"
 _SHELL = "magics/test_magics_shell.py::"
 _VERBS = "magics/test_magics_verbs.py::"
 _INSPECT = "magics/test_magics_inspect.py::"
@@ -80,6 +81,9 @@ WORKS: dict[str, str] = {
     "quiet": _SHELL + "test_quiet_prints_nothing",
     "format": _SHELL + "test_json_format_shows_the_receipt",
     "tag": "model/test_model_batches.py::test_a_receipt_has_what_an_equal_answer_needs",
+    "key_env": _CONNECT,
+    "stall": _CONNECT,
+    "probing": _CONNECT,
     "timeout": "model/test_model_async.py::test_an_answer_ends_when_its_time_is_up",
     "raw": _SHELL + "test_variables_fill_the_body_and_their_spans_travel",
     "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",

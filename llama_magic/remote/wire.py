@@ -33,7 +33,7 @@ class Wire:
 
     def __init__(self, address: Address, stall_s: float = 300.0) -> None:
         self.address = address
-        self._stall_s = stall_s
+        self.stall_s = stall_s
         options: Any = {"follow_redirects": False, "trust_env": not address.local}
         self._sync = httpx.Client(timeout=httpx.Timeout(ASK_S, connect=CONNECT_S), **options)
         self._options = options
@@ -96,7 +96,7 @@ class Wire:
 
     async def _stream(self, path: str, body: Any) -> AsyncIterator[Any]:
         if self._async is None:
-            timeout = httpx.Timeout(self._stall_s, connect=CONNECT_S, pool=None)
+            timeout = httpx.Timeout(self.stall_s, connect=CONNECT_S, pool=None)
             limits = httpx.Limits(max_connections=256)
             self._async = httpx.AsyncClient(timeout=timeout, limits=limits, **self._options)
         begun = False
