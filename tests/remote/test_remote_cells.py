@@ -15,14 +15,12 @@ Start = Callable[..., Fake]
 
 
 def test_connect_makes_the_server_current(start: Start, ip: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The card is shown, cells ask the server, what did not hold is refused, and unload closes the connection."""
+    """The card is shown, cells ask the server, what did not hold is refused, unload closes."""
     fake = start("vllm", "In the south", ignores=frozenset({"json"}))
     model = ip.run_line_magic("llama", f"connect {fake.url} --as class")
     shown = capsys.readouterr().out
     assert "vLLM 0.12.0" in shown
-    assert (
-        shown.count("does not hold") == 5
-    )  # its answers are fixed: no seed, no constraint can be seen to hold
+    assert [line.split()[0] for line in shown.splitlines() if "does not hold" in line] == ["JSON"]
     answer = ip.run_cell_magic("llama", "chat -q -o a", "Where is Lyon?") or ip.user_ns["a"]
     assert (answer.text, answer.model) == ("In the south", "class")
     with pytest.raises(lm.OptionError, match="'json'"):
