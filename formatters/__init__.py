@@ -16,18 +16,24 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from ._callform import CallForm
 from ._formatter import Formatter
 from ._messages import normalise_messages
 from ._registry import FAMILIES, choose, detect, from_jinja, get, names, register
+from ._texttools import BareCalls, TextTools
+from ._toolcalls import parse_tool_calls
 from ._types import Part, Piece, Rendered, Reply
 
 __all__ = [
     "FAMILIES",
+    "BareCalls",
+    "CallForm",
     "Formatter",
     "Part",
     "Piece",
     "Rendered",
     "Reply",
+    "TextTools",
     "choose",
     "completion_to_prompt",
     "completion_to_prompt_v3_instruct",
@@ -38,6 +44,7 @@ __all__ = [
     "messages_to_prompt_v3_instruct",
     "names",
     "normalise_messages",
+    "parse_tool_calls",
     "register",
 ]
 

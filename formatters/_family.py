@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
@@ -72,6 +71,10 @@ class Family(Formatter):
         return self.reply
 
     @property
+    def takes_tools(self) -> bool:
+        return self.writes_tools
+
+    @property
     def thinking_off_variables(self) -> dict[str, Any] | None:
         return dict(self.thinking_off) if self.thinking_off else None
 
@@ -98,7 +101,8 @@ class Family(Formatter):
             if not self.writes_tools:
                 raise TemplateError(
                     f"The family {self.name} has no form for tools here.",
-                    remedy="Use the template of the model file (--formatter gguf), or leave the tools out.",
+                    remedy="Use the template of the model file (--formatter gguf), or have them written as "
+                    "text: tools_as_text=True (--tools-as-text).",
                 )
             variables["tools"] = plain_data(list(tools), "tools")
         real, notes = self._repaired(normalise_messages(messages))
@@ -174,16 +178,3 @@ class Family(Formatter):
                 notes.append(f"marks of {self.name} in messages[{index}] were broken by a space")
             out.append({**message, "content": text})
         return out, notes
-
-
-def calls_of(message: Message) -> list[dict[str, Any]]:
-    """Return a message's tool calls as `{"name", "arguments"}` with arguments as an object."""
-    calls = []
-    for item in message.get("tool_calls") or []:
-        body = item.get("function", item)
-        arguments = body.get("arguments", {})
-        if isinstance(arguments, str):
-            with contextlib.suppress(ValueError):  # not JSON: the text itself is the argument
-                arguments = json.loads(arguments)
-        calls.append({"name": body.get("name", ""), "arguments": arguments})
-    return calls

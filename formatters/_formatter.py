@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from ._callform import CallForm, form_of
 from ._reader import PLAIN, ReplyReader, ReplySpec, parse
 from ._types import Message, Rendered, Reply
 
@@ -20,6 +21,16 @@ class Formatter:
     def spec(self) -> ReplySpec:
         """The marks by which this family's answers are read."""
         return PLAIN
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether `render` has a place for tools."""
+        return False
+
+    @property
+    def call_form(self) -> CallForm | None:
+        """How this family writes tool calls, None where that is not known."""
+        return form_of(self.spec)
 
     @property
     def thinking_off_variables(self) -> dict[str, Any] | None:

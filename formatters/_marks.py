@@ -26,6 +26,7 @@ _COMPOSED: tuple[tuple[str, str, str], ...] = (
 )
 TOOLS: tuple[tuple[str, str], ...] = (
     ("<tool_call>", "</tool_call>"),  # Hermes, Qwen, GLM, Granite 4
+    ("<tool_calls>", "</tool_calls>"),  # MiniMax M1, Apriel
     ("[TOOL_CALLS]", ""),  # Mistral
     ("<|tool_call|>", ""),  # Granite 3
     ("<|python_tag|>", ""),  # Llama 3.1

@@ -49,10 +49,9 @@ def thinking_marks(opened: str, closed: str, *also_closed: str) -> tuple[Mark, .
 
 def tool_marks(opened: str, closed: str = "") -> tuple[Mark, ...]:
     """Return the marks of one kind of tool call; without `closed` it goes on to the end."""
-    marks = [Mark(opened, ("text",), "tool_call")]
-    if closed:
-        marks.append(Mark(closed, ("tool_call",), "text"))
-    return tuple(marks)
+    if not closed:
+        return (Mark(opened, ("text", "tool_call"), "tool_call"),)  # the mark may stand before each call
+    return (Mark(opened, ("text",), "tool_call"), Mark(closed, ("tool_call",), "text"))
 
 
 def spec_for(

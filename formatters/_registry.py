@@ -74,6 +74,10 @@ class _ModuleFormatter(Formatter):
         self._module = module
         self.stop = tuple(getattr(module, "stop", ()))
 
+    @property
+    def takes_tools(self) -> bool:
+        return True  # they are handed on
+
     def render(self, messages: Any, **options: Any) -> Any:
         from ._guard import attribute, guards_of, neutralise
         from ._messages import normalise_messages

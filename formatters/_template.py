@@ -142,7 +142,7 @@ class Template:
             if tools and "tools" not in self.variables:
                 raise TemplateError(
                     "The chat template has no place for tools; it would leave them out.",
-                    remedy="Leave tools out and describe them in the system message, or choose another "
+                    remedy="Have them written as text: tools_as_text=True (--tools-as-text). Or take another "
                     "--formatter.",
                 )
         if not self.source.strip():

@@ -1,4 +1,4 @@
-"""Reads the text of a tool call in the forms that models write."""
+"""Reads tool calls: from the text of an answer, in the forms that models write, and from a message."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import contextlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _XML_FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
@@ -19,6 +20,19 @@ _KIMI = re.compile(
     re.DOTALL,
 )
 _GLM_ARG = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+
+
+def calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a message's tool calls as `{"name", "arguments"}` with arguments as an object."""
+    calls = []
+    for item in message.get("tool_calls") or []:
+        body = item.get("function", item)
+        arguments = body.get("arguments", {})
+        if isinstance(arguments, str):
+            with contextlib.suppress(ValueError):  # not JSON: the text itself is the argument
+                arguments = json.loads(arguments)
+        calls.append({"name": body.get("name", ""), "arguments": arguments})
+    return calls
 
 
 def call(name: str, arguments: Any, raw: str) -> dict[str, Any]:

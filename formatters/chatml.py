@@ -18,18 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._family import Family, Writer, calls_of
+from ._callform import AFTER_TOOLS, BEFORE_TOOLS
+from ._family import Family, Writer
 from ._reader import THINK, spec_for
+from ._toolcalls import calls_of
 from ._types import Message
-
-_BEFORE_TOOLS = (
-    "You may call one or more functions to assist with the user query. The signatures of the functions "
-    "are within <tools></tools>:\n<tools>"
-)
-_AFTER_TOOLS = (
-    "\n</tools>\nFor each function call return a JSON object with its name and arguments within "
-    '<tool_call></tool_call>:\n<tool_call>\n{"name": <name>, "arguments": <arguments>}\n</tool_call>'
-)
 
 
 class ChatML(Family):
@@ -66,11 +59,11 @@ class ChatML(Family):
         out.close("\n</tool_response><|im_end|>\n" if is_result else "<|im_end|>\n", index)
 
     def _tools(self, out: Writer, tools: list[Any]) -> None:
-        out.raw(_BEFORE_TOOLS)
+        out.raw(BEFORE_TOOLS)
         for tool in tools:
             out.raw("\n")
             out.data(tool)
-        out.raw(_AFTER_TOOLS)
+        out.raw(AFTER_TOOLS)
 
     def opening(self, variables: dict[str, Any]) -> str:
         empty = "<think>\n\n</think>\n\n" if variables.get("enable_thinking") is False else ""

@@ -13,6 +13,7 @@ from typing import Any
 
 from llama_magic.errors import OptionError
 
+from ._callform import CallForm, form_of
 from ._formatter import Formatter
 from ._marks import THINKING_OFF
 from ._reader import ReplySpec
@@ -60,6 +61,15 @@ class GGUFFormatter(Formatter):
     @property
     def spec(self) -> ReplySpec:
         return self.template.spec
+
+    @property
+    def takes_tools(self) -> bool:
+        own = self.name == "gguf" and "tool_use" in self._others
+        return own or "tools" in self.template.variables
+
+    @property
+    def call_form(self) -> CallForm | None:
+        return form_of(self.spec, self.template.source)
 
     @property
     def thinking_off_variables(self) -> dict[str, Any] | None:

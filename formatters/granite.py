@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._family import Family, Writer, calls_of
+from ._family import Family, Writer
 from ._reader import THINK, spec_for
+from ._toolcalls import calls_of
 from ._types import Message
 
 

@@ -24,8 +24,9 @@ from typing import Any
 
 from llama_magic.errors import TemplateError
 
-from ._family import Family, Writer, calls_of
+from ._family import Family, Writer
 from ._reader import spec_for
+from ._toolcalls import calls_of
 from ._types import Message
 
 

@@ -32,6 +32,7 @@ _SHELL = "magics/test_magics_shell.py::"
 _VERBS = "magics/test_magics_verbs.py::"
 _INSPECT = "magics/test_magics_inspect.py::"
 _CHAT = "magics/test_magics_chat.py::"
+_TOOLS = "magics/test_magics_tools.py::"
 _ANSWERS = "model/test_model_answers.py::"
 
 # What an option is called in Python (or its flag, where it is none there) -> the test in which it works.
@@ -85,13 +86,16 @@ WORKS: dict[str, str] = {
     "stall": _CONNECT,
     "probing": _CONNECT,
     "timeout": "model/test_model_async.py::test_an_answer_ends_when_its_time_is_up",
+    "tools": _TOOLS + "test_the_loop_is_shown_and_every_turn_is_in_the_chat",
+    "tools_auto": _TOOLS + "test_nothing_runs_unseen_unless_asked",
+    **dict.fromkeys(("tool_choice", "tool_rounds", "tools_as_text"), _TOOLS + "test_options_reach_the_call"),
     "raw": _SHELL + "test_variables_fill_the_body_and_their_spans_travel",
     "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",
 }
 _SAMPLE = {
     "int": "1", "float": "0.5", "count": "1", "positive": "2", "seed": "3", "text": "a", "escaped": "a",
     "template": "a", "regex": "a", "grammar": "a", "schema": "a", "stages": "top_k",
-    "name": "r", "layers": "1", "choices": "a|b", "bias": "3=1",
+    "name": "r", "layers": "1", "choices": "a|b", "bias": "3=1", "tools": "f,g",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,14 @@ def _texts(shell: Any, word: str) -> Iterable[str]:
     )
 
 
+def _tools(shell: Any, word: str) -> Iterable[str]:
+    """Return the functions of the namespace, after those that stand before the last comma."""
+    before = word[: word.rfind(",") + 1]
+    known = (*before.split(","), *shell.user_ns_hidden)
+    own = (name for name, value in shell.user_ns.items() if not name.startswith("_") and isfunction(value))
+    return [f"{before}{name}" for name in own if name not in known]
+
+
 OFFERS: dict[str, Callable[[Any, str], Iterable[str]]] = {
     "loaded": _loaded,
     "sources": _sources,
@@ -172,6 +181,7 @@ OFFERS: dict[str, Callable[[Any, str], Iterable[str]]] = {
     "chats": _chats,
     "parameters": _parameters,
     "schemas": _schemas,
+    "tools": _tools,
     "grammars": _texts,
     "adapters": lambda shell, word: _paths(word, ".gguf"),
     "formatters": lambda shell, word: ("auto", *_paths(word, ".jinja")),

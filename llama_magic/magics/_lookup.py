@@ -116,6 +116,25 @@ def find_grammar(text: str, namespace: Mapping[str, Any]) -> str:
     return text
 
 
+def find_tools(spec: Any, namespace: Mapping[str, Any]) -> list[Any]:
+    """Return the functions, or descriptions of tools, that `--tools` names; a list of them will do."""
+    names = isinstance(spec, tuple) and all(isinstance(name, str) for name in spec)
+    found: list[Any] = []
+    for item in spec if names or isinstance(spec, list) else [spec]:
+        value = item
+        if names:
+            if item not in namespace:
+                near = nearest(item, (known for known in namespace if not known.startswith("_")))
+                hint = f" Did you mean {near}?" if near else ""
+                raise OptionError(
+                    f"There is no {item!r} in your namespace.{hint}",
+                    remedy="--tools takes names of functions: --tools f,g. Define them in an earlier cell.",
+                )
+            value = namespace[item]
+        found += value if isinstance(value, (list, tuple)) else [value]
+    return found
+
+
 def find_bias(pairs: Iterable[tuple[int | str, float]], model: Any) -> tuple[tuple[int, float], ...]:
     """Return `(token id, bias)` pairs; a text must be one token."""
     return tuple(

@@ -12,7 +12,7 @@ from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOut
 from llama_magic.experiments.vote import vote
 from llama_magic.magics._interpolate import interpolate, interpolate_line
 from llama_magic.magics._kernel import Kernel
-from llama_magic.magics._lookup import find_bias, find_grammar, find_schema
+from llama_magic.magics._lookup import find_bias, find_grammar, find_schema, find_tools
 from llama_magic.magics._markers import without_markers
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
@@ -25,7 +25,7 @@ from llama_magic.words.shown import Shown
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
 # What the cell itself does; every other option is a keyword of the call on the model.
 _OF_THE_CELL = {"grammar", "instruct", "live", "model", "new", "out", "format", "quiet", "raw", "schema"}
-_OF_THE_CELL |= {"session", "system", *_SAMPLING_KEYS}
+_OF_THE_CELL |= {"session", "system", "tools", *_SAMPLING_KEYS}
 
 
 class Samples(Shown, list[Any]):
@@ -73,6 +73,13 @@ class Call:
         given = {key: value for key, value in self.options.items() if key not in _OF_THE_CELL}
         if "grammar" in self.options:
             given["grammar"] = find_grammar(self.options["grammar"], self.kernel.namespace)
+        if "tools" in self.options:
+            given["tools"] = find_tools(self.options["tools"], self.kernel.namespace)
+            if self.quiet and not given.get("tools_auto"):
+                raise OptionError(
+                    "-q shows nothing, so it could not be said which tool is called with what.",
+                    remedy="Add --tools-auto to run tools unseen, or leave -q out.",
+                )
         return self.kernel.call_defaults() | self.sampling() | given
 
     @property
@@ -128,7 +135,7 @@ def _chat(call: Call) -> Any:
 
     def keep(completion: Completion) -> None:
         turn = Turn(
-            (*plain, answer_message(completion)),
+            (*plain, *completion.steps, answer_message(completion)),
             cell,
             None if system is None else str(system),
             interrupted=completion.finish_reason == "interrupted",

@@ -99,6 +99,13 @@ CONSTRAINTS = (
     _o("--choices", "choices", "the answer is one of these", '"A|B|C"'),
 )
 SYSTEM = _o("--system", "template", "the system prompt", "TEXT")
+TOOLS = (
+    _o("--tools", "tools", "functions of your namespace that the model may call", "F,G", completes="tools"),
+    _o("--tool-choice", "text", "whether a tool is called, or which one", "auto|none|required|NAME"),
+    _o("--tools-auto", "flag", "run tools without a line before that says what is called with what"),
+    _o("--tool-rounds", "positive", "rounds of tool calls, at most", "N"),
+    _o("--tools-as-text", "flag", "write tools as text where the template has no place for them"),
+)
 SCHEMA = _o(
     "--schema",
     "schema",
@@ -134,6 +141,7 @@ MODES = {
                 SYSTEM,
                 _o("--session", "text", "the conversation this turn belongs to", "NAME", completes="chats"),
                 _o("--new", "flag", "start the conversation afresh; the old one is kept as a branch"),
+                *TOOLS,
                 *_SHOW,
             ),
         ),

@@ -97,6 +97,14 @@ def _read_choices(flag: str, text: str, option: Option) -> tuple[str, ...]:
     return parts
 
 
+def _read_tools(flag: str, text: str, option: Option) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if not name.isidentifier():
+            raise OptionError(f"{flag} is {text!r}; expected names of functions, as {flag} f,g.")
+    return names
+
+
 def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
     token, equals, bias = text.rpartition("=")
     value = _number(flag, bias, option, float, "ID=NUMBER or 'TEXT'=NUMBER") if equals else None
@@ -127,5 +135,6 @@ READERS: dict[str, Callable[[str, str, Option], Any]] = {
     "name": _read_name,
     "layers": _read_layers,
     "choices": _read_choices,
+    "tools": _read_tools,
     "bias": _read_bias,
 }

@@ -104,12 +104,12 @@ class Variables:
         if option.kind == "choices":
             several = isinstance(value, str) and ("|" in value or "," in value)
             return value if several or (_listed(value) is not None) else _NONE
-        return _NONE  # a schema's names are looked up by `_lookup`
+        return _NONE  # a schema's names, and those of tools, are looked up by `_lookup`
 
 
 def _of(flag: str, text: str, value: Any, option: Option) -> Any:
     """Return a variable's value as what the option takes."""
-    if option.kind == "schema":
+    if option.kind in ("schema", "tools"):
         return value
     if option.kind == "choices" and (listed := _listed(value)) is not None:
         return listed

@@ -14,11 +14,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.formatters import parse_tool_calls
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, TokenEvent
+from llama_magic.request.messages import assistant_message
 from llama_magic.request.request import Request
 from llama_magic.structured import field_report
 from llama_magic.threads import Latch
@@ -27,6 +30,7 @@ from llama_magic.words.progress import Progress
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.model.prompt import Prompt
+    from llama_magic.model.tools.offer import Offer
     from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
@@ -50,6 +54,8 @@ class Plan:
     advice: tuple[str, ...] = ()  # what was asked for and does nothing
     tag: str | None = None
     request: str = ""  # what equal requests have in common
+    offer: Offer | None = None  # tools that may be called
+    steps: tuple[dict[str, Any], ...] = ()  # turns that the call itself added before this answer
 
 
 @dataclass
@@ -66,6 +72,9 @@ class _Sample:
     reason: Any = None
     stop: str | None = None
     forced: int = 0
+    calls: list[str] = field(default_factory=list)  # tool calls as they were written
+    read: int = 0  # how many of them are through
+    called: list[dict[str, Any]] = field(default_factory=list)  # these, as data
 
 
 class Assembler:
@@ -91,6 +100,8 @@ class Assembler:
         plan = self.plan
         if plan.formatter is None or not plan.reads:
             return None
+        if plan.constraint is None and plan.offer is not None:
+            return plan.offer.reader(plan.formatter, plan.prompt.text)
         return plan.formatter.reader(plan.prompt.text, once=plan.constraint is not None)
 
     def __call__(self, event: Event) -> None:
@@ -129,26 +140,29 @@ class Assembler:
             logprobs = (self._logprob(event),)
             sample.logprobs += logprobs
         begin = len(sample.raw)
-        delta, thinking = self._read(sample, event.text)
+        delta, thinking, calls = self._read(event.sample, event.text)
         if self.request.measure_outside:
             outside = math.nan if event.outside_mass is None else event.outside_mass
             logprob = math.nan if event.logprob is None else event.logprob
             sample.scores.append((begin, len(sample.raw), outside, logprob))
-        self._send(event.sample, delta, thinking, (event.token,), logprobs)
+        self._send(event.sample, delta, thinking, (event.token,), logprobs, calls)
 
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
-        delta, thinking = self._read(sample, event.text, final=True)
+        delta, thinking, calls = self._read(event.sample, event.text, final=True)
         late = self.timed_out and event.reason == "interrupted"
         sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
-        self._send(event.sample, delta, thinking, (), (), reason=sample.reason)
+        self._send(event.sample, delta, thinking, (), (), calls, reason=sample.reason)
 
-    def _read(self, sample: _Sample, text: str, *, final: bool = False) -> tuple[str, str]:
-        """Add text to a sample; return what is new of the answer and of the thinking."""
+    def _read(
+        self, index: int, text: str, *, final: bool = False
+    ) -> tuple[str, str, tuple[dict[str, Any], ...]]:
+        """Add text to a sample; return what is new of answer and thinking, and calls that are whole now."""
+        sample = self.samples[index]
         sample.raw += text
         if sample.reader is None:
             sample.text += text
-            return text, ""
+            return text, "", ()
         pieces = sample.reader.feed(text) if text else []
         if final:
             pieces = [*pieces, *sample.reader.flush()]
@@ -156,7 +170,28 @@ class Assembler:
         thinking = "".join(p.text for p in pieces if p.kind == "thinking")
         sample.text += delta
         sample.thinking += thinking
-        return delta, thinking
+        for piece in pieces:
+            if piece.kind == "tool_call":
+                sample.calls += [""] if not piece.text else []
+                sample.calls[-1] += piece.text
+        return delta, thinking, self._called(index, final=final) if sample.calls else ()
+
+    def _called(self, index: int, *, final: bool) -> tuple[dict[str, Any], ...]:
+        """Return the tool calls of a sample that are through now."""
+        sample = self.samples[index]
+        open_still = not final and sample.reader.state == "tool_call"
+        through = len(sample.calls) - open_still
+        made: list[dict[str, Any]] = []
+        for raw in sample.calls[sample.read : through]:
+            made += parse_tool_calls(raw) if raw.strip() else []
+        sample.read = through
+        seed, first = self.request.sample_seed(index), len(sample.called)
+        new = tuple(
+            {"id": _call_id(self.plan.prompt.text, seed, number), **call}
+            for number, call in enumerate(made, first)
+        )
+        sample.called += new
+        return new
 
     def _send(
         self,
@@ -165,10 +200,11 @@ class Assembler:
         thinking: str,
         ids: tuple[int, ...],
         logprobs: tuple[TokenLogprob, ...],
+        calls: tuple[dict[str, Any], ...],
         reason: Any = None,
     ) -> None:
         text = self.samples[index].text
-        self.deliver(Chunk(delta, text, ids, logprobs, reason, thinking, None, index))
+        self.deliver(Chunk(delta, text, ids, logprobs, reason, thinking, None, index, calls))
 
     def _logprob(self, event: TokenEvent) -> TokenLogprob:
         def shown(token: int) -> str:
@@ -196,16 +232,13 @@ class Assembler:
 
     def _completion(self, index: int, sample: _Sample) -> Completion[Any]:
         plan, request, stats = self.plan, self.request, self.stats
-        reply = None
-        if plan.formatter is not None and plan.constraint is None:
-            reply = plan.formatter.parse(sample.raw, plan.prompt.text)
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=len(sample.ids))
         messages = plan.prompt.messages
         if plan.prompt.continues:
             *before, begun = messages
             messages = (*before, {**begun, "content": f"{begun['content']}{sample.text}"})
         elif messages:
-            messages = (*messages, {"role": "assistant", "content": sample.text})
+            messages = (*messages, assistant_message(sample.text, sample.called))
         writing = stats.last_token - stats.first_token
         ended = stats.ended or stats.last_token
         began = stats.started or ended
@@ -239,7 +272,8 @@ class Assembler:
             stop=sample.stop,
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
             messages=messages,
-            tool_calls=reply.tool_calls if reply is not None else (),
+            tool_calls=tuple(sample.called),
+            steps=plan.steps,
             notes=(*plan.prompt.notes, *plan.advice, *_notes(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
@@ -252,6 +286,11 @@ class Assembler:
             time=self.asked_at,
             tag=plan.tag,
         )
+
+
+def _call_id(prompt: str, seed: int, number: int) -> str:
+    """Return the id of a call: nine letters and digits, as Mistral's templates want it; the same by seed."""
+    return sha256(f"{number} {seed} {prompt}".encode("utf-8", "replace")).hexdigest()[:9]
 
 
 def _notes(plan: Plan, text: str) -> tuple[str, ...]:

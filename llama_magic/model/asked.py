@@ -80,7 +80,10 @@ class Beside:
 
     retries: int = 0
     thinking: bool = False
-    tools: Sequence[Any] | None = None
+    tools: Sequence[Any] | None = None  # in the form of OpenAI's API
+    tool_choice: str = "auto"
+    parallel_tool_calls: bool | None = None
+    tools_as_text: bool = False
     template_variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -141,6 +144,8 @@ def digest(request: Request, constraint: Constraint | None, model: str, made_wit
         constraint and constraint.asked,
         getattr(request.constraint, "mark", None),  # of a thinking part that comes first
     ]
+    if request.tools:
+        asked += [request.tools, request.tool_choice, request.parallel_tool_calls]
     text = json.dumps(as_json(asked), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 

@@ -15,6 +15,7 @@ from llama_magic.model.answer import Assembler, Plan
 from llama_magic.model.asked import Beside, Call, digest, for_receipt
 from llama_magic.model.overflow import Fit
 from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
+from llama_magic.model.tools.offer import Offer
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import PARAMETERS
@@ -78,6 +79,8 @@ class Calls:
             return frozenset()
         if formatter.name not in self._visible:
             marks = {mark.text for mark in formatter.spec.marks} | {formatter.spec.header_end}
+            if (form := formatter.call_form) is not None:
+                marks |= {form.one, form.opened, form.between, form.closed}
             self._visible[formatter.name] = frozenset(
                 i
                 for i in self._tokenizer.control_ids
@@ -91,6 +94,7 @@ class Calls:
         tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
         most: int | None = None,
+        formatter: Formatter | None = None,
     ) -> prompting.Prompt:
         """Return the prompt of a conversation; see `prompting.from_messages`."""
         if not isinstance(template_variables, (Mapping, type(None))):
@@ -106,9 +110,21 @@ class Calls:
                 )
         continues = bool(variables.pop("continue_final", prompting.is_begun(messages)))
         template = prompting.Template(
-            self._settings.formatter, self._file.guarded, variables, tools, continue_final=continues
+            formatter or self.formatter, self._file.guarded, variables, tools, continue_final=continues
         )
         return prompting.from_messages(self._tokenizer, template, messages, most)
+
+    def offering(
+        self,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None,
+        as_text: bool,
+        template_variables: Mapping[str, Any] | None = None,
+    ) -> prompting.Prompt:
+        """Return the prompt of a conversation in which tools are offered, functions or descriptions."""
+        offer = Offer.read(tools, as_text=as_text)
+        formatter = offer.formatter(self.formatter)
+        return self.render(messages, offer.descriptions or None, template_variables, formatter=formatter)
 
     def text(
         self,
@@ -131,8 +147,12 @@ class Calls:
         options: Mapping[str, Any],
         beside: Beside = Beside(),  # noqa: B008 - frozen
         thinking: Thinking | None = None,
+        steps: Sequence[Mapping[str, Any]] = (),
     ) -> Assembler:
-        """Prepare the answer to a conversation; `thinking` is of a structured one."""
+        """Prepare the answer to a conversation; `thinking` is of a structured one.
+
+        `steps` are the turns at its end that the call itself added: tool calls and their results.
+        """
         self._must_write()
         variables = beside.template_variables
         if thinking is not None:
@@ -143,11 +163,29 @@ class Calls:
                     remedy="End them with a user's message; model.chat goes on from an assistant's.",
                 )
         call = Call.read(self._settings.sampling, options, self._tokenizer)
+        offer = Offer.read(beside.tools, beside.tool_choice, beside.parallel_tool_calls, beside.tools_as_text)
+        if offer.tools and constraint is not None:
+            raise OptionError(
+                f"tools stand beside a constraint ({constraint.kind}), under which none could be called.",
+                remedy="Leave one of them out.",
+            )
+        formatter = offer.formatter(self.formatter)
         prompt, limit = self._fit(call).messages(
-            messages, lambda kept: self.render(kept, beside.tools, variables, self._file.window)
+            messages, lambda kept: self.render(kept, beside.tools, variables, self._file.window, formatter)
         )
         return self._assemble(
-            mode, messages, prompt, limit, call, options, constraint, self.formatter, beside, thinking
+            mode,
+            messages,
+            prompt,
+            limit,
+            call,
+            options,
+            constraint,
+            formatter,
+            beside,
+            thinking,
+            offer,
+            steps,
         )
 
     def _fit(self, call: Call) -> Fit:
@@ -167,6 +205,8 @@ class Calls:
         formatter: Formatter | None,
         beside: Beside = Beside(),  # noqa: B008 - frozen
         thinking: Thinking | None = None,
+        offer: Offer = Offer(),  # noqa: B008 - frozen
+        steps: Sequence[Mapping[str, Any]] = (),
     ) -> Assembler:
         if constraint is not None and self.backend.capabilities.masks:
             prompting.check_budget(constraint, limit)
@@ -176,9 +216,12 @@ class Calls:
                 raise OptionError(f"logit_bias names token {token}; this tokenizer has ids 0 to {last}.")
         stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
         ids = {text: self._tokenizer.special_id(text) for text in stops}
-        file, note = self._file, ""
+        file, note, mask = self._file, "", None
         if constraint is not None:
             note = note_of(thinking, formatter, prompt.text)
+            mask = after_thinking(constraint, formatter, prompt.text, self._tokenizer, thinking)
+        elif formatter is not None and self.backend.capabilities.masks:
+            mask = offer.constraint(formatter, prompt.text, self._tokenizer)
         plan = Plan(
             mode,
             self._name,
@@ -193,6 +236,8 @@ class Calls:
             reads=reads_marks(constraint, formatter, prompt.text, thinking),
             made_with={**file.made_with, **for_receipt(call, constraint, beside, prompt, given)},
             tag=call.tag,
+            offer=offer,
+            steps=tuple(dict(step) for step in steps),
             advice=_advice(call.sampling, options),
         )
         request = Request(
@@ -209,9 +254,12 @@ class Calls:
             reuse=call.reuse,
             ignore_eos=call.ignore_eos,
             measure_outside=call.pressure and constraint is not None,
-            constraint=after_thinking(constraint, formatter, prompt.text, self._tokenizer, thinking),
+            constraint=mask,
             text=prompt.text,
             messages=prompt.messages,
+            tools=tuple(offer.descriptions),
+            tool_choice=offer.choice,
+            parallel_tool_calls=offer.parallel,
         )
         if lack := self.backend.capabilities.lacks(request):
             raise OptionError(

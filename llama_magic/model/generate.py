@@ -10,11 +10,13 @@ from llama_magic.model.answer import Assembler
 from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream, AsyncStreaming
 from llama_magic.model.call import Calls
-from llama_magic.model.options import CallOptions, StructuredOptions, shows
+from llama_magic.model.options import CHAT_DEFAULTS, CallOptions, ChatOptions, StructuredOptions, shows
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.results import Completion
 from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall, StructuredStream
+from llama_magic.model.tools.loop import AsyncToolStream, Rounds, ToolStream, say
+from llama_magic.model.tools.offer import Offer
 from llama_magic.request.messages import Messages
 from llama_magic.structured import Constraint
 
@@ -198,9 +200,8 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ChatOptions],
     ) -> One: ...
     @overload
     def chat(
@@ -212,9 +213,8 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ChatOptions],
     ) -> Many: ...
     @overload
     def chat(
@@ -226,11 +226,10 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ChatOptions],
     ) -> Stream[One]: ...
-    @shows(CallOptions)
+    @shows(ChatOptions)
     @shown_briefly("The call")
     def chat(
         self,
@@ -241,19 +240,26 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
         """Answer a conversation: messages are dicts with `role` and `content`. Options as for `complete`.
 
-        `tools` and `template_variables` go to the chat template.
+        `tools` are functions that the model may call: their schema is made of signature and docstring, and
+        they are run when the model calls them, after one printed line that says with what (`tools_auto`
+        leaves the line out). Results and errors go back to the model, for at most `tool_rounds` rounds; the
+        turns of that stand in the completion's `steps`. Descriptions in the form of OpenAI's API will do as
+        well: their calls are not run, but stand in `tool_calls`. `tool_choice`: "auto", "none", "required"
+        or a tool's name, seen to by masks; `parallel_tool_calls`: whether one answer may hold several.
+        `tools_as_text` writes tools as text where the template has no place for them.
+        `template_variables` go to the chat template.
         """
         self._open()
         constraint = self._constraint_of(grammar, regex, choices)
-        options = {**options, "n": n}
-        beside = Beside(tools=tools, template_variables=template_variables or {})
-        made = self._calls.chat("chat", messages, constraint, options, beside)
+        made = self._chatting(messages, constraint, template_variables, {**options, "n": n})
+        if isinstance(made, Rounds):
+            streaming = ToolStream(made)
+            return streaming if stream else streaming.run()
         return self._run(made, stream)
 
     @overload
@@ -265,9 +271,8 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ChatOptions],
     ) -> Coroutine[Any, Any, One]: ...
     @overload
     def achat(
@@ -279,9 +284,8 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ChatOptions],
     ) -> Coroutine[Any, Any, Many]: ...
     @overload
     def achat(
@@ -293,11 +297,10 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ChatOptions],
     ) -> AsyncStreaming[One]: ...
-    @shows(CallOptions)
+    @shows(ChatOptions)
     def achat(
         self,
         messages: Messages,
@@ -307,19 +310,40 @@ class Generating:
         grammar: str | None = None,
         regex: str | None = None,
         choices: Sequence[Any] | None = None,
-        tools: Sequence[Any] | None = None,
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
         """Like `chat`, for `await`; with `stream` for `async for`."""
 
-        def prepare() -> Assembler:
+        def prepare() -> Assembler | Rounds:
             constraint = self._constraint_of(grammar, regex, choices)
-            asked = {**options, "n": n}
-            beside = Beside(tools=tools, template_variables=template_variables or {})
-            return self._calls.chat("chat", messages, constraint, asked, beside)
+            return self._chatting(messages, constraint, template_variables, {**options, "n": n})
 
         return self._arun("Model.achat", prepare, stream)
+
+    def _chatting(
+        self,
+        messages: Messages,
+        constraint: Constraint | None,
+        variables: Mapping[str, Any] | None,
+        given: Mapping[str, Any],
+    ) -> Assembler | Rounds:
+        """Return what is to be asked; `Rounds` where tools are to be run here."""
+        options = {key: value for key, value in given.items() if key not in CHAT_DEFAULTS}
+        of_tools: dict[str, Any] = {key: given.get(key, value) for key, value in CHAT_DEFAULTS.items()}
+        choice, parallel = of_tools["tool_choice"], of_tools["parallel_tool_calls"]
+        offer = Offer.read(of_tools["tools"], choice, parallel, of_tools["tools_as_text"])
+        beside = Beside(
+            tools=offer.descriptions or None,
+            tool_choice=offer.choice,
+            parallel_tool_calls=offer.parallel,
+            tools_as_text=offer.as_text,
+            template_variables=variables or {},
+        )
+        if not offer.runs or constraint is not None:
+            return self._calls.chat("chat", messages, constraint, options, beside)
+        announce = None if of_tools["tools_auto"] else say
+        return Rounds(self._calls, offer, messages, options, beside, of_tools["tool_rounds"], announce)
 
     # --- structured -------------------------------------------------------------------------
 
@@ -513,15 +537,16 @@ class Generating:
         made: Stream[Any] = Stream(self._calls.backend, assembler)
         return made if stream else made.run()
 
-    def _arun(self, name: str, prepare: Callable[[], Assembler], stream: bool) -> Any:
+    def _arun(self, name: str, prepare: Callable[[], Assembler | Rounds], stream: bool) -> Any:
         """Return what is to be awaited; nothing is checked or asked before."""
         made: Any = self._begin(prepare) if stream else self._answer(prepare)
         made.__qualname__ = name  # "… was never awaited" names the call
         return AsyncStreaming(made) if stream else made
 
-    async def _begin(self, prepare: Callable[[], Assembler]) -> AsyncStream[Any]:
+    async def _begin(self, prepare: Callable[[], Assembler | Rounds]) -> Any:
         self._open()
-        return AsyncStream(self._calls.backend, prepare())
+        made = prepare()
+        return AsyncToolStream(made) if isinstance(made, Rounds) else AsyncStream(self._calls.backend, made)
 
-    async def _answer(self, prepare: Callable[[], Assembler]) -> Any:
+    async def _answer(self, prepare: Callable[[], Assembler | Rounds]) -> Any:
         return await (await self._begin(prepare)).run()

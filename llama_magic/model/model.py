@@ -177,14 +177,16 @@ class Model(Generating, Shown):
         )
 
     @shown_briefly("Counting tokens")
-    def count_tokens(self, text: str | Sequence[Any]) -> int:
+    def count_tokens(
+        self, text: str | Sequence[Any], *, tools: Sequence[Any] | None = None, tools_as_text: bool = False
+    ) -> int:
         """Return how many tokens a text, or a conversation in the model's template, takes as a prompt."""
         if isinstance(text, str):
             return len(self.tokenize(text))
         self._open()
         if not self.backend.capabilities.renders and isinstance(self.backend, Counts):
             return self.backend.count(formatters.normalise_messages(text))
-        return len(self._calls.render(text).ids)
+        return len(self._calls.offering(text, tools, tools_as_text).ids)
 
     @shown_briefly("Tokenizing")
     def token_strip(self, text: str | Sequence[Any], *, parse_special: bool = True) -> TokenStrip:
@@ -200,10 +202,17 @@ class Model(Generating, Shown):
         return conversation_strip(self._tokenizer, rendered)
 
     @shown_briefly("Rendering")
-    def prompt_for(self, messages: Sequence[Any], **template_variables: Any) -> str:
-        """Return the prompt that `chat` would send for these messages."""
+    def prompt_for(
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Sequence[Any] | None = None,
+        tools_as_text: bool = False,
+        **template_variables: Any,
+    ) -> str:
+        """Return the prompt that `chat` would send for these messages and tools."""
         self._open()
-        return self._calls.render(messages, template_variables=template_variables).text
+        return self._calls.offering(messages, tools, tools_as_text, template_variables).text
 
     @shown_briefly("Compiling")
     def constraint(

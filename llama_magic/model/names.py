@@ -10,7 +10,8 @@ from llama_magic.request.stages import OTHER_NAMES
 from llama_magic.words.names import meant
 
 # Parameters of the methods themselves, which a misspelt name may have meant.
-_OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", "tools"}
+_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls", "tools_auto", "tool_rounds", "tools_as_text")
+_OF_METHODS = {"choices", "grammar", "regex", "stream", "system", "template_variables", *_OF_TOOLS}
 # What the magic and other libraries call our options.
 CALLED_ELSEWHERE = {
     **OTHER_NAMES,
@@ -29,7 +30,7 @@ _NOT_HERE = {
     "thinking": "model.structured takes it; for chat set the template's own: template_variables={…}.",
     "system": "Put it first: [{'role': 'system', 'content': …}, …].",
     "instruct": "model.complete takes it; model.chat always uses the template.",
-    "tools": "model.chat takes it.",
+    **dict.fromkeys(_OF_TOOLS, "model.chat takes it."),
     **dict.fromkeys(
         ("grammar", "regex", "choices"),
         "model.complete and model.chat take it; model.structured takes a type or a JSON schema.",

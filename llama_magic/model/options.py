@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llama_magic.model.prompt import Overflow
+from llama_magic.model.tools import ROUNDS
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import SamplingOptions
 from llama_magic.words.signature import F, spelled_out
@@ -24,6 +25,17 @@ class CallOptions(SamplingOptions, total=False):
     timeout: float | None
     tag: str | None
     sampling: Sampling | None
+
+
+class ChatOptions(CallOptions, total=False):
+    """What a chat takes besides. `Model.chat` says what each means."""
+
+    tools: Sequence[Callable[..., Any] | Mapping[str, Any]] | None
+    tool_choice: str | Mapping[str, Any] | None
+    parallel_tool_calls: bool | None
+    tools_auto: bool
+    tool_rounds: int
+    tools_as_text: bool
 
 
 class StructuredOptions(CallOptions, total=False):
@@ -47,6 +59,16 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+CHAT_DEFAULTS: dict[str, Any] = {
+    "tools": None,
+    "tool_choice": "auto",
+    "parallel_tool_calls": None,
+    "tools_auto": False,
+    "tool_rounds": ROUNDS,
+    "tools_as_text": False,
+}
+
+
 def shows(options: type) -> Callable[[F], F]:
     """Return a decorator that spells `**options` out in a call's signature."""
-    return spelled_out(options, DEFAULTS, "model.sampling")
+    return spelled_out(options, DEFAULTS | CHAT_DEFAULTS, "model.sampling")

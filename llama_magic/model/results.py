@@ -96,7 +96,8 @@ class Chunk:
 
     `delta` is the new text, `text` all of it so far. `thinking` is the new text of a thinking
     part, which `text` leaves out. `partial` is the object so far of a structured answer.
-    `finish_reason` is set on the last chunk only; `sample` counts from 0 when n > 1.
+    `finish_reason` is set on the last chunk only; `sample` counts from 0 when n > 1. `tool_calls` are those
+    that came to their end with this chunk; `turns` are messages of results that were added after them.
     """
 
     delta: str
@@ -107,6 +108,8 @@ class Chunk:
     thinking: str = ""
     partial: Any = None
     sample: int = 0
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    turns: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,9 @@ class Completion(Shown, Generic[T]):
     that was decoded. `prompt` is what was really sent, template included. `notes` says in
     plain words what was repaired, dropped or reused. `made_with` names the file (by fingerprint)
     and the engine: build, window, KV type, threads.
+
+    `tool_calls` are what the model asks for: `id`, `name`, `arguments`, and `raw` as it was written. Where
+    the call ran tools, `steps` are the turns that it added before this answer: calls and their results.
 
     `fields` says per field of a structured answer (JSON pointer) how hard the mask held the model there:
     `pressure` (mean probability mass outside the grammar, 0 to 1), `peak`, and `confidence` (product of the
@@ -146,6 +152,7 @@ class Completion(Shown, Generic[T]):
     parsed: T = None  # type: ignore[assignment]  # where nothing was asked for, there is nothing
     messages: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[dict[str, Any], ...] = ()
+    steps: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     seeded: bool = False
     mode: str = "complete"

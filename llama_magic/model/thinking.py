@@ -107,7 +107,7 @@ def after_thinking(
 class ThinkingFirst:
     """A constraint on what comes after a thinking part."""
 
-    constraint: Constraint
+    constraint: Asked
     formatter: Formatter
     prompt: str
     ways: Ways

@@ -23,6 +23,7 @@ from llama_magic.request.request import Request
 class Abilities(Capabilities):
     """What a server can honour: what it is known to have, less what did not hold when it was tried."""
 
+    tools: frozenset[str] = frozenset({"auto"})  # calls are read here; no mask of ours forces or forbids one
     dialect: Dialect | None = None
     continues: bool = True
 

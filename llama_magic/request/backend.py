@@ -36,9 +36,9 @@ class Capabilities:
 
     `seeds`: the same seed gives the same tokens. `constraints`: the kinds it can keep (json, regex,
     choices, gbnf, lark). `logprobs`: the most alternatives it tells of a token, None for none at all.
-    `samples`: the most answers to one request. `pressure`: it can say how hard a constraint held.
-    `masks`: constraints are kept by masks over the tokenizer's tokens. `renders`: a prompt is sent as the
-    tokens that were counted; a source without it writes the template itself.
+    `samples`: the most answers to one request. `pressure`: it can say how hard a constraint held. `tools`:
+    the tool choices it keeps to. `masks`: constraints are kept by masks over the tokenizer's tokens.
+    `renders`: a prompt is sent as the tokens that were counted; a source without it renders by itself.
     """
 
     seeds: bool = True
@@ -48,12 +48,16 @@ class Capabilities:
     pressure: bool = True
     masks: bool = True
     renders: bool = True
+    tools: frozenset[str] = frozenset({"none", "auto", "required", "named"})
 
     def lacks(self, request: Request) -> str | None:
         """Return what of a request cannot be honoured, in words; None where all can."""
         if request.exact and not self.seeds:
             return "a seed (the same seed gives other tokens there)"
-        if request.constraint is not None and request.constraint.kind not in self.constraints:
+        choice = request.tool_choice if request.tool_choice in ("none", "auto", "required") else "named"
+        if request.tools and choice not in self.tools:
+            return f"tool_choice={request.tool_choice!r}" if self.tools else "tools"
+        if request.constraint is not None and request.constraint.kind not in (*self.constraints, "tools"):
             return f"a constraint of the kind {request.constraint.kind!r}"
         if request.logprobs is not None and (self.logprobs is None or request.logprobs > self.logprobs):
             most = "none" if self.logprobs is None else f"at most {self.logprobs}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -43,3 +44,22 @@ class Message(TypedDict):
 
 # Any mapping with a role is taken at run time; the typed form is for editors.
 Messages = Sequence[Message] | Sequence[Mapping[str, Any]]
+
+
+def assistant_message(text: str, calls: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Return what an assistant said, with tool calls (`id`, `name`, `arguments`) in the form of OpenAI's API.
+
+    A call that could not be read has no name; what was written of it stays in the text.
+    """
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    made = []
+    for call in calls:
+        if not call["name"]:
+            message["content"] += str(call["raw"])
+            continue
+        arguments = call["arguments"]
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        function = {"name": call["name"], "arguments": arguments}
+        made.append({"id": call["id"], "type": "function", "function": function})
+    return {**message, "tool_calls": made} if made else message

@@ -24,7 +24,9 @@ class Request:
     `stops` are texts that end the answer, `stop_texts` tokens that do, with how they are written;
     `visible_ids` are control tokens whose text is kept. `logprobs` is how many alternatives are told
     of each token (None: no probabilities). `measure_outside` asks how much of the model's wish lay
-    outside of the constraint. `handle` belongs to the backend while the request is on its way.
+    outside of the constraint. `tools` are what may be called, in the form of OpenAI's API, `tool_choice` is
+    none, auto, required or a name; a constraint of the kind "tools" sees to it where tokens are drawn here,
+    and a server is sent these. `handle` belongs to the backend while the request is on its way.
     """
 
     prompt: Sequence[int]
@@ -43,6 +45,9 @@ class Request:
     constraint: Constraint | None = None
     text: str = ""
     messages: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str = "auto"
+    parallel_tool_calls: bool | None = None
     handle: Any = field(default=None, repr=False)
 
     def sample_seed(self, index: int) -> int:

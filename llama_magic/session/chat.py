@@ -152,7 +152,7 @@ class Chat(Shown):
         lines = [
             f"chat {self.name}: {counted(len(self.turns), 'turn')}, {counted(len(self.branches), 'branch')}"
         ]
-        lines += [f"{message['role']}: {message.get('content') or ''}" for message in self.messages]
+        lines += [_line(message) for message in self.messages]
         if self.turns and self.turns[-1].interrupted:
             lines.append("(interrupted)")
         for number, branch in enumerate(self.branches, 1):
@@ -168,6 +168,13 @@ class Chat(Shown):
                 if turn.cell == cell:
                     return position
         return len(self.turns)
+
+
+def _line(message: Message) -> str:
+    """Return a message in words: its text, and the tools that it calls."""
+    bodies = (call.get("function", call) for call in message.get("tool_calls") or ())
+    calls = [f"{body.get('name')}({body.get('arguments')})" for body in bodies]
+    return f"{message['role']}: {' '.join((message.get('content') or '', *calls)).strip()}"
 
 
 def _as_json(data: dict[str, Any], target: Path) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError
+from llama_magic.request.messages import assistant_message
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
@@ -38,10 +39,7 @@ class Branch:
 
 def answer_message(completion: Any) -> Message:
     """Return the assistant message that a `Completion` stands for."""
-    message: Message = {"role": "assistant", "content": completion.text}
-    if completion.tool_calls:
-        message["tool_calls"] = [dict(call) for call in completion.tool_calls]
-    return message
+    return assistant_message(completion.text, completion.tool_calls)
 
 
 def check_message(message: object, where: str = "messages") -> Message:

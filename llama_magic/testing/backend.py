@@ -159,7 +159,11 @@ class _Run:
     def _sample(self, index: int) -> _Sample:
         tokenizer, constraint = self.backend.tokenizer, self.request.constraint
         text = self.script.of(index)
-        tokens = tokenizer.encode(text) if constraint is None else tokenizer.tokenize(text)
+        if constraint is None:
+            tokens = tokenizer.encode(text)
+        else:
+            held = tokenizer.encode_held if constraint.kind == "tools" else tokenizer.tokenize
+            tokens = held(text)
         matcher = None if constraint is None else constraint.start()
         return _Sample(index, tokens, TextStream(self.request.stops), matcher)
 

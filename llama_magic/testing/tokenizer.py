@@ -51,6 +51,13 @@ class WordTokenizer:
                     tokens += [token for word in _WORD.findall(piece) for token in self._word(word)]
         return tokens
 
+    def encode_held(self, text: str) -> list[int]:
+        """Return the tokens of an answer under a constraint that knows marks: these, bytes between them."""
+        tokens: list[int] = []
+        for piece in self._marks.split(text):
+            tokens += [self._special[piece]] if piece in self._special else self.tokenize(piece)
+        return tokens
+
     def at_least(self, text: str) -> int:
         return 0
 

@@ -180,6 +180,14 @@ def test_the_table_says_what_every_word_completes_to(ip: Any, session: Any, tmp_
     assert offered("%llama sampler top_k=3 temp") == ["temperature="]
 
 
+def test_functions_for_tools(tab: Any, ip: Any) -> None:
+    """--tools offers the functions of the namespace, and after a comma those that are not named yet."""
+    ip.run_cell("def weather(): ...\ndef clock(): ...\nnumber = 3")
+    assert {"weather", "clock"} <= set(tab("%%llama chat --tools "))
+    assert "number" not in tab("%%llama chat --tools ")
+    assert tab("%%llama chat --tools weather,") == ["weather,clock"]
+
+
 def test_cached_hub_repositories(tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repositories in the hub's cache complete, with and without what stands before a colon."""
     from llama_magic import sources

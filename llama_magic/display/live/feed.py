@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_magic.display.live.growing import Growing
+from llama_magic.display.views import turns
 from llama_magic.display.views.data import leaves, plain
 from llama_magic.model.results import Chunk
 from llama_magic.threads import Bell
@@ -49,6 +50,9 @@ class Feed:
                 self._channel(chunk.sample).pieces.append(chunk.delta)
             if chunk.thinking:
                 self._channel("thinking").pieces.append(chunk.thinking)
+            for line in (*turns.calls(chunk.tool_calls), *map(turns.result_line, chunk.turns)):
+                around = "\n\n```\n{}\n```\n\n" if self._markdown else "\n{}\n"  # verbatim
+                self._channel(chunk.sample).pieces.append(around.format(line))
             if chunk.partial is not None:
                 self._partial = chunk.partial
         self.news.ring()

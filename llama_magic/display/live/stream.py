@@ -13,13 +13,14 @@ from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Answer, Head, Line
 from llama_magic.display.views.model.results import is_markdown
 from llama_magic.model.results import Chunk, Completion
+from llama_magic.model.tools.loop import ToolStream
 from llama_magic.threads import despite_interrupts
 
 if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
     from llama_magic.model.structured import StructuredStream
 
-    AnyStream = Stream | StructuredStream
+    AnyStream = Stream | StructuredStream | ToolStream
 
 Answers = Completion | list[Completion]  # a list where several samples were asked for
 
@@ -64,6 +65,8 @@ def show_stream(
     """
     view = _view(stream, shell if shell is not None else hosts.current_shell(), format, quiet,
                  {"title": title, "model": model_name, "fields": list(stream.fields)})  # fmt: skip
+    if not isinstance(view, Silent) and isinstance(stream, ToolStream):
+        stream.announce = None  # the view shows each call before it is run
     text = ""
     try:
         for chunk in stream:
@@ -102,12 +105,12 @@ def _stopped(stream: AnyStream, stop: BaseException) -> Answers:
 
     def settle() -> Answers:
         stream.cancel()
-        return stream.completion  # type: ignore[no-any-return]
+        return stream.completion
 
     try:
         return despite_interrupts(settle)
     except KeyboardInterrupt:
-        return stream.completion  # type: ignore[no-any-return]
+        return stream.completion
 
 
 def _finish(view: View, bundle: dict[str, Any], completion: Answers | None) -> None:

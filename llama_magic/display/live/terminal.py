@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from llama_magic.display.views import gauge
+from llama_magic.display.views import gauge, turns
 from llama_magic.display.views.model.results import ending, notes
 from llama_magic.model.results import Chunk, Completion
 from llama_magic.threads import Latch
@@ -41,6 +41,8 @@ class Terminal:
         if chunk.delta:
             self._write("\n\n" * self._thinking + chunk.delta)
             self._thinking = False
+        for line in (*turns.calls(chunk.tool_calls), *map(turns.result_line, chunk.turns)):
+            self._write(f"{'' if self._text.endswith(chr(10)) or not self._text else chr(10)}{line}\n")
 
     def finish(self, bundle: dict[str, Any], completion: Any) -> None:
         """End the text and write the figures."""

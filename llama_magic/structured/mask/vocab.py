@@ -69,7 +69,7 @@ _OF_NUMBER = tuple(bytes([byte]) for byte in b"0123456789.eE")
 class Trie:
     """An llguidance tokenizer, and the bytes of the tokens that may be offered.
 
-    Constraints compiled for it are kept here, so that they go when the vocabulary goes.
+    What is compiled for it is kept here, so that it goes when the vocabulary goes.
     """
 
     def __init__(self, vocabulary: TokenVocabulary) -> None:
@@ -90,6 +90,8 @@ class Trie:
         self.n_tokens = count
         self.holes = Holes(count)
         self.constraints: OrderedDict[Any, Any] = OrderedDict()
+        self.calls: OrderedDict[str, Any] = OrderedDict()  # grammars of tool calls
+        self.completing: OrderedDict[tuple[bytes, int], Any] = OrderedDict()  # see `callmasks`
         self.ends = tuple(ends)
         self.plain = plain  # bytes of each token, b"" for one that is no text
         self.longest = max(map(len, plain), default=1)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from llama_magic.display.static.doc import Answer, Code, Fold, Grid, Head, Line, Node
-from llama_magic.display.views import gauge
+from llama_magic.display.views import gauge, turns
 from llama_magic.display.views.data import leaves, plain
 from llama_magic.display.views.experiments import vote as views_vote
 from llama_magic.display.views.view import together, view
@@ -69,9 +69,8 @@ def ending(r: Completion) -> str:
 def _body(r: Completion) -> list[Node]:
     if r.mode == "structured" and (r.parsed is not None or r.text.strip() == "null"):
         return [Grid(_form(r)), Fold("JSON", (Code(r.text),))]
-    out: list[Node] = [Answer(r.text, markdown=is_markdown(r.mode))]
-    out.extend(Code(f"{call.get('name', 'tool')}({call.get('arguments', '')})") for call in r.tool_calls)
-    return out
+    text = Answer(r.text, markdown=is_markdown(r.mode))
+    return [*turns.steps(r.steps), text, *map(Code, turns.calls(r.tool_calls))]
 
 
 def _form(r: Completion) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llama_magic.display.static.doc import Answer, Head, Line, Node
+from llama_magic.display.views import turns
 from llama_magic.display.views.view import view
 from llama_magic.session.chat import Chat
 from llama_magic.words.counting import counted
@@ -14,7 +15,11 @@ def chat(c: Chat) -> list[Node]:
     out: list[Node] = [Head("chat", c.name)]
     for message in c.messages:
         role = str(message["role"])
-        out.extend((Head(role), Answer(str(message.get("content") or ""), markdown=role != "user")))
+        out.append(Head(role))
+        if role == "tool" or message.get("tool_calls"):
+            out.extend(turns.steps([message]))
+        else:
+            out.append(Answer(str(message.get("content") or ""), markdown=role != "user"))
     if c.turns and c.turns[-1].interrupted:
         out.append(Line("The last answer was stopped before its end.", dim=True))
     for number, branch in enumerate(c.branches, 1):

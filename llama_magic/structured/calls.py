@@ -1,0 +1,172 @@
+"""Tool calls by grammar: the text of a family around arguments that fit the tool's schema.
+
+A call is literal text, with the family's marks as the tokens that they are, around the grammar of the
+arguments. So that text can be forced, and a small model writes valid calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from llama_magic.errors import SchemaError
+from llama_magic.formatters import CallForm
+from llama_magic.structured.compiler import compile
+from llama_magic.structured.constraint import Constraint
+from llama_magic.structured.grammar.grammar import limits
+from llama_magic.structured.mask.digits import Digits, Limits, limits_of
+from llama_magic.structured.mask.matcher import Matcher
+from llama_magic.structured.mask.vocab import TokenVocabulary, Trie, trie_for
+from llama_magic.threads import module_lock
+
+_MARKS = re.compile(r"(<[^<>\s]{1,60}>|\[/?[A-Z_]{2,40}\])")
+_MAX_KEPT = 64
+
+
+class Vocabulary(TokenVocabulary, Protocol):
+    """A vocabulary that knows the tokens of marks."""
+
+    def special_id(self, text: str) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class ToolSchema:
+    """What a grammar needs of a tool: its name, and the JSON schema of its arguments."""
+
+    name: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """One call, or with `many` one or more, of any of some tools; a constraint of the kind "tools"."""
+
+    trie: Trie
+    machine: Any
+    numbers: Limits
+    kind: str = "tools"
+    schema: Any = None
+
+    def start(self) -> Matcher:
+        """Return the state for one new answer."""
+        return Matcher(self.machine.deep_copy(), self.trie, Digits(self.numbers))
+
+
+def calls(
+    form: CallForm, tools: Sequence[ToolSchema], vocabulary: Vocabulary, *, many: bool, after: str = ""
+) -> Calls:
+    """Compile calls as a family writes them; `after` is a mark at their beginning that is written already.
+
+    Kept for the next time. Raises `SchemaError` with the tool's name for arguments that cannot be honoured.
+    """
+    trie = trie_for(vocabulary)
+    key = json.dumps([repr(form), [(t.name, t.parameters) for t in tools], many, after], default=str)
+    kept: OrderedDict[str, Calls] = trie.calls
+    with _lock:
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
+    made = _compile(form, tools, vocabulary, trie, many, after)
+    with _lock:
+        kept[key] = made
+        while len(kept) > _MAX_KEPT:
+            kept.popitem(last=False)
+    return made
+
+
+_lock = module_lock()
+
+
+def _compile(
+    form: CallForm, tools: Sequence[ToolSchema], vocabulary: Vocabulary, trie: Trie, many: bool, after: str
+) -> Calls:
+    from llguidance import LLMatcher
+
+    numbers = Limits()
+    grammars: list[dict[str, Any]] = []
+    for number, tool in enumerate(tools):
+        constraint = _arguments(tool)
+        numbers = Limits(*map(max, numbers, limits_of(constraint.schema)))
+        grammars.append(_named(f"a{number}", constraint.writing))
+    text = _frame(form, tools, lambda literal: _literal(literal, vocabulary), many, after)
+    grammar = json.dumps({"grammars": [{"name": "calls", "lark_grammar": text}, *grammars]})
+    machine = LLMatcher(trie.tokenizer, grammar, log_level=0, limits=limits())
+    if machine.is_error():
+        raise SchemaError(
+            f"The tools cannot be enforced: {machine.get_error().splitlines()[0]:.300}",
+            remedy="Offer fewer tools at a time, or simplify their arguments.",
+        )
+    return Calls(trie, machine, numbers)
+
+
+def _frame(
+    form: CallForm, tools: Sequence[ToolSchema], literal: Callable[[str], str], many: bool, after: str
+) -> str:
+    """Return the Lark grammar around the arguments, which are the grammars `a0`, `a1`, …"""
+    closed = literal(form.closed)
+    more = f"({literal(form.between)} call)*" if many else ""
+    if not after:
+        start = f"{literal(form.opened)} call {more} {closed}"
+    elif form.opened:
+        start = f"W {literal(form.opened.removeprefix(after).lstrip())} call {more} {closed}"
+    else:
+        start = "W call"  # what follows is another call, with a mark of its own
+    ways = []
+    for number, tool in enumerate(tools):
+        texts = _around(form, tool)
+        if after and not form.opened:
+            texts[0] = texts[0].removeprefix(after).lstrip()
+        ways.append(f" @a{number} ".join(map(literal, texts)))
+    blank = "\nW: /[ \\n]*/" if after else ""
+    return f"start: {start}\ncall: {' | '.join(ways)}{blank}"
+
+
+def _around(form: CallForm, tool: ToolSchema) -> list[str]:
+    """Return the texts before and after the arguments of a call."""
+    name, arguments = (json.dumps(key) for key in form.keys)
+    texts = [""]
+    for part in form.parts():
+        if part == "call":
+            texts[-1] += f"{{{name}: {json.dumps(tool.name)}, {arguments}: "
+            texts.append("}")
+        elif part == "arguments":
+            texts.append("")
+        else:
+            texts[-1] += tool.name if part == "name" else part
+    return texts
+
+
+def _literal(text: str, vocabulary: Vocabulary) -> str:
+    """Write a text for Lark; a mark that is a token of its own is written as that token."""
+    pieces = []
+    for piece in _MARKS.split(text):
+        token = vocabulary.special_id(piece) if _MARKS.fullmatch(piece) else None
+        if token is not None:
+            pieces.append(f"<[{token}]>")
+        elif piece:
+            pieces.append(json.dumps(piece))
+    return " ".join(pieces) or '""'
+
+
+def _arguments(tool: ToolSchema) -> Constraint:
+    try:
+        return compile(dict(tool.parameters))
+    except SchemaError as error:
+        raise SchemaError(
+            f"The tool {tool.name}: {error.message}",
+            pointer=error.pointer,
+            keyword=error.keyword,
+            remedy=error.remedy,
+        ) from None
+
+
+def _named(name: str, grammar: str) -> dict[str, Any]:
+    """Return a compiled grammar, JSON or Lark, as one that others refer to by name."""
+    if not grammar.lstrip().startswith("{"):
+        return {"name": name, "lark_grammar": grammar}
+    (only,) = json.loads(grammar)["grammars"]
+    return {**only, "name": name}
