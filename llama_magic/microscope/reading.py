@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llama_magic.engine.core import Core
     from llama_magic.engine.engine import Engine
     from llama_magic.engine.native import Context, ContextOptions
+    from llama_magic.request.backend import Reads
     from llama_magic.request.tokenizer import Tokenizer
 
 EXPECTED = 5
@@ -155,6 +156,17 @@ def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: ob
                 start = end
     except KeyboardInterrupt:
         raise _interrupted(tokenizer, text, ids, tokens, model) from None
+    return ReadThrough(text, tuple(tokens), model)
+
+
+def read_elsewhere(source: Reads, tokenizer: Tokenizer, window: int, model: str, text: object) -> ReadThrough:
+    """Return what a source that reads by itself says of a text; it does not tell the entropy."""
+    ids = tokens_within(tokenizer, window, text, what="The text", purpose="read")
+    assert isinstance(text, str)
+    told = source.read(ids)
+    tokens = [ReadToken(ids[0], piece_text(tokenizer, ids[0]), None, None, None)]
+    for token, (logprob, rank, likely) in zip(ids[1:], told, strict=True):
+        tokens.append(ReadToken(token, piece_text(tokenizer, token), logprob, rank, None, tuple(likely)))
     return ReadThrough(text, tuple(tokens), model)
 
 

@@ -21,7 +21,7 @@ from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_
 from llama_magic.model import bias
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
-from llama_magic.request.backend import Counts, Embeds
+from llama_magic.request.backend import Counts, Embeds, Reads
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.vectors import rows_of
 from llama_magic.words.shown import Shown
@@ -251,9 +251,12 @@ class Model(Generating, Shown):
         Costs one read of the text. Raises `ContextOverflowError` for a text over the window, and
         `GenerationInterrupted` on Ctrl-C, whose `completion` is the `ReadThrough` of what was read.
         """
-        engine = self._local("a reading")
-        from llama_magic.microscope.reading import read  # for weight: llama.cpp
+        self._open()
+        from llama_magic.microscope.reading import read, read_elsewhere  # for weight: llama.cpp
 
+        if isinstance(self.backend, Reads):
+            return read_elsewhere(self.backend, self._tokenizer, self.window, self.name, text)
+        engine = self._local("a reading")
         return read(engine, self._tokenizer, self.window, self.name, text)
 
     @shown_briefly("The trace")

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llama_magic.errors import LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
+from llama_magic.errors import BackendError, LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
 from llama_magic.remote import network
 from llama_magic.remote.dialect import Dialect, Reader, lacking
 from llama_magic.remote.wire import Wire
-from llama_magic.request.backend import Capabilities, Sink
+from llama_magic.request.backend import Capabilities, Expected, Sink
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats
 from llama_magic.request.request import Request
 
@@ -93,6 +93,20 @@ class RemoteBackend:
             return self.dialect.embed(texts)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ServerAnswerError(f"{self.wire.address.base} sends no embeddings.") from None
+
+    def read(self, tokens: Sequence[int]) -> list[Expected]:
+        """Return what the server knows of each token of a text but the first."""
+        try:
+            found = self.dialect.read(tokens)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            found = None
+        if found is None:
+            raise BackendError(
+                f"{self.wire.address.base} does not tell how likely the tokens of a text are; "
+                "reading one through needs an engine in this process.",
+                remedy="Load the model here, with %llama load, and ask again.",
+            )
+        return found
 
     def count(self, messages: Sequence[Any]) -> int:
         """Return how many tokens the server makes of a conversation."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from llama_magic.errors import StreamCutError
 from llama_magic.formatters import Formatter
+from llama_magic.request.backend import Expected
 from llama_magic.request.events import Event, FinishEvent, FinishReason, TokenEvent
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
@@ -67,6 +68,9 @@ class Dialect(Protocol):
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector a text."""
+
+    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
+        """Return what is known of each token of a text but the first; None where the server does not tell."""
 
 
 def default_sampling(dialect: Dialect) -> Sampling:

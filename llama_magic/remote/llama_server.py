@@ -12,6 +12,7 @@ from llama_magic.remote.dialect import Facts, Reader, parameters
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
+from llama_magic.request.backend import Expected
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 from llama_magic.request.stages import PARAMETERS
@@ -76,6 +77,9 @@ class LlamaServer:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         found = self._wire.ask("/v1/embeddings", {"input": list(texts), "model": self.facts.model})
         return [row["embedding"] for row in sorted(found["data"], key=lambda row: int(row["index"]))]
+
+    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
+        return None
 
     # --- answers ----------------------------------------------------------------------------
 

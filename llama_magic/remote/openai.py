@@ -13,6 +13,7 @@ from llama_magic.remote.chat import ServerChat
 from llama_magic.remote.dialect import Facts, Reader, parameters
 from llama_magic.remote.tokens import EstimatedTokens, ServerTokenizer
 from llama_magic.remote.wire import Wire
+from llama_magic.request.backend import Expected
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 
@@ -63,6 +64,9 @@ class OpenAIServer:
         """Return the window that a refusal of a long prompt names, 0 where it names none."""
         found = _WINDOW.search(error.message)
         return int(found[1]) if found else 0
+
+    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
+        return None
 
     # --- answers ----------------------------------------------------------------------------
 

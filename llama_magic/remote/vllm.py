@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,10 @@ from llama_magic.remote.marks import marks_of
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
+from llama_magic.request.backend import Expected
 from llama_magic.request.request import Request
+
+_EXPECTED = 5
 
 
 class VLLM(OpenAIServer):
@@ -76,6 +80,17 @@ class VLLM(OpenAIServer):
         body = {"model": self.facts.model, "messages": list(messages)}
         return int(self.wire.ask("/tokenize", body)["count"])
 
+    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
+        body = {
+            "model": self.facts.model,
+            "prompt": list(tokens),
+            "max_tokens": 1,
+            "prompt_logprobs": _EXPECTED,
+        }
+        told = self.wire.ask("/v1/completions", body)["choices"][0].get("prompt_logprobs")
+        known = zip(tokens[1:], told[1:], strict=True) if told else ()
+        return [_expected(token, found) for token, found in known]
+
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         path, body = super().question(request, seed)
         body["return_token_ids"] = True
@@ -93,6 +108,14 @@ class VLLM(OpenAIServer):
         else:
             told = constraint.asked[{"regex": "regex", "gbnf": "grammar"}[constraint.kind]]
         return {"structured_outputs": {names[constraint.kind]: told}}
+
+
+def _expected(token: int, found: Mapping[str, Any]) -> Expected:
+    """Return what `prompt_logprobs` tells of one token: its own entry, and those that were likelier."""
+    own = found[str(token)]
+    entries = sorted(found.values(), key=lambda entry: int(entry["rank"]))[:_EXPECTED]
+    likely = [(str(entry["decoded_token"]), math.exp(float(entry["logprob"]))) for entry in entries]
+    return float(own["logprob"]), int(own["rank"]), likely
 
 
 class ServerTemplate(Formatter):

@@ -83,6 +83,18 @@ class Embeds(Protocol):
     def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
 
 
+# What a source tells of a token that it read: log-probability, rank, the likeliest (text, probability).
+Expected = tuple[float, int, Sequence[tuple[str, float]]]
+
+
+@runtime_checkable
+class Reads(Protocol):
+    """A source of tokens that reads a text through by itself."""
+
+    def read(self, tokens: Sequence[int]) -> list[Expected]:
+        """Return what is known of each token but the first. Raises `BackendError` where it cannot."""
+
+
 class Backend(Protocol):
     """A source of tokens: llama.cpp in this process, a server, a script.
 

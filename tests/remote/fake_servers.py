@@ -81,6 +81,14 @@ def least_json(schema: Any) -> str:
     return {"integer": "7", "number": "1.5", "boolean": "true"}.get(schema.get("type", ""), '"word"')
 
 
+def _likely(fake: Fake, token: int) -> dict[str, Any]:
+    return {"logprob": -float(token), "rank": 2, "decoded_token": fake.text([token])}
+
+
+def _top() -> dict[str, Any]:
+    return {"logprob": -0.25, "rank": 1, "decoded_token": " the"}
+
+
 class Handler(BaseHTTPRequestHandler):
     """One connection. `fake` is set by `serve`."""
 
@@ -157,6 +165,9 @@ class Handler(BaseHTTPRequestHandler):
             return {"model_info": {"llama.context_length": 8192}, "capabilities": ["completion"]}
         if self.path == "/api/embed" and fake.kind == "ollama":
             return {"embeddings": [[3.0, 4.0] for _ in body["input"]]}
+        if body.get("prompt_logprobs") and fake.kind == "vllm":
+            told = [None, *({str(i): _likely(fake, i), "3": _top()} for i in body["prompt"][1:])]
+            return {"choices": [{"text": "", "prompt_logprobs": told}]}
         if self.path == "/v1/embeddings":
             rows = [{"index": i, "embedding": [3.0, 4.0 + i]} for i, _ in enumerate(body["input"])]
             return {"data": rows[::-1]}

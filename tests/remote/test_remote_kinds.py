@@ -124,6 +124,18 @@ def test_embeddings_have_length_one(kind: str, start: Start, connect: Connect) -
     assert rows.dtype == np.float32
 
 
+def test_a_text_is_read_through_where_the_server_tells(start: Start, connect: Connect) -> None:
+    """vLLM's prompt_logprobs are the surprise; a kind that tells none says so, and what would."""
+    fake = start("vllm")
+    found = connect(fake).read("one two three")
+    ids = fake.ids("one two three")
+    assert [token.logprob for token in found.tokens] == [None, -float(ids[1]), -float(ids[2])]
+    assert found.tokens[1].rank == 2
+    assert found.tokens[1].expected[0] == (" the", pytest.approx(np.exp(-0.25)))
+    with pytest.raises(lm.BackendError, match="needs an engine"):
+        connect(start("llama-server")).read("one two three")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaving_a_stream_hangs_up(kind: str, start: Start, connect: Connect) -> None:
     """What was written stays; the server sees that nobody listens."""
