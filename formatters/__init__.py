@@ -18,7 +18,7 @@ from typing import Any
 
 from ._callform import CallForm
 from ._formatter import Formatter
-from ._messages import normalise_messages
+from ._messages import REASONING, normalise_messages
 from ._registry import FAMILIES, choose, detect, from_jinja, get, names, register
 from ._texttools import BareCalls, TextTools
 from ._toolcalls import parse_tool_calls
@@ -26,6 +26,7 @@ from ._types import Part, Piece, Rendered, Reply
 
 __all__ = [
     "FAMILIES",
+    "REASONING",
     "BareCalls",
     "CallForm",
     "Formatter",

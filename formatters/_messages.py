@@ -15,7 +15,7 @@ from ._types import Message
 
 _ROLE = re.compile(r"[A-Za-z][\w-]{0,39}")  # templates write roles as they are: none may hold a mark
 _FORM = 'Write messages as a list of dicts: [{"role": "user", "content": "Hello"}].'
-_REASONING = ("reasoning_content", "thinking", "reasoning")
+REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def normalise_messages(messages: Any) -> list[Message]:
@@ -73,7 +73,7 @@ def _one(index: int, message: Any) -> Message:
             )
         plain["content"] = ""
     plain["content"] = _text(where, plain["content"], plain)
-    reasoning = next((plain[key] for key in _REASONING if plain.get(key)), None)
+    reasoning = next((plain[key] for key in REASONING if plain.get(key)), None)
     if reasoning is not None:
         # Templates read it under either name; transformers fills both in the same way.
         plain.setdefault("thinking", reasoning)
@@ -89,7 +89,7 @@ def _fields(where: str, message: Any) -> dict[str, Any]:
         return fields
     if hasattr(message, "role") and hasattr(message, "content"):
         fields = {"role": message.role, "content": message.content}
-        for name in ("tool_calls", "tool_call_id", "name", *_REASONING):
+        for name in ("tool_calls", "tool_call_id", "name", *REASONING):
             value = getattr(message, name, None)
             if value is not None and not callable(value):
                 fields[name] = value

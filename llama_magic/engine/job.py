@@ -37,6 +37,7 @@ class Job:
     logprobs: int | None = None
     reuse: bool = True
     ignore_eos: bool = False
+    begun: tuple[int, ...] = ()
     matcher: Callable[[], Matcher] | None = None
     measure_outside: bool = False
     stats: Stats = field(default_factory=Stats)
@@ -61,6 +62,7 @@ class Job:
             logprobs=request.logprobs,
             reuse=request.reuse,
             ignore_eos=request.ignore_eos,
+            begun=request.begun,
             matcher=None if request.constraint is None else request.constraint.start,
             measure_outside=request.measure_outside,
         )

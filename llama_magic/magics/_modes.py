@@ -125,12 +125,12 @@ def _complete(call: Call) -> Any:
 
 def _chat(call: Call) -> Any:
     name, fresh = call.options.get("session", "default"), bool(call.options.get("new"))
-    messages, system = _messages(call)
+    messages, system, begun = _messages(call)
     chat = call.kernel.session.chats.get(name) or Chat(name)
     cell = call.kernel.cell_key()
     call.model = call.kernel.get_model(call.options.get("model"))
     everything = chat.messages_for(messages, cell=cell, system=system, fresh=fresh)
-    stream = call.model.chat(everything, stream=True, **call.keywords())
+    stream = call.model.chat(everything, stream=True, **call.keywords(), **begun)
     plain = tuple(message | {"content": str(message["content"])} for message in messages)
 
     def keep(completion: Completion) -> None:
@@ -155,19 +155,23 @@ def _structured(call: Call) -> Any:
         )
     schema = find_schema(call.options["schema"], call.kernel.namespace)
     blocks = split_blocks(call.body)
+    begun: dict[str, str] = {}
     if len(blocks) > 1 or blocks[0][0] != "user" or "system" in call.options:
-        messages, system = _messages(call)
+        messages, system, begun = _messages(call)
         head = [{"role": "system", "content": system}] if system else []
         prompt: Any = head + messages
     else:
         prompt = call.fill(blocks[0][1])
     call.model = call.kernel.get_model(call.options.get("model"))
-    stream = call.model.structured(prompt, schema, stream=True, **call.keywords())
+    stream = call.model.structured(prompt, schema, stream=True, **call.keywords(), **begun)
     return _finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
 
 
-def _messages(call: Call) -> tuple[list[Message], str | None]:
-    """Return the body's turns and the system prompt, filled block by block: no value opens one."""
+def _messages(call: Call) -> tuple[list[Message], str | None, dict[str, str]]:
+    """Return the body's turns, the system prompt, and as keyword what a last assistant: block begins.
+
+    Blocks are filled one by one: no value opens one.
+    """
     messages: list[Message] = []
     system = call.system()
     for role, text in split_blocks(call.body):
@@ -181,12 +185,20 @@ def _messages(call: Call) -> tuple[list[Message], str | None]:
             system = filled
         else:
             messages.append({"role": role, "content": filled})
+    begun: dict[str, str] = {}
+    if len(messages) > 1 and messages[-1]["role"] == "assistant":
+        begun = {"prefill": messages.pop()["content"]}
+        if "prefill" in call.options:
+            raise OptionError(
+                "The answer is begun twice, by --prefill and by the last assistant: block.",
+                remedy="Leave one of them out.",
+            )
     if not messages or messages[-1]["role"] != "user":
         raise OptionError(
             f"The body ends with {messages[-1]['role'] if messages else 'system'}:, so nothing is asked.",
-            remedy="End it with a user: block.",
+            remedy="End it with a user: block; after it, assistant: may begin the answer.",
         )
-    return messages, system
+    return messages, system, begun
 
 
 def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], None] | None = None) -> Any:

@@ -98,6 +98,12 @@ CONSTRAINTS = (
     _o("--regex", "regex", "the whole answer matches this", "RE"),
     _o("--choices", "choices", "the answer is one of these", '"A|B|C"'),
 )
+PREFILL = _o(
+    "--prefill", "escaped", "what the answer begins with; a last assistant: block is the same", "TEXT"
+)
+DROP_THINKING = _o(
+    "--drop-thinking", "flag", "leave out the thinking of earlier turns, and say what that frees"
+)
 SYSTEM = _o("--system", "template", "the system prompt", "TEXT")
 TOOLS = (
     _o("--tools", "tools", "functions of your namespace that the model may call", "F,G", completes="tools"),
@@ -139,6 +145,8 @@ MODES = {
                 *_GENERATE,
                 *CONSTRAINTS,
                 SYSTEM,
+                PREFILL,
+                DROP_THINKING,
                 _o("--session", "text", "the conversation this turn belongs to", "NAME", completes="chats"),
                 _o("--new", "flag", "start the conversation afresh; the old one is kept as a branch"),
                 *TOOLS,
@@ -162,6 +170,7 @@ MODES = {
                     dest="thinking",
                 ),
                 SYSTEM,
+                PREFILL,
                 *_SHOW,
             ),
         ),
@@ -196,6 +205,7 @@ _CHAT_ACTIONS = (
     Action("show"),
     Action("undo"),
     Action("reset"),
+    Action("edit", ("N",)),
     Action("fork", ("NEW",)),
     Action("save", ("PATH",), ("chat files",)),
     Action("load", ("PATH",), ("chat files",)),

@@ -39,14 +39,19 @@ def _read_float(flag: str, text: str, option: Option) -> float:
     return float(_number(flag, text, option, float, "a number"))
 
 
-def _at_least(least: int) -> Callable[[str, str, Option], int]:
-    def read(flag: str, text: str, option: Option) -> int:
-        value = int(_number(flag, text, option, int, f"a whole number, {least} or more"))
-        if value < least:
-            raise OptionError(f"{flag} is {value}; expected a whole number, {least} or more.")
-        return value
+def whole_number(what: str, text: str, least: int) -> int:
+    """Return the number that a word is; `what` names it in the error."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise OptionError(f"{what} is {text!r}; expected a whole number, {least} or more.") from None
+    if value < least:
+        raise OptionError(f"{what} is {value}; expected a whole number, {least} or more.")
+    return value
 
-    return read
+
+def _at_least(least: int) -> Callable[[str, str, Option], int]:
+    return lambda flag, text, _option: whole_number(flag, text, least)
 
 
 def _read_seed(flag: str, text: str, option: Option) -> int:

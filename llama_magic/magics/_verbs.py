@@ -10,8 +10,9 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._options import VERBS
 from llama_magic.magics._parse import LineCommand
-from llama_magic.magics._readers import nearest
+from llama_magic.magics._readers import nearest, whole_number
 from llama_magic.request.sampling import Sampling
+from llama_magic.session.blocks import join_blocks
 from llama_magic.session.chat import Chat
 from llama_magic.words import amounts
 from llama_magic.words.tables import Table
@@ -218,11 +219,24 @@ def _chat(kernel: Kernel, command: LineCommand) -> Any:
             return None
     elif action == "save":
         print(f"Saved to {chat.save(rest[0])}.")
+    elif action == "edit":
+        _edit(kernel, chat, rest[0])
     elif action == "undo":
         chat.undo()
     elif action == "reset":
         chat.reset()
     return chat
+
+
+def _edit(kernel: Kernel, chat: Chat, number: str) -> None:
+    """Put a turn of a chat into the next cell, which takes its place when it is run."""
+    turn = chat.edit(whole_number("The turn", number, 1))
+    asked = [(m["role"], str(m.get("content") or "")) for m in turn.messages[:-1]]
+    body = join_blocks([*([("system", turn.system)] if turn.system else []), *asked])
+    line = "%%llama chat" + ("" if chat.name == "default" else f' --session "{chat.name}"')
+    if "{{" in body:
+        line += " --raw"  # its braces were filled
+    kernel.shell.set_next_input(f"{line}\n{body}")
 
 
 def _check_chat_options(action: str, command: LineCommand) -> None:

@@ -39,7 +39,8 @@ class Tracer:
         self._engine = engine
         self._tokenizer = tokenizer
         self._sampling = request.sampling
-        self._prompt = tuple(request.prompt)
+        self._begun = len(request.begun)  # steps that are part of the prompt
+        self._prompt = tuple(request.prompt[: len(request.prompt) - self._begun])
         self._tape: StepTape | None = request.handle.tapes[index] if request.handle.tapes else None
         self._constraint = request.constraint
         self._seed = request.sample_seed(index)
@@ -51,7 +52,7 @@ class Tracer:
     @property
     def count(self) -> int:
         """How many steps there are: one a token, and the draw that ended the answer."""
-        return max(len(self._ids), len(self._tape) if self._tape is not None else 0)
+        return max(len(self._ids), self._begun + len(self._tape) if self._tape is not None else 0)
 
     def __call__(self, step: int) -> SamplerTrace:
         if isinstance(step, bool) or not isinstance(step, int):
@@ -78,9 +79,10 @@ class Tracer:
         return self._trace(start, step, self._sampling, self._seed, notes, exact=not notes)
 
     def _step(self, index: int) -> Step:
-        if self._tape is None or index >= len(self._tape):
+        place = index - self._begun
+        if self._tape is None or not 0 <= place < len(self._tape):
             return Step(None)
-        return self._tape.step(index)
+        return self._tape.step(place)
 
     def _trace(
         self,
@@ -125,9 +127,10 @@ class Tracer:
         chain.accept(self._prompt)
         before = self._ids[:step]
         remembering = sorted(_REMEMBERING & set(chain.stages))
-        if remembering and same and self._tape is not None and self._tape.holds(step):
+        place = max(0, step - self._begun)
+        if remembering and same and self._tape is not None and self._tape.holds(place):
             for index, token in enumerate(before):
-                known = self._tape.step(index)
+                known = self._step(index)
                 if known.logits is not None:
                     for _ in chain.walk(masked(known.logits, known.allowed)):
                         pass
@@ -135,7 +138,7 @@ class Tracer:
             return ()
         chain.accept(before)
         if chain.stages[-1] == "dist":
-            chain.skip_draws(step if self._tape is None else self._tape.draws(step))
+            chain.skip_draws(place if self._tape is None else self._tape.draws(place))
         if not (remembering and step):
             return ()
         names = " and ".join(remembering)

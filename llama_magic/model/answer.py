@@ -14,16 +14,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.formatters import parse_tool_calls
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
+from llama_magic.model.sample import Sample
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, TokenEvent
 from llama_magic.request.messages import assistant_message
 from llama_magic.request.request import Request
-from llama_magic.structured import field_report
+from llama_magic.request.text import TextStream
 from llama_magic.threads import Latch
 from llama_magic.words.progress import Progress
 
@@ -58,25 +57,6 @@ class Plan:
     steps: tuple[dict[str, Any], ...] = ()  # turns that the call itself added before this answer
 
 
-@dataclass
-class _Sample:
-    """What one sample wrote so far."""
-
-    reader: Any
-    text: str = ""
-    thinking: str = ""
-    raw: str = ""
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-    scores: list[tuple[int, int, float, float]] = field(default_factory=list)
-    reason: Any = None
-    stop: str | None = None
-    forced: int = 0
-    calls: list[str] = field(default_factory=list)  # tool calls as they were written
-    read: int = 0  # how many of them are through
-    called: list[dict[str, Any]] = field(default_factory=list)  # these, as data
-
-
 class Assembler:
     """Put the events of one request together. Called by the compute thread; read by the caller."""
 
@@ -87,7 +67,7 @@ class Assembler:
         self.stats = Stats()
         self.id = uuid.uuid4().hex
         self.asked_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self.samples = [_Sample(self._reader()) for _ in range(self.request.n)]
+        self.samples = [self._sample(index) for index in range(self.request.n)]
         self.progress: Progress | None = None
         self.error: BaseException | None = None
         self.ended = Latch()
@@ -101,8 +81,20 @@ class Assembler:
         if plan.formatter is None or not plan.reads:
             return None
         if plan.constraint is None and plan.offer is not None:
-            return plan.offer.reader(plan.formatter, plan.prompt.text)
-        return plan.formatter.reader(plan.prompt.text, once=plan.constraint is not None)
+            return plan.offer.reader(plan.formatter, plan.prompt.head)
+        return plan.formatter.reader(plan.prompt.head, once=plan.constraint is not None)
+
+    def _sample(self, index: int) -> Sample:
+        """Return a sample that holds what the answer was given to begin with."""
+        request = self.request
+        sample = Sample(self._reader(), self.plan.prompt.text, request.sample_seed(index))
+        pieces = (self._piece(token) for token in request.begun)
+        sample.begin(request.begun, TextStream.begun(request.stops, pieces)[1])
+        return sample
+
+    def _piece(self, token: int) -> bytes:
+        hidden = token in self.tokenizer.control_ids and token not in self.request.visible_ids
+        return b"" if hidden else self.tokenizer.piece(token)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TokenEvent):
@@ -140,7 +132,7 @@ class Assembler:
             logprobs = (self._logprob(event),)
             sample.logprobs += logprobs
         begin = len(sample.raw)
-        delta, thinking, calls = self._read(event.sample, event.text)
+        delta, thinking, calls = sample.read(event.text)
         if self.request.measure_outside:
             outside = math.nan if event.outside_mass is None else event.outside_mass
             logprob = math.nan if event.logprob is None else event.logprob
@@ -149,49 +141,10 @@ class Assembler:
 
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
-        delta, thinking, calls = self._read(event.sample, event.text, final=True)
+        delta, thinking, calls = sample.read(event.text, final=True)
         late = self.timed_out and event.reason == "interrupted"
         sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
         self._send(event.sample, delta, thinking, (), (), calls, reason=sample.reason)
-
-    def _read(
-        self, index: int, text: str, *, final: bool = False
-    ) -> tuple[str, str, tuple[dict[str, Any], ...]]:
-        """Add text to a sample; return what is new of answer and thinking, and calls that are whole now."""
-        sample = self.samples[index]
-        sample.raw += text
-        if sample.reader is None:
-            sample.text += text
-            return text, "", ()
-        pieces = sample.reader.feed(text) if text else []
-        if final:
-            pieces = [*pieces, *sample.reader.flush()]
-        delta = "".join(p.text for p in pieces if p.kind == "text")
-        thinking = "".join(p.text for p in pieces if p.kind == "thinking")
-        sample.text += delta
-        sample.thinking += thinking
-        for piece in pieces:
-            if piece.kind == "tool_call":
-                sample.calls += [""] if not piece.text else []
-                sample.calls[-1] += piece.text
-        return delta, thinking, self._called(index, final=final) if sample.calls else ()
-
-    def _called(self, index: int, *, final: bool) -> tuple[dict[str, Any], ...]:
-        """Return the tool calls of a sample that are through now."""
-        sample = self.samples[index]
-        open_still = not final and sample.reader.state == "tool_call"
-        through = len(sample.calls) - open_still
-        made: list[dict[str, Any]] = []
-        for raw in sample.calls[sample.read : through]:
-            made += parse_tool_calls(raw) if raw.strip() else []
-        sample.read = through
-        seed, first = self.request.sample_seed(index), len(sample.called)
-        new = tuple(
-            {"id": _call_id(self.plan.prompt.text, seed, number), **call}
-            for number, call in enumerate(made, first)
-        )
-        sample.called += new
-        return new
 
     def _send(
         self,
@@ -203,8 +156,11 @@ class Assembler:
         calls: tuple[dict[str, Any], ...],
         reason: Any = None,
     ) -> None:
-        text = self.samples[index].text
-        self.deliver(Chunk(delta, text, ids, logprobs, reason, thinking, None, index, calls))
+        sample = self.samples[index]
+        begun, thought, given = sample.unsent
+        sample.unsent = "", "", ()
+        delta, thinking = begun + delta, thought + thinking
+        self.deliver(Chunk(delta, sample.text, given + ids, logprobs, reason, thinking, None, index, calls))
 
     def _logprob(self, event: TokenEvent) -> TokenLogprob:
         def shown(token: int) -> str:
@@ -230,13 +186,17 @@ class Assembler:
         """Return what was written so far, one completion a sample."""
         return [self._completion(index, sample) for index, sample in enumerate(self.samples)]
 
-    def _completion(self, index: int, sample: _Sample) -> Completion[Any]:
+    def _completion(self, index: int, sample: Sample) -> Completion[Any]:
         plan, request, stats = self.plan, self.request, self.stats
-        budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=len(sample.ids))
+        begun = len(request.begun)
+        written = len(sample.ids) - begun
+        budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=written)
         messages = plan.prompt.messages
-        if plan.prompt.continues:
-            *before, begun = messages
-            messages = (*before, {**begun, "content": f"{begun['content']}{sample.text}"})
+        if begun and messages:
+            messages = (*messages[:-1], {"role": "assistant", "content": sample.text})
+        elif plan.prompt.continues:
+            *before, last = messages
+            messages = (*before, {**last, "content": f"{last['content']}{sample.text}"})
         elif messages:
             messages = (*messages, assistant_message(sample.text, sample.called))
         writing = stats.last_token - stats.first_token
@@ -247,7 +207,7 @@ class Assembler:
             prompt_s=max(0.0, (stats.prompt_done or stats.ended) - (stats.started or stats.ended)),
             first_token_s=max(0.0, stats.first_token - began) if stats.first_token else 0.0,
             total_s=max(0.0, ended - began),
-            tokens_per_second=(len(sample.ids) - 1) / writing if writing > 0 and len(sample.ids) > 1 else 0.0,
+            tokens_per_second=(written - 1) / writing if writing > 0 and written > 1 else 0.0,
             waiting_s=max(0.0, began - stats.submitted),
         )
         return Completion(
@@ -259,7 +219,7 @@ class Assembler:
             usage=Usage(
                 stats.prompt_tokens or len(request.prompt),
                 stats.cached_tokens,
-                stats.completion_tokens or len(sample.ids),
+                stats.completion_tokens or written,
                 sample.forced,
             ),
             timings=timings,
@@ -277,10 +237,11 @@ class Assembler:
             notes=(*plan.prompt.notes, *plan.advice, *_notes(plan, sample.text)),
             seeded=request.exact,
             mode=plan.mode,
-            fields=_fields(sample) if sample.scores else {},
+            fields=sample.reports(),
             thinking_choice=plan.thinking,
             made_with=plan.made_with,
             sample=index,
+            begun=begun,
             request=plan.request,
             id=f"{self.id}-{index}",
             time=self.asked_at,
@@ -288,20 +249,7 @@ class Assembler:
         )
 
 
-def _call_id(prompt: str, seed: int, number: int) -> str:
-    """Return the id of a call: nine letters and digits, as Mistral's templates want it; the same by seed."""
-    return sha256(f"{number} {seed} {prompt}".encode("utf-8", "replace")).hexdigest()[:9]
-
-
 def _notes(plan: Plan, text: str) -> tuple[str, ...]:
     """Return what was chosen of thinking, and what the schema gives occasion to say."""
     chosen = (plan.thinking,) if plan.thinking else ()
     return chosen if plan.constraint is None else (*chosen, *plan.constraint.notes_on(text))
-
-
-def _fields(sample: _Sample) -> dict[str, Any]:
-    """Return the report of each field of a structured answer, by JSON pointer."""
-    shift = max(0, sample.raw.find(sample.text))  # a thinking part stands before the answer
-    begins, ends, outside, logprobs = zip(*sample.scores, strict=True)
-    offsets = [(begin - shift, end - shift) for begin, end in zip(begins, ends, strict=True)]
-    return dict(field_report(sample.text, offsets, outside, logprobs))

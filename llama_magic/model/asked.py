@@ -13,6 +13,7 @@ from llama_magic import formatters
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
+from llama_magic.model.guard import Overflow, check_overflow
 from llama_magic.model.names import check_names
 from llama_magic.request.sampling import Sampling, check_seed
 from llama_magic.request.stages import PARAMETERS
@@ -32,12 +33,14 @@ class Call:
     stop: tuple[str, ...] = ()
     n: int = 1
     logprobs: int | None = None
-    overflow: prompting.Overflow = "error"
+    overflow: Overflow = "error"
     reuse: bool = True
     ignore_eos: bool = False
     pressure: bool = False
     timeout: float | None = None
     tag: str | None = None
+    prefill: str | None = None
+    drop_thinking: bool = False
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
@@ -64,12 +67,14 @@ class Call:
             stop=stop,
             n=_count("n", given.pop("n", 1), least=1) or 1,
             logprobs=_count("logprobs", given.pop("logprobs", None), least=0),
-            overflow=prompting.check_overflow(given.pop("overflow", "error")),
+            overflow=check_overflow(given.pop("overflow", "error")),
             reuse=bool(given.pop("reuse", True)),
             ignore_eos=bool(given.pop("ignore_eos", False)),
             pressure=bool(given.pop("pressure", False)),
             timeout=_seconds(given.pop("timeout", None)),
-            tag=_tag(given.pop("tag", None)),
+            tag=_text("tag", given.pop("tag", None)),
+            drop_thinking=bool(given.pop("drop_thinking", False)),
+            prefill=_beginning(given.pop("prefill", None)),
             sampling=sampling.replace(**given),
         )
 
@@ -87,7 +92,18 @@ class Beside:
     template_variables: Mapping[str, Any] = field(default_factory=dict)
 
 
-_IN_RECEIPT = ("stop", "n", "overflow", "reuse", "ignore_eos", "logprobs", "pressure", "timeout")
+_IN_RECEIPT = (
+    "stop",
+    "n",
+    "overflow",
+    "reuse",
+    "ignore_eos",
+    "logprobs",
+    "pressure",
+    "timeout",
+    "prefill",
+    "drop_thinking",
+)
 
 
 def for_receipt(
@@ -137,6 +153,7 @@ def digest(request: Request, constraint: Constraint | None, model: str, made_wit
         request.seed if request.exact else None,
         request.n,
         request.stops,
+        len(request.begun),
         sorted(request.stop_texts.items()),
         request.logprobs,
         request.ignore_eos,
@@ -188,10 +205,19 @@ def _seconds(value: object) -> float | None:
     return float(value)
 
 
-def _tag(value: object) -> str | None:
+def _text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise InputTypeError(f"tag is {value!r}; expected a text.")
+        raise InputTypeError(f"{name} is {value!r}; expected a text.")
     return value or None
+
+
+def _beginning(value: object) -> str | None:
+    text = _text("prefill", value)
+    if text is not None and not text.strip():  # templates strip their messages, or write blanks themselves
+        raise OptionError(
+            f"prefill is {text!r}; expected a text that is more than blanks.", remedy="Leave it out."
+        )
+    return text
 
 
 _LONGEST = 1_000_000  # seconds; what a lock can wait is bounded

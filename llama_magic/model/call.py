@@ -13,8 +13,10 @@ from llama_magic.microscope.advice import advise
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler, Plan
 from llama_magic.model.asked import Beside, Call, digest, for_receipt
+from llama_magic.model.begun import begun
+from llama_magic.model.guard import Guard, check_budget
 from llama_magic.model.overflow import Fit
-from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
+from llama_magic.model.thinking import Thinking, after_thinking, drop_thinking, note_of, reads_marks
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
@@ -95,8 +97,13 @@ class Calls:
         template_variables: Mapping[str, Any] | None = None,
         most: int | None = None,
         formatter: Formatter | None = None,
+        *,
+        begins: bool = False,
     ) -> prompting.Prompt:
-        """Return the prompt of a conversation; see `prompting.from_messages`."""
+        """Return the prompt of a conversation; see `prompting.from_messages`.
+
+        `begins`: its last message is the beginning of the answer.
+        """
         if not isinstance(template_variables, (Mapping, type(None))):
             raise InputTypeError(
                 f"template_variables is a {type(template_variables).__name__}; expected a dict of names."
@@ -110,7 +117,12 @@ class Calls:
                 )
         continues = bool(variables.pop("continue_final", prompting.is_begun(messages)))
         template = prompting.Template(
-            formatter or self.formatter, self._file.guarded, variables, tools, continue_final=continues
+            formatter or self.formatter,
+            self._file.guarded,
+            variables,
+            tools,
+            continue_final=continues,
+            begins=begins,
         )
         return prompting.from_messages(self._tokenizer, template, messages, most)
 
@@ -136,6 +148,11 @@ class Calls:
         """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
         self._must_write()
         call = Call.read(self._settings.sampling, options, self._tokenizer)
+        if call.prefill is not None:
+            raise OptionError(
+                "prefill begins an answer, and here the text itself goes on.",
+                remedy="Write it at the end of the text, or ask with instruct=True.",
+            )
         prompt, limit = self._fit(call).text(text)
         return self._assemble(mode, text, prompt, limit, call, options, constraint, None)
 
@@ -157,11 +174,6 @@ class Calls:
         variables = beside.template_variables
         if thinking is not None:
             variables = thinking.variables
-            if prompting.is_begun(messages):
-                raise OptionError(
-                    "The messages end with an assistant's, but a structured answer begins by itself.",
-                    remedy="End them with a user's message; model.chat goes on from an assistant's.",
-                )
         call = Call.read(self._settings.sampling, options, self._tokenizer)
         offer = Offer.read(beside.tools, beside.tool_choice, beside.parallel_tool_calls, beside.tools_as_text)
         if offer.tools and constraint is not None:
@@ -170,9 +182,24 @@ class Calls:
                 remedy="Leave one of them out.",
             )
         formatter = offer.formatter(self.formatter)
-        prompt, limit = self._fit(call).messages(
-            messages, lambda kept: self.render(kept, beside.tools, variables, self._file.window, formatter)
-        )
+        begins = thinking is not None and prompting.is_begun(messages)
+
+        def render(kept: Sequence[Any]) -> prompting.Prompt:
+            return self.render(kept, beside.tools, variables, self._file.window, formatter, begins=begins)
+
+        notes: tuple[str, ...] = ()
+        if call.drop_thinking:
+            messages, notes = drop_thinking(messages, formatter, lambda some: len(render(some).ids))
+        if call.prefill is not None:
+            messages, begins = prompting.with_beginning(messages, call.prefill), True
+        if begins and thinking is not None and thinking.wanted:
+            raise OptionError(
+                "The answer is begun, so the model cannot think first.",
+                remedy="Leave out thinking (--think), or the beginning.",
+            )
+
+        prompt, limit = self._fit(call).messages(messages, render)
+        prompt = replace(prompt, notes=(*prompt.notes, *notes))
         return self._assemble(
             mode,
             messages,
@@ -190,7 +217,7 @@ class Calls:
 
     def _fit(self, call: Call) -> Fit:
         file = self._file
-        guard = prompting.Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
+        guard = Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
         return Fit(guard, call.max_tokens, self._tokenizer)
 
     def _assemble(
@@ -209,7 +236,7 @@ class Calls:
         steps: Sequence[Mapping[str, Any]] = (),
     ) -> Assembler:
         if constraint is not None and self.backend.capabilities.masks:
-            prompting.check_budget(constraint, limit)
+            check_budget(constraint, limit, len(prompt.begun))
         for token, _ in call.sampling.logit_bias:
             if not 0 <= token < self._tokenizer.n_tokens:
                 last = self._tokenizer.n_tokens - 1
@@ -218,10 +245,12 @@ class Calls:
         ids = {text: self._tokenizer.special_id(text) for text in stops}
         file, note, mask = self._file, "", None
         if constraint is not None:
-            note = note_of(thinking, formatter, prompt.text)
-            mask = after_thinking(constraint, formatter, prompt.text, self._tokenizer, thinking)
+            note = note_of(thinking, formatter, prompt.head)
+            mask = after_thinking(constraint, formatter, prompt.head, self._tokenizer, thinking)
         elif formatter is not None and self.backend.capabilities.masks:
-            mask = offer.constraint(formatter, prompt.text, self._tokenizer)
+            mask = offer.constraint(formatter, prompt.head, self._tokenizer)
+        if self.backend.capabilities.masks:
+            mask = begun(mask, prompt, self._tokenizer)
         plan = Plan(
             mode,
             self._name,
@@ -233,7 +262,7 @@ class Calls:
             formatter,
             constraint,
             thinking=note,
-            reads=reads_marks(constraint, formatter, prompt.text, thinking),
+            reads=reads_marks(constraint, formatter, prompt.head, thinking),
             made_with={**file.made_with, **for_receipt(call, constraint, beside, prompt, given)},
             tag=call.tag,
             offer=offer,
@@ -255,6 +284,7 @@ class Calls:
             ignore_eos=call.ignore_eos,
             measure_outside=call.pressure and constraint is not None,
             constraint=mask,
+            begun=prompt.begun,
             text=prompt.text,
             messages=prompt.messages,
             tools=tuple(offer.descriptions),

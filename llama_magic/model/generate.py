@@ -99,9 +99,10 @@ class Generating:
         decoded together. `logprobs`: alternatives to report a token. `overflow`: "error", "drop-oldest"
         or "truncate-prompt" where prompt and answer exceed the window. `reuse`: of the KV cache.
         `ignore_eos`: go on where the model would end. `timeout`: seconds, after which the answer ends with
-        what is there (finish reason "timeout"). `tag`: a word to find the answer again by. `sampling`: a
-        `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …) may be given one by
-        one. `grammar` (GBNF), `regex` and `choices` constrain the text.
+        what is there (finish reason "timeout"). `prefill`: what the answer begins with, where a template
+        opens it. `drop_thinking`: leave out the thinking of earlier turns. `tag`: a word to find the answer
+        again by. `sampling`: a `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …)
+        may be given one by one. `grammar` (GBNF), `regex` and `choices` constrain the text.
 
         Returns a `Completion`, a list of them for n > 1, or with `stream` a `Stream` of chunks.
         Raises `ContextOverflowError` before any decode, `GenerationInterrupted` on Ctrl-C.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llama_magic.model.prompt import Overflow
+from llama_magic.model.guard import Overflow
 from llama_magic.model.tools import ROUNDS
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import SamplingOptions
@@ -24,6 +24,8 @@ class CallOptions(SamplingOptions, total=False):
     ignore_eos: bool
     timeout: float | None
     tag: str | None
+    prefill: str | None
+    drop_thinking: bool
     sampling: Sampling | None
 
 
@@ -54,6 +56,8 @@ DEFAULTS: dict[str, Any] = {
     "ignore_eos": False,
     "timeout": None,
     "tag": None,
+    "prefill": None,
+    "drop_thinking": False,
     "sampling": None,
     "pressure": False,
 }

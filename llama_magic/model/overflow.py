@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import ContextOverflowError, InputTypeError
-from llama_magic.model.prompt import Guard, Prompt, from_text
+from llama_magic.model.guard import Guard
+from llama_magic.model.prompt import Prompt, from_text
 from llama_magic.model.results import BudgetPart
 from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError
 from llama_magic.words.counting import counted

@@ -129,6 +129,8 @@ class Completion(Shown, Generic[T]):
     probabilities of the value's tokens); empty unless the call asked with `pressure=True`.
     `thinking_choice` says in words whether a structured answer might think first.
 
+    The first `begun` of the `token_ids` were given (prefill, a fork): they are the end of the prompt, too,
+    and no part of `usage.completion_tokens` or `logprobs`.
     `request` is equal for equal requests to the same file, whoever asks; a drawn seed is no part of it.
     `sample` counts from 0 the samples of a call. `id` names this very answer, `time` is when it was asked
     for (ISO 8601, UTC), and `tag` what the caller wrote on it: these stand beside the receipt, not in it.
@@ -159,6 +161,7 @@ class Completion(Shown, Generic[T]):
     fields: dict[str, Any] = field(default_factory=dict)
     thinking_choice: str = ""
     made_with: dict[str, Any] = field(default_factory=dict)
+    begun: int = 0
     request: str = ""
     sample: int = 0
     id: str = field(default="", compare=False)
@@ -211,6 +214,7 @@ class Completion(Shown, Generic[T]):
             "model": self.model,
             **self.made_with,
             "request": self.request,
+            **({"begun": self.begun} if self.begun else {}),
             "seed": self.seed,
             "seeded": self.seeded,
             **({"sample": self.sample} if self.sample else {}),

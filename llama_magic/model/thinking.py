@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.formatters import REASONING, normalise_messages
+from llama_magic.request.tokenizer import TooManyTokensError
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +62,48 @@ class Thinking:
             return cls(True, {**on, **given}, _AFTER)
         said = ", ".join(f"{name}={value!r}" for name, value in off.items())
         return cls(False, {**off, **given}, f"thinking is switched off ({said})" if off else "")
+
+
+def drop_thinking(
+    messages: Sequence[Any], formatter: Formatter, count: Callable[[Sequence[Any]], int]
+) -> tuple[Sequence[Any], tuple[str, ...]]:
+    """Leave out the thinking of earlier turns; the note says how many tokens that frees.
+
+    `count` gives the tokens of a conversation, or raises `TooManyTokensError`.
+    """
+    kept, had = without_thinking(messages, formatter)
+    if not had:
+        return messages, ()
+    try:
+        freed = count(messages) - count(kept)
+        words = counted(freed, "token") if freed > 0 else "none: the template leaves it out itself"
+    except TooManyTokensError:
+        words = "more tokens than the window holds"
+    return kept, (f"Left out the thinking of {counted(had, 'earlier turn')}, which frees {words}.",)
+
+
+def without_thinking(messages: object, formatter: Formatter) -> tuple[list[Any], int]:
+    """Return a conversation without the thinking of earlier turns, and how many of them had some.
+
+    It stands under a name of its own (`reasoning_content`) or between its marks in the text. What comes
+    after the last user's message is the turn at work, and stays.
+    """
+    if not isinstance(messages, (list, tuple)):
+        return messages, 0  # type: ignore[return-value]  # refused where messages are read
+    plain = normalise_messages(messages)
+    last = max((i for i, message in enumerate(plain) if message["role"] == "user"), default=0)
+    kept, had = list(messages), 0
+    for index, message in enumerate(plain[:last]):
+        if message["role"] != "assistant":
+            continue
+        reply = formatter.parse(message["content"]) if opening(formatter) else None
+        inside = reply is not None and reply.thinking and not reply.tool_calls
+        if not (inside or any(message.get(name) for name in REASONING)):
+            continue
+        content = reply.content if inside and reply is not None else message["content"]
+        kept[index] = {k: v for k, v in message.items() if k not in REASONING} | {"content": content}
+        had += 1
+    return kept, had
 
 
 def _has_thinking(formatter: Formatter) -> bool:

@@ -15,7 +15,8 @@ from llama_magic.structured import FieldReport
 # What a receipt says of the answer itself; all else there is what it was made with.
 _OF_THE_ANSWER = {
     "version", "mode", "model", "request", "seed", "seeded", "sample", "sampling", "finish_reason", "stop",
-    "usage", "budget", "prompt", "text", "thinking", "thinking_choice", "token_ids", "messages", "notes",
+    "usage", "begun", "budget", "prompt", "text",
+    "thinking", "thinking_choice", "token_ids", "messages", "notes",
 }  # fmt: skip
 _UNTIMED = Timings(0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -76,6 +77,7 @@ def completion_of(
         fields={pointer: FieldReport(**report) for pointer, report in more.get("fields", {}).items()},
         thinking_choice=receipt.get("thinking_choice", ""),
         made_with={key: value for key, value in receipt.items() if key not in _OF_THE_ANSWER},
+        begun=receipt.get("begun", 0),
         request=receipt.get("request", ""),
         sample=receipt.get("sample", 0),
         **others,

@@ -64,6 +64,8 @@ class Capabilities:
             return f"logprobs={request.logprobs} ({most})"
         if request.n > self.samples:
             return f"n={request.n} (at most {self.samples})"
+        if request.begun and request.constraint is not None and not self.masks:
+            return "the beginning of an answer that is held to a schema (prefill)"
         if request.measure_outside and not self.pressure:
             return "pressure=True"
         return None

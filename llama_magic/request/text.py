@@ -23,6 +23,20 @@ class TextStream:
         self._held = ""
         self.stop: str | None = None
 
+    @classmethod
+    def begun(cls, stops: Iterable[str], pieces: Iterable[bytes]) -> tuple[TextStream, str]:
+        """Return the stream of a text that goes on from `pieces`, and what is certain of these.
+
+        A stop string may begin in them and end after; one that is whole in them ends nothing.
+        """
+        pieces = tuple(pieces)
+        stream = cls(stops)
+        text = "".join(map(stream.decode, pieces))
+        if stream.stop is None:
+            return stream, text
+        stream = cls(stops)
+        return stream, b"".join(pieces).decode("utf-8", "replace")
+
     def decode(self, data: bytes) -> str:
         """Return the text that is now certain."""
         return self._advance(self._utf8.decode(data))

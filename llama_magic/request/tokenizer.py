@@ -80,6 +80,13 @@ class Tokenizer(Protocol):
         """Return the tokens of a text, special tokens not parsed."""
 
 
+def going_on(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the tokens of a text that goes on from another, special tokens not parsed."""
+    # SPM vocabularies put a space before a text that they think begins here; a line break takes it.
+    lead, tokens = tokenizer.tokenize("\n"), tokenizer.tokenize("\n" + text)
+    return tokens[len(lead) :] if tokens[: len(lead)] == lead else tokenizer.tokenize(text)
+
+
 def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
     """Return how many of `tokens` begin in each of the stretches `texts` of the prompt.
 

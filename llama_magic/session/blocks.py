@@ -1,6 +1,8 @@
-"""A cell's body cut into turns: `system:`, `user:` and `assistant:` blocks."""
+"""A cell's body cut into turns: `system:`, `user:` and `assistant:` blocks; and turns as such a body."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 _BLOCK_ROLES = ("system", "user", "assistant")
 
@@ -25,6 +27,23 @@ def split_blocks(body: str) -> list[tuple[str, str]]:
         elif blocks:
             blocks[-1][1].append(line)
     return [(role, _trim(text)) for role, text in blocks]
+
+
+def join_blocks(blocks: Sequence[tuple[str, str]]) -> str:
+    """Write `(role, text)` blocks as a body that `split_blocks` reads as these.
+
+    Blank lines around a text are lost, and a line of it that would open a block is indented by one blank.
+    """
+    if len(blocks) == 1 and blocks[0][0] == "user" and split_blocks(blocks[0][1]) == [("user", blocks[0][1])]:
+        return blocks[0][1]
+    return "\n".join(f"{role}:{_body(text)}" for role, text in blocks)
+
+
+def _body(text: str) -> str:
+    first, *rest = _trim(text.split("\n")).split("\n")
+    indented = [f" {line}" if _opening(line) is not None else line for line in (first, *rest)]
+    # Behind the colon a line loses the blanks at its ends: one that has some stands below.
+    return ("\n" if first != first.strip() else " ") + "\n".join(indented) if text.strip() else ""
 
 
 def _opening(line: str) -> tuple[str, str] | None:

@@ -85,6 +85,16 @@ class Chat(Shown):
             raise OptionError(f"The chat {self.name!r} has no turn to undo.")
         return self.turns.pop()
 
+    def edit(self, number: int) -> Turn:
+        """Go back to before turn `number` (from 1) and return it; the chat as it was is kept as a branch."""
+        if not 1 <= number <= len(self.turns):
+            has = f"has {counted(len(self.turns), 'turn')}" if self.turns else "has none"
+            raise OptionError(f"There is no turn {number}; the chat {self.name!r} {has}.")
+        turn = self.turns[number - 1]
+        self.branches.append(Branch(tuple(self.turns), number - 1, f"turn {number} was edited"))
+        del self.turns[number - 1 :]
+        return turn
+
     def reset(self) -> None:
         """Forget every turn and every branch."""
         self.turns.clear()

@@ -18,6 +18,7 @@ for calls in an answer that is free.
 from __future__ import annotations
 
 from llama_magic.structured.answer.report import FieldReport, field_report
+from llama_magic.structured.begun import Begun
 from llama_magic.structured.compiler import compile
 from llama_magic.structured.constraint import Constraint
 from llama_magic.structured.mask.vocab import TokenVocabulary
@@ -25,6 +26,7 @@ from llama_magic.structured.schema.schemas import Keyword, schema_text
 from llama_magic.structured.schema.short import short_form
 
 __all__ = [
+    "Begun",
     "Constraint",
     "FieldReport",
     "Keyword",

@@ -227,15 +227,16 @@ class Constraint:
 
     # --- running -----------------------------------------------------------------------
 
-    def start(self) -> Matcher:
-        """Return the state for one new answer."""
+    def start(self, *, loose: bool = False) -> Matcher:
+        """Return the state for one new answer; `loose` takes it in any layout."""
         if self._trie is None:
             raise SchemaError(
                 "This constraint was compiled without a vocabulary, so it has no masks.",
                 remedy="Ask the model: model.constraint(X).",
             )
         digits = Digits(self._limits) if self.kind == "json" else None
-        return Matcher(self._machine.deep_copy(), self._trie, digits)
+        machine = _machine(self._trie.tokenizer, self.grammar) if loose else self._machine.deep_copy()
+        return Matcher(machine, self._trie, digits)
 
     @functools.cached_property
     def _limits(self) -> Limits:

@@ -165,7 +165,13 @@ class _Run:
             held = tokenizer.encode_held if constraint.kind == "tools" else tokenizer.tokenize
             tokens = held(text)
         matcher = None if constraint is None else constraint.start()
-        return _Sample(index, tokens, TextStream(self.request.stops), matcher)
+        stream, _ = TextStream.begun(self.request.stops, map(self._piece, self.request.begun))
+        return _Sample(index, tokens, stream, matcher)
+
+    def _piece(self, token: int) -> bytes:
+        tokenizer = self.backend.tokenizer
+        hidden = token in tokenizer.control_ids and token not in self.request.visible_ids
+        return b"" if hidden else tokenizer.piece(token)
 
     def _advance(self, sample: _Sample) -> None:
         """Write one token of a sample, or end it."""
@@ -177,6 +183,9 @@ class _Run:
             time.sleep(self.script.delay)
         if self._stopped():
             self._finish(sample, "interrupted")
+            return
+        if sample.matcher is not None and sample.matcher.finished:
+            self._finish(sample, "stop")
             return
         if sample.written >= len(sample.tokens):
             self._finish(sample, "stop")
@@ -190,8 +199,7 @@ class _Run:
             return
         if sample.matcher is not None:
             self._check(sample, sample.matcher, token)
-        hidden = token in tokenizer.control_ids and token not in request.visible_ids
-        text = sample.text.decode(b"" if hidden else tokenizer.piece(token))
+        text = sample.text.decode(self._piece(token))
         logprob = None if request.logprobs is None else _SHARE
         top = ((token, _SHARE),) if request.logprobs else ()
         sample.written += 1

@@ -124,7 +124,7 @@ def test_what_only_looks_like_a_block_is_text(run: Any, model: Any, body: str) -
 
 @pytest.mark.parametrize(
     "body",
-    ["system: only", "user: a\nassistant: b", "user: a\nsystem: late\nuser: b"],
+    ["system: only", "assistant: b", "system: s\nassistant: b", "user: a\nsystem: late\nuser: b"],
 )
 def test_blocks_that_ask_nothing_are_refused(run: Any, model: Any, body: str) -> None:
     """A body must end with a user turn, and a system prompt stands first."""
@@ -200,3 +200,68 @@ def test_cell_ids_of_front_ends(ip: Any, run: Any, monkeypatch: pytest.MonkeyPat
         assert cell_identity(ip) == expected
     monkeypatch.setattr(ip, "get_parent", lambda: None, raising=False)
     assert cell_identity(ip) is None
+
+
+def test_edit_puts_a_turn_into_the_next_cell(run: Any, session: Any, model: Any, ip: Any) -> None:
+    """The chat goes back to before the turn and is kept as a branch; the offered cell asks it anew."""
+    offered: list[str] = []
+    ip.set_next_input = lambda text, replace=False: offered.append(text)
+    run("%%llama chat --session a --system terse\nQ1")
+    run("%%llama chat --session a\nuser: Q2\nassistant: A\nuser: Q3\n user: no turn")
+    run("%%llama chat --session a\nQ4 {{ '{{' }}")
+    chat = run("%llama chat a edit 2").result
+    assert [asked(chat), len(chat.branches[-1].turns)] == [["Q1"], 3]
+    assert offered == ['%%llama chat --session "a"\nuser: Q2\nassistant: A\nuser: Q3\n user: no turn']
+    run(offered[0].replace("Q3", "Q5"))
+    assert asked(session.chat("a")) == ["Q1", "Q2", "Q5\n user: no turn"]
+    run("%llama chat a edit 1")
+    assert offered[-1] == '%%llama chat --session "a"\nsystem: terse\nuser: Q1'
+    run(offered[-1])
+    assert model.backend.requests[-1].messages[0] == {"role": "system", "content": "terse"}
+    run("%%llama chat\nQ {{ '{{' }}")
+    run("%llama chat default edit 1")
+    assert offered[-1] == "%%llama chat --raw\nQ {{"
+    for wrong in ("0", "2", "x", ""):
+        assert isinstance(run(f"%llama chat a edit {wrong}").error_in_exec, OptionError), wrong
+
+
+def test_a_cell_begins_the_answer(run: Any, session: Any, model: Any) -> None:
+    """--prefill and a last assistant: block are the same; the chat goes on with the whole answer."""
+    model.backend.answers = ["re", "re", "}"]
+    run("%%llama chat --prefill Su -o one\nReally?")
+    run("%%llama chat --new -o two\nuser: Really?\nassistant: Su")
+    one, two = session.history[0].completion, session.history[1].completion
+    assert (one.text, two.text, one.prompt == two.prompt) == ("Sure", "Sure", True)
+    assert session.chat().messages[-1] == {"role": "assistant", "content": "Sure"}
+    model.backend.answers = [' "b"}']
+    form = run('%%llama structured --schema "a"\nuser: Go.\nassistant: {"a":').result
+    assert (form.text, form.parsed) == ('{"a": "b"}', {"a": "b"})
+    twice = run("%%llama chat --prefill a\nuser: Really?\nassistant: Su").error_in_exec
+    assert "begun twice" in str(twice)
+
+
+def test_thinking_of_earlier_turns_can_be_left_out(run: Any, session: Any) -> None:
+    """A chat keeps it and leaves it to the template; --drop-thinking leaves it out, and says what is free."""
+    from llama_magic.formatters import from_jinja
+    from llama_magic.testing import scripted_model
+
+    template = (
+        "{% for m in messages %}{{ m.role }}: "
+        "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+        "{{ m.content }} {% endfor %}assistant: "
+    )
+    model = scripted_model(["<think>hm so it is</think> yes", "second", "third"])
+    model.formatter = from_jinja(template + "{# <think> </think> #}")
+    session.keep(model)
+    run("%%llama chat\nQ1")
+    run("%%llama chat\nQ2")
+    assert "hm so it is" in session.history[-1].completion.prompt
+    before = session.history[-1].completion.usage.prompt_tokens
+    run("%llama chat default undo")
+    run("%%llama chat --drop-thinking\nQ2")
+    dropped = session.history[-1].completion
+    assert "hm so it is" not in dropped.prompt
+    freed = before - dropped.usage.prompt_tokens
+    assert freed > 0
+    assert f"Left out the thinking of 1 earlier turn, which frees {freed} tokens." in dropped.notes
+    assert dropped.receipt["asked"]["drop_thinking"]

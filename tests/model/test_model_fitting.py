@@ -11,7 +11,7 @@ import llama_cpp
 import pytest
 
 import llama_magic as lm
-from llama_magic.model import prompt as prompting
+from llama_magic.model.guard import Guard
 
 _ODD = ["a", " ", "\n", "é", "日", "\x04", "=", "<|im_end|>", "\U00100000"]
 _WORDS = [
@@ -65,7 +65,7 @@ def test_the_default_reserve_is_a_promise(scripted: Any) -> None:
     talk = [{"role": "user", "content": "b" * 2000 + "end"}]
     done = scripted.chat(talk, overflow="truncate-prompt")
     assert (done.budget.prompt_tokens, done.budget.max_tokens) == (768, 256)
-    small = prompting.Guard(40, "error", 1024, 1)
+    small = Guard(40, "error", 1024, 1)
     assert small.reserve(None) == 10
 
 

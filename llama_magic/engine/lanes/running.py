@@ -30,7 +30,7 @@ class Running:
         self.slot: Slot | None = None
         self._chain: SamplerChain | None = None
         self.matcher: Matcher | None = None
-        self.text = TextStream(job.stops)
+        self.text, _ = TextStream.begun(job.stops, map(self._piece, job.begun))
         self.tape = job.tapes[index] if job.tapes else None
         self.done = False
         self._stop_ids = job.stop_texts.keys() | (
@@ -50,6 +50,11 @@ class Running:
             )
             if self._chain.looks_back:
                 self._chain.accept(self.tokens)
+            if self.matcher is not None and self.matcher.finished:  # all of it was given
+                self.finish("stop")
+
+    def _piece(self, token: int) -> bytes:
+        return self.weights.vocab.piece(token, special=token in self.job.visible_ids)
 
     @property
     def chain(self) -> SamplerChain:
@@ -139,8 +144,7 @@ class Running:
             self.matcher.accept(token)
         self.tokens.append(token)
         stats.generated += 1
-        visible = token in self.job.visible_ids
-        text = self.text.decode(self.weights.vocab.piece(token, special=visible))
+        text = self.text.decode(self._piece(token))
         self.job.sink(TokenEvent(self.index, token, text, forced, logprob, top, outside))
         if self.text.stop is not None or (self.matcher is not None and self.matcher.finished):
             self.finish("stop")

@@ -35,6 +35,8 @@ def completion(r: Completion) -> list[Node]:
     out.append(Line(f"{filled} · {ending(r)}", dim=True))
     if r.thinking_choice:
         out.append(Line(r.thinking_choice, dim=True))
+    if r.begun:
+        out.append(Line(f"its first {counted(r.begun, 'token')} given, the others drawn", dim=True))
     out.extend(Line(note, dim=True) for note in notes(r))
     return out
 

@@ -1,0 +1,53 @@
+"""A constraint on an answer whose beginning is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import BackendError, StructuredOutputError
+
+if TYPE_CHECKING:
+    from llama_magic.request.matcher import Constraint, Matcher
+
+
+class Begun:
+    """The same constraint, whose answers begin with `tokens`.
+
+    Raises `StructuredOutputError` where no answer begins so; `text` is what they say. JSON may be begun in
+    any layout.
+    """
+
+    def __init__(self, constraint: Constraint, tokens: Sequence[int], text: str) -> None:
+        self._constraint = constraint
+        self._tokens = tuple(tokens)
+        self._how: dict[str, Any] = {}
+        if not self._takes() and hasattr(constraint, "writing"):
+            self._how = {"loose": True}
+        if not self._takes():
+            raise StructuredOutputError(
+                f"No answer begins with {text!r:.200}.",
+                text=text,
+                remedy="Begin it as the schema, regex or grammar has it, or leave the beginning out.",
+            )
+
+    @property
+    def kind(self) -> str:
+        return self._constraint.kind
+
+    @property
+    def schema(self) -> Any:
+        return self._constraint.schema
+
+    def start(self) -> Matcher:
+        matcher = self._constraint.start(**self._how)
+        for token in self._tokens:
+            matcher.accept(token)
+        return matcher
+
+    def _takes(self) -> bool:
+        try:
+            self.start()
+        except BackendError:
+            return False
+        return True
