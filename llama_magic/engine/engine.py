@@ -18,7 +18,7 @@ from llama_magic.engine.native import Weights, release_pool
 from llama_magic.engine.steps import StepStore
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, ModelClosedError
-from llama_magic.request.backend import Capabilities
+from llama_magic.request.backend import Capabilities, check_waiting
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 from llama_magic.threads import Latch, may_wait
@@ -108,12 +108,7 @@ class Engine:
                 done.set()
 
         self._check()
-        if not may_wait():
-            raise BackendError(
-                "This call came from a thread that the engine needs (a finalizer can run there), and would "
-                "wait for itself.",
-                remedy="Ask a model only from your own code, not from __del__ or from a finalizer.",
-            )
+        check_waiting()
         release_pool()
         self._core.post(job, on_drop=done.set)
         done.wait_long()

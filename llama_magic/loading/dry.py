@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import fit, gguf, sources
+from llama_magic import fit, gguf
 from llama_magic.errors import FitError
 from llama_magic.loading.checks import gpu_available
+from llama_magic.loading.inspect import header
 from llama_magic.loading.options import LoadOptions
 from llama_magic.words import amounts
 from llama_magic.words.shown import Shown
@@ -49,13 +50,8 @@ class DryRun(Shown):
 
 def dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: bool | None) -> DryRun:
     """Return what `load` would do with a source and options."""
-    located = sources.locate(source, revision=revision, offline=offline)
+    located, info = header(source, revision, offline)
     machine = fit.machine()
-    if located.path is not None:
-        info = gguf.inspect(located.path, parts=located.parts)
-    else:
-        readers = sources.open_parts(source, revision=revision)
-        info = gguf.inspect(readers[0], parts=readers[1:])
     gguf.validate(info)
     settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
     estimate = settings.estimate(info)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from llama_magic import gguf, sources
 from llama_magic.errors import shown_briefly
 from llama_magic.gguf import GGUFInfo
+
+if TYPE_CHECKING:
+    from llama_magic.sources import Located
 
 
 @shown_briefly("The inspection")
@@ -21,8 +25,15 @@ def inspect(
     `source` is anything that `load` takes; of a remote file only the header travels.
     Raises `SourceError` and `InvalidGGUFError`.
     """
+    return header(source, revision, offline)[1]
+
+
+def header(
+    source: str | os.PathLike[str] | None, revision: str | None, offline: bool | None
+) -> tuple[Located, GGUFInfo]:
+    """Return where a model file is, and its header."""
     located = sources.locate(source, revision=revision, offline=offline)
     if located.path is not None:
-        return gguf.inspect(located.path, parts=located.parts)
+        return located, gguf.inspect(located.path, parts=located.parts)
     readers = sources.open_parts(source, revision=revision)
-    return gguf.inspect(readers[0], parts=readers[1:])
+    return located, gguf.inspect(readers[0], parts=readers[1:])

@@ -216,13 +216,6 @@ def with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
     return replace(chunk, partial=constraint.partial(chunk.text, chunk.finish_reason == "stop"))
 
 
-def _room(completion: Completion) -> str:
-    used = completion.usage.prompt_tokens + completion.usage.completion_tokens
-    if used >= completion.budget.window:
-        return "The window is full: ask for less, or load the model with a larger --ctx."
-    return "Allow more tokens (--max-tokens), or ask for less."
-
-
 def finished(completion: Completion, plan: Plan) -> Completion:
     """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
     if plan.constraint is None:

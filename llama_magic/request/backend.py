@@ -13,17 +13,19 @@ from llama_magic.request.tokenizer import Tokenizer
 from llama_magic.threads import Latch, may_wait
 
 
-def wait_for(ended: Latch) -> None:
-    """Wait until a backend has done something; Ctrl-C works meanwhile.
-
-    Raises `BackendError` on a thread that a backend needs: a finalizer there would wait for itself.
-    """
+def check_waiting() -> None:
+    """Raise `BackendError` on a thread that a backend needs: a finalizer there would wait for itself."""
     if not may_wait():
         raise BackendError(
             "This call came from a thread that the engine needs (a finalizer can run there), and would "
             "wait for itself.",
             remedy="Ask a model only from your own code, not from __del__ or from a finalizer.",
         )
+
+
+def wait_for(ended: Latch) -> None:
+    """Wait until a backend has done something; Ctrl-C works meanwhile. Raises as `check_waiting`."""
+    check_waiting()
     ended.wait_long()
 
 

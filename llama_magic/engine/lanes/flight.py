@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
+
+from llama_magic.engine.native import StopFlag
 
 if TYPE_CHECKING:
     from llama_magic.engine.job import Job
@@ -19,10 +20,7 @@ class Flight:
 
     def __init__(self, jobs: frozenset[Job]) -> None:
         self.jobs = jobs
-        self.flag = ctypes.create_string_buffer(2)  # b"\0": go on, b"\1\0": stop
-
-    def abort(self) -> None:
-        self.flag[0] = b"\x01"
+        self.flag = StopFlag()
 
 
 class Flights:
@@ -42,15 +40,15 @@ class Flights:
             self._flight = Flight(jobs)
             self._context.watch(self._flight.flag)
         if self._halted or any(job.cancelled for job in jobs):
-            self._flight.abort()
+            self._flight.flag.set()
 
     def cancel(self, job: Job) -> None:
         """Stop what is decoded, if `job` (marked as cancelled before) is in it."""
         flight = self._flight
         if job in flight.jobs:
-            flight.abort()
+            flight.flag.set()
 
     def halt(self) -> None:
         """Stop what is decoded, for good."""
         self._halted = True
-        self._flight.abort()
+        self._flight.flag.set()

@@ -11,7 +11,7 @@ from llama_magic.engine import prebuilt
 prebuilt.choose()
 
 from llama_magic.engine.native.backend import log_tail, release_pool, system_report
-from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus
+from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus, StopFlag
 from llama_magic.engine.native.sampler import SamplerChain
 from llama_magic.engine.native.vocab import Vocab
 from llama_magic.engine.native.weights import Adapter, Weights, WeightsOptions
@@ -22,6 +22,7 @@ __all__ = [
     "ContextOptions",
     "DecodeStatus",
     "SamplerChain",
+    "StopFlag",
     "Vocab",
     "Weights",
     "WeightsOptions",

@@ -37,7 +37,7 @@ def _on_log(level: int, text: bytes, _user_data: Any) -> None:
         _lines[-1] = (last_level, last + line)
     else:
         _lines.append((level, line))
-    for tap in _taps:
+    for tap in tuple(_taps):  # other threads begin and end taps meanwhile
         tap.append(line)
 
 

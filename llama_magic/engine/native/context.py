@@ -65,6 +65,23 @@ class ContextOptions:
     adapters: tuple[Adapter, ...] = ()
 
 
+class StopFlag:
+    """What llama.cpp looks at between two nodes of a graph. Any thread may set it; no lock is taken."""
+
+    def __init__(self) -> None:
+        self.bytes = ctypes.create_string_buffer(2)  # a C string: b"\0" goes on, b"\1\0" stops
+
+    @property
+    def is_set(self) -> bool:
+        return self.bytes.value != b""
+
+    def set(self) -> None:
+        self.bytes[0] = b"\x01"
+
+    def clear(self) -> None:
+        self.bytes[0] = b"\x00"
+
+
 class Context:
     """Own one `llama_context` on `weights`. Not thread-safe, but `abort()` may come from any thread."""
 
@@ -72,7 +89,7 @@ class Context:
         self.options = options
         self.weights = weights
         self.n_vocab = weights.vocab.n_tokens
-        self._abort_flag = ctypes.create_string_buffer(2)  # b"\0": go on, b"\1\0": stop
+        self._stop_flag = StopFlag()
         with backend.captured_log() as log:
             # Before the context is made, which measures its graphs with every adapter of the weights.
             adapters = [weights.adapter(adapter) for adapter in options.adapters]
@@ -115,7 +132,7 @@ class Context:
         params.pooling_type = _POOLING[o.pooling]
         params.no_perf = True
         params.abort_callback = _ABORT
-        params.abort_callback_data = ctypes.cast(self._abort_flag, ctypes.c_void_p)
+        params.abort_callback_data = ctypes.cast(self._stop_flag.bytes, ctypes.c_void_p)
         return params
 
     def _apply(self, adapters: Sequence[Any]) -> None:
@@ -199,16 +216,16 @@ class Context:
 
     def abort(self) -> None:
         """Make the running `decode` come back as ABORTED at the next graph node. Any thread."""
-        self._abort_flag[0] = b"\x01"
+        self._stop_flag.set()
 
-    def watch(self, flag: ctypes.Array[ctypes.c_char]) -> None:
-        """Let the next decodes stop when `flag`, two bytes, becomes b"\\1\\0"."""
-        llama_cpp.llama_set_abort_callback(self.pointer, _ABORT, ctypes.cast(flag, ctypes.c_void_p))
-        self._abort_flag = flag  # the flag before it may be freed now
+    def watch(self, flag: StopFlag) -> None:
+        """Let the next decodes stop when `flag` is set."""
+        llama_cpp.llama_set_abort_callback(self.pointer, _ABORT, ctypes.cast(flag.bytes, ctypes.c_void_p))
+        self._stop_flag = flag  # the flag before it may be freed now
 
     def clear_abort(self) -> None:
         """Let the next decode run."""
-        self._abort_flag[0] = b"\x00"
+        self._stop_flag.clear()
 
     # --- the KV cache -------------------------------------------------------------------
 

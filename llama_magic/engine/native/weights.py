@@ -77,7 +77,6 @@ class Weights:
         pointer = self._pointer
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(pointer))
         self.n_embd = int(llama_cpp.llama_model_n_embd_out(pointer))
-        self.n_layer = int(llama_cpp.llama_model_n_layer(pointer))
         self.n_swa = int(llama_cpp.llama_model_n_swa(pointer))
         self.n_params = int(llama_cpp.llama_model_n_params(pointer))
         self.size_bytes = int(llama_cpp.llama_model_size(pointer))
