@@ -152,7 +152,7 @@ def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: ob
                 if targets:
                     measured = partial(_measured, targets, end - start)
                     result = reader.read(ids[start:end], start, measured)
-                    tokens += _read_tokens(tokenizer, targets, result)
+                    tokens += list(_read_tokens(tokenizer, targets, result))  # all of it, or none
                 start = end
     except KeyboardInterrupt:
         raise _interrupted(tokenizer, text, ids, tokens, model) from None

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_magic import errors
-from llama_magic.display import load_progress, show, show_stream
+from llama_magic.display import hosts, load_progress, show, show_stream
 from llama_magic.display.live.feed import Feed
 from llama_magic.display.live.live import Live, LiveView
 from llama_magic.model.results import Budget, Chunk
@@ -172,6 +172,28 @@ def test_an_interrupt_before_the_first_token_says_that_nothing_was_written() -> 
     assert traceback_of(caught.value) == ["Interrupted: nothing was written yet."]
 
 
+@pytest.mark.parametrize("where", [(hosts, "host"), (hosts, "publish"), (threading.Thread, "start")])
+def test_an_interrupt_before_the_view_is_there_keeps_the_answer(
+    monkeypatch: pytest.MonkeyPatch, where: tuple[Any, str]
+) -> None:
+    """The stream is cancelled, one output left, and the completion on the exception, as later on."""
+    lab = shell(LAB)
+    model = answering(Script("word " * 5, at=0, hold=threading.Event()))
+    stopped = model.chat(ASKED, stream=True)
+
+    def strike(*_given: Any, **_named: Any) -> Any:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(*where, strike)
+    with pytest.raises(errors.GenerationInterrupted) as caught:
+        show_stream(stopped, title="chat", model_name="m", shell=lab)
+    assert model.backend.requests[0].handle.cancelled
+    assert caught.value.completion.finish_reason == "interrupted"
+    [left] = lab.display_pub.shown()
+    assert "stopped before its end" in left["text/html"]
+
+
 def test_a_real_sigint_stops_a_slow_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal that arrives while the main thread waits for a token ends the wait."""
     written, main = threading.Event(), threading.main_thread().ident
@@ -322,6 +344,7 @@ def test_the_live_view_sends_at_most_ten_messages_a_second(monkeypatch: pytest.M
     monkeypatch.setattr(LiveView, "send", lambda self, message, buffers=None: sent.append(time.monotonic()))
     head = {"title": "chat", "model": "m", "fields": [], "markdown": True}
     live = Live(shell(LAB), head=head, budget=Budget(4096, 100, 256), progress=lambda: None)
+    live.begin()
     written = 0
     while len(sent) < 5:
         live.feed(Chunk("tok ", "", (1,)))

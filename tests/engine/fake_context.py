@@ -55,12 +55,14 @@ class FakeContext(FakeMemory):
         self.buffers = {"KV": 1000 * size, "compute": 7}
         self.rows: dict[int, Any] = {}
         self.most_used = 0
+        self.decoded = 0  # tokens
 
     def decode(self, tokens: Any, positions: Any, sequences: Any, outputs: Any) -> DecodeStatus:
         assert 0 < len(tokens) <= self.n_batch
         if len(tokens) > sum(not cell.sequences for cell in self.cells):
             return DecodeStatus.NO_CELLS
         self.rows = {}
+        self.decoded += len(tokens)
         for i, (token, position, sequence) in enumerate(zip(tokens, positions, sequences, strict=True)):
             assert position == self.span(sequence)[1] + 1
             assert self.write(sequence, position, [token])
@@ -89,12 +91,13 @@ class GreedyChain:
 
     looks_back = False
     plain_greedy = True
+    closed = False
 
     def __init__(self, *given: Any, **options: Any) -> None:
         pass
 
     def close(self) -> None:
-        pass
+        self.closed = True
 
 
 class Asked:

@@ -96,20 +96,25 @@ class Live:
         budget: Budget,
         progress: Callable[[], Progress | None],
     ) -> None:
-        """Show the view; `head` has `title`, `model`, `fields` and whether the answer is `markdown`."""
+        """Make the view; `head` has `title`, `model`, `fields` and whether the answer is `markdown`."""
         self._shell, self._progress, self._budget = shell, progress, budget
         self._display_id: str | None = uuid.uuid4().hex  # transient: it is not saved
         self._feed = Feed(head["markdown"])
         self._ended = Latch()
         self._widget = LiveView(head=head | _gauge_head(budget))
-        view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
-        bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
-        hosts.publish(shell, bundle, display_id=self._display_id)
+        self._shown = False
         # The thread runs in the cell's context: ipykernel finds the cell that messages belong to by it.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
             target=context.run, args=(self._run,), name="llama_magic-live", daemon=True
         )
+
+    def begin(self) -> None:
+        """Show it."""
+        view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
+        bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
+        hosts.publish(self._shell, bundle, display_id=self._display_id)
+        self._shown = True
         self._thread.start()
 
     def feed(self, chunk: Chunk) -> None:
@@ -133,9 +138,10 @@ class Live:
         """Put the static output in the view's place; the widget closes when a page has it."""
         self._ended.set()
         self._feed.news.ring()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         if self._display_id is not None:
-            hosts.publish(self._shell, bundle, display_id=self._display_id, update=True)
+            hosts.publish(self._shell, bundle, display_id=self._display_id, update=self._shown)
             self._display_id = None
             self._widget.leave(hosts.cell(self._shell), hosts.run_number(self._shell), bundle)
 

@@ -26,8 +26,9 @@ Answers = Completion | list[Completion]  # a list where several samples were ask
 
 
 class View(Protocol):
-    """What a host shows: pieces as they come, then the end."""
+    """What a host shows: pieces as they come, then the end. An interrupt may come in `begin`, too."""
 
+    def begin(self) -> None: ...
     def feed(self, chunk: Chunk) -> None: ...
     def finish(self, bundle: dict[str, Any], completion: Answers | None) -> None: ...
 
@@ -37,6 +38,9 @@ class Silent:
 
     def __init__(self, shell: Any, *, quiet: bool = False) -> None:
         self._shell, self._quiet = shell, quiet
+
+    def begin(self) -> None:
+        """Wait for the end."""
 
     def feed(self, chunk: Chunk) -> None:
         """Wait for the end."""
@@ -63,12 +67,15 @@ def show_stream(
     Raises: GenerationInterrupted (a KeyboardInterrupt) with what was written, after an interrupt;
     any error of the stream, after the text so far was left as the output.
     """
-    view = _view(stream, shell if shell is not None else hosts.current_shell(), format, quiet,
-                 {"title": title, "model": model_name, "fields": list(stream.fields)})  # fmt: skip
-    if not isinstance(view, Silent) and isinstance(stream, ToolStream):
-        stream.announce = None  # the view shows each call before it is run
+    shell = shell if shell is not None else hosts.current_shell()
+    view: View = Silent(shell, quiet=quiet)  # until there is the right one: it imports a widget library
     text = ""
     try:
+        head = {"title": title, "model": model_name, "fields": list(stream.fields)}
+        view = _view(stream, shell, format, quiet, head)
+        if not isinstance(view, Silent) and isinstance(stream, ToolStream):
+            stream.announce = None  # the view shows each call before it is run
+        view.begin()
         for chunk in stream:
             text = chunk.text
             view.feed(chunk)

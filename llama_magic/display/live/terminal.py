@@ -29,6 +29,9 @@ class Terminal:
         self._done = False
         self._reading = Ticker(self._read(progress)) if self._out.isatty() else None
 
+    def begin(self) -> None:
+        """Wait for the first words."""
+
     def feed(self, chunk: Chunk) -> None:
         """Write what is new. Of several samples the first is streamed, the others follow at the end."""
         self._stop_reading()

@@ -233,7 +233,6 @@ class Lane:
 
     def _start(self, running: Running, slot: Slot, cached: int) -> None:
         slot.in_use = True
-        slot.name = ""
         running.slot = slot
         self.running.append(running)
         stats = running.job.stats
