@@ -12,6 +12,7 @@ from llama_magic.display.static import markdown as render_markdown
 from llama_magic.display.static import text as render_text
 from llama_magic.display.views.data import plain
 from llama_magic.display.views.find import nodes
+from llama_magic.model.earlier import Earlier, receipt_of_turn
 from llama_magic.model.results import RECEIPT_MIME, Completion
 from llama_magic.words.harmless import json_visible
 
@@ -34,13 +35,13 @@ def to_text(obj: Any) -> str:
     return render_text.page(nodes(obj))
 
 
-def mimebundle(obj: Any, format: Format = "auto") -> dict[str, Any]:
-    """Return what an output cell stores of `obj`.
+def mimebundle(obj: Any, format: Format = "auto", earlier: Earlier | None = None) -> dict[str, Any]:
+    """Return what an output cell stores of `obj`; of a turn in a chat without what was saved `earlier`.
 
     `auto` and `html` give static HTML, `markdown` Markdown, `text` neither, `json` the receipt
     (or the fields) as JSON. All but `json` hold `text/plain`; an answer holds its receipt as well.
     """
-    receipt = _receipt(obj)
+    receipt = _receipt(obj, earlier)
     if format == "json":
         data = receipt if receipt is not None else json_safe(plain(obj))
         text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
@@ -54,11 +55,11 @@ def mimebundle(obj: Any, format: Format = "auto") -> dict[str, Any]:
     return out | _receipt_entry(receipt)
 
 
-def _receipt(obj: Any) -> Any:
+def _receipt(obj: Any, earlier: Earlier | None) -> Any:
     if isinstance(obj, Completion):
-        return saved_receipt(obj)
+        return saved_receipt(obj, earlier)
     if isinstance(obj, (list, tuple)) and obj and all(isinstance(item, Completion) for item in obj):
-        return {"version": 1, "samples": [saved_receipt(item) for item in obj]}
+        return {"version": 1, "samples": [saved_receipt(item, earlier) for item in obj]}
     return None
 
 
@@ -66,9 +67,10 @@ def _receipt_entry(receipt: Any) -> dict[str, Any]:
     return {} if receipt is None else {RECEIPT_MIME: receipt}
 
 
-def saved_receipt(completion: Completion) -> dict[str, Any]:
+def saved_receipt(completion: Completion, earlier: Earlier | None = None) -> dict[str, Any]:
     """Return the receipt as it is saved: with a seed given, without what a warm KV cache changes."""
-    receipt: dict[str, Any] = json_safe(completion.receipt)
+    made = completion.receipt if earlier is None else receipt_of_turn(completion, earlier)
+    receipt: dict[str, Any] = json_safe(made)
     if completion.seeded:
         receipt["usage"].pop("cached_tokens", None)
     return receipt

@@ -16,6 +16,7 @@ from llama_magic.magics._lookup import find_bias, find_grammar, find_schema, fin
 from llama_magic.magics._markers import without_markers
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
+from llama_magic.model.earlier import Earlier
 from llama_magic.model.results import Completion
 from llama_magic.session.blocks import split_blocks
 from llama_magic.session.chat import Chat
@@ -144,7 +145,8 @@ def _chat(call: Call) -> Any:
         chat.commit(turn, fresh=fresh)
         call.kernel.session.chats[name] = chat
 
-    return _finish(call, stream, f"chat · {name}", keep)
+    before, last = chat.saved_before(cell=cell, system=system, fresh=fresh)
+    return _finish(call, stream, f"chat · {name}", keep, Earlier(before, len(messages) + 1, last))
 
 
 def _structured(call: Call) -> Any:
@@ -201,7 +203,13 @@ def _messages(call: Call) -> tuple[list[Message], str | None, dict[str, str]]:
     return messages, system, begun
 
 
-def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], None] | None = None) -> Any:
+def _finish(
+    call: Call,
+    stream: Any,
+    title: str,
+    keep: Callable[[Completion], None] | None = None,
+    earlier: Earlier | None = None,
+) -> Any:
     """Show the stream; keep its answer in chat, history and `-o`; only then let an interruption through."""
     interruption: GenerationInterrupted | None = None
     try:
@@ -212,6 +220,7 @@ def _finish(call: Call, stream: Any, title: str, keep: Callable[[Completion], No
             format=call.options.get("format", call.kernel.settings.display),
             quiet=call.quiet,
             shell=call.kernel.shell,
+            earlier=earlier,
         )
     except GenerationInterrupted as error:
         if error.completion is None:

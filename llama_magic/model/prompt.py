@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -128,12 +129,15 @@ def from_messages(
     if not ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
     stretches: list[tuple[str, str, str]] = []
+    ordinals = _ordinals(rendered.messages)
     for part in rendered.parts:
         if part.kind == "template":
             stretches.append(("template", "template", part.text))
             continue
         label = (
-            "system" if part.kind == "system" else f"{part.kind} {_ordinal(rendered.messages, part.index)}"
+            "system"
+            if part.kind == "system"
+            else f"{part.kind} {'' if part.index is None else ordinals[part.index]}"
         )
         stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
     notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
@@ -183,11 +187,14 @@ def as_messages(prompt: object, system: str | None) -> list[dict[str, Any]]:
     return [*head, {"role": "user", "content": prompt}]
 
 
-def _ordinal(messages: Sequence[Mapping[str, Any]], index: int | None) -> str:
-    if index is None:
-        return ""
-    role = messages[index].get("role")
-    return str(sum(1 for m in messages[: index + 1] if m.get("role") == role))
+def _ordinals(messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return of each message the how manieth of its role it is, from 1."""
+    seen: Counter[Any] = Counter()
+    numbers = []
+    for message in messages:
+        seen[message.get("role")] += 1
+        numbers.append(seen[message.get("role")])
+    return numbers
 
 
 def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -231,7 +231,7 @@ class Completion(Shown, Generic[T]):
             "budget": {
                 "window": self.budget.window,
                 "max_tokens": self.budget.max_tokens,
-                "parts": [asdict(part) for part in self.budget.parts],
+                "parts": [dict(vars(part)) for part in self.budget.parts],
             },
             "prompt": self.prompt,
             "text": self.text,

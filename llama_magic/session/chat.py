@@ -68,6 +68,20 @@ class Chat(Shown):
         before = [] if fresh else self.turns[: self._place(cell)]
         return flatten([*before, Turn(tuple(new), cell, system)])
 
+    def saved_before(
+        self, *, cell: str | None = None, system: str | None = None, fresh: bool = False
+    ) -> tuple[list[Message], Any]:
+        """Return the messages before `cell`'s own turn, and the last answer of them.
+
+        Where answers of this kernel do not hold them all, there is nothing.
+        """
+        before = [] if fresh else self.turns[: self._place(cell)]
+        last = before[-1] if before else None
+        if last is None or last.completion is None or system not in (None, system_of(before)):
+            return [], None
+        told = list(last.completion.messages[-len(last.messages) :])
+        return (flatten(before), last.completion) if told == list(last.messages) else ([], None)
+
     def commit(self, turn: Turn, *, fresh: bool = False) -> Turn:
         """Store a finished turn at its cell's place; what it replaces, beyond itself, becomes a branch."""
         at = 0 if fresh else self._place(turn.cell)

@@ -12,6 +12,7 @@ from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Answer, Head, Line
 from llama_magic.display.views.model.results import is_markdown
+from llama_magic.model.earlier import Earlier
 from llama_magic.model.results import Chunk, Completion
 from llama_magic.model.tools.loop import ToolStream
 from llama_magic.threads import despite_interrupts
@@ -60,10 +61,11 @@ def show_stream(
     format: Format = "auto",
     quiet: bool = False,
     shell: Any = None,
+    earlier: Earlier | None = None,
 ) -> Answers:
     """Show a generation while it runs, replace the view by its static output, and return what came.
 
-    `title` and `model_name` head the live view.
+    `title` and `model_name` head the live view; `earlier` is what outputs before this one hold of a chat.
     Raises: GenerationInterrupted (a KeyboardInterrupt) with what was written, after an interrupt;
     any error of the stream, after the text so far was left as the output.
     """
@@ -82,12 +84,12 @@ def show_stream(
         completion: Answers = stream.completion
     except KeyboardInterrupt as stop:
         completion = _stopped(stream, stop)
-        _finish(view, mimebundle(completion, format), completion)
+        _finish(view, mimebundle(completion, format, earlier), completion)
         raise errors.GenerationInterrupted(completion) from None
     except BaseException as error:
         _finish(view, _broken(title, model_name, Answer(text, is_markdown(stream.mode)), error), None)
         raise
-    _finish(view, mimebundle(completion, format), completion)
+    _finish(view, mimebundle(completion, format, earlier), completion)
     return completion
 
 

@@ -25,19 +25,33 @@ _LINE = Html("\n")
 
 
 @functools.cache
-def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return the rules of `base.css`, without needless blanks, each with the classes it speaks of."""
+def _rules() -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return the rules of `base.css`, without needless blanks: selectors, and the block behind them."""
     text = Path(__file__).with_name("base.css").read_text("utf-8")
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     text = re.sub(r"\s*([{};,>])\s*", r"\1", re.sub(r"\s+", " ", text)).replace(": ", ":").strip()
-    rules = re.findall(r"[^{}]+\{(?:[^{}]|\{[^{}]*\})*\}", text)
-    return tuple((rule, frozenset(re.findall(r"\.(lm-[\w-]+)", rule.partition("{")[0]))) for rule in rules)
+    rules = re.findall(r"([^{}]+)(\{(?:[^{}]|\{[^{}]*\})*\})", text)
+    return tuple((tuple(re.split(r",(?![^(]*\))", selectors)), block) for selectors, block in rules)
 
 
 def stylesheet(body: str) -> str:
-    """Return the rules that a view needs: those without a class of ours, and those whose classes it uses."""
-    used = set(re.findall(r"\blm-[\w-]+", body))
-    return "".join(rule for rule, classes in _rules() if not classes or classes & used)
+    """Return the rules that a view needs: for its classes and elements, with the colours that they name."""
+    there = set(re.findall(r"\blm-[\w-]+", body)) | set(re.findall(r"<([a-z]\w*)", body))
+    if " tabindex=" in body or "summary" in there:
+        there.add(":focus-visible")
+    made = [(",".join(s for s in selectors if _needs(s) <= there), block) for selectors, block in _rules()]
+    text = "".join(selectors + block for selectors, block in made if selectors)
+    named = set(re.findall(r"var\((--lm-\w+)", text + body))
+    return re.sub(r"(--lm-\w+):[^;{}]*;", lambda found: found[0] if found[1] in named else "", text)
+
+
+@functools.cache
+def _needs(selector: str) -> set[str]:
+    """Return our classes that a selector speaks of, and the element that it ends with."""
+    if selector.startswith((".jp-", "@")):  # about what stands around a view
+        return set(re.findall(r"\.(lm-standin)", selector))
+    last = re.findall(r"(?:^|[ >])([a-z]\w*)[^ >]*$", selector)
+    return {*re.findall(r"\.(lm-[\w-]+)", selector), *last, *re.findall(r":focus-visible", selector)}
 
 
 def page(nodes: Sequence[doc.Node], mark: str = "") -> str:

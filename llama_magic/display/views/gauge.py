@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from llama_magic.display.static.doc import Bar, Segment
+from llama_magic.model.earlier import gathered
 from llama_magic.model.results import Budget
 
 
 def segments(budget: Budget, written: int = 0) -> tuple[Segment, ...]:
     """Return the bar's segments: the prompt's parts in order, the answer so far, what is reserved for it."""
-    parts = [Segment(part.label, part.kind, part.tokens) for part in budget.parts if part.tokens]
+    parts = [Segment(part.label, part.kind, part.tokens) for part in gathered(budget.parts) if part.tokens]
     if not parts and budget.prompt_tokens:
         parts = [Segment("prompt", "prompt", budget.prompt_tokens)]
     answer = [

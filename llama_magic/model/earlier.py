@@ -1,0 +1,116 @@
+"""A conversation that grows: an answer as it is saved refers to what answers saved before it hold.
+
+Otherwise the answer of turn 200 would repeat 199 turns, and a notebook would grow with the square of
+its turns. `restored` puts the receipts of a notebook together again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_magic.model.results import BudgetPart, Completion
+
+_FEW = 12  # parts of a prompt that are told one by one
+_TURNS = ("user", "assistant", "tool")
+_STAY = ("system", "developer")
+Messages = Sequence[Mapping[str, Any]]
+
+
+_SHARED = ("engine", "file", "sampling")  # of a receipt: mostly as in the turn before
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What answers saved before hold of a chat: its messages before a turn, and the last of these answers.
+
+    `own` is the number of the turn's own messages: those of the cell, and the answer.
+    """
+
+    messages: Messages
+    own: int
+    last: Completion[Any] | None = None
+
+
+def digest(messages: Messages) -> str:
+    """Return the SHA-256 of a conversation: of `[[role, content], …]` as compact ASCII JSON."""
+    return _sha256(json.dumps([_said(message) for message in messages], separators=(",", ":"), default=str))
+
+
+def receipt_of_turn(completion: Completion[Any], earlier: Earlier) -> dict[str, Any]:
+    """Return a receipt with its own turn alone, a reference to what came before, and the prompt's digest.
+
+    File, engine and sampling are left out where they are those of the answer before, and the prompt's parts.
+    The receipt is whole where the prompt is not what came before and the turn, as after `truncate-prompt`.
+    """
+    receipt = completion.receipt
+    sent, own = completion.messages[: -earlier.own], completion.messages[-earlier.own :]
+    left_out = len(earlier.messages) - len(sent)
+    kept = without_oldest(earlier.messages, left_out)
+    if earlier.last is None or [_said(m) for m in sent] != [_said(m) for m in kept]:
+        return receipt
+    reference = {"messages": len(earlier.messages), "sha256": digest(earlier.messages)}
+    before = {**earlier.last.made_with, "sampling": earlier.last.sampling.to_dict()}
+    same = [key for key in _SHARED if key in receipt and receipt[key] == before.get(key)]
+    return {
+        **{key: value for key, value in receipt.items() if key not in ("prompt", *same)},
+        "prompt_sha256": _sha256(completion.prompt),
+        "budget": {key: value for key, value in receipt["budget"].items() if key != "parts"},
+        "earlier": {**reference, **({"left_out": left_out} if left_out else {}), "same": same},
+        "messages": list(own),
+    }
+
+
+def restored(receipts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the receipts of a notebook, in its order, each with all messages that were sent for it.
+
+    One that refers to what is not there stays as it is, with `earlier` in it.
+    """
+    conversations: dict[str, tuple[list[Any], dict[str, Any]]] = {}
+    found: list[dict[str, Any]] = []
+    for receipt in map(dict, receipts):
+        own = list(receipt.get("messages", ()))
+        reference = receipt.get("earlier")
+        known = ([], {}) if reference is None else conversations.get(reference["sha256"])
+        if known is not None:
+            before, last = known
+            if reference is not None:
+                receipt |= {key: last[key] for key in reference["same"]}
+                receipt["messages"] = [*without_oldest(before, reference.get("left_out", 0)), *own]
+                del receipt["earlier"]
+            conversations[digest([*before, *own])] = ([*before, *own], receipt)
+        found.append(receipt)
+    return found
+
+
+def without_oldest(messages: Messages, count: int) -> list[Mapping[str, Any]]:
+    """Return a conversation without its `count` oldest messages; system and developer messages stay."""
+    kept = []
+    for message in messages:
+        if count > 0 and message.get("role") not in _STAY:
+            count -= 1
+        else:
+            kept.append(message)
+    return kept
+
+
+def gathered(parts: Sequence[BudgetPart]) -> tuple[BudgetPart, ...]:
+    """Return the parts of a prompt, those of many earlier messages as one."""
+    old = [at for at, part in enumerate(parts) if part.kind in _TURNS][:-1]
+    if len(parts) <= _FEW or len(old) < 2:
+        return tuple(parts)
+    merged = set(old)
+    one = BudgetPart("earlier turns", "earlier", sum(parts[at].tokens for at in old))
+    rest = (part for at, part in enumerate(parts) if at > old[0] and at not in merged)
+    return (*parts[: old[0]], one, *rest)
+
+
+def _said(message: Mapping[str, Any]) -> list[Any]:
+    return [message.get("role"), message.get("content")]
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,115 @@
+"""A chat as it is saved: each answer holds its own turn, and the notebook holds all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llama_magic.display.bundle import mimebundle
+from llama_magic.model.earlier import Earlier, restored
+from llama_magic.model.results import RECEIPT_MIME, Completion
+from llama_magic.session.chat import Chat
+from llama_magic.session.turns import Turn, answer_message
+from llama_magic.testing import scripted_model
+
+
+class Notebook:
+    """What `%%llama chat` does with a chat, without a shell; `outputs` are what is saved."""
+
+    def __init__(self, **how: Any) -> None:
+        self.model = scripted_model(lambda request: f"answer {len(request.messages)}", **how)
+        self.chat = Chat()
+        self.outputs: list[dict[str, Any]] = []
+        self.answers: list[Completion[Any]] = []
+
+    def ask(self, text: str, *, system: str | None = None, cell: str | None = None, **options: Any) -> None:
+        new = [{"role": "user", "content": text}]
+        answer = self.model.chat(self.chat.messages_for(new, system=system, cell=cell), seed=1, **options)
+        before, last = self.chat.saved_before(system=system, cell=cell)
+        earlier = Earlier(before, len(new) + 1, last)
+        self.outputs.append(mimebundle(answer, earlier=earlier))
+        self.answers.append(answer)
+        self.chat.commit(Turn((*new, answer_message(answer)), cell, system, completion=answer))
+
+    def receipts(self) -> list[dict[str, Any]]:
+        return [output[RECEIPT_MIME] for output in self.outputs]
+
+
+def _whole(notebook: Notebook) -> None:
+    """The saved receipts of a notebook, put together, are those of its answers."""
+    for found, answer in zip(restored(notebook.receipts()), notebook.answers, strict=True):
+        receipt = json.loads(json.dumps(answer.receipt))
+        assert "earlier" not in found
+        for key in ("messages", "text", "file", "engine", "sampling", "seed", "asked"):
+            assert found.get(key) == receipt.get(key), key
+
+
+def test_an_output_is_as_long_as_its_turn() -> None:
+    """The 120th answer is saved in no more bytes than the third, and says how much stands before it."""
+    notebook = Notebook(window=20_000)
+    for number in range(120):
+        notebook.ask(f"question {number:03}", system="Be brief." if not number else None)
+    sizes = [len(json.dumps(output)) for output in notebook.outputs]
+    assert max(sizes[100:]) <= max(sizes[2:6]) + 60  # counts have a digit more
+    last = notebook.receipts()[-1]
+    assert (last["earlier"]["messages"], len(last["messages"])) == (239, 2)
+    assert "earlier turns" in notebook.outputs[-1]["text/html"]
+    assert sum(part.tokens for part in notebook.answers[-1].budget.parts) == last["usage"]["prompt_tokens"]
+    _whole(notebook)
+
+
+def _rerun(notebook: Notebook) -> None:
+    for text in ("a", "b", "c"):
+        notebook.ask(text, cell=text)
+    notebook.ask("b again", cell="b")
+    notebook.ask("d", cell="d")
+
+
+def _other_system(notebook: Notebook) -> None:
+    for system in ("S", None, "T", None, "T"):
+        notebook.ask("q", system=system)
+
+
+def _left_out(notebook: Notebook) -> None:
+    for number in range(12):
+        notebook.ask(f"{number} " * 30, system="S" if not number else None, overflow="drop-oldest")
+    assert any(receipt["earlier"].get("left_out") for receipt in notebook.receipts()[1:])
+
+
+def _cut(notebook: Notebook) -> None:
+    for number in (5, 5, 600, 5):
+        notebook.ask("w " * number, overflow="truncate-prompt")
+
+
+def _another_sampling(notebook: Notebook) -> None:
+    for temperature in (0.5, 0.5, 0.7, 0.7):
+        notebook.ask("q", temperature=temperature)
+
+
+def _loaded(notebook: Notebook) -> None:
+    notebook.chat.commit(Turn(({"role": "user", "content": "old"}, {"role": "assistant", "content": "text"})))
+    for text in ("a", "b"):
+        notebook.ask(text)
+    assert len(notebook.receipts()[0]["messages"]) == 4
+
+
+@pytest.mark.parametrize(
+    "story", [_rerun, _other_system, _left_out, _cut, _another_sampling, _loaded], ids=lambda s: s.__name__
+)
+def test_nothing_that_an_equal_answer_needs_is_lost(story: Callable[[Notebook], None]) -> None:
+    """Turns run again, system prompts, dropped and cut messages, options, chats from files."""
+    notebook = Notebook(window=256)
+    story(notebook)
+    _whole(notebook)
+
+
+def test_a_reference_to_what_is_not_there_stays() -> None:
+    """An output whose earlier turns were deleted keeps its reference: it is not taken for whole."""
+    notebook = Notebook()
+    for text in ("a", "b"):
+        notebook.ask(text)
+    [found] = restored(notebook.receipts()[1:])
+    assert found["earlier"]["messages"] == 2
