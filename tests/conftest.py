@@ -50,6 +50,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     shell = InteractiveShell.instance(config=config)
     magics.register(shell)
     yield shell
+    session.current(shell).keep_record(None)
     magics.unregister(shell)
     atexit.unregister(shell.atexit_operations)
     shell.atexit_operations()

@@ -70,6 +70,7 @@ def _of_parameter(parameter: Parameter) -> Option:
 
 
 SAMPLING = tuple(map(_of_parameter, PARAMETERS.values()))
+TAG = _o("--tag", "text", "a word to find answers again by, in history and record", "T")
 LIMITS = (
     _o("-n --max-tokens", "positive", "longest answer, in tokens", "N"),
     SEED,
@@ -84,7 +85,7 @@ LIMITS = (
     ),
     _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
     _o("--timeout", "float", "end the answer after this many seconds; what is there is kept", "S"),
-    _o("--tag", "text", "a word to find the answer again by, in the history", "T"),
+    TAG,
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
 )
 CONSTRAINTS = (
@@ -322,7 +323,24 @@ VERBS = {
             completes=("chats", "actions"),
         ),
         Verb("pad", "", "a prompt pad with live token count, sliders, Run and Stop", "widget", (MODEL,)),
-        Verb("history", "", "every generation of this kernel", "table, `.to_pandas()`"),
+        Verb(
+            "history",
+            "[N] [save PATH]",
+            "the generations of this kernel, or the last N; save writes their receipts",
+            "table, `.to_pandas()`",
+            (_o("--grep", "regex", "those whose prompt or answer matches this", "RE"), TAG),
+            most=3,
+            completes=("", "files"),
+        ),
+        Verb(
+            "record",
+            "[PATH|off]",
+            "keep every answer from now on in one SQLite file; without a word: show it",
+            "`Record`, `.to_pandas()`",
+            (TAG,),
+            most=1,
+            completes=("files",),
+        ),
         Verb("doctor", "", "versions, devices, crash check, caches, advice", "report"),
     )
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_magic import display, sources
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.magics import _records
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._options import VERBS
 from llama_magic.magics._parse import LineCommand
@@ -266,10 +267,6 @@ def _pad(kernel: Kernel, command: LineCommand) -> Any:
     return display.pad(kernel.get_model(command.options.get("model")))
 
 
-def _history(kernel: Kernel, command: LineCommand) -> Any:
-    return kernel.session.history
-
-
 def _doctor(kernel: Kernel, command: LineCommand) -> Any:
     from llama_magic.magics._doctor import examine  # weight: numpy
 
@@ -290,6 +287,7 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "chats": _chats,
     "chat": _chat,
     "pad": _pad,
-    "history": _history,
+    "history": _records.history,
+    "record": _records.record,
     "doctor": _doctor,
 }

@@ -12,7 +12,7 @@ from typing import Any, Self, overload
 from llama_magic.errors import OptionError
 from llama_magic.model.results import Completion
 from llama_magic.record.database import Database
-from llama_magic.record.saved import as_text, beside, completion_of
+from llama_magic.record.saved import as_text, beside, completion_of, line
 from llama_magic.sources import user_path, write_whole
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
@@ -116,10 +116,7 @@ class Record(Printed, Sequence[Completion[Any]]):
         return target
 
     def _lines(self) -> Iterator[bytes]:
-        for receipt, more, answer, time, tag, label, _ in self._pages():
-            named = {"id": answer, "time": time, "tag": tag, "label": label}
-            line = {**named, "receipt": json.loads(receipt), **json.loads(more)}
-            yield (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        return (line(_completion(row), label=row[5]) for row in self._pages())
 
     def table(self) -> Table:
         """Return the short view: a line for each of the last answers."""
@@ -139,7 +136,7 @@ class Record(Printed, Sequence[Completion[Any]]):
             "ended",
             "seed",
         )
-        lines = tuple(_line(row) for row in reversed(rows))
+        lines = tuple(_summary(row) for row in reversed(rows))
         return Table(
             headers,
             lines,
@@ -179,7 +176,7 @@ def _row(one: Completion[Any], label: str | None, tag: str | None) -> tuple[Any,
     return one.id or uuid.uuid4().hex, one.request, label, one.time, one.tag or tag, receipt, more
 
 
-def _line(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _summary(row: tuple[Any, ...]) -> tuple[Any, ...]:
     one, label, number = _completion(row), *row[-2:]
     when, answer = one.time.partition(".")[0].replace("T", " "), (brief(one.question), brief(one.text))
     ended = (one.usage.completion_tokens, one.finish_reason, str(one.seed))

@@ -10,7 +10,6 @@ from typing import Any
 
 from llama_magic.model.results import Budget, BudgetPart, Completion, Timings, TokenLogprob, Usage
 from llama_magic.request.sampling import Sampling
-from llama_magic.structured import FieldReport
 
 # What a receipt says of the answer itself; all else there is what it was made with.
 _OF_THE_ANSWER = {
@@ -24,6 +23,14 @@ _UNTIMED = Timings(0.0, 0.0, 0.0, 0.0, 0.0)
 def as_text(data: Any) -> str:
     """Return JSON as any reader takes it: numbers that it has not (NaN, infinities) as texts."""
     return json.dumps(_finite(data), default=str)
+
+
+def line(completion: Completion[Any], **named: Any) -> bytes:
+    """Return an answer as one line of JSON: what names it, its receipt, and what stands beside that."""
+    names = {"id": completion.id, "time": completion.time, "tag": completion.tag, **named}
+    data = {**names, "receipt": completion.receipt, **beside(completion)}
+    text = json.dumps(_finite(data), default=str, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")
 
 
 def beside(completion: Completion) -> dict[str, Any]:
@@ -47,6 +54,8 @@ def completion_of(
 
     A structured answer's `parsed` is plain JSON data: its class stays in the program that asked.
     """
+    from llama_magic.structured import FieldReport  # for weight: NumPy
+
     more = more or {}
     usage, written = receipt["usage"], receipt["usage"]["completion_tokens"]
     cached = more.get("cached_tokens", usage.get("cached_tokens", 0))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, overload
 
+from llama_magic.errors import OptionError
 from llama_magic.model.results import Completion
+from llama_magic.record.saved import line
 from llama_magic.request.events import FinishReason
+from llama_magic.sources import user_path, write_whole
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed, Shown
 from llama_magic.words.tables import Table, brief
 
 HISTORY_LIMIT = 1000
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class HistoryEntry(Shown):
     """One generation of this kernel, as `%llama history` lists it."""
 
     completion: Completion
-    number: int = field(default_factory=lambda: next(_numbers))
+    number: int
 
     @property
     def ended(self) -> FinishReason | None:
@@ -43,6 +48,7 @@ class History(Printed, Sequence[HistoryEntry]):
 
     def __init__(self, limit: int = HISTORY_LIMIT) -> None:
         self._entries: deque[HistoryEntry] = deque(maxlen=limit)
+        self._numbers = itertools.count(1)
 
     def hear(self, *made: Completion) -> None:
         """Append the answers of a call."""
@@ -54,7 +60,7 @@ class History(Printed, Sequence[HistoryEntry]):
         for known in reversed(self._kept()):
             if known.completion is completion:
                 return known
-        entry = HistoryEntry(completion)
+        entry = HistoryEntry(completion, next(self._numbers))
         self._entries.append(entry)
         return entry
 
@@ -85,6 +91,38 @@ class History(Printed, Sequence[HistoryEntry]):
 
         records = self.records()
         return pandas.DataFrame(records).set_index("number") if records else pandas.DataFrame()
+
+    def numbered(self, number: int) -> HistoryEntry:
+        """Return the generation of this number."""
+        for entry in self:
+            if entry.number == number:
+                return entry
+        kept = self._kept()
+        known = f"It holds {kept[0].number} to {kept[-1].number}." if kept else "It is empty."
+        raise OptionError(f"There is no generation {number} in the history. {known}")
+
+    def select(self, last: int | None = None, *, grep: str | None = None, tag: str | None = None) -> History:
+        """Return those of a tag, whose prompt or answer matches an expression, and of these the last so many.
+
+        They keep their numbers. Raises `OptionError` for what is no expression.
+        """
+        try:
+            wanted = None if grep is None else re.compile(grep)
+        except re.error as error:
+            raise OptionError(f"{grep!r} is no regular expression: {error}.") from None
+        found = [entry for entry in self if tag is None or entry.completion.tag == tag]
+        if wanted is not None:
+            found = [e for e in found if any(map(wanted.search, (e.completion.prompt, e.completion.text)))]
+        some = History()
+        some._entries.extend(found if last is None else found[-last:])
+        return some
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the receipts, one JSON object a line, with number, time, tag and timings beside them."""
+        target = user_path(path)
+        lines = (line(entry.completion, number=entry.number) for entry in self)
+        write_whole(target, lines, "The history")
+        return target
 
     def table(self) -> Table:
         """Return the short view: one line for each generation."""

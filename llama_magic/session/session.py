@@ -7,6 +7,7 @@ as long as the shell, so reloading the extension loses nothing. Nothing here dec
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.loading import current as loading
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Completion
+from llama_magic.record.record import Record
+from llama_magic.record.recording import Recording
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import History
 from llama_magic.words.names import nearest
@@ -37,6 +40,7 @@ class Session:
         self.chats: dict[str, Chat] = {}
         self._history = History()
         journal.listen(self._history.hear)
+        self.recording: Recording | None = None
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
     # --- models ---
@@ -173,6 +177,14 @@ class Session:
     def history(self) -> History:
         """Every generation of this kernel, made by a cell or in Python, in the order in which they ended."""
         return self._history
+
+    def keep_record(self, path: str | os.PathLike[str] | None, tag: str | None = None) -> Record | None:
+        """Write every generation from now on into a record, and to no other; None ends that."""
+        record = None if path is None else Record(path)
+        if self.recording is not None:
+            self.recording.stop()
+        self.recording = None if record is None else Recording(record, tag)
+        return record
 
     def record(self, completion: Completion) -> None:
         """Add a generation to the history, unless it is there."""

@@ -171,7 +171,8 @@ def test_history_lists_what_was_asked_and_answered() -> None:
     entry = HistoryEntry(
         completion(
             "Yes.", messages=({"role": "user", "content": "Is it?"}, {"role": "assistant", "content": "Yes."})
-        )
+        ),
+        1,
     )
     table = display.mimebundle([entry])["text/plain"]
     assert re.search(r"Is it\? +Yes\. .* 42 ", table)
@@ -180,10 +181,10 @@ def test_history_lists_what_was_asked_and_answered() -> None:
 def test_the_history_leaves_out_what_means_nothing() -> None:
     """A step that was asked for has no ending; one token has no speed."""
     answer = completion("Yes.", mode="xray", finish_reason="length", n=1)
-    table = history.table([HistoryEntry(answer)])
+    table = history.table([HistoryEntry(answer, 1)])
     row = dict(zip(table.headers, table.rows[0], strict=True))
     assert (row["mode"], row["ended"], row["tok/s"]) == ("xray", "", None)
-    stopped = history.table([HistoryEntry(dataclasses.replace(answer, finish_reason="interrupted"))])
+    stopped = history.table([HistoryEntry(dataclasses.replace(answer, finish_reason="interrupted"), 1)])
     assert "interrupted" in stopped.rows[0]
 
 

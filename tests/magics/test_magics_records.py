@@ -1,0 +1,119 @@
+"""The verbs of records: kept, listed, saved."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llama_magic as lm
+from llama_magic.errors import OptionError, SourceError
+from llama_magic.testing import Script
+
+
+def texts(record: Any) -> list[str]:
+    return [one.text for one in record]
+
+
+def test_every_answer_goes_into_the_record(run: Any, model: Any, session: Any) -> None:
+    """Cells, Python calls, samples, what was interrupted or is no instance; from record PATH until off."""
+    model.backend.answers = [
+        "before",
+        "cell",
+        "python",
+        "one",
+        '"x',
+        Script("cut short", at=1, interrupt=True),
+        "after",
+    ]
+    run("%%llama complete\nQ")
+    run("%llama record answers.sqlite --tag mine")
+    run("%%llama chat --tag own\nQ")
+    model.complete("Q")
+    run("%%llama complete -N 2\nQ")
+    run("%%llama structured --schema \"Literal['xy']\" -n 4\nQ")
+    run("%%llama complete\nQ")
+    run("%llama record off")
+    run("%%llama complete\nQ")
+    record = lm.open_record("answers.sqlite")
+    assert texts(record) == ["cell", "python", "one", "one", '"x', "cut"]
+    assert [one.tag for one in record] == ["own", *["mine"] * 5]
+    assert record[-1].finish_reason == "interrupted"
+    assert [entry.completion.id for entry in session.history[1:-1]] == [one.id for one in record]
+
+
+def test_a_record_is_shown_tagged_and_replaced(
+    run: Any, model: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a word the record is shown, --tag alone tags from now on, another PATH takes its place."""
+    assert "No record is kept" in str(run("%llama record").error_in_exec)
+    run("%llama record one.sqlite")
+    run("%%llama complete\nQ")
+    assert texts(run("%llama record").result) == ["answer 1"]
+    run("%llama record --tag later")
+    run("%%llama complete\nQ")
+    run("%llama record two.sqlite")
+    run("%%llama complete\nQ")
+    assert [one.tag for one in lm.open_record("one.sqlite")] == [None, "later"]
+    assert texts(lm.open_record("two.sqlite")) == ["answer 3"]
+    run("%llama record one.sqlite")
+    assert "which holds 2 already" in capsys.readouterr().out
+    run("%llama record off")
+    assert "Nothing more goes into one.sqlite" in capsys.readouterr().out
+    assert isinstance(run("%llama record off --tag t").error_in_exec, OptionError)
+    assert isinstance(run("%llama record nowhere/x.sqlite").error_in_exec, SourceError)
+
+
+def test_a_bad_path_leaves_the_record_that_is_kept(run: Any, model: Any) -> None:
+    """What cannot be opened changes nothing."""
+    run("%llama record one.sqlite")
+    Path("text").write_text("no record " * 50)
+    assert isinstance(run("%llama record text").error_in_exec, SourceError)
+    run("%%llama complete\nQ")
+    assert texts(lm.open_record("one.sqlite")) == ["answer 1"]
+
+
+def test_an_answer_that_cannot_be_kept_is_a_warning(run: Any, model: Any, session: Any) -> None:
+    """The disk fails: the cell has its answer, and says that the record has not."""
+    run("%llama record one.sqlite")
+    connection = sqlite3.connect("one.sqlite")
+    connection.execute("DROP TABLE answers")
+    connection.close()
+    with pytest.warns(UserWarning, match="not in the record"):
+        answer = run("%%llama complete\nQ").result
+    assert answer.text == "answer 1"
+
+
+def test_the_history_can_be_searched_and_saved(
+    run: Any, model: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last N, an expression on prompts and answers, a tag, together; saved lines hold the receipts."""
+    model.backend.answers = ["red", "green", "blue", "grey"]
+    for question, tag in (("a", ""), ("b", "--tag t"), ("c", "--tag t"), ("green?", "")):
+        run(f"%%llama complete {tag}\n{question}")
+
+    def found(line: str) -> list[str]:
+        return [entry.completion.text for entry in run(f"%llama history {line}").result]
+
+    assert found("") == ["red", "green", "blue", "grey"]
+    assert found("2") == ["blue", "grey"]
+    assert found("--grep gr[e]{2}n") == ["green", "grey"]
+    assert found("--tag t") == ["green", "blue"]
+    assert found("1 --tag t --grep e") == ["blue"]
+    assert found("--tag none") == []
+    number = run("%llama history 1").result[0].number
+    assert run("%llama history").result.numbered(number).completion.text == "grey"
+    run("%llama history --tag t save some.jsonl")
+    assert "Saved 2 to some.jsonl" in capsys.readouterr().out
+    lines = [json.loads(line) for line in Path("some.jsonl").read_text("utf-8").splitlines()]
+    assert [(line["receipt"]["text"], line["tag"], line["number"]) for line in lines] == [
+        ("green", "t", number - 2),
+        ("blue", "t", number - 1),
+    ]
+    for wrong in ("0", "x", "--grep (", "save", "2 keep x"):
+        assert isinstance(run(f"%llama history {wrong}").error_in_exec, OptionError), wrong
+    with pytest.raises(OptionError, match="no generation 0"):
+        run("%llama history").result.numbered(0)
