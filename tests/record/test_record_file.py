@@ -119,6 +119,20 @@ def test_the_file_is_read_by_any_tool(path: Path, tmp_path: Path) -> None:
     assert Record(tmp_path / "empty.sqlite").to_pandas().empty
 
 
+def test_the_columns_are_documented(path: Path) -> None:
+    """README names every table and column of the file, and its version."""
+    Record(path)
+    connection = sqlite3.connect(path)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    columns = [row[1] for table in tables for row in connection.execute(f"PRAGMA table_xinfo({table})")]
+    ((version,),) = connection.execute("PRAGMA user_version")
+    connection.close()
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    section = readme.partition("## Records")[2].partition("\n## ")[0]
+    assert [name for name in (*tables, *columns) if f"`{name}`" not in section] == []
+    assert f"`PRAGMA user_version` is {version}" in section
+
+
 def test_a_record_shows_itself(path: Path) -> None:
     """Its text lists the last fifty answers and says how many there are."""
     model = scripted_model(lambda request: f"says {request.text}")

@@ -14,12 +14,12 @@ from llama_magic.display.static.doc import Answer, Head, Line
 from llama_magic.display.views.model.results import is_markdown
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.results import Chunk, Completion
-from llama_magic.model.tools.loop import ToolStream
 from llama_magic.threads import despite_interrupts
 
 if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
     from llama_magic.model.structured import StructuredStream
+    from llama_magic.model.tools.loop import ToolStream
 
     AnyStream = Stream | StructuredStream | ToolStream
 
@@ -69,6 +69,8 @@ def show_stream(
     Raises: GenerationInterrupted (a KeyboardInterrupt) with what was written, after an interrupt;
     any error of the stream, after the text so far was left as the output.
     """
+    from llama_magic.model.tools.loop import ToolStream  # for weight: NumPy
+
     shell = shell if shell is not None else hosts.current_shell()
     view: View = Silent(shell, quiet=quiet)  # until there is the right one: it imports a widget library
     text = ""
