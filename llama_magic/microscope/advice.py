@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from llama_magic.request.sampling import Sampling
+from llama_magic.request.sampling import Sampling, default_sampling
 from llama_magic.request.stages import PARAMETERS, STAGES, is_off
 
 _CUTTING = tuple(name for name, stage in STAGES.items() if stage.does == "cuts")
@@ -69,7 +69,7 @@ def _overruled(s: Sampling, names: Collection[str]) -> list[str]:
         if s.dynatemp_range > 0 and "dynatemp_range" in names:
             notes.append("temperature 0 is greedy decoding: dynatemp_range is not used.")
         return notes
-    default = Sampling()
+    default = default_sampling()
     unused = [
         name
         for name, stage in ((name, STAGES[name]) for name in _of(STAGES, names))
@@ -91,7 +91,7 @@ def _values(s: Sampling, names: Collection[str]) -> list[str]:
 
 def _asleep(s: Sampling, names: Collection[str]) -> list[str]:
     """Say which parameters were set of a stage that another of its parameters switches off."""
-    default, notes = Sampling(), []
+    default, notes = default_sampling(), []
     for name, stage in STAGES.items():
         if not is_off(s, name) or any(told(s) for told, _ in stage.says):
             continue

@@ -11,13 +11,15 @@ from typing import Any
 
 from llama_magic.microscope.advice import advise
 from llama_magic.microscope.tracing import SamplerTrace
-from llama_magic.request.sampling import Sampling
+from llama_magic.request.sampling import Sampling, default_sampling
 from llama_magic.request.stages import DEFAULT_ORDER, PARAMETERS, STAGES, is_off
 from llama_magic.words.counting import counted
 
 # Their defaults cut or sharpen, and a model's file, %config or %llama sampler may set others: so a
 # line that is to mean the same everywhere names them.
-_ALWAYS = frozenset(STAGES[name].parameters[0].name for name in DEFAULT_ORDER if not is_off(Sampling(), name))
+_ALWAYS = frozenset(
+    STAGES[name].parameters[0].name for name in DEFAULT_ORDER if not is_off(default_sampling(), name)
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def options_line(sampling: Sampling, seed: int | None = None, base: Sampling | N
     Named are temperature, top_k, top_p and min_p, and whatever differs from llama.cpp's defaults
     or from `base`.
     """
-    default, base = Sampling(), base or Sampling()
+    default = default_sampling()
+    base = base or default
     words: list[str] = []
     for name in PARAMETERS:
         value = getattr(sampling, name)

@@ -19,7 +19,7 @@ from llama_magic.model.overflow import Fit
 from llama_magic.model.thinking import Thinking, after_thinking, drop_thinking, note_of, reads_marks
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.request import Request
-from llama_magic.request.sampling import Sampling
+from llama_magic.request.sampling import Sampling, default_sampling
 from llama_magic.request.stages import PARAMETERS
 from llama_magic.threads import LeftBehind
 
@@ -44,7 +44,8 @@ def _advice(sampling: Sampling, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Say which sampling parameters that were asked for do nothing."""
     asked = PARAMETERS.keys() & options.keys()
     if options.get("sampling") is not None:
-        asked |= {name for name in PARAMETERS if getattr(sampling, name) != getattr(Sampling(), name)}
+        default = default_sampling()
+        asked |= {name for name in PARAMETERS if getattr(sampling, name) != getattr(default, name)}
     return advise(sampling, asked)
 
 

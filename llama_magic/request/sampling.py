@@ -6,6 +6,7 @@ they stand in `stages.py`. Pure data; `engine.native` turns it into a chain.
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import operator
@@ -67,6 +68,12 @@ class Sampling(Parameters, Shown):
         return data
 
 
+@functools.cache
+def default_sampling() -> Sampling:
+    """Return llama.cpp's own defaults, as `Sampling()` does; made once."""
+    return Sampling()
+
+
 def _checked(parameter: Parameter, value: Any) -> Any:
     """Return `value` as a plain number that the parameter takes."""
     name, whole = parameter.name, parameter.type == "int"
@@ -77,12 +84,17 @@ def _checked(parameter: Parameter, value: Any) -> Any:
             raise OptionError(f"{name} is {_short(value)}; expected {known} or {last}.")
         return int(value)
     wants = "a whole number" if whole else "a number"
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
+    plain = type(value) is (int if whole else float)  # the usual case; the abstract classes take a while
+    if not plain and (
+        isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real)
+    ):
         raise InputTypeError(f"{name} is {_short(value)}; expected {wants}.")
     given: Any = value
     if not parameter.low <= given <= parameter.high:  # NaN is neither
         low, high = parameter.low, parameter.high
         raise OptionError(f"{name} is {_short(value)}; expected {wants} from {low:g} to {high:g}.")
+    if plain:
+        return value
     return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 

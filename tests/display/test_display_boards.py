@@ -279,5 +279,5 @@ def test_a_stand_in_brings_its_own_rules() -> None:
     """Only a stand-in carries the style that hides it beside a living widget."""
     from llama_magic.display.static.doc import Line
 
-    assert ":has(+" in render_html.page([Line("x")], "lm-standin")
+    assert ":has(+" in render_html.pages([Line("x")], "lm-standin")[0]
     assert ":has(+" not in render_html.page([Line("x")])

@@ -24,6 +24,7 @@ from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Line, Node
 
+STAND_IN = "lm-standin"  # a class of base.css
 _LOST = (
     "The page was reloaded since this cell ran, so this view cannot be saved in its place. "
     "To save it, run the cell again with what stands above."
@@ -58,7 +59,12 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def refresh(self) -> None:
         """Bring the stand-in up to date."""
         if self._shown:
-            self._publish("view", _bundle([*self.view(), *self.recipe()], "lm-standin"), update=True)
+            nodes = [*self.view(), *self.recipe()]
+            self._stand_in(nodes, *render_html.pages(nodes, STAND_IN))
+
+    def _stand_in(self, nodes: Sequence[Node], html: str, *, update: bool = True) -> None:
+        if self._shown:
+            self._publish("view", {"text/html": html, "text/plain": render_text.page(nodes)}, update=update)
 
     def keep(self) -> None:
         """Put static output in the board's place, and close its widgets.
@@ -93,8 +99,9 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
             return
         again = f"{self.name}: run this cell again to use it."
         widget = dict(super()._repr_mimebundle_() or {}) | _bundle([Line(again, dim=True)])
+        nodes = [*self.view(), *self.recipe()]
         self._shown = True
-        self._publish("view", _bundle([*self.view(), *self.recipe()], "lm-standin"))
+        self._stand_in(nodes, *render_html.pages(nodes, STAND_IN), update=False)
         self._publish("widget", widget)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -103,8 +110,8 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return widget | _bundle([*self.view(), *self.recipe()])
 
 
-def _bundle(nodes: Sequence[Node], mark: str = "") -> dict[str, Any]:
-    return {"text/html": render_html.page(nodes, mark), "text/plain": render_text.page(nodes)}
+def _bundle(nodes: Sequence[Node]) -> dict[str, Any]:
+    return {"text/html": render_html.page(nodes), "text/plain": render_text.page(nodes)}
 
 
 def _close(widget: Any) -> None:

@@ -15,7 +15,7 @@ import ipywidgets
 import traitlets
 
 from llama_magic.errors import OptionError
-from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.sampling import Sampling, check_seed, default_sampling
 from llama_magic.request.stages import PARAMETERS
 
 LABEL = "10.5em"  # width of every label, so that the controls stand in columns
@@ -32,7 +32,7 @@ def slider(name: str, sampling: Sampling | None = None) -> Any:
     """Return the slider of a sampling parameter at its value in `sampling`, which its range takes in."""
     shape = PARAMETERS[name].slider
     assert shape is not None, f"{name} has no slider"
-    value = getattr(sampling or Sampling(), name)
+    value = getattr(sampling or default_sampling(), name)
     more: dict[str, Any] = {}
     kind = ipywidgets.IntSlider
     if isinstance(shape.step, float):

@@ -26,7 +26,7 @@ from llama_magic.display.views.errors import error as error_view
 from llama_magic.display.views.model.results import completion
 from llama_magic.errors import LlamaMagicError
 from llama_magic.model.results import Budget, Completion
-from llama_magic.request.sampling import Sampling
+from llama_magic.request.sampling import default_sampling
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
 
@@ -139,7 +139,7 @@ class Pad(Board):
         Raises: OptionError for a seed that is not a whole number in range.
         """
         out: dict[str, Any] = {"max_tokens": self.max_tokens.value}
-        default = Sampling()
+        default = default_sampling()
         out |= {name: s.value for name, s in self.sliders.items() if s.value != getattr(default, name)}
         seed = controls.read_seed(self.seed.value)
         return out if seed is None else out | {"seed": seed}

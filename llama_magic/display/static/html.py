@@ -22,6 +22,12 @@ from llama_magic.words.tables import Share, cell_text, is_number
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 _NONE = Html()
 _LINE = Html("\n")
+# Of a table, which a live view writes anew at every move.
+_TD = Html("<td{}>{}</td>")
+_TR = Html("<tr>{}</tr>")
+_DOT = Html(" · ")
+_GONE = Html('<s class="lm-gone">{}</s> cut')
+_SHARE = Html('<i class="lm-p" style="width:{:.2f}em" aria-hidden="true"></i>{} {:.0%}')
 
 
 @functools.cache
@@ -54,17 +60,21 @@ def _needs(selector: str) -> set[str]:
     return {*re.findall(r"\.(lm-[\w-]+)", selector), *last, *re.findall(r":focus-visible", selector)}
 
 
-def page(nodes: Sequence[doc.Node], mark: str = "") -> str:
-    """Return one self-contained HTML fragment for an output cell, with a further class `mark`.
+def page(nodes: Sequence[doc.Node]) -> str:
+    """Return one self-contained HTML fragment for an output cell."""
+    return pages(nodes, "")[0]
+
+
+def pages(nodes: Sequence[doc.Node], *marks: str) -> list[str]:
+    """Return the same fragment several times, each with a further class.
 
     The two `ignore` classes keep MathJax (of JupyterLab and of nbconvert) away from it.
     """
     tone = next((f" lm-{node.tone}" for node in nodes if isinstance(node, doc.Head) and node.tone), "")
-    tone += f" {mark}" if mark else ""
     body = _LINE.join(fragment(node) for node in nodes)
-    style = Html(stylesheet(tone + body))
     whole = Html('<div class="lm{} tex2jax_ignore mathjax_ignore"><style>{}</style>\n{}\n</div>')
-    return str(whole.format(tone, style, body))
+    looks = [tone + f" {mark}" if mark else tone for mark in marks]
+    return [str(whole.format(look, Html(stylesheet(look + body)), body)) for look in looks]
 
 
 def fragment(node: doc.Node) -> Html:
@@ -88,6 +98,8 @@ def _element(one: Content) -> str | Html:
 
 
 def _lines(text: str) -> Html:
+    if "\n" not in text:
+        return Html.escape(text)
     return elements(commonmark.lines(visible(text)))
 
 
@@ -170,21 +182,20 @@ def _grid(node: doc.Grid) -> Html:
 
 
 def _row(marks: Sequence[Html], row: Sequence[Any]) -> Html:
-    cells = (Html("<td{}>{}</td>").format(mark, _cell(value)) for mark, value in zip(marks, row, strict=True))
-    return Html("<tr>{}</tr>").format(_NONE.join(cells))
+    cells = (_TD.format(mark, _cell(value)) for mark, value in zip(marks, row, strict=True))
+    return _TR.format(_NONE.join(cells))
 
 
 def _cell(value: Any) -> Html:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
-        return Html(" · ").join(_share(item) for item in value)
+        return _DOT.join(map(_share, value))
     return _lines(cell_text(value))
 
 
 def _share(item: Share) -> Html:
     if item.gone:
-        return Html('<s class="lm-gone">{}</s> cut').format(item.text)
-    bar = Html('<i class="lm-p" style="width:{:.2f}em" aria-hidden="true"></i>{} {:.0%}')
-    return bar.format(item.share * 5, item.text, item.share)
+        return _GONE.format(item.text)
+    return _SHARE.format(item.share * 5, item.text, item.share)
 
 
 def _code(node: doc.Code) -> Html:

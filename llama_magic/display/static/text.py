@@ -96,6 +96,8 @@ def _records(cells: list[list[str]], widths: list[int]) -> list[str]:
 
 def columns(text: str) -> int:
     """Return how many columns of a terminal a text takes (CJK takes two, combining marks none)."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )
