@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llama_magic.errors import SourceError as SourceError
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
+    from llama_magic.experiments.map import map as map
     from llama_magic.experiments.vote import vote as vote
     from llama_magic.gguf import GGUFInfo as GGUFInfo
     from llama_magic.loading.compare import compare as compare
@@ -56,6 +57,7 @@ _PLACES = {
     "connect": "llama_magic.remote.connect",
     "inspect": "llama_magic.loading.inspect",
     "load": "llama_magic.loading.load",
+    "map": "llama_magic.experiments.map",
     "open_record": "llama_magic.record.record",
     "vote": "llama_magic.experiments.vote",
 }

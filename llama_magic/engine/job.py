@@ -37,6 +37,7 @@ class Job:
     visible_ids: frozenset[int] = frozenset()
     logprobs: int | None = None
     reuse: bool = True
+    keep: bool = True
     ignore_eos: bool = False
     begun: tuple[int, ...] = ()
     matcher: Callable[[], Matcher] | None = None
@@ -62,6 +63,7 @@ class Job:
             visible_ids=request.visible_ids,
             logprobs=request.logprobs,
             reuse=request.reuse,
+            keep=request.keep,
             ignore_eos=request.ignore_eos,
             begun=request.begun,
             matcher=None if request.constraint is None else request.constraint.start,

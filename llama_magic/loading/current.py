@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
 
-_asked: list[Callable[[], Model | None]] = []
+_asked: list[tuple[Callable[[], Model | None], Callable[[str], Model | None]]] = []
 
 
-def ask(answer: Callable[[], Model | None]) -> None:
-    """Ask `answer` from now on; it returns None where there is no current model."""
-    _asked[:] = [answer]
+def ask(answer: Callable[[], Model | None], known: Callable[[str], Model | None]) -> None:
+    """Ask `answer` from now on for the current model, `known` for one by its name; None: there is none."""
+    _asked[:] = [(answer, known)]
 
 
 def current() -> Model | None:
     """Return the current model, None where there is none."""
-    return _asked[0]() if _asked else None
+    return _asked[0][0]() if _asked else None
+
+
+def named(name: str) -> Model | None:
+    """Return the loaded model that is kept under a name, None where there is none."""
+    return _asked[0][1](name) if _asked else None

@@ -10,13 +10,14 @@ from llama_magic import display
 from llama_magic.display import hosts
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
 from llama_magic.experiments.vote import vote
-from llama_magic.magics._interpolate import interpolate, interpolate_line
+from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_bias, find_grammar, find_schema, find_tools
 from llama_magic.magics._markers import without_markers
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
 from llama_magic.model.earlier import Earlier
+from llama_magic.model.interpolate import interpolate
 from llama_magic.model.results import Completion
 from llama_magic.session.blocks import split_blocks
 from llama_magic.session.chat import Chat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -59,10 +60,22 @@ class Calls:
         self._tokenizer = backend.tokenizer
         self._settings = settings
         self._visible: dict[str, frozenset[int]] = {}
+        self._keep = True
 
     @property
     def formatter(self) -> Formatter:
         return self._settings.formatter
+
+    def passing(self) -> Calls:
+        """Return the same for very many requests: what they leave in the KV cache is not kept for later."""
+        made = copy.copy(self)
+        made._keep = False
+        return made
+
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """What of file and engine an equal answer needs, as receipts say it."""
+        return self._file.made_with
 
     def constraint(self, spec: Any = None, **kinds: Any) -> Constraint:
         """Compile what an answer must be, for this model's tokens; see `structured.compile`."""
@@ -282,6 +295,7 @@ class Calls:
             visible_ids=self.visible_ids(formatter),
             logprobs=call.logprobs,
             reuse=call.reuse,
+            keep=self._keep,
             ignore_eos=call.ignore_eos,
             measure_outside=call.pressure and constraint is not None,
             constraint=mask,

@@ -63,6 +63,12 @@ class Model(Generating, Shown):
         self.notes: tuple[str, ...] = file.notes
         self.card: Shown | None = None  # of a server: what held when it was tried
 
+    @property
+    def calls(self) -> Calls:
+        """How calls become requests: whoever asks for many at once (`experiments`) prepares them here."""
+        self._open()
+        return self._calls
+
     # --- what it is -----------------------------------------------------------------------
 
     @property

@@ -106,6 +106,19 @@ class Stream(Generic[C]):
             error.completion = made if len(made) > 1 else made[0]
         raise error
 
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Have `call` called when the answer has ended, perhaps twice; its chunks are dropped from now on.
+
+        It is called on the thread that writes the answer, which it must not hold up.
+        """
+        self._assembler.deliver = lambda chunk: call() if chunk is None else None
+        if self._assembler.ended.is_set():  # since before, and nobody may have been told
+            call()
+
+    def settled(self) -> bool:
+        """Whether `run` would return at once."""
+        return self._assembler.ended.is_set()
+
     def run(self) -> C:
         """Wait for the end and return the completion (a list for n > 1), chunks unread."""
         self._assembler.deliver = _ignore  # a thread that wakes for each chunk takes the GIL from the engine

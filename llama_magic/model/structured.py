@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -64,8 +64,8 @@ class StructuredCall:
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
             if stream:
                 raise OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
-            return _Batch(self, [self._messages(p, system) for p in prompt]).run()
-        made: StructuredStream[Any] = StructuredStream(self, self._messages(prompt, system))
+            return _Batch(self, [self.messages(p, system) for p in prompt]).run()
+        made: StructuredStream[Any] = StructuredStream(self, self.messages(prompt, system))
         return made if stream else made.run()
 
     def of_row(self, row: int) -> StructuredCall:
@@ -75,7 +75,8 @@ class StructuredCall:
             return self
         return replace(self, options={**self.options, "seed": row_seed(check_seed(seed), row)})
 
-    def _messages(self, prompt: Any, system: str | None) -> list[Any]:
+    def messages(self, prompt: Any, system: str | None) -> list[Any]:
+        """Return what is asked as a conversation, with the schema where it is to be shown."""
         if isinstance(prompt, str):
             return self._with_schema(as_messages(prompt, system))
         if not isinstance(prompt, (list, tuple)):
@@ -100,9 +101,9 @@ class StructuredCall:
         if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
             rows = (self.of_row(row).arun(p, system=system) for row, p in enumerate(prompt))
             return _rows(await asyncio.gather(*rows, return_exceptions=True))
-        attempts = _Attempts(self._messages(prompt, system), self.retries)
+        attempts = _Attempts(self.messages(prompt, system), self.retries)
         while True:
-            made: AsyncStream[Any] = AsyncStream(self.calls.backend, self._assembler(attempts.messages))
+            made: AsyncStream[Any] = AsyncStream(self.calls.backend, self.assembler(attempts.messages))
             try:
                 return await made.run()
             except StructuredOutputError as error:
@@ -111,9 +112,10 @@ class StructuredCall:
 
     def stream(self, messages: Sequence[Any]) -> Stream[Any]:
         """Start one attempt."""
-        return Stream(self.calls.backend, self._assembler(messages))
+        return Stream(self.calls.backend, self.assembler(messages))
 
-    def _assembler(self, messages: Sequence[Any]) -> Assembler:
+    def assembler(self, messages: Sequence[Any]) -> Assembler:
+        """Return one attempt, prepared."""
         beside = Beside(self.retries, self.thinking, template_variables=self.template_variables)
         return self.calls.chat(
             "structured", messages, self.constraint, self.options, beside, thinking=self._thinking
@@ -241,6 +243,7 @@ class StructuredStream(Generic[C]):
         self._call = call
         self._attempts = _Attempts(messages, call.retries)
         self._stream: Stream[C] = call.stream(messages)
+        self._at_end: Callable[[], None] | None = None
 
     @property
     def budget(self) -> Budget:
@@ -266,6 +269,15 @@ class StructuredStream(Generic[C]):
             if not self._again():
                 return
 
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Have `call` called when an attempt has ended; see `Stream.on_end`."""
+        self._at_end = call
+        self._stream.on_end(call)
+
+    def settled(self) -> bool:
+        """Whether `run` would return at once; where a check failed and retries are left, asks again."""
+        return self._stream.settled() and not self._again()
+
     def run(self) -> C:
         """Wait for the end and return the completion."""
         while True:
@@ -286,6 +298,8 @@ class StructuredStream(Generic[C]):
         if not self._attempts.again(error):
             return False
         self._stream = self._call.stream(self._attempts.messages)
+        if self._at_end is not None:
+            self._stream.on_end(self._at_end)
         return True
 
     def cancel(self) -> None:

@@ -41,6 +41,7 @@ class Capabilities:
     `samples`: the most answers to one request. `pressure`: it can say how hard a constraint held. `tools`:
     the tool choices it keeps to. `masks`: constraints are kept by masks over the tokenizer's tokens.
     `renders`: a prompt is sent as the tokens that were counted; a source without it renders by itself.
+    `parallel`: how many requests it works on at a time; more of them wait.
     """
 
     seeds: bool = True
@@ -51,6 +52,7 @@ class Capabilities:
     masks: bool = True
     renders: bool = True
     tools: frozenset[str] = frozenset({"none", "auto", "required", "named"})
+    parallel: int = 16
 
     def lacks(self, request: Request) -> str | None:
         """Return what of a request cannot be honoured, in words; None where all can."""

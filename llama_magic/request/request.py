@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,6 @@ if TYPE_CHECKING:
     from llama_magic.request.matcher import Constraint
     from llama_magic.request.sampling import Sampling
 
-_ROWS = 0x85EBCA6B  # of a batch; far from the seeds of samples
 _GOLDEN = 0x9E3779B1  # 2**32 over the golden ratio: neighbouring samples get far seeds
 
 
@@ -27,8 +27,9 @@ class Request:
     outside of the constraint. `begun` are the last tokens of `prompt`, where they are the answer's already:
     stop texts may begin in them, and the constraint has taken them in. `tools` are what may be called, in
     the form of OpenAI's API, `tool_choice` is none, auto, required or a name; a constraint of the kind
-    "tools" sees to it where tokens are drawn here, and a server is sent these. `handle` belongs to the
-    backend while the request is on its way.
+    "tools" sees to it where tokens are drawn here, and a server is sent these. `keep`: later
+    requests may go on from what this one leaves; one of very many is not kept for that. `handle` belongs to
+    the backend while the request is on its way.
     """
 
     prompt: Sequence[int]
@@ -42,6 +43,7 @@ class Request:
     visible_ids: frozenset[int] = frozenset()
     logprobs: int | None = None
     reuse: bool = True
+    keep: bool = True
     ignore_eos: bool = False
     measure_outside: bool = False
     constraint: Constraint | None = None
@@ -59,11 +61,15 @@ class Request:
 
 
 def row_seed(seed: int, row: int) -> int:
-    """Return the seed of the `row`-th of several prompts of a call: the call's own for the first.
+    """Return the seed of the `row`-th (from 0) of several prompts of a call: the call's own for the first.
 
-    Far from those of samples, so that no sample of one row draws the numbers of another row.
+    For the others the first four bytes (big-endian) of the SHA-256 of the text "SEED/ROW", modulo
+    2**32 - 1: draws of rows are independent, and each row can be asked again alone.
     """
-    return (seed + row * _ROWS) % 0xFFFFFFFF
+    if not row:
+        return seed
+    digest = hashlib.sha256(f"{seed}/{row}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") % 0xFFFFFFFF
 
 
 def sample_seed(seed: int, index: int) -> int:

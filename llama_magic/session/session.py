@@ -214,7 +214,14 @@ def _current_model() -> Any:
     return session.models[session.current_name] if session.current_name is not None else None
 
 
-loading.ask(_current_model)
+def _named_model(name: str) -> Any:
+    """Return the model that the session that runs here keeps under a name, None where there is none."""
+    session = current()
+    session.refresh()
+    return session.models.get(name)
+
+
+loading.ask(_current_model, _named_model)
 
 
 def current(shell: Any = None) -> Session:

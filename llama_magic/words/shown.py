@@ -6,6 +6,8 @@ The imports stand inside the functions: display knows every result, and no resul
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from llama_magic.errors import shown_briefly
@@ -39,3 +41,17 @@ def live(result: Any) -> Any:
     from llama_magic.display import live_trace
 
     return live_trace(result)
+
+
+def watched(
+    results: Any, progress: bool | Callable[[Any], Any]
+) -> AbstractContextManager[Callable[[], None]]:
+    """Show how far an experiment is while it is carried out; yields what is to be called again and again.
+
+    `progress` False shows nothing; a function is told the `Standing` in place of that.
+    """
+    if progress is False:
+        return nullcontext(lambda: None)
+    from llama_magic.display.live.watching import watching
+
+    return watching(results, progress)

@@ -94,6 +94,17 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Pages:
+    """A table too long for one look, page by page, each with its name.
+
+    HTML shows the first and folds the others; text formats show the first and say `rest`.
+    """
+
+    pages: tuple[tuple[str, Table], ...]
+    rest: str = ""
+
+
+@dataclass(frozen=True)
 class Picture:
     """A static SVG of ours, its texts escaped. What it says stands in words beside it: only HTML shows it."""
 
@@ -116,5 +127,5 @@ class Fold:
     brief: bool = False
 
 
-Node = Head | Answer | Line | Bar | Strip | Grid | Picture | Code | Fold
+Node = Head | Answer | Line | Bar | Strip | Grid | Pages | Picture | Code | Fold
 Renderer = Callable[[Node], str]

@@ -181,6 +181,13 @@ def _grid(node: doc.Grid) -> Html:
     return whole.format(caption, head, rows)
 
 
+def _pages(node: doc.Pages) -> Html:
+    (_, first), *others = node.pages
+    folds = (_fold(doc.Fold(name, (doc.Grid(table),))) for name, table in others)
+    rest = [_line(doc.Line(node.rest, dim=True))] if node.rest and len(node.pages) > 1 else []
+    return _LINE.join([_grid(doc.Grid(first)), *folds, *rest])
+
+
 def _row(marks: Sequence[Html], row: Sequence[Any]) -> Html:
     cells = (_TD.format(mark, _cell(value)) for mark, value in zip(marks, row, strict=True))
     return _TR.format(_NONE.join(cells))
@@ -219,6 +226,7 @@ _WRITERS: dict[type, Callable[[Any], Html]] = {
     doc.Bar: _bar,
     doc.Strip: _strip,
     doc.Grid: _grid,
+    doc.Pages: _pages,
     doc.Picture: _picture,
     doc.Code: _code,
     doc.Fold: _fold,

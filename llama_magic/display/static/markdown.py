@@ -113,6 +113,11 @@ def _grid(node: doc.Grid) -> str:
     return (f"{literal(table.caption)}\n\n" if table.caption else "") + "\n".join(lines)
 
 
+def _pages(node: doc.Pages) -> str:
+    first = _grid(doc.Grid(node.pages[0][1]))
+    return f"{first}\n\n{literal(node.rest)}" if node.rest else first
+
+
 def _row(cells: Sequence[Any]) -> str:
     return "| " + " | ".join(literal(one_line(cell_text(cell))) for cell in cells) + " |"
 
@@ -133,6 +138,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Bar: _bar,
     doc.Strip: _strip,
     doc.Grid: _grid,
+    doc.Pages: _pages,
     doc.Picture: lambda _node: "",
     doc.Code: _code,
     doc.Fold: _fold,

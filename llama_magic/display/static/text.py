@@ -82,6 +82,11 @@ def _grid(node: doc.Grid) -> str:
     return "\n".join([visible(table.caption)] * bool(table.caption) + lines)
 
 
+def _pages(node: doc.Pages) -> str:
+    first = _grid(doc.Grid(node.pages[0][1]))
+    return f"{first}\n{visible(node.rest)}" if node.rest else first
+
+
 def _records(cells: list[list[str]], widths: list[int]) -> list[str]:
     """Return each row as a line of its short cells and a line for each long one."""
     headers, *rows = cells
@@ -135,6 +140,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Bar: _bar,
     doc.Strip: _strip,
     doc.Grid: _grid,
+    doc.Pages: _pages,
     doc.Picture: lambda _node: "",
     doc.Code: _code,
     doc.Fold: _fold,

@@ -142,8 +142,8 @@ class Cells:
         return bool(idle)
 
     def keep_copy(self, slot: Slot) -> None:
-        """Copy a slot's sequence to host memory."""
-        if slot.tokens:
+        """Copy a slot's sequence to host memory, unless nobody will ask for it again."""
+        if slot.tokens and (slot.kept or slot.name):
             names = (slot.name,) if slot.name else ()
             self.store.put(list(slot.tokens), self.states(slot), slot.n_read, names)
 

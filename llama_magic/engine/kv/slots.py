@@ -21,6 +21,7 @@ class Slot:
         self.in_use = False  # by a sample that runs
         self.last_used = 0.0  # as time.monotonic() says
         self.name = ""  # of a fork
+        self.kept = True  # in host memory, when it has to make room
         self._shared: list[tuple[int, int]] = []  # (lineage, end) of leading cells that others may hold
         self._lineage = next(_lineages)
 

@@ -233,6 +233,7 @@ class Lane:
 
     def _start(self, running: Running, slot: Slot, cached: int) -> None:
         slot.in_use = True
+        slot.kept = running.job.keep
         running.slot = slot
         self.running.append(running)
         stats = running.job.stats

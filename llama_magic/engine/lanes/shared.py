@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llama_magic.engine.kv.reuse import take_longest
 from llama_magic.engine.kv.slots import Slot
+from llama_magic.engine.kv.store import common_prefix
 from llama_magic.engine.lanes.lane import Lane, siblings
 from llama_magic.engine.lanes.running import Running
 
@@ -21,13 +22,27 @@ class SharedLane(Lane):
         while self.waiting:
             running = self.waiting.popleft()
             first = not self.running
-            reads_prompt = any(other.reading for other in siblings(running, self.running))
-            if (first or (not reads_prompt and self.fits(running))) and self._place(running):
+            waits = self._is_being_read(running)
+            if (first or (not waits and self.fits(running))) and self._place(running):
                 continue
             held_back.append(running)
-            if not reads_prompt:
+            if not waits:
                 break  # first come, first served: do not let short requests starve a long one
         self.waiting.extendleft(reversed(held_back))
+
+    def _is_being_read(self, running: Running) -> bool:
+        """Whether others are reading what it can share in a moment: its prompt, or a good part of that."""
+        if any(other.reading for other in siblings(running, self.running)):
+            return True
+        if not running.job.reuse or self.weights.recurrent:
+            return False
+        limit = len(running.tokens) - 1
+        for other in self.running:
+            if other.reading:
+                shared = min(common_prefix(other.tokens, running.tokens), limit)
+                if 4 * (shared - other.n_past) >= len(running.tokens) - other.n_past:
+                    return True
+        return False
 
     def _shares_prompt(self, running: Running) -> bool:
         return running.job.reuse and super()._shares_prompt(running)

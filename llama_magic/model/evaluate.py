@@ -1,19 +1,20 @@
-"""The value of one `{{ expression }}`: Jinja, in its sandbox, over the user's namespace, as text."""
+"""The value of one `{{ expression }}`: Jinja, in its sandbox, over named values, as text."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 import inspect
+import numbers
 import re
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
 from llama_magic.errors import LlamaMagicError, TemplateError
 
-RAW = "Add --raw to the %%llama line to leave every {{ }} as it stands, or write {{ '{{' }} for two braces."
 _CELL = "Compute the value in a Python cell and name it here."
 _JINJA = (
     "Double braces hold Jinja, which has no comprehensions, f-strings or formats: write "
@@ -24,30 +25,60 @@ _BUILTINS = (
     *("abs", "all", "any", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "repr"),
     *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"),
 )
+
+
+@dataclass(frozen=True)
+class Words:
+    """How errors speak of a text: what it is, where a missing name comes from, how braces are kept.
+
+    With `gap`, a value that is none (None, NaN) is an error, and this is its remedy.
+    """
+
+    what: str
+    define: str
+    braces: str
+    gap: str = ""
+
+
+BODY = Words(
+    "the body",
+    "Define it in an earlier cell. ",
+    "Add --raw to the %%llama line to leave every {{ }} as it stands, or write {{ '{{' }} for two braces.",
+)
+PROMPT = Words(
+    "the prompt",
+    "Give it as a column of the rows, as an axis of `over`, or as a keyword. ",
+    "Write {{ '{{' }} for two braces that are meant as such.",
+    "Fill the column, or write an expression that says what stands there instead.",
+)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 
 
-def evaluate(source: str, namespace: Mapping[str, Any], where: str) -> str:
+def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Words) -> str:
     """Return the text of an expression; `where` is said in the `TemplateError` of one that has none."""
     from jinja2 import Undefined
     from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
 
     what = f"{{{{ {source} }}}} {where}"
     try:
-        expression = _environment().compile_expression(source, undefined_to_none=False)
-        names = {name: _uncalled(name, value) for name, value in namespace.items()}
-        value = expression(names)
+        expression, asked = _compiled(source)
+        given = (asked | _environment().globals.keys()) & namespace.keys()  # the user's own `len` goes first
+        value = expression({name: _uncalled(name, namespace[name]) for name in given})
         if isinstance(value, Undefined):
             value._fail_with_undefined_error()
+        if words.gap and _is_gap(value):
+            raise _NoTextError(f"the value is {value}", words.gap)
         return _text(source, value, namespace)
     except _NoTextError as error:
         raise TemplateError(f"{what} has no text: {error}.", remedy=error.remedy) from None
     except TemplateSyntaxError as error:
         python = _JINJA if _is_python(source) else ""
-        raise TemplateError(f"{what} is not an expression: {error.message}.", remedy=python + RAW) from None
+        raise TemplateError(
+            f"{what} is not an expression: {error.message}.", remedy=python + words.braces
+        ) from None
     except UndefinedError as error:
         raise TemplateError(
-            f"{what} cannot be filled: {error.message}.", remedy="Define it in an earlier cell. " + RAW
+            f"{what} cannot be filled: {error.message}.", remedy=words.define + words.braces
         ) from None
     except SecurityError as error:
         raise TemplateError(f"{what} is not allowed: {str(error).rstrip('.')}.", remedy=_CELL) from None
@@ -55,6 +86,34 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str) -> str:
         raise TemplateError(f"{what} failed: {error.message}", remedy=error.remedy) from error
     except Exception as error:
         raise TemplateError(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def names(source: str) -> frozenset[str]:
+    """Return the names of values that an expression asks for; none where it is no expression."""
+    from jinja2.exceptions import TemplateSyntaxError
+
+    try:
+        return _compiled(source)[1]
+    except TemplateSyntaxError:  # it is said when it is evaluated
+        return frozenset()
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> tuple[Any, frozenset[str]]:
+    """Return an expression, and the names that it asks for."""
+    from jinja2 import meta
+
+    environment = _environment()
+    expression = environment.compile_expression(source, undefined_to_none=False)
+    asked = meta.find_undeclared_variables(environment.parse(f"{{{{ {source} }}}}"))
+    return expression, frozenset(asked)
+
+
+def _is_gap(value: Any) -> bool:
+    """Tell None, NaN, and pandas' NA and NaT."""
+    if isinstance(value, numbers.Real):
+        return bool(value != value)  # noqa: PLR0124 - NaN alone is not itself
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 class _NoTextError(Exception):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.errors import TemplateError
-from llama_magic.magics._interpolate import interpolate
+from llama_magic.model.interpolate import interpolate
 
 
 def fill(body: str, **names: Any) -> str:

@@ -1,0 +1,145 @@
+"""How far an experiment is: a table that fills in a cell, a line in a terminal, or one now and then."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from llama_magic.display import hosts
+from llama_magic.display.static import html as render_html
+from llama_magic.display.static import text as render_text
+from llama_magic.display.static.doc import Bar, Head, Node, Segment
+from llama_magic.display.views.experiments.runs import latest
+from llama_magic.experiments.results import Results, Standing
+from llama_magic.words.amounts import duration
+from llama_magic.words.counting import counted
+
+_PERIOD = 0.4  # seconds between two looks of a cell or a terminal
+_SELDOM = 30.0  # and between two lines where output is kept: a log, a notebook that nobody looks at
+
+
+class _Host(Protocol):
+    """Where it is shown."""
+
+    period: float
+
+    def show(self, results: Results[Any], standing: Standing) -> None: ...
+    def end(self, results: Results[Any], standing: Standing) -> None: ...
+
+
+def words(standing: Standing) -> str:
+    """Say how far it is: done of total, speed, time left, errors."""
+    noun = standing.noun if standing.total == 1 else f"{standing.noun}s"
+    parts = [f"{standing.done:,} of {standing.total:,} {noun}"]
+    if standing.rate:
+        parts.append(f"{standing.rate:.3g} {noun}/s")
+    if standing.left_s is not None and standing.done < standing.total:
+        parts.append(f"{duration(standing.left_s)} left")
+    if standing.errors:
+        parts.append(counted(standing.errors, "error"))
+    return " · ".join(parts)
+
+
+@contextlib.contextmanager
+def watching(
+    results: Results[Any], progress: bool | Callable[[Standing], Any]
+) -> Iterator[Callable[[], None]]:
+    """Show how far `results` are, wherever this runs; yields what is called whenever they may be further."""
+    host = _host() if progress is True else _Told(progress)
+    seen, due = len(results), time.monotonic() + (host.period if host.period == _SELDOM else 0.0)
+
+    def tick() -> None:
+        nonlocal seen, due
+        now = time.monotonic()
+        if now >= due and (len(results) != seen or due == 0):
+            seen, due = len(results), now + host.period
+            host.show(results, results.standing)
+
+    try:
+        yield tick
+    finally:
+        host.end(results, results.standing)
+
+
+def _host() -> _Host:
+    shell = hosts.current_shell()
+    where = hosts.host(shell)
+    if where == "live":
+        return _Cell(shell)
+    return _Terminal() if where == "terminal" and sys.stdout.isatty() else _Log()
+
+
+class _Told:
+    """A function of the user's."""
+
+    period = 0.0
+
+    def __init__(self, tell: Any) -> None:
+        self._tell = tell
+
+    def show(self, results: Results[Any], standing: Standing) -> None:
+        self._tell(standing)
+
+    end = show
+
+
+class _Cell:
+    """A table of the latest results, in the cell."""
+
+    period = _PERIOD
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._display_id: str | None = None
+
+    def show(self, results: Results[Any], standing: Standing) -> None:
+        done = Segment("done", "prompt", standing.done)
+        head = Head("running", words(standing))
+        self._publish((head, Bar((done,), max(1, standing.total)), *latest(results)))
+
+    def end(self, results: Results[Any], standing: Standing) -> None:
+        if self._display_id is not None:
+            self._publish((Head("done" if not results.missing else "stopped", words(standing)),))
+
+    def _publish(self, nodes: tuple[Node, ...]) -> None:
+        update = self._display_id is not None
+        self._display_id = self._display_id or uuid.uuid4().hex
+        bundle = {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}
+        hosts.publish(self._shell, bundle, display_id=self._display_id, update=update)
+
+
+class _Terminal:
+    """One line that is written over."""
+
+    period = _PERIOD
+
+    def __init__(self) -> None:
+        self._width = 0
+
+    def show(self, results: Results[Any], standing: Standing) -> None:
+        line = words(standing)
+        sys.stdout.write("\r" + line.ljust(self._width))
+        sys.stdout.flush()
+        self._width = len(line)
+
+    def end(self, results: Results[Any], standing: Standing) -> None:
+        if self._width:
+            self.show(results, standing)
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+
+
+class _Log:
+    """A line now and then: nothing of a short experiment."""
+
+    period = _SELDOM
+
+    def show(self, results: Results[Any], standing: Standing) -> None:
+        print(words(standing), flush=True)
+
+    def end(self, results: Results[Any], standing: Standing) -> None:
+        """Say no more: the results themselves are what follows."""

@@ -1,0 +1,125 @@
+"""How the answers of an experiment look: a table, a row an answer, page by page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_magic.display.static.doc import Grid, Head, Line, Node, Pages
+from llama_magic.display.views.model.results import completion
+from llama_magic.display.views.view import view
+from llama_magic.experiments.answers import plain
+from llama_magic.experiments.results import Results
+from llama_magic.experiments.runs import Run, Runs
+from llama_magic.words.counting import counted
+from llama_magic.words.tables import Table, brief
+
+PAGE = 50  # rows
+_PAGES = 10
+_LATEST = 8  # results of the table that fills
+_COLUMNS = 3  # of a row, and
+_FIELDS = 6  # of an answer, that have a column of the table
+_LONG = 300  # characters of an answer
+
+
+@view.register(Runs)
+def runs(r: Runs) -> list[Node]:
+    """Show answers: how many, the first page of them, the other pages folded, what is missing."""
+    errors = len(r.failures)
+    said = [counted(len(r), r.noun), *([counted(errors, "error")] if errors else [])]
+    out: list[Node] = [Head("runs", " · ".join([*said, *_axes(r.axes)]))]
+    if len(r):
+        out.append(pages(Columns(r), list(r)))
+    if r.missing:
+        out.append(Line(f"{r.missing:,} of {r.total:,} are missing; .resume() goes on.", tone="warn"))
+    return out
+
+
+@view.register(Run)
+def run(r: Run) -> list[Node]:
+    """Show one answer: its row, its settings, and the answer as any other; or the error."""
+    inputs = tuple((name, _cell(value)) for name, value in {**r.inputs, **r.settings}.items())
+    out: list[Node] = [Head("run", f"row {r.row}")]
+    if inputs:
+        out.append(Grid(Table(("column", "value"), inputs)))
+    if r.completion is not None:
+        return [*out, *completion(r.completion)]
+    return [*out, Line(_error(r.error), tone="bad")]
+
+
+def latest(results: Results[Any]) -> list[Node]:
+    """Show the results that came last."""
+    return [Grid(Columns(results).table(results.newest(_LATEST)))]
+
+
+def pages(columns: Columns, results: Sequence[Any]) -> Pages:
+    """Show results page by page; beyond some pages only how many more there are is said."""
+    starts = range(0, len(results), PAGE)[:_PAGES]
+    named = []
+    for start in starts:
+        part = results[start : start + PAGE]
+        named.append((f"{start + 1:,} to {start + len(part):,}", columns.table(part)))
+    shown = min(len(results), PAGE)
+    rest = f"The first {shown} of {len(results):,}; .to_pandas() has all of them." * (len(results) > PAGE)
+    return Pages(tuple(named), rest)
+
+
+class Columns:
+    """The columns of a table of results: of the row, its settings, the answer, the scores."""
+
+    def __init__(self, results: Results[Any]) -> None:
+        self._inputs = results.columns[:_COLUMNS]
+        self._axes = list(results.axes)
+        self._samples = any(result.sample for result in results)
+        self._scores = list(dict.fromkeys(name for result in results for name in result.scores))
+        answers = (plain(getattr(result, "parsed", None)) for result in results)
+        fields = next((list(a) for a in answers if isinstance(a, dict) and len(a) <= _FIELDS), [])
+        self._fields: list[str] = fields
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        samples = ["sample"] if self._samples else []
+        answer = self._fields or ["answer"]
+        return ("row", *samples, *self._inputs, *self._axes, *answer, *self._scores)
+
+    def table(self, results: Sequence[Any]) -> Table:
+        """Return the table of some of the results."""
+        return Table(self.headers, tuple(map(self._row, results)))
+
+    def _row(self, r: Any) -> tuple[Any, ...]:
+        samples = [r.sample] if self._samples else []
+        inputs = [_cell(r.inputs.get(name)) for name in self._inputs]
+        settings = [_cell(r.settings.get(name)) for name in self._axes]
+        scores = [_score(r.scores.get(name)) for name in self._scores]
+        return (r.row, *samples, *inputs, *settings, *self._answer(r), *scores)
+
+    def _answer(self, r: Any) -> list[Any]:
+        width = max(1, len(self._fields))
+        if r.error is not None:
+            return [brief(f"error: {_error(r.error)}"), *[None] * (width - 1)]
+        if not self._fields:
+            return [_cell(r.answer(), _LONG)]
+        data = plain(r.parsed)
+        return [_cell(data.get(name)) if isinstance(data, dict) else None for name in self._fields]
+
+
+def _axes(axes: Mapping[str, Any]) -> list[str]:
+    return [" × ".join(f"{name} ({len(values)})" for name, values in axes.items())] if axes else []
+
+
+def _error(error: Exception | None) -> str:
+    return str(getattr(error, "message", None) or error)
+
+
+def _score(value: Any) -> Any:
+    return "failed" if isinstance(value, Exception) else value
+
+
+def _cell(value: Any, most: int = 0) -> Any:
+    """Return a value as it stands in a cell: numbers as they are, all else as a text, cut."""
+    value = plain(value.item() if hasattr(value, "item") else value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return None if value != value else value  # noqa: PLR0124 - NaN
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return f"{text[: most - 1]}…" if most and len(text) > most else text if most else brief(text)

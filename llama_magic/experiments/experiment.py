@@ -1,0 +1,152 @@
+"""An experiment: rows, settings, and the answers to each of them; carried out, stopped and gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Self
+
+from llama_magic.errors import GenerationInterrupted, LlamaMagicError, ModelClosedError
+from llama_magic.experiments.keeping import bind
+from llama_magic.experiments.results import Clock, Progress, R, Results
+from llama_magic.experiments.scoring import Scores
+from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
+from llama_magic.threads import despite_interrupts
+from llama_magic.words.counting import counted
+from llama_magic.words.shown import watched
+
+if TYPE_CHECKING:
+    from llama_magic.experiments.models import Models
+    from llama_magic.experiments.plan import Plan
+    from llama_magic.experiments.rows import Row
+    from llama_magic.experiments.settings import Setting
+    from llama_magic.model.model import Model
+    from llama_magic.record.record import Record
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error, but carries one
+    """A row's error that ends the experiment; `of` is its result."""
+
+    def __init__(self, error: Exception, row: int) -> None:
+        super().__init__(str(error))
+        self.error, self.row = error, row
+
+
+@dataclass
+class Experiment(Generic[R]):
+    """What is asked: every row with every setting, `n` answers each. How, its kinds say.
+
+    `stop_on_error` ends it at the first row that fails; otherwise the error is that row's result.
+    """
+
+    rows: Sequence[Row]
+    settings: Sequence[Setting]
+    models: Models
+    n: int = 1
+    scores: Scores = field(default_factory=dict)
+    stop_on_error: bool = False
+    progress: Progress = True
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    record: Record | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, **more: Any) -> Self:
+        """Return the experiment of a plan; `more` is what its kind needs besides."""
+        return cls(**vars(plan), **more)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """Every answer to ask for, in the order of results: by row, in it by setting, in it by sample."""
+        made: list[Task] = []
+        for row in self.rows:
+            for setting in self.settings:
+                task = Task(len(made), row, setting, namespace=self.namespace)
+                made += samples_of(task, self.n)
+        return made
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the prompts ask for; all of them where a row is the prompt itself."""
+        asked = frozenset[str]().union(*(setting.prompt.names for setting in self.settings))
+        known = dict.fromkeys(name for row in self.rows for name in row.inputs)
+        return [name for name in known if name in asked] or list(known)
+
+    def carry_out(self, results: Results[R]) -> None:
+        """Ask for what is missing in `results`, model by model.
+
+        Raises `GenerationInterrupted`, whose completion is `results`, after an interrupt, and the row's error
+        where errors stop it; what is there by then is kept.
+        """
+        results.clock = Clock()
+        try:
+            with watched(results, self.progress) as tick:
+                for name in self.models.names:
+                    self._with_model(name, results, tick)
+        except Stopped as stop:
+            raise _of_row(stop, results) from None
+        except KeyboardInterrupt:
+            raise interrupted(results) from None
+        finally:
+            results.clock = None
+
+    def _with_model(self, name: str, results: Results[R], tick: Callable[[], None]) -> None:
+        tasks = [t for t in self.tasks if t.setting.model == name and not results.holds(t.place)]
+        if not tasks:
+            return
+        try:
+            model = self.models.open(name)
+        except LlamaMagicError as error:
+            if len(self.models.names) == 1:
+                raise
+            for task in tasks:  # a model that cannot be had costs the others nothing
+                self.put(results, self.failed(task, error))
+            return
+        try:
+            self.ask(model, in_reading_order(tasks), results, tick)
+        finally:
+            self.models.leave(name)
+
+    def put(self, results: Results[R], result: R) -> None:
+        """Keep a result; one whose error ends the experiment raises `Stopped`."""
+        results.put(result)
+        error = result.error
+        if error is not None and (self.stop_on_error or isinstance(error, ModelClosedError)):
+            raise Stopped(error, result.row)
+
+    # --- what the kinds say -----------------------------------------------------------------
+
+    def ask(self, model: Model, tasks: list[Task], results: Results[R], tick: Callable[[], None]) -> None:
+        """Ask a model for these tasks, in this order, and `put` each result as it comes."""
+        raise NotImplementedError
+
+    def failed(self, task: Task, error: Exception) -> R:
+        """Return the result of a task that ended with an error."""
+        raise NotImplementedError
+
+
+def whole(work: Callable[[], None]) -> None:
+    """Do `work` to its end, and anew where an interrupt breaks into it; then let the interrupt through."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        despite_interrupts(work)
+        raise
+
+
+def interrupted(results: Results[Any]) -> GenerationInterrupted:
+    """Return what to raise for an experiment that was interrupted: it holds what is done."""
+    name = bind(results)
+    resume = f"{name}.resume()" if name else "resume()"
+    words = f"{len(results):,} of {counted(results.total, results.noun)} are done and kept; {resume} goes on"
+    return GenerationInterrupted(results, words)
+
+
+def _of_row(stop: Stopped, results: Results[Any]) -> Exception:
+    error = stop.error
+    bind(results)
+    if isinstance(error, LlamaMagicError):
+        error.row = stop.row
+        error.completions = results
+    error.add_note(f"This is of row {stop.row + 1}; {counted(len(results), results.noun)} are kept.")
+    return error

@@ -1,0 +1,80 @@
+"""The experiment whose results are answers that a model writes: what `map` and `sweep` carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import LlamaMagicError
+from llama_magic.experiments.experiment import Experiment, whole
+from llama_magic.experiments.results import Results
+from llama_magic.experiments.runs import Run
+from llama_magic.experiments.scheduler import Scheduler
+from llama_magic.experiments.scoring import scores_of
+from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, key_of
+
+if TYPE_CHECKING:
+    from llama_magic.model.model import Model
+    from llama_magic.model.results import Completion
+
+
+@dataclass
+class Generation(Experiment[Run]):
+    """Every answer is one request; as many at a time as the backend works on."""
+
+    def ask(self, model: Model, tasks: list[Task], results: Results[Run], tick: Callable[[], None]) -> None:
+        for setting in {id(task.setting): task.setting for task in tasks}.values():
+            check_call(model, setting)
+        keys: dict[int, str] = {}
+
+        def take(task: Task, outcome: Any) -> None:
+            whole(lambda: self.put(results, self._result(task, outcome, keys.get(task.place))))
+
+        if self.record is not None:
+            tasks = [task for task in tasks if not self._found(model, task, keys, results)]
+        width = model.backend.capabilities.parallel
+        Scheduler(width, lambda task: begin(model, task), take, tick).run(tasks)
+
+    def _found(self, model: Model, task: Task, keys: dict[int, str], results: Results[Run]) -> bool:
+        """Whether the record holds the answer, which then is the result."""
+        assert self.record is not None
+        try:
+            keys[task.place] = key_of(model, task)
+            kept = self.record.find(label=keys[task.place])[:1]
+            completion = kept[0] if kept else None
+            if completion is not None and (constraint := constraint_of(model, task.setting)) is not None:
+                completion = replace(completion, parsed=constraint.parse(completion.text))
+        except LlamaMagicError:  # it is said when its turn comes; or what is kept is no instance any more
+            return False
+        if completion is not None:
+            self.put(results, self._run(task, completion))
+        return completion is not None
+
+    def _result(self, task: Task, outcome: Any, key: str | None) -> Run:
+        if isinstance(outcome, Exception):
+            return self.failed(task, outcome)
+        try:
+            completion = outcome.run()
+        except Exception as error:  # an answer that is no instance, a validator, a lane that failed
+            return self.failed(task, error)
+        if self.record is not None and key is not None:
+            self.record.add(completion, label=key)
+        return self._run(task, completion)
+
+    def _run(self, task: Task, completion: Completion[Any]) -> Run:
+        made = replace(
+            _blank(task), completion=completion, seconds=completion.timings.total_s, seed=completion.seed
+        )
+        return replace(made, scores=scores_of(made, self.scores))
+
+    def failed(self, task: Task, error: Exception) -> Run:
+        completion = getattr(error, "completion", None)
+        made = replace(_blank(task), error=error.with_traceback(None))  # it would hold frames, and memory
+        if completion is None:
+            return made
+        return replace(made, seconds=completion.timings.total_s, seed=completion.seed)
+
+
+def _blank(task: Task) -> Run:
+    return Run(task.place, task.row.place, task.sample, task.row.inputs, task.setting.values, seed=task.seed)

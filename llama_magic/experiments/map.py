@@ -1,0 +1,82 @@
+"""`map`: one prompt, or several, asked for every row; the answers as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_magic.errors import shown_briefly
+from llama_magic.experiments.generation import Generation
+from llama_magic.experiments.plan import read_plan
+from llama_magic.experiments.results import Progress
+from llama_magic.experiments.rows import read_rows
+from llama_magic.experiments.runs import Runs
+from llama_magic.model.options import StructuredOptions, shows
+
+
+@shows(StructuredOptions)
+@shown_briefly("The map")
+def map(
+    rows: Any,
+    prompt: Any = None,
+    *,
+    schema: Any = None,
+    model: Any = None,
+    models: Any = None,
+    over: Mapping[str, Any] | None = None,
+    n: int = 1,
+    score: Any = None,
+    record: Any = None,
+    on_error: str = "keep",
+    progress: Progress = True,
+    variables: Mapping[str, Any] | None = None,
+    mode: str = "chat",
+    system: str | None = None,
+    grammar: str | None = None,
+    regex: str | None = None,
+    choices: Sequence[Any] | None = None,
+    template_variables: Mapping[str, Any] | None = None,
+    retries: int = 0,
+    thinking: bool = False,
+    show_schema: bool = False,
+    **options: Any,
+) -> Runs:
+    """Ask a prompt for every row and return the answers, a `Runs`: a sequence of `Run` in row order.
+
+    `rows`: a DataFrame, a Series, a list of dicts, of texts or of conversations, any iterable. `prompt`: a
+    text or messages with `{{ column }}`, or a dict of names to such; left out, a row is the prompt itself.
+    With a `schema` answers are instances of it. `over` is a dict of axes, each an option of a call, a
+    sampling parameter or a name in the prompt with its values; `models` an axis too, whose names are loaded
+    when their turn comes. Every row is asked with every combination, `n` times.
+
+    `seed` gives each row a seed of its own: itself to the first row, to row k (from 0) the first four bytes
+    (big-endian) of the SHA-256 of "SEED/k", modulo 2**32 - 1; `run.seed` says which, and the row asked alone
+    with it gives the same tokens. `score`: a function of a `Run` that gives a bool or a number, the name of
+    a column that the answer is to equal, or a dict of names to these.
+
+    One bad row never costs the others: its error is in `run.error` (`on_error="stop"` raises it, and keeps
+    what is there). An interrupt keeps what is done: the `GenerationInterrupted` holds the runs, and in a
+    notebook they are bound to the name that the call is assigned to; `runs.resume()` goes on, and so does
+    the same call with the same `record`. `progress` may be False, or a function that is told a `Standing`.
+    `variables` are further names for prompts. `mode="complete"` goes on from a text without a template.
+    """
+    keywords = {
+        "schema": schema, "mode": mode, "system": system, "grammar": grammar, "regex": regex,
+        "choices": choices, "template_variables": template_variables, "retries": retries,
+        "thinking": thinking, "show_schema": show_schema, **options,
+    }  # fmt: skip
+    plan = read_plan(
+        read_rows(rows),
+        prompt,
+        over=over,
+        model=model,
+        models=models,
+        n=n,
+        score=score,
+        record=record,
+        on_error=on_error,
+        progress=progress,
+        variables=variables,
+        keywords=keywords,
+    )
+    return Runs(Generation.of(plan), {}).resume()

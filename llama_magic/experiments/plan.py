@@ -1,0 +1,131 @@
+"""From what a user gives to `map`, `sweep` or `decide` to the plan of an experiment, checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import InputTypeError, OptionError, TemplateError
+from llama_magic.experiments.models import Models, read_models
+from llama_magic.experiments.prompts import Prompt, read_prompts
+from llama_magic.experiments.results import Progress
+from llama_magic.experiments.rows import Row
+from llama_magic.experiments.scoring import Scores, read_scores
+from llama_magic.experiments.settings import Setting, read_settings
+from llama_magic.experiments.tasks import OPTIONS, check_options
+from llama_magic.model.options import StructuredOptions
+from llama_magic.request.sampling import check_seed
+from llama_magic.words.names import meant
+
+if TYPE_CHECKING:
+    from llama_magic.record.record import Record
+
+CALL_OPTIONS = frozenset(StructuredOptions.__optional_keys__)
+_MOST = 1_000_000  # answers in one experiment
+
+
+@dataclass
+class Plan:
+    """What the kinds of experiment have in common, read and checked."""
+
+    rows: Sequence[Row]
+    settings: Sequence[Setting]
+    models: Models
+    n: int
+    scores: Scores
+    stop_on_error: bool
+    progress: Progress
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    record: Record | None = None
+
+
+def read_plan(
+    rows: Sequence[Row],
+    prompt: Any,
+    *,
+    over: Any,
+    model: Any,
+    models: Any,
+    n: Any = 1,
+    score: Any,
+    record: Any,
+    on_error: Any,
+    progress: Progress,
+    variables: Mapping[str, Any] | None,
+    keywords: Mapping[str, Any],
+    known: frozenset[str] = CALL_OPTIONS | OPTIONS,
+) -> Plan:
+    """Check the arguments of a call and put its plan together; nothing is asked, no model is loaded.
+
+    `keywords` are options of a call (those in `known`), and values of names in the prompts.
+    """
+    prompts = read_prompts(prompt)
+    asked = frozenset[str]().union(*(one.names for one in prompts.values()))
+    options = {name: value for name, value in keywords.items() if name in known and value is not None}
+    given = {name: value for name, value in keywords.items() if name not in known}
+    for name in given:
+        if name not in asked:
+            raise OptionError(f"There is no option {name!r}. {meant(name, known | asked)}")
+    if on_error not in ("keep", "stop"):
+        raise OptionError(f"on_error is {on_error!r}; expected 'keep' or 'stop'.")
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
+        raise OptionError(f"n is {n!r}; expected a whole number of answers, 1 or more.")
+    found = read_models(model, models)
+    axis = models is not None
+    settings = read_settings(prompts, found.names, over, options, given, known, model_axis=axis)
+    for setting in settings:
+        check_options(setting.options)
+        if "seed" in setting.options:
+            check_seed(setting.options["seed"])
+    _check_names(prompts, rows, {*(variables or ()), *given, *(over or ())})
+    scores = read_scores(score)
+    _check_columns(score, rows)
+    return Plan(
+        rows,
+        settings,
+        found,
+        n,
+        scores,
+        on_error == "stop",
+        progress,
+        dict(variables or {}),
+        _record_of(record),
+    )
+
+
+def _record_of(given: Any) -> Record | None:
+    """Return the record that keeps the answers, begun where its file is not there."""
+    if given is None:
+        return None
+    from llama_magic.record.record import Record  # for weight: SQLite
+
+    if isinstance(given, Record):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return Record(given)
+    raise InputTypeError(f"record is a {type(given).__name__}; expected a path, or a Record.")
+
+
+def _check_names(prompts: Mapping[str, Prompt], rows: Iterable[Row], known: set[str]) -> None:
+    """Raise where a prompt asks for a name that no row has."""
+    columns = {name for row in rows for name in row.inputs}
+    if not columns and not known and not list(rows):
+        return
+    for prompt in prompts.values():
+        for name in sorted(prompt.names - columns - known):
+            where = f"columns {', '.join(sorted(columns))}" if columns else "no columns"
+            raise TemplateError(
+                f"The prompt asks for {{{{ {name} }}}}, and the rows have {where}.",
+                remedy=f"{meant(name, columns | known)} " * bool(columns | known)
+                + "A value can come from a column, from an axis of `over`, or as a keyword.",
+            )
+
+
+def _check_columns(score: Any, rows: Sequence[Row]) -> None:
+    wanted = score.values() if isinstance(score, Mapping) else [score]
+    columns = {name for row in rows for name in row.inputs}
+    for column in wanted:
+        if isinstance(column, str) and rows and column not in columns:
+            raise OptionError(f"No row has a column {column!r} to equal. {meant(column, columns)}")

@@ -1,0 +1,222 @@
+"""What every experiment gives back: a sequence of its results in row order, which knows what is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+from llama_magic.errors import OptionError
+from llama_magic.words.counting import counted
+from llama_magic.words.names import meant
+from llama_magic.words.shown import Printed
+
+
+class Result(Protocol):
+    """One result of an experiment: `Run`, `Decision`. `place` is where it stands among them."""
+
+    @property
+    def place(self) -> int: ...
+    @property
+    def row(self) -> int: ...
+    @property
+    def sample(self) -> int: ...
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+    @property
+    def error(self) -> Exception | None: ...
+    @property
+    def scores(self) -> Mapping[str, Any]: ...
+    @property
+    def seconds(self) -> float: ...
+    def answer(self, field: str | None = None) -> Any: ...
+    def record(self) -> dict[str, Any]: ...
+
+
+R = TypeVar("R", bound=Result)
+
+
+class Work(Protocol):
+    """What the results are of: an `Experiment`."""
+
+    @property
+    def tasks(self) -> Sequence[Any]: ...
+    @property
+    def settings(self) -> Sequence[Any]: ...
+    @property
+    def columns(self) -> Sequence[str]: ...
+    def carry_out(self, results: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far an experiment is. `rate` is in results a second, `left_s` None where nothing is known of it."""
+
+    done: int
+    total: int
+    errors: int
+    rate: float
+    left_s: float | None
+    noun: str = "row"
+
+
+@dataclass
+class Clock:
+    """When an experiment was at work, and on how much: the pace of this carrying out."""
+
+    began: float = field(default_factory=time.perf_counter)
+    done: int = 0
+
+    def pace(self, left: int) -> tuple[float, float | None]:
+        """Return results a second, and the seconds that `left` more take."""
+        spent = time.perf_counter() - self.began
+        rate = self.done / spent if spent > 0 else 0.0
+        return rate, left / rate if rate else None
+
+
+class Results(Printed, Sequence[R], Generic[R]):
+    """The results that there are, in row order; `total` were asked for, `missing` are still to come.
+
+    `resume()` goes on with those.
+    """
+
+    def __init__(self, experiment: Work | None, kept: Mapping[int, R]) -> None:
+        self._experiment = experiment
+        self._kept = dict(kept)
+        self._ordered: list[R] | None = None
+        # The columns that the prompts ask for: those to show.
+        self.columns: tuple[str, ...] = () if experiment is None else tuple(experiment.columns)
+        self.clock: Clock | None = None  # while it is carried out
+
+    # --- a sequence -------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._in_order())
+
+    @overload
+    def __getitem__(self, index: int) -> R: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> R | Self:
+        if isinstance(index, slice):
+            return self._of(self._in_order()[index])
+        return self._in_order()[index]
+
+    def _in_order(self) -> list[R]:
+        ordered = self._ordered
+        if ordered is None or len(ordered) != len(self._kept):
+            ordered = self._ordered = [self._kept[place] for place in sorted(self._kept)]
+        return ordered
+
+    def _of(self, results: Sequence[R]) -> Self:
+        """Return a part of these, which has nothing to resume."""
+        part = type(self)(None, {result.place: result for result in results})
+        part.columns = self.columns
+        return part
+
+    def put(self, result: R) -> None:
+        """Keep a result, in place of what stood there."""
+        self._kept.pop(result.place, None)  # the newest stands last
+        self._kept[result.place] = result
+        self._ordered = None
+        if self.clock is not None:
+            self.clock.done += 1
+
+    def holds(self, place: int) -> bool:
+        """Whether the result of a place is there."""
+        return place in self._kept
+
+    def newest(self, count: int) -> list[R]:
+        """Return the results that came last, the newest first."""
+        return list(reversed(list(self._kept.values())[-count:]))
+
+    # --- how far ----------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """How many results were asked for."""
+        return len(self._kept) if self._experiment is None else len(self._experiment.tasks)
+
+    @property
+    def missing(self) -> int:
+        """How many of them are not there."""
+        return self.total - len(self._kept)
+
+    @property
+    def standing(self) -> Standing:
+        """How far it is now."""
+        errors = sum(result.error is not None for result in list(self._kept.values()))
+        rate, left = self.clock.pace(self.missing) if self.clock is not None else (0.0, None)
+        return Standing(len(self._kept), self.total, errors, rate, left, self.noun)
+
+    @property
+    def noun(self) -> str:
+        """What one of these is called: a row, where there is but one result for each."""
+        return "row" if not self.axes and not any(result.sample for result in self) else "answer"
+
+    def resume(self, *, errors: bool = False) -> Self:
+        """Go on with what is missing, and return itself; with `errors`, ask again where there was one."""
+        if self._experiment is None:
+            raise OptionError("A part of the results cannot be resumed.", remedy="Resume the whole of them.")
+        if errors:
+            for result in self.failures:
+                self._kept.pop(result.place)
+            self._ordered = None
+        self._experiment.carry_out(self)
+        return self
+
+    # --- parts ------------------------------------------------------------------------------
+
+    @property
+    def failures(self) -> Self:
+        """Those that ended with an error."""
+        return self._of([result for result in self if result.error is not None])
+
+    def where(self, **settings: Any) -> Self:
+        """Return the results of some settings, by axis: `runs.where(prompt="short", temperature=0)`."""
+        for name in settings:
+            if name not in self.axes:
+                raise OptionError(f"There is no axis {name!r}. {meant(name, self.axes)}")
+        return self._of([r for r in self if all(r.settings[name] == v for name, v in settings.items())])
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """The axes and their values, in order."""
+        found: dict[str, list[Any]] = {}
+        for result in self._settings():
+            for name, value in result.items():
+                values = found.setdefault(name, [])
+                if value not in values:
+                    values.append(value)
+        return found
+
+    def _settings(self) -> list[Mapping[str, Any]]:
+        if self._experiment is not None:
+            return [setting.values for setting in self._experiment.settings]
+        return [result.settings for result in self]
+
+    # --- out --------------------------------------------------------------------------------
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a row a result: columns of its row, settings, answer, scores, figures.
+
+        Raises: ImportError where pandas is not installed.
+        """
+        import pandas
+
+        return pandas.DataFrame([result.record() for result in self])
+
+    def __repr__(self) -> str:
+        missing = f", {self.missing:,} missing" if self.missing else ""
+        errors = sum(result.error is not None for result in self)
+        failed = f", {counted(errors, 'error')}" if errors else ""
+        return f"<{type(self).__name__}: {counted(len(self), self.noun)}{missing}{failed}>"
+
+
+Progress = bool | Callable[[Standing], Any]

@@ -1,0 +1,74 @@
+"""Rows of an experiment: from whatever holds them to one dict of columns each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_magic.errors import InputTypeError, LlamaMagicError
+
+TEXT, MESSAGES = "text", "messages"  # the columns of rows that are texts, or conversations, themselves
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its place (from 0) and its columns; `error` says why it is none that can be asked."""
+
+    place: int
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    error: LlamaMagicError | None = None
+
+
+def read_rows(given: Any) -> list[Row]:
+    """Return the rows of a DataFrame, a Series, or an iterable of dicts, of texts, or of conversations.
+
+    A text has one column, `text`; a conversation (a list of messages) one, `messages`; a Series its name.
+    An item that is no row keeps its place, with its error. Raises `InputTypeError` for what holds no rows.
+    """
+    items = _items(given)
+    return [_row(place, item) for place, item in enumerate(items)]
+
+
+def _items(given: Any) -> Iterable[Any]:
+    table: Any = given
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise InputTypeError(
+            f"The rows are a {type(given).__name__}; expected a DataFrame, a Series, or a list of "
+            "dicts, texts or conversations.",
+            remedy="Of a dict of columns make a DataFrame first; one text goes into a list.",
+        )
+    kind = type(given).__name__
+    if hasattr(given, "to_dicts"):  # polars
+        return table.to_dicts()  # type: ignore[no-any-return]
+    if kind == "DataFrame" and hasattr(given, "to_dict"):
+        names = [str(name) for name in table.columns]
+        return (dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None))
+    if kind == "Series":
+        name = TEXT if getattr(given, "name", None) is None else str(table.name)
+        return ({name: value} for value in given)
+    return given
+
+
+def _row(place: int, item: Any) -> Row:
+    if isinstance(item, str):
+        return Row(place, {TEXT: item})
+    if isinstance(item, Mapping):
+        return Row(place, {str(name): value for name, value in item.items()})
+    if isinstance(item, (list, tuple)) and item and all(_is_message(part) for part in item):
+        return Row(place, {MESSAGES: list(item)})
+    if hasattr(item, "_asdict"):
+        return Row(place, dict(item._asdict()))
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        return Row(place, {f.name: getattr(item, f.name) for f in dataclasses.fields(item)})
+    if hasattr(item, "model_dump"):
+        return Row(place, dict(item.model_dump()))
+    error = InputTypeError(
+        f"Row {place + 1} is a {type(item).__name__}; expected a dict, a text, or a list of messages."
+    )
+    return Row(place, {}, error)
+
+
+def _is_message(part: Any) -> bool:
+    return isinstance(part, Mapping) and "role" in part

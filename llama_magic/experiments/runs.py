@@ -1,0 +1,88 @@
+"""What `map` and `sweep` give back: one `Run` an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.experiments.answers import flat, plain, plain_answer
+from llama_magic.experiments.results import Results
+from llama_magic.words.shown import Shown
+
+if TYPE_CHECKING:
+    from llama_magic.model.results import Completion
+
+
+@dataclass(frozen=True)
+class Run(Shown):
+    """One answer of an experiment.
+
+    `row` is the place of its row (from 0), `sample` which of `n` answers it is, `inputs` the columns,
+    `settings` the values of the axes. There is a `completion` or an `error`; `scores` are by name, those of
+    a function that failed are exceptions. `seconds` is the time that the model took, `seed` what the answer
+    was drawn with: asked alone with it, the row gives the same tokens where a seed was given.
+    """
+
+    place: int
+    row: int
+    sample: int
+    inputs: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    completion: Completion[Any] | None = None
+    error: Exception | None = None
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    seed: int | None = None
+
+    def __repr__(self) -> str:
+        said = f"error: {self.error!r}" if self.error is not None else repr(self.text)
+        settings = "".join(f", {name}={value!r}" for name, value in self.settings.items())
+        return f"<Run of row {self.row}{settings}: {said if len(said) <= 80 else said[:79] + '…'}>"
+
+    @property
+    def text(self) -> str:
+        """The answer's text, of one with an error what was written of it."""
+        completion = self.completion or getattr(self.error, "completion", None)
+        return "" if completion is None else str(completion.text)
+
+    @property
+    def parsed(self) -> Any:
+        """The instance of a structured answer, None where there is none."""
+        return None if self.completion is None else self.completion.parsed
+
+    def answer(self, field: str | None = None) -> Any:
+        """Return the answer as plain data, None where there is an error; see `plain_answer`."""
+        return None if self.completion is None else plain_answer(self.completion, field)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as one flat dict: columns of the row, settings, answer, its fields, scores, figures."""
+        usage = None if self.completion is None else self.completion.usage
+        return flat(
+            {"row": self.row, "sample": self.sample, **self.inputs},
+            [
+                *self.settings.items(),
+                ("answer", self.text if self.parsed is None else self._written()),
+                *self._fields(),
+                ("error", None if self.error is None else str(self.error)),
+                *((name, None if isinstance(s, Exception) else s) for name, s in self.scores.items()),
+                ("seed", self.seed),
+                ("finish_reason", None if self.completion is None else self.completion.finish_reason),
+                ("prompt_tokens", None if usage is None else usage.prompt_tokens),
+                ("completion_tokens", None if usage is None else usage.completion_tokens),
+                ("seconds", self.seconds),
+            ],
+        )
+
+    def _written(self) -> Any:
+        answer = self.answer()
+        return answer if isinstance(answer, (str, int, float)) else json.dumps(answer, default=str)
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        data = plain(self.parsed)
+        return [(f"answer.{name}", value) for name, value in data.items()] if isinstance(data, dict) else []
+
+
+class Runs(Results[Run]):
+    """Answers of `lm.map` or `lm.sweep`, in row order."""

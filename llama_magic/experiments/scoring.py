@@ -1,0 +1,67 @@
+"""Scores of results: a function, a column to equal, or several of these by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from llama_magic.errors import InputTypeError
+from llama_magic.experiments.answers import same
+
+Score = Callable[[Any], Any]
+Scores = dict[str, Score]
+RIGHT = "right"  # what equality with a column is called
+
+
+def read_scores(given: Any) -> Scores:
+    """Return the scores by name: a function by its own, a column as "right"."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): _score(one) for name, one in given.items()}
+    if isinstance(given, str):
+        return {RIGHT: _score(given)}
+    name = getattr(given, "__name__", "score")
+    return {"score" if name == "<lambda>" else name: _score(given)}
+
+
+def _score(given: Any) -> Score:
+    if isinstance(given, str):
+        return _equals(given)
+    if callable(given):
+        return given  # type: ignore[no-any-return]
+    raise InputTypeError(
+        f"A score is a {type(given).__name__}; expected a function of a run, the name of a column that the "
+        "answer is to equal, or a dict of names to such."
+    )
+
+
+def _equals(column: str) -> Score:
+    def right(run: Any) -> bool:
+        if column not in run.inputs:
+            raise KeyError(f"this row has no column {column!r}")
+        return same(run.answer(column), run.inputs[column])
+
+    return right
+
+
+def scores_of(result: Any, scores: Scores) -> dict[str, Any]:
+    """Return the scores of a result; one that fails is its exception, and costs neither row nor answer.
+
+    A result with an error has none: it is counted as an error.
+    """
+    found: dict[str, Any] = {}
+    for name, score in scores.items() if result.error is None else ():
+        try:
+            value = score(result)
+        except Exception as error:  # of the user's own function
+            found[name] = error
+            continue
+        value = value.item() if hasattr(value, "item") else value
+        if not isinstance(value, (bool, int, float)):
+            found[name] = InputTypeError(
+                f"The score {name!r} gave a {type(value).__name__}; expected a bool or a number."
+            )
+            continue
+        found[name] = value
+    return found

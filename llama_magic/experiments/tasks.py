@@ -1,0 +1,187 @@
+"""Tasks of an experiment, one an answer, and how one becomes a request to a model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.experiments.prompts import Filled
+from llama_magic.experiments.rows import Row
+from llama_magic.experiments.settings import Setting
+from llama_magic.model.asked import Beside, Call
+from llama_magic.model.evaluate import PROMPT
+from llama_magic.model.interpolate import Template
+from llama_magic.model.prompt import as_messages
+from llama_magic.model.stream import Stream
+from llama_magic.model.structured import StructuredCall, StructuredStream
+from llama_magic.request.request import row_seed, sample_seed
+from llama_magic.request.sampling import check_seed
+
+if TYPE_CHECKING:
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.model import Model
+    from llama_magic.structured import Constraint
+
+MODES = ("chat", "complete")
+_KINDS = ("grammar", "regex", "choices")
+# Options of a task beside those of a call: what an axis may hold, too.
+OPTIONS = frozenset(
+    {"mode", "system", "schema", "template_variables", "retries", "thinking", "show_schema", *_KINDS}
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One answer to ask for: `place` is where it stands among the results, `values` fill its prompt."""
+
+    place: int
+    row: Row
+    setting: Setting
+    sample: int = 0
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What fills the prompt: an axis before a column, a column before a name of the notebook."""
+        return {**self.namespace, **self.row.inputs, **self.setting.variables}
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of this answer, None where none was given.
+
+        That of the row (`row_seed`: the given one for the first row, for others of SHA-256) and in it of
+        the sample (`sample_seed`).
+        """
+        given = self.setting.options.get("seed")
+        return (
+            None if given is None else sample_seed(row_seed(check_seed(given), self.row.place), self.sample)
+        )
+
+    def filled(self) -> Filled:
+        """Return the prompt of this row. Raises what is wrong with the row, or `TemplateError`."""
+        if self.row.error is not None:
+            raise self.row.error
+        return self.setting.prompt.fill(self.values)
+
+    def system(self) -> str | None:
+        """Return the system prompt of this row."""
+        given = self.setting.options.get("system")
+        return Template(given, PROMPT).fill(self.values) if isinstance(given, str) else given
+
+
+def in_reading_order(tasks: Iterable[Task]) -> list[Task]:
+    """Order tasks so that those whose prompts begin alike follow each other: a walk of the prefix tree.
+
+    Each distinct beginning is then read once, and what is read is still there when the next one needs it.
+    """
+    return sorted(tasks, key=_words)
+
+
+def _words(task: Task) -> tuple[str, ...]:
+    try:
+        filled, system = task.filled(), task.system() or ""
+    except Exception:  # it is said when its turn comes
+        return ()
+    if isinstance(filled, str):
+        return (system, filled)
+    return (system, *(f"{message.get('role')}\n{message.get('content')}" for message in filled))
+
+
+def begin(model: Model, task: Task) -> Stream[Any] | StructuredStream[Any]:
+    """Ask the model; returns at once. Raises what is wrong with this task."""
+    made = _made(model, task)
+    if isinstance(made, tuple):
+        return StructuredStream(*made)
+    return Stream(model.backend, made)
+
+
+def prepared(model: Model, task: Task) -> Assembler:
+    """Return the request of a task, which is not asked. Raises what is wrong with it."""
+    made = _made(model, task)
+    return made[0].assembler(made[1]) if isinstance(made, tuple) else made
+
+
+def _made(model: Model, task: Task) -> Assembler | tuple[StructuredCall, list[Any]]:
+    filled, system, calls = task.filled(), task.system(), model.calls.passing()
+    options = {**task.setting.options, "seed": task.seed}
+    own = {name: options.pop(name, None) for name in OPTIONS}
+    if own["schema"] is not None:
+        variables, retries = own["template_variables"] or {}, own["retries"] or 0
+        thinking, shown = bool(own["thinking"]), bool(own["show_schema"])
+        call = StructuredCall(calls, own["schema"], retries, variables, options, thinking, shown)
+        return call, call.messages(filled, system)
+    constraint = constraint_of(model, task.setting)
+    if own["mode"] == "complete":
+        if not isinstance(filled, str) or system is not None:
+            raise OptionError(
+                "mode='complete' goes on from a text, and this is a conversation.",
+                remedy="Leave mode and system out, or give a text.",
+            )
+        return calls.text(filled, constraint, options)
+    messages = _conversation(filled, system)
+    beside = Beside(template_variables=own["template_variables"] or {})
+    return calls.chat("chat", messages, constraint, options, beside)
+
+
+def _conversation(filled: Filled, system: str | None) -> Sequence[Any]:
+    if isinstance(filled, str):
+        return as_messages(filled, system)
+    return filled if system is None else [{"role": "system", "content": system}, *filled]
+
+
+def key_of(model: Model, task: Task) -> str:
+    """Return the name under which a record keeps this answer: equal for the same call, row and sample.
+
+    The SHA-256, in hexadecimal, of what is asked as JSON: model file, prompt, options, seed, row, sample.
+    """
+    options = dict(task.setting.options)
+    schema = options.pop("schema", None)
+    if schema is not None:
+        options["schema"] = model.constraint(schema).schema
+    asked = {
+        "model": model.calls.made_with.get("file", {}).get("fingerprint", model.name),
+        "prompt": task.filled(),
+        "system": task.system(),
+        "options": options,
+        "setting": task.setting.values,
+        "seed": task.seed,
+        "row": task.row.place,
+        "sample": task.sample,
+    }
+    text = json.dumps(asked, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_call(model: Model, setting: Setting) -> None:
+    """Raise for what is wrong with a setting's options for this model, whatever the row is."""
+    options = {name: value for name, value in setting.options.items() if name not in OPTIONS}
+    Call.read(model.sampling, options, model.backend.tokenizer)
+    constraint_of(model, setting)
+
+
+def constraint_of(model: Model, setting: Setting) -> Constraint | None:
+    """Return what answers of a setting must be, None where they may be anything."""
+    kinds = {kind: setting.options[kind] for kind in _KINDS if setting.options.get(kind) is not None}
+    schema = setting.options.get("schema")
+    return model.constraint(schema, **kinds) if kinds or schema is not None else None
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise for what is wrong with options whatever the row is."""
+    mode = options.get("mode", "chat")
+    if mode not in MODES:
+        raise OptionError(f"mode is {mode!r}; expected one of {', '.join(MODES)}.")
+    if options.get("schema") is not None and mode == "complete":
+        raise OptionError("mode='complete' takes no schema.", remedy="Leave one of them out.")
+    system = options.get("system")
+    if system is not None and not isinstance(system, str):
+        raise InputTypeError(f"system is a {type(system).__name__}; expected a text.")
+
+
+def samples_of(task: Task, n: int) -> list[Task]:
+    """Return the tasks of `n` answers to one prompt, in place order from that of `task`."""
+    return [replace(task, place=task.place + i, sample=i) for i in range(n)]

@@ -1,0 +1,401 @@
+"""Experiments as they are carried out: order, axes, interrupts, records, scores, and how they are shown."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pydantic import BaseModel
+
+import llama_magic as lm
+from llama_magic.display import to_html, to_markdown, to_text
+from llama_magic.display.live import watching
+from llama_magic.experiments.results import Standing
+from llama_magic.experiments.runs import Runs
+from llama_magic.request.backend import Capabilities
+from llama_magic.testing import Script, ScriptedBackend, scripted_loader, scripted_model
+
+
+class Mood(BaseModel):
+    mood: str
+
+
+def said(request: Any) -> str:
+    return str(request.messages[-1]["content"])
+
+
+def asked(model: Any) -> list[str]:
+    return [said(request) for request in model.backend.requests]
+
+
+# --- the order of reading -------------------------------------------------------------------------
+
+
+class Watched(ScriptedBackend):
+    """Notes how many requests are under way when each one comes."""
+
+    under_way: list[int]
+    _now = 0
+
+    def submit(self, request: Any, sink: Any) -> None:
+        self._now += 1
+        self.under_way.append(self._now)
+
+        def told(event: Any) -> None:
+            self._now -= type(event).__name__ == "EndEvent"
+            sink(event)
+
+        super().submit(request, told)
+
+
+def test_prompts_that_begin_alike_are_asked_one_after_the_other() -> None:
+    """The order is a walk of the tree of prompts, the first alone, then as many as the backend works on."""
+    model = scripted_model(said)
+    rows = [{"doc": doc, "q": q} for q in "pqr" for doc in ("long text A", "long text B", "other")]
+    backend = model.backend
+    backend.__class__ = Watched
+    backend.under_way = []
+    backend.capabilities = Capabilities(parallel=2)
+    runs = lm.map(rows, "{{ doc }}: {{ q }}", model=model)
+    assert [run.text for run in runs] == [f"{row['doc']}: {row['q']}" for row in rows]
+    groups = [key for key, _ in itertools.groupby(text.partition(":")[0] for text in asked(model))]
+    assert sorted(groups) == ["long text A", "long text B", "other"]  # each stands together
+    assert backend.under_way[:2] == [1, 1]
+    assert max(backend.under_way) <= 4
+
+
+def test_every_distinct_beginning_is_read_once(loaded: Callable[..., Any]) -> None:
+    """On the engine: what was read of all prompts is the nodes of their prefix tree, and a token each."""
+    model = loaded("smollm2")
+    model.kv_clear()
+    head = "You judge reviews of shops. " * 12
+    rows = [f"{head}Shop {shop}. Review {i}: it is fine." for i in range(3) for shop in ("Ada", "Bert")]
+    runs = lm.map(rows, model=model, max_tokens=4, temperature=0)
+    prompts = [run.completion.prompt_token_ids for run in runs]  # type: ignore[union-attr]
+    nodes = {tuple(ids[:end]) for ids in prompts for end in range(1, len(ids) + 1)}
+    usage = [run.completion.usage for run in runs]  # type: ignore[union-attr]
+    read = sum(u.prompt_tokens - u.cached_tokens for u in usage)
+    assert len(nodes) <= read <= len(nodes) + len(rows)
+    assert sum(map(len, prompts)) > 3 * read
+    shared = model.backend.local.call(lambda core: core.lanes.shared)
+    assert shared.kv.store.bytes_used == 0  # nothing of it is kept in host memory
+    alone = model.chat([{"role": "user", "content": rows[0]}], max_tokens=4, temperature=0)
+    model.chat([{"role": "user", "content": "Something else entirely, " * 8}], max_tokens=4)
+    assert shared.kv.store.bytes_used > 0  # a call's own is
+    assert alone.usage.prompt_tokens == usage[0].prompt_tokens
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+
+def test_axes_are_every_combination() -> None:
+    """Prompts, options, sampling and variables are axes; each combination is asked of each row."""
+    model = scripted_model(lambda r: f"{said(r)} {r.sampling.temperature:g} {r.max_tokens}")
+    runs = lm.map(
+        ["x", "y"],
+        {"short": "{{ text }}{{ mark }}", "long": "Say {{ text }}{{ mark }}"},
+        over={"temperature": [0, 0.5], "mark": "!?"[:1], "max_tokens": [7]},
+        model=model,
+    )
+    head = {"short": "", "long": "Say "}
+    wanted = [
+        f"{head[prompt]}{text}! {t:g} 7" for text in "xy" for prompt in ("short", "long") for t in (0, 0.5)
+    ]
+    assert [run.text for run in runs] == wanted
+    assert runs.axes == {
+        "prompt": ["short", "long"], "temperature": [0, 0.5], "mark": ["!"], "max_tokens": [7],
+    }  # fmt: skip
+    assert runs[1].settings == {"prompt": "short", "temperature": 0.5, "mark": "!", "max_tokens": 7}
+    part = runs.where(prompt="long", temperature=0)
+    assert [run.text for run in part] == ["Say x! 0 7", "Say y! 0 7"]
+    with pytest.raises(lm.OptionError, match=r"no axis 'promt'.*prompt"):
+        runs.where(promt="long")
+    with pytest.raises(lm.OptionError, match="cannot be resumed"):
+        part.resume()
+
+
+def test_models_are_an_axis_and_named_ones_are_loaded_in_turn() -> None:
+    """A model that is given stays open; a name is loaded when its turn comes and closed after it."""
+    from llama_magic.experiments.map import map
+    from llama_magic.experiments.models import Models
+
+    loader = scripted_loader(said)
+    own = scripted_model(said, name="own")
+    events: list[str] = []
+
+    def load(name: str | None) -> Any:
+        events.append(f"load {name}")
+        return loader(name)
+
+    found = Models({"own": own, "a": "a", "b": "b"}, load)
+    runs = map(["x", "y"], models=found)
+    assert [(run.settings["model"], run.text) for run in runs] == [
+        (name, text) for text in "xy" for name in ("own", "a", "b")
+    ]
+    assert events == ["load a", "load b"]
+    assert [own.closed, loader.models["a"].closed, loader.models["b"].closed] == [False, True, True]
+
+
+def test_a_model_that_cannot_be_had_costs_the_others_nothing(tmp_path: Path) -> None:
+    """Its rows hold the error; a single model that is not there is an error of the call."""
+    model = scripted_model(said, name="here")
+    runs = lm.map(["x"], models=[model, str(tmp_path / "none.gguf")])
+    assert [run.text for run in runs] == ["x", ""]
+    assert isinstance(runs[1].error, lm.SourceError)
+    with pytest.raises(lm.SourceError):
+        lm.map(["x"], model=str(tmp_path / "none.gguf"))
+
+
+# --- interrupts and records -------------------------------------------------------------------------
+
+
+def _until(text: str) -> Callable[[Any], Script]:
+    """Answer by what was said; press Ctrl-C in the middle of one answer, once."""
+    pressed: list[bool] = []
+
+    def answer(request: Any) -> Script:
+        if said(request) == text and not pressed:
+            pressed.append(True)
+            return Script(json.dumps({"mood": said(request)}), at=3, interrupt=True)
+        return Script(json.dumps({"mood": said(request)}))
+
+    return answer
+
+
+TEXTS = [f"{i:02}" for i in range(40)]
+
+
+def test_an_interrupt_keeps_what_is_done_and_resume_goes_on() -> None:
+    """The interrupt holds the runs; `resume` asks for the missing rows, and for none that was done."""
+    model = scripted_model(_until("25"))
+    with pytest.raises(lm.GenerationInterrupted, match=r"of 40 rows are done and kept; resume\(\)") as caught:
+        lm.map(TEXTS, schema=Mood, model=model)
+    runs = caught.value.completion
+    assert isinstance(runs, Runs)
+    done = [run.row for run in runs]
+    assert done == sorted(done)
+    assert 0 < len(done) < 40
+    assert (runs.total, runs.missing) == (40, 40 - len(done))
+    before = len(model.backend.requests)
+    runs.resume()
+    assert [run.answer() for run in runs] == TEXTS
+    assert sorted(asked(model)[before:]) == [text for i, text in enumerate(TEXTS) if i not in done]
+    assert "missing" not in repr(runs)
+
+
+def test_the_same_call_with_the_same_record_goes_on(tmp_path: Path) -> None:
+    """After an interrupt, in another kernel too, only what is not kept is asked; instances come back."""
+    path = tmp_path / "runs.sqlite"
+    first = scripted_model(_until("25"))
+    with pytest.raises(lm.GenerationInterrupted) as caught:
+        lm.map(TEXTS, schema=Mood, model=first, record=path, seed=3)
+    done = [run.row for run in caught.value.completion]
+    second = scripted_model(_until(""))
+    runs = lm.map(TEXTS, schema=Mood, model=second, record=str(path), seed=3)
+    assert sorted(asked(second)) == [text for i, text in enumerate(TEXTS) if i not in done]
+    assert [run.parsed for run in runs] == [Mood(mood=text) for text in TEXTS]
+    third = scripted_model(_until(""))
+    again = lm.map(TEXTS, schema=Mood, model=third, record=lm.open_record(path), seed=3)
+    assert asked(third) == []
+    assert [(r.text, r.seed) for r in again] == [(r.text, r.seed) for r in runs]
+    assert len(lm.open_record(path)) == 40
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 4}, {"temperature": 0.1}, {"system": "be kind"}, {"schema": dict[str, str]}, {"n": 2},
+        {"prompt": "{{ text }}."}, {"over": {"top_k": [3]}}, {"max_tokens": 99},
+    ],
+)  # fmt: skip
+def test_another_call_is_not_answered_from_the_record(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Whatever of the call is another, its answers are asked for: seed, options, prompt, schema, axes."""
+    model = scripted_model(_until(""))
+    how: dict[str, Any] = {"prompt": "{{ text }}", "schema": Mood, "record": tmp_path / "r.sqlite", "seed": 3}
+    lm.map(["a", "b"], model=model, **how)
+    lm.map(["a", "b"], model=model, **{**how, **change})
+    wanted = 2 * (change.get("n", 1) + 1)
+    assert len(model.backend.requests) == (wanted if "n" not in change else 4)
+
+
+def test_unseeded_answers_are_found_too_and_bad_ones_are_not_kept(tmp_path: Path) -> None:
+    """A row that failed is asked again by the next call; each place keeps its own drawn answer."""
+    model = scripted_model(["one", Script("x", at=0, error=lm.BackendError("lost")), "two"])
+    runs = lm.map(["a", "a", "a"], model=model, record=tmp_path / "r.sqlite")
+    assert sorted(run.text for run in runs) == ["", "one", "two"]
+    model.backend.answers = ["three"]
+    again = lm.map(["a", "a", "a"], model=model, record=tmp_path / "r.sqlite")
+    assert sorted(run.text for run in again) == ["one", "three", "two"]
+    assert len(model.backend.requests) == 4
+
+
+# --- scores -------------------------------------------------------------------------------------
+
+
+def test_scores_are_functions_or_columns() -> None:
+    """A function has its own name, a column is "right", a dict its names; one that fails costs nothing."""
+    frame = pd.DataFrame({"text": ["good", "bad", "bad "], "label": ["good", "good", "bad"]})
+    model = scripted_model(lambda r: json.dumps({"mood": said(r).strip()}))
+    runs = lm.map(frame, "{{ text }}", schema=Mood, model=model, score="label")
+    assert [run.scores for run in runs] == [{"right": True}, {"right": False}, {"right": True}]
+
+    def length(run: Any) -> int:
+        return len(run.text)
+
+    def broken(run: Any) -> bool:
+        return bool(run.parsed.moot)
+
+    def many(run: Any) -> Any:
+        return [1, 2]
+
+    runs = lm.map(
+        frame, "{{ text }}", schema=Mood, model=model,
+        score={"ok": "label", "length": length, "broken": broken, "many": many},
+    )  # fmt: skip
+    assert runs[0].scores["ok"] is True
+    assert runs[0].scores["length"] == len('{"mood": "good"}')
+    assert isinstance(runs[0].scores["broken"], AttributeError)
+    assert isinstance(runs[0].scores["many"], lm.InputTypeError)
+    assert runs[0].error is None
+    one = lm.map(["a"], model=model, schema=Mood, score=lambda run: 0.5)[0]
+    assert one.scores == {"score": 0.5}
+    assert list(runs.to_pandas()["broken"].isna()) == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted", "equal"),
+    [("5", 5, True), ("yes ", "yes", True), ("Yes", "yes", False), ("4", 5, False), ("true", True, True),
+     ("1", True, False), ("", None, False), ("nan", float("nan"), False), ("1.5", 1.5, True)],
+)  # fmt: skip
+def test_what_equals_a_column(answer: str, wanted: Any, equal: bool) -> None:
+    """Values are compared as values, or as texts without blanks around them; nothing equals a gap."""
+    rows = [{"text": "x", "label": wanted}]
+    runs = lm.map(rows, "{{ text }}", model=scripted_model([answer]), score="label")
+    assert runs[0].scores["right"] is equal
+
+
+# --- out ----------------------------------------------------------------------------------------
+
+
+def test_a_table_of_all_that_is_known() -> None:
+    """One row a run: the columns of its row keep their names, ours stand beside them; fields have columns."""
+    rows = [{"answer": "gold", "text": "x", "seed": 1}, {"answer": "gold", "text": None, "seed": 2}]
+    model = scripted_model(lambda r: json.dumps({"mood": said(r)}))
+    frame = lm.map(rows, "{{ text }}", schema=Mood, model=model, over={"top_k": [3]}).to_pandas()
+    assert list(frame["answer"]) == ["gold", "gold"]
+    assert frame["answer.mood"][0] == "x"
+    assert list(frame["top_k"]) == [3, 3]
+    assert list(frame["seed"]) == [1, 2]
+    assert frame["seed (run)"][0] > 0
+    assert "no text" in frame["error"][1]
+    assert frame["completion_tokens"][0] > 0
+    assert len(lm.map([], model=model).to_pandas()) == 0
+
+
+def _html_rows(page: str) -> int:
+    return page.count("<tr>") - page.count("<thead>")
+
+
+@pytest.mark.parametrize(("rows", "folds"), [(50, 0), (51, 1), (120, 2), (700, 9)])
+def test_tables_are_paged_above_fifty_rows(rows: int, folds: int) -> None:
+    """HTML folds the further pages, ten at most; text and Markdown show the first and say what is left."""
+    runs = lm.map([f"<{i}>" for i in range(rows)], model=scripted_model(said))
+    page = to_html(runs)
+    assert page.count("<details") == folds
+    assert _html_rows(page) == min(rows, 500)
+    assert "&lt;0&gt;" in page
+    for text in (to_text(runs), to_markdown(runs)):
+        assert (f"The first 50 of {rows}" in text.replace("\\", "")) == (rows > 50)
+        assert ("49" in text) == (rows >= 50)
+        assert "51>" not in text
+
+
+def test_a_view_says_what_failed_and_what_is_missing() -> None:
+    """Errors stand in their rows, in words that need no style; so does what is still to come."""
+    model = scripted_model(_until("03"))
+    with pytest.raises(lm.GenerationInterrupted) as caught:
+        lm.map([*TEXTS[:5], {"text": None}], "{{ text }}", schema=Mood, model=model, score=lambda run: 1.0)
+    runs = caught.value.completion
+    for text in (to_text(runs), to_markdown(runs), to_html(runs)):
+        assert f"{runs.missing} of 6 are missing; .resume() goes on." in text.replace("\\", "")
+    runs.resume()
+    assert "1 error" in to_text(runs)
+    assert "no text: the value is None" in to_html(runs).replace("&#x27;", "'")
+    assert "missing" not in to_text(runs)
+    assert to_text(runs[1]).startswith("run: row 1\n")
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+
+def test_progress_is_told_to_a_function() -> None:
+    """Rows done, of how many, errors so far, speed and time left."""
+    told: list[Standing] = []
+    lm.map(["a", {"text": None}, "c"], "{{ text }}", model=scripted_model(said), progress=told.append)
+    assert [s.done for s in told] == sorted(s.done for s in told)
+    assert (told[-1].done, told[-1].total, told[-1].errors, told[-1].noun) == (3, 3, 1, "row")
+    assert all(s.rate > 0 for s in told)
+    assert told[-1].left_s == 0
+    assert any(s.left_s and s.left_s > 0 for s in told[:-1])
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_one_line_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says rows done, speed, time left and errors; at the end it stands complete."""
+    screen = _Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(watching, "_PERIOD", 0.0)
+    lm.map(["a", {"text": None}, "c"], "{{ text }}", model=scripted_model(said))
+    lines = screen.getvalue().split("\r")
+    assert lines[-1].endswith(" \n")
+    assert lines[-1].startswith("3 of 3 rows · ")
+    assert " · 1 error " in lines[-1]
+    assert any(" rows/s · " in line and " left" in line for line in lines)
+
+
+def test_where_output_is_kept_short_experiments_say_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log, or a notebook run by a program, holds the results alone; `progress=False` is silent anywhere."""
+    lm.map(["a"], model=scripted_model(said))
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(watching, "_SELDOM", 0.0)
+    lm.map(["a"], model=scripted_model(said))
+    assert capsys.readouterr().out.startswith("1 of 1 row")
+    lm.map(["a"], model=scripted_model(said), progress=False)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("on_error", ["keep", "stop"])
+def test_the_name_that_is_assigned_to_holds_what_is_done(on_error: str) -> None:
+    """`runs = lm.map(…)` in a cell binds `runs` though it raises; a call that assigns nothing binds nothing."""
+    how = f"TEXTS, schema=Mood, model=model, on_error={on_error!r}"
+    for line, bound in (
+        (f"runs = lm.map({how})", "runs"),
+        (f"lm.map({how})", None),
+        (f"x = [lm.map({how})]", None),
+    ):
+        space = {"lm": lm, "TEXTS": TEXTS, "Mood": Mood, "model": scripted_model(_until("25"))}
+        if on_error == "stop":
+            bad = Script("x", at=0, error=lm.BackendError("lost"))
+            space["model"] = scripted_model(lambda r: bad if said(r) == "25" else json.dumps({"mood": "m"}))  # noqa: B023
+        before = set(space)
+        with pytest.raises((lm.GenerationInterrupted, lm.BackendError)) as caught:
+            exec(line, space)
+        assert set(space) - before - {"__builtins__"} == ({bound} if bound else set())
+        if bound:
+            runs = space[bound]
+            assert isinstance(runs, Runs)
+            assert len(runs) > 0
+            assert on_error == "stop" or "runs.resume() goes on" in str(caught.value)
