@@ -34,10 +34,21 @@ def test_the_python_block_runs(tmp_path: Path) -> None:
     assert re.search(r"ended with (red|green|blue) 4", done.stdout)
 
 
+def test_the_rows_run(tmp_path: Path) -> None:
+    """The example of many prompts runs as it stands: twelve answers, those of the bad row are errors."""
+    script = tmp_path / "rows.py"
+    script.write_text(BLOCKS[1], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^(good|bad) \{'right': (True|False)\} 7 12 4\n", done.stdout)
+
+
 def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
     """What README shows of testing a notebook is collected by pytest and passes, without a model."""
-    assert len(BLOCKS) == 2
-    (tmp_path / "test_notebook.py").write_text(BLOCKS[1], encoding="utf-8")
+    assert len(BLOCKS) == 3
+    (tmp_path / "test_notebook.py").write_text(BLOCKS[2], encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

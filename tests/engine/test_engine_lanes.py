@@ -90,6 +90,39 @@ def test_a_second_prompt_reads_only_what_is_new() -> None:
         assert cold.job.stats.cached_tokens == 0
 
 
+def test_what_one_of_very_many_leaves_is_not_parked() -> None:
+    """It is shared while it lies in the cells, and gone when it has to make room."""
+    lane = lane_of(SharedLane, FakeContext(512, 6))
+    kept, passing = Asked(BASE, 2), Asked([*BASE, 3], 2)
+    passing.job.keep = False
+    other = Asked([9], 2)
+    for one in (passing, kept, other):
+        lane.submit(one.job)
+        run(lane)
+        assert one.written == one.expected
+    assert kept.job.stats.cached_tokens == len(BASE) - 1
+    assert [entry.tokens[: len(BASE)] for entry in lane.kv.store.entries] == [BASE]
+    lane = lane_of(SharedLane, FakeContext(512, 6))
+    for one in (passing := Asked(BASE, 2), Asked([9], 2)):
+        passing.job.keep = False
+        lane.submit(one.job)
+        run(lane)
+    assert lane.kv.store.entries == []
+
+
+@pytest.mark.parametrize(("own", "waits"), [(1, True), (30, True), (300, False)])
+def test_what_is_being_read_is_waited_for_and_shared(own: int, waits: bool) -> None:
+    """A prompt whose beginning another job is reading waits for it where that is a good part of it."""
+    lane = lane_of(SharedLane, FakeContext(1024, 6, batch=64))
+    first = Asked([i % 5 for i in range(90)], 2)
+    second = Asked([*(i % 5 for i in range(80)), *(9 + i % 3 for i in range(own))], 2)
+    for one in (first, second):
+        lane.submit(one.job)
+    run(lane)
+    assert [one.written for one in (first, second)] == [first.expected, second.expected]
+    assert (second.job.stats.cached_tokens >= 80) == waits
+
+
 def test_a_cancelled_job_ends_and_the_others_go_on() -> None:
     """One that waits ends as well, and what was written is told."""
     lane = lane_of(SharedLane, FakeContext(64, 4))

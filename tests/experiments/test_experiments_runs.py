@@ -379,7 +379,7 @@ def test_where_output_is_kept_short_experiments_say_nothing(
 
 @pytest.mark.parametrize("on_error", ["keep", "stop"])
 def test_the_name_that_is_assigned_to_holds_what_is_done(on_error: str) -> None:
-    """`runs = lm.map(…)` in a cell binds `runs` though it raises; a call that assigns nothing binds nothing."""
+    """`runs = lm.map(…)` in a cell binds `runs` though it raises; what assigns nothing binds nothing."""
     how = f"TEXTS, schema=Mood, model=model, on_error={on_error!r}"
     for line, bound in (
         (f"runs = lm.map({how})", "runs"),
