@@ -181,7 +181,8 @@ class _Batch:
             kept = [_kept(result) for result in self._results]
         kept += [None] * (len(self._rows) - len(kept))
         finished = sum(getattr(row, "finish_reason", "interrupted") != "interrupted" for row in kept)
-        words = f"{finished} of {counted(len(kept), 'row')} finished; what was written is kept"
+        rows = counted(len(kept), "row")
+        words = f"{finished:,} of {rows} finished; sys.last_value.completion holds what was written"
         return GenerationInterrupted(kept, words)
 
 

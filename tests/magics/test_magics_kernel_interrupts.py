@@ -75,3 +75,33 @@ def test_an_answer_that_is_interrupted(kernel: Kernel, cell: str) -> None:
     (line,) = reply["traceback"]
     assert line.startswith("Interrupted: ")
     assert kernel.run(ASK)[1] == before
+
+
+def test_rows_of_an_interrupted_batch_are_kept(kernel: Kernel) -> None:
+    """Finished rows stand in the exception, which IPython keeps, in order; the message says where."""
+    kernel.run(
+        "import sys\nfrom typing import Annotated\nfrom pydantic import Field\n"
+        "from llama_magic.model.journal import journal\n"
+        "Text = Annotated[str, Field(min_length=2, max_length=4)]\n"
+        "class Ear:\n    def hear(self, *made): print('heard', flush=True)\n"
+        "ear = Ear(); journal.listen(ear.hear, earlier=False)"
+    )
+    reply, _ = kernel.run("rows = m.structured(['a'] * 3000, Text, seed=1)", interrupt_at="stream")
+    assert reply["ename"] == "GenerationInterrupted"
+    assert "of 3,000 rows finished; sys.last_value.completion holds what was written" in reply["traceback"][0]
+    _, printed = kernel.run(
+        "rows = sys.last_value.completion; del ear\n"
+        "ended = [row.finish_reason for row in rows if row is not None]\n"
+        "print(len(rows), ended.index('interrupted') >= 1, rows[0].parsed == rows[0].text.strip('\"') != '')"
+    )
+    assert printed.split() == ["3000", "True", "True"]
+
+
+def test_samples_of_an_interrupted_cell_are_bound(kernel: Kernel) -> None:
+    """`-o` holds what each sample of `-N` had when Ctrl-C came."""
+    reply, _ = kernel.run(
+        "%%llama structured --schema 'a str, b str' -n 7000 -N 3 -o held\na", interrupt_at="stream"
+    )
+    assert reply["ename"] == "GenerationInterrupted"
+    _, printed = kernel.run("print(len(held), {r.finish_reason for r in held}, bool(held[0].text))")
+    assert printed.split(" ", 1) == ["3", "{'interrupted'} True\n"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -115,3 +116,21 @@ def test_a_vocabulary_without_control_bytes_is_constrained(tmp_path: Path) -> No
         assert answers == {"yes", "no"}
         with pytest.raises(lm.LlamaMagicError):
             model.structured("no", {"type": "integer"}, seed=1, max_tokens=9)
+
+
+def test_a_schema_is_compiled_with_the_check_loaded_and_no_slow_grammar() -> None:
+    """After `compile` a check imports nothing; jsonschema's `iri` works for others, loaded when asked for."""
+    pytest.importorskip("rfc3987_syntax", reason="jsonschema has no iri here")
+    code = (
+        "import sys\n"
+        "import llama_magic.structured as s\n"
+        "constraint = s.compile({'type': 'object', 'properties': {'a': {'type': 'string'}}})\n"
+        "before = set(sys.modules)\n"
+        "assert 'not of type' in constraint.why_not('{\"a\": 1}')\n"
+        "print(sorted(m for m in {*sys.modules} - before if 'llama' not in m), 'rfc3987_syntax' in before)\n"
+        "import jsonschema\n"
+        "check = jsonschema.FormatChecker().conforms\n"
+        "print([check(text, 'iri') for text in ('http://a.b/ä', 'no %%')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[] False", "[True, False]"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from llama_magic.structured.answer import library
 from llama_magic.structured.schema import formats as _formats
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import Bundle
@@ -23,6 +24,7 @@ class Checker:
     """Checks values against a bundle, or one schema in it; `why(value)` is None or the reason in one line."""
 
     def __init__(self, bundle: Bundle, node: Any = None) -> None:
+        library.load()
         self._bundle = bundle
         self._node = node
         self._validator: Any = None
