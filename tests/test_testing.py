@@ -282,12 +282,20 @@ def test_no_weights_and_no_llama_cpp_are_needed() -> None:
 
 
 def test_another_source_of_tokens_is_a_line_in_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in `OPENERS` makes the model of a source that begins so; `load` hands it the keywords."""
+    """What `OPENERS` names makes the model of a source that begins so; `load` hands it the keywords.
+
+    What only a file has is refused, not dropped.
+    """
     from llama_magic.loading.load import OPENERS
 
-    def opened(source: str, *, name: str | None, **_options: Any) -> Any:
-        return scripted_model([source.partition(":")[2]], name=name or "opened")
-
-    monkeypatch.setitem(OPENERS, "script", opened)
+    monkeypatch.setitem(OPENERS, "script", f"{__name__}:opened")
     model = lm.load("script:known in advance", name="mine")
     assert (model.name, model.complete("x").text) == ("mine", "known in advance")
+    for option in ({"dry_run": True}, {"sha256": "0" * 64}, {"revision": "main"}, {"offline": True}):
+        with pytest.raises(lm.OptionError, match=f"{next(iter(option))} is for model files"):
+            lm.load("script:x", **option)  # type: ignore[arg-type]
+
+
+def opened(source: str, *, name: str | None, **_options: Any) -> Any:
+    """Make a model that answers what its source says."""
+    return scripted_model([source.partition(":")[2]], name=name or "opened")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import _thread
 import functools
+import importlib
 import itertools
 import os
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import fit, gguf, sources
@@ -43,15 +43,12 @@ os.register_at_fork(after_in_child=_models.clear)  # their engines stayed in the
 os.register_at_fork(after_in_child=_loading.clear)
 
 
-def _server(source: str, **options: Any) -> Model:
-    from llama_magic.remote.connect import open_server  # for weight: httpx
-
-    return open_server(source, **options)
-
-
 # Where else tokens may come from, by what a source begins with (`SCHEME:…`): a new place is a line here.
-# What stands there is called with the source and the keywords, and makes a `Model` over its own `Backend`.
-OPENERS: dict[str, Callable[..., Model]] = {"server": _server}
+# What is named there (`module:function`, imported when asked for) is called with the source and the
+# keywords, and makes a `Model` over a `Backend` of its own.
+OPENERS = {
+    "server": "llama_magic.remote.connect:open_server",
+}
 
 
 @overload
@@ -106,7 +103,8 @@ def load(
             raise OptionError(f"{what} is {str(value)[:40]!r}; expected a text.")
     scheme = source.partition(":")[0] if isinstance(source, str) else ""
     if scheme in OPENERS:
-        return OPENERS[scheme](source, name=name, progress=progress, **options)
+        of_files = {"dry_run": dry_run, "sha256": sha256, "revision": revision, "offline": offline}
+        return _opened(scheme, str(source), of_files, name=name, progress=progress, **options)
     wanted = LoadOptions.read(options)
     model = current() if source is None and revision is None else None
     if model is not None and wanted == LoadOptions() and name is sha256 is None and not dry_run:
@@ -139,6 +137,18 @@ def load(
             raise
         remedy = f"{error.remedy or ''} {again}".strip()
         raise InvalidGGUFError(error.message, field=error.field, offset=error.offset, remedy=remedy) from None
+
+
+def _opened(scheme: str, source: str, of_files: dict[str, Any], **options: Any) -> Model:
+    """Return the model of a source that is no file; raises `OptionError` for what only a file has."""
+    for what, value in of_files.items():
+        if value:
+            raise OptionError(
+                f"{what} is for model files, and {source} is none.", remedy="Leave it out to load from there."
+            )
+    module, _, function = OPENERS[scheme].partition(":")
+    opened: Model = getattr(importlib.import_module(module), function)(source, **options)
+    return opened
 
 
 def _load(
