@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -68,6 +67,13 @@ class PrefixNode:
     sequences: tuple[str, ...]
     children: tuple[PrefixNode, ...] = ()
 
+    def words(self) -> str:
+        """Say how many tokens, and which: of a long text its two ends."""
+        text = self.text
+        if len(text) > _SHOWN:
+            text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+        return f"{counted(len(self.token_ids), 'token')} “{one_line(text)}”"
+
 
 @dataclass(frozen=True)
 class KVState(Printed):
@@ -132,10 +138,6 @@ class KVState(Printed):
     def tree_text(self) -> str:
         """Return the prefix tree as indented lines."""
         return "\n".join(f"{'  ' * depth}{_words(node)}" for depth, node in _flat(self.tree))
-
-    def svg(self) -> str:
-        """Return the prefix tree as static SVG: no script, no address; the words are in it as text."""
-        return _svg(list(_flat(self.tree)))
 
     def to_pandas(self) -> Any:
         """Return one row a token: sequence, place, position, id, text, read (else written)."""
@@ -210,58 +212,4 @@ def _flat(nodes: Sequence[PrefixNode], depth: int = 0) -> Iterator[tuple[int, Pr
 
 
 def _words(node: PrefixNode) -> str:
-    return f"{_tokens_words(node)} {', '.join(node.sequences)}"
-
-
-def _tokens_words(node: PrefixNode) -> str:
-    text = node.text
-    if len(text) > _SHOWN:
-        text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
-    return f"{counted(len(node.token_ids), 'token')} “{one_line(text)}”"
-
-
-def _lines(node: PrefixNode, width: int) -> list[str]:
-    """Return a node's words in lines of about `width` characters, parted between names only."""
-    lines = [_tokens_words(node)]
-    for i, name in enumerate(node.sequences):
-        word = name + (", " if i + 1 < len(node.sequences) else "")
-        gap = "" if lines[-1].endswith(" ") else " "
-        if len(lines[-1]) + len(gap) + len(word) <= width:
-            lines[-1] += gap + word
-        else:
-            lines.append(word)
-    return [text.rstrip() for text in lines]
-
-
-def _svg(rows: list[tuple[int, PrefixNode]]) -> str:
-    """Draw a row a node: indented by depth, a bar as long as its tokens, the words beside it.
-
-    Names of sequences that do not fit beside the text follow in lines of their own.
-    """
-    line, indent, width = 22, 18, 160
-    longest = max((len(node.token_ids) for _, node in rows), default=1)
-    parts: list[str] = []
-    last_at: dict[int, int] = {}
-    row = 0
-    for depth, node in rows:
-        x, y = 4 + depth * indent, 6 + row * line
-        if depth:
-            parent = 12 + last_at[depth - 1] * line
-            way = f"M{x - indent + 4} {parent}V{y + 6}H{x}"
-            parts.append(f'<path d="{way}" fill="none" stroke="currentColor" opacity=".4"/>')
-        last_at[depth] = row
-        length = max(4, round(width * len(node.token_ids) / longest))
-        shade = 0.75 if len(node.sequences) > 1 else 0.35
-        parts.append(
-            f'<rect x="{x}" y="{y}" width="{length}" height="12" rx="2" fill="#4a86c8" opacity="{shade}"/>'
-        )
-        for words in _lines(node, (760 - x - length) // 7):
-            parts.append(f'<text x="{x + length + 6}" y="{16 + row * line}">{html.escape(words)}</text>')
-            row += 1
-    height = 10 + line * max(1, row)
-    label = f"prefix tree of the KV cache, {counted(len(rows), 'node')}"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="760" '
-        f'height="{height}" viewBox="0 0 760 {height}" font-family="system-ui, sans-serif" font-size="12" '
-        f'fill="currentColor" style="max-width:100%">{"".join(parts)}</svg>'
-    )
+    return f"{node.words()} {', '.join(node.sequences)}"

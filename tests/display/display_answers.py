@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ipywidgets.widgets import widget
@@ -11,6 +12,14 @@ from llama_magic.model.results import Budget, BudgetPart, Completion, Timings, U
 from llama_magic.model.stream import Stream
 from llama_magic.request.sampling import Sampling
 from llama_magic.testing import Script, scripted_model
+
+STYLES = re.compile(r' (?:class|style|title|align|tabindex)="[^"]*"')
+
+
+def bare(html: str) -> str:
+    """Return HTML as GitHub keeps it of ours: without any attribute of looks."""
+    return STYLES.sub("", html)
+
 
 ASKED = [  # 100 tokens in ChatML, where a token is a word or a mark: 13 of the template, 19 and 68 words
     {"role": "system", "content": " ".join(["brief"] * 19)},

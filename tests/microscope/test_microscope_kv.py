@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import hashlib
 import json
 import struct
@@ -183,7 +184,6 @@ def test_a_fork_is_kept_whatever_comes_after(smollm2: Any, tmp_path: Path) -> No
         assert state["branch"].n_read == source.n_read == 7
         assert state.forks == (("branch", source.n_tokens),)
         assert "= branch" in state.tree_text()
-        assert "= branch" in state.svg()
     smollm2.kv_save(tmp_path / "s.kv", "branch")
     smollm2.kv_fork("branch", "second")
     assert check(smollm2)["second"].token_ids == source.token_ids
@@ -208,7 +208,7 @@ def test_more_forks_than_slots_are_all_kept(smollm2: Any) -> None:
     state = check(smollm2)
     assert sorted(name for name, _ in state.forks) == sorted(names)
     assert {state[name].token_ids for name in names} == {source.token_ids}
-    assert all(name in state.svg() for name in names)
+    assert all(name in state.tree_text() for name in names)
 
 
 def test_a_fork_of_a_short_seeded_sequence_is_kept(smollm2: Any) -> None:
@@ -360,14 +360,13 @@ def test_every_sequence_can_be_read_off_the_tree(texts: dict[str, str]) -> None:
     assert found == texts
 
 
-def test_the_picture_is_static_and_says_its_words() -> None:
-    """Model text is escaped in the SVG; it has no script, link or address but its namespace."""
+def test_the_tree_is_lists_within_lists() -> None:
+    """Its shape stands in the elements, model text is escaped, and there is no picture to lose."""
     held = state(a="<script>alert(1)</script>", b="<scratch")
-    svg = held.svg()
-    assert "<script" not in svg
-    assert "&lt;scr" in svg
-    assert svg.count("http") == 1
-    assert 'role="img"' in svg
+    html = re.sub(r"<(?!/?(ul|li)\b)[^>]*>", "", to_html(held))
+    tree = re.sub(r' (?:class|style)="[^"]*"', "", html[html.index("<ul") :])
+    assert tree.startswith("<ul><li>4 tokens “&lt;scr” · a, b<ul><li>21 tokens “ipt&gt;alert(1)&lt;/script&gt;” · a</li>")
+    assert "<li>4 tokens “atch” · b</li></ul></li></ul>" in tree
     text = held.tree_text()
     assert text.splitlines()[0] == "4 tokens “<scr” a, b"
     assert len(held.to_pandas()) == 25 + 8

@@ -3,7 +3,7 @@
 JupyterLab prefers a widget to whatever else an output holds, and where no kernel has the widget it
 shows only "Error displaying widget: model not found". So a board is shown as two outputs: first a
 static one, its *stand-in*, which always says what the board says now, then the widget. The
-stand-in's own style (`lm-standin` in base.css) hides it beside a living widget, and hides the
+stand-in's own style (`standin.css`) hides it beside a living widget, and hides the
 error, or the widget of a kernel that was restarted, beside it. No widget state is stored.
 
 *Keep as output* ends the widget: the stand-in stays, and the widget's place takes the line that
@@ -13,6 +13,7 @@ makes the same again.
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Line, Node
 
-STAND_IN = "lm-standin"  # a class of base.css
+_RULES = f"<style>{Path(__file__).with_name('standin.css').read_text('utf-8')}</style>"
 _LOST = (
     "The page was reloaded since this cell ran, so this view cannot be saved in its place. "
     "To save it, run the cell again with what stands above."
@@ -60,10 +61,12 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Bring the stand-in up to date."""
         if self._shown:
             nodes = [*self.view(), *self.recipe()]
-            self._stand_in(nodes, *render_html.pages(nodes, STAND_IN))
+            self._stand_in(nodes, render_html.page(nodes))
 
     def _stand_in(self, nodes: Sequence[Node], html: str, *, update: bool = True) -> None:
+        """Save a view in the board's place, with the rules that hide it beside a living widget."""
         if self._shown:
+            html = _RULES + html.replace('class="lm', 'class="lm lm-standin', 1)
             self._publish("view", {"text/html": html, "text/plain": render_text.page(nodes)}, update=update)
 
     def keep(self) -> None:
@@ -101,7 +104,7 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         widget = dict(super()._repr_mimebundle_() or {}) | _bundle([Line(again, dim=True)])
         nodes = [*self.view(), *self.recipe()]
         self._shown = True
-        self._stand_in(nodes, *render_html.pages(nodes, STAND_IN), update=False)
+        self._stand_in(nodes, render_html.page(nodes), update=False)
         self._publish("widget", widget)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets
 
 from llama_magic.display.boards import controls
-from llama_magic.display.boards.board import STAND_IN, Board
+from llama_magic.display.boards.board import Board
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Code, Line, Node
 from llama_magic.display.views.errors import error as error_view
@@ -124,9 +124,9 @@ class LiveTrace(Board):
 
     def _draw(self) -> None:
         nodes = [*self.view(), *self.recipe()]
-        self.output.value, stand_in = render_html.pages(nodes, "", STAND_IN)
+        self.output.value = html = render_html.page(nodes)
         self.voice.text = " ".join((self.move.sentence, *self.move.warnings))
-        self._stand_in(nodes, stand_in)
+        self._stand_in(nodes, html)
 
     def _refuse(self, error: LlamaMagicError) -> None:
         self.output.value = render_html.page(error_view(error)) + render_html.page(self.view())

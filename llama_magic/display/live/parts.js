@@ -29,11 +29,11 @@ export function gauge(head) {
    * @param {string} label
    */
   const segment = (kind, label) => {
-    const node = make("i", `lm-k-${kind}`);
+    const node = make("span", `lm-part lm-k-${kind}`);
     const words = make("span");
     const name = /\d$/.test(label) ? `${label}:` : label; // as doc.Segment.words
     bar.append(node);
-    key.append(make("li", "", make("i", `lm-k-${kind}`), words));
+    key.append(make("li", "lm-key", make("span", `lm-dot lm-k-${kind}`), words));
     return (/** @type {number} */ amount) => {
       node.style.width = `${(100 * amount) / total}%`;
       words.textContent = `${name} ${count(amount)}`;
@@ -113,8 +113,8 @@ export function form(fields) {
   const row = (/** @type {string} */ path) => {
     let entry = rows.get(path);
     if (!entry) {
-      const value = make("td", "lm-empty", "not written yet");
-      body.append(make("tr", "", make("td", "", path), value));
+      const value = make("td", "lm-td lm-empty", "not written yet");
+      body.append(make("tr", "lm-tr", make("td", "lm-td", path), value));
       rows.set(path, (entry = { value, empty: true }));
     }
     return entry;
@@ -131,9 +131,10 @@ export function form(fields) {
     const known = entry.empty ? "" : entry.value.textContent ?? "";
     if (offset > known.length) return; // a gap: wait for the whole
     entry.value.textContent = known.slice(0, offset) + piece;
-    entry.value.className = "";
+    entry.value.className = "lm-td";
     entry.empty = false;
   };
-  const header = make("thead", "", make("tr", "", make("th", "", "field"), make("th", "", "value")));
+  const names = ["field", "value"].map((name) => make("th", "lm-th", name));
+  const header = make("thead", "", make("tr", "lm-tr", ...names));
   return { node: make("table", "lm-table", header, body), set };
 }

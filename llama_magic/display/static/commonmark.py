@@ -108,16 +108,34 @@ def _until_end(rest: Iterator[Token]) -> list[Content]:
 def _element(token: Token, inner: list[Content]) -> list[Content]:
     if token.type == "link_open":
         return _link(token, tuple(inner))
-    tag, attributes = token.tag, ()
+    tag = token.tag
     if token.type == "heading_open":  # an answer's headings stand below the notebook's own
         tag = f"h{min(6, int(tag[1]) + 2)}"
     if tag == "li" and inner and isinstance(inner[0], Element) and inner[0].tag == "p":
         inner = [*inner[0].children, *inner[1:]]
+    attributes = _class(_CLASSES[tag]) if tag in _CLASSES else ()
     if tag == "ol" and "start" in token.attrs:
-        return [Element(tag, tuple(inner), (("start", str(token.attrs["start"])),))]
+        attributes += (("start", str(token.attrs["start"])),)
     if tag == "th":
-        return [Element(tag, tuple(inner), (("scope", "col"),))]
-    return [Element(tag, tuple(inner), _class("lm-table") if tag == "table" else attributes)]
+        attributes += (("scope", "col"),)
+    return [Element(tag, tuple(inner), attributes)]
+
+
+# The looks of what an answer is made of.
+_CLASSES = {
+    "p": "lm-par",
+    "h3": "lm-sub",
+    "h4": "lm-sub",
+    "h5": "lm-sub",
+    "h6": "lm-sub",
+    "ul": "lm-list",
+    "ol": "lm-list",
+    "blockquote": "lm-quote",
+    "table": "lm-table",
+    "tr": "lm-tr",
+    "th": "lm-th",
+    "td": "lm-td",
+}
 
 
 def _link(token: Token, inner: tuple[Content, ...]) -> list[Content]:

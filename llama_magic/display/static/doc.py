@@ -6,7 +6,7 @@ nodes into text. So each thing is described once, and each node is written once 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,7 +68,7 @@ class Bar:
 class Piece:
     """A token: its text, its id, whether it is a control token, a word on hover, a shade from 0 to 1.
 
-    `kind` tints it, with the colours of a bar's segments.
+    `kind` tints it, with the colours of a bar's segments; `note` is a number that stands beside its shade.
     """
 
     text: str
@@ -77,6 +77,7 @@ class Piece:
     hint: str = ""
     shade: float = 0.0
     kind: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,34 @@ class Pages:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A static SVG of ours, its texts escaped. What it says stands in words beside it: only HTML shows it."""
+class Branch:
+    """A node of a tree: its words, how much it is (a bar, in proportion to the largest), what grows from it."""
 
-    svg: str
+    text: str
+    amount: float = 0.0
+    branches: tuple[Branch, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Branches within branches: nested lists, so that its shape needs no picture."""
+
+    branches: tuple[Branch, ...]
+
+    @property
+    def largest(self) -> float:
+        """The largest amount, at least 1."""
+        return max([1.0, *(branch.amount for _, branch in self.flat())])
+
+    def flat(self) -> Iterator[tuple[int, Branch]]:
+        """Yield every branch with its depth, from the top down."""
+
+        def walk(branches: tuple[Branch, ...], depth: int) -> Iterator[tuple[int, Branch]]:
+            for branch in branches:
+                yield depth, branch
+                yield from walk(branch.branches, depth + 1)
+
+        return walk(self.branches, 0)
 
 
 @dataclass(frozen=True)
@@ -127,5 +152,5 @@ class Fold:
     brief: bool = False
 
 
-Node = Head | Answer | Line | Bar | Strip | Grid | Pages | Picture | Code | Fold
+Node = Head | Answer | Line | Bar | Strip | Grid | Pages | Tree | Code | Fold
 Renderer = Callable[[Node], str]

@@ -1,19 +1,16 @@
 """Nodes into static HTML: no scripts, no addresses, words first, styles on top.
 
-Everything that a model, a file or a user wrote goes into `Html`, which escapes it. The classes
-are coloured by `base.css`, from the host's theme; with every style stripped (GitHub does
-that) the same words stand in headings, paragraphs, lists and tables.
+Everything that a model, a file or a user wrote goes into `Html`, which escapes it. Style stands in the
+elements themselves (`inline.py`), for untrusted notebooks keep no other; with every style stripped (GitHub
+does that) the same words stand in headings, paragraphs, lists, keys (`<kbd>`) and tables.
 """
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from llama_magic.display.static import commonmark, doc
+from llama_magic.display.static import commonmark, doc, inline
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
@@ -23,58 +20,22 @@ LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its o
 _NONE = Html()
 _LINE = Html("\n")
 # Of a table, which a live view writes anew at every move.
-_TD = Html("<td{}>{}</td>")
-_TR = Html("<tr>{}</tr>")
+_TD = Html('<td class="lm-td{}"{}>{}</td>')
+_TR = Html('<tr class="lm-tr">{}</tr>')
 _DOT = Html(" · ")
-_GONE = Html('<s class="lm-gone">{}</s> cut')
-_SHARE = Html('<i class="lm-p" style="width:{:.2f}em" aria-hidden="true"></i>{} {:.0%}')
-
-
-@functools.cache
-def _rules() -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Return the rules of `base.css`, without needless blanks: selectors, and the block behind them."""
-    text = Path(__file__).with_name("base.css").read_text("utf-8")
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    text = re.sub(r"\s*([{};,>])\s*", r"\1", re.sub(r"\s+", " ", text)).replace(": ", ":").strip()
-    rules = re.findall(r"([^{}]+)(\{(?:[^{}]|\{[^{}]*\})*\})", text)
-    return tuple((tuple(re.split(r",(?![^(]*\))", selectors)), block) for selectors, block in rules)
-
-
-def stylesheet(body: str) -> str:
-    """Return the rules that a view needs: for its classes and elements, with the colours that they name."""
-    there = set(re.findall(r"\blm-[\w-]+", body)) | set(re.findall(r"<([a-z]\w*)", body))
-    if " tabindex=" in body or "summary" in there:
-        there.add(":focus-visible")
-    made = [(",".join(s for s in selectors if _needs(s) <= there), block) for selectors, block in _rules()]
-    text = "".join(selectors + block for selectors, block in made if selectors)
-    named = set(re.findall(r"var\((--lm-\w+)", text + body))
-    return re.sub(r"(--lm-\w+):[^;{}]*;", lambda found: found[0] if found[1] in named else "", text)
-
-
-@functools.cache
-def _needs(selector: str) -> set[str]:
-    """Return our classes that a selector speaks of, and the element that it ends with."""
-    if selector.startswith((".jp-", "@")):  # about what stands around a view
-        return set(re.findall(r"\.(lm-standin)", selector))
-    last = re.findall(r"(?:^|[ >])([a-z]\w*)[^ >]*$", selector)
-    return {*re.findall(r"\.(lm-[\w-]+)", selector), *last, *re.findall(r":focus-visible", selector)}
+_GONE = Html('<s class="lm-dim">{}</s> cut')
+_SHARE = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>{} {:.0%}')
 
 
 def page(nodes: Sequence[doc.Node]) -> str:
-    """Return one self-contained HTML fragment for an output cell."""
-    return pages(nodes, "")[0]
-
-
-def pages(nodes: Sequence[doc.Node], *marks: str) -> list[str]:
-    """Return the same fragment several times, each with a further class.
+    """Return one self-contained HTML fragment for an output cell.
 
     The two `ignore` classes keep MathJax (of JupyterLab and of nbconvert) away from it.
     """
-    tone = next((f" lm-{node.tone}" for node in nodes if isinstance(node, doc.Head) and node.tone), "")
+    tone = next((f" lm-is-{node.tone}" for node in nodes if isinstance(node, doc.Head) and node.tone), "")
     body = _LINE.join(fragment(node) for node in nodes)
-    whole = Html('<div class="lm{} tex2jax_ignore mathjax_ignore"><style>{}</style>\n{}\n</div>')
-    looks = [tone + f" {mark}" if mark else tone for mark in marks]
-    return [str(whole.format(look, Html(stylesheet(look + body)), body)) for look in looks]
+    whole = Html('<div class="lm{} tex2jax_ignore mathjax_ignore">\n{}\n</div>')
+    return inline.inlined(str(whole.format(tone, body)))
 
 
 def fragment(node: doc.Node) -> Html:
@@ -98,13 +59,11 @@ def _element(one: Content) -> str | Html:
 
 
 def _lines(text: str) -> Html:
-    if "\n" not in text:
-        return Html.escape(text)
     return elements(commonmark.lines(visible(text)))
 
 
 def _head(node: doc.Head) -> Html:
-    details = Html(" {}").format(node.details) if node.details else _NONE
+    details = Html(' <span class="lm-dim">{}</span>').format(node.details) if node.details else _NONE
     return Html('<p class="lm-head"><b>{}</b>{}</p>').format(node.label, details)
 
 
@@ -125,7 +84,9 @@ def _line(node: doc.Line) -> Html:
 def _bar(node: doc.Bar) -> Html:
     total = node.total or 1
     parts = _NONE.join(
-        Html('<i class="lm-k-{}" style="width:{:.2f}%"></i>').format(part.kind, 100 * part.amount / total)
+        Html('<span class="lm-part lm-k-{}" style="width:{:.2f}%"></span>').format(
+            part.kind, 100 * part.amount / total
+        )
         for part in node.segments
         if part.amount > 0
     )
@@ -135,32 +96,32 @@ def _bar(node: doc.Bar) -> Html:
 
 
 def _legend(segments: Iterable[doc.Segment]) -> Html:
-    item = Html('<li><i class="lm-k-{}"></i>{}</li>')
+    item = Html('<li class="lm-key"><span class="lm-dot lm-k-{}"></span>{}</li>')
     items = _NONE.join(item.format(part.kind, part.words) for part in segments)
     return Html('<ul class="lm-legend">{}</ul>').format(items)
 
 
 def _strip(node: doc.Strip) -> Html:
-    return Html('<p class="lm-strip">{}</p>').format(_NONE.join(_piece(piece) for piece in node.pieces))
+    return Html('<p class="lm-strip">{}</p>').format(
+        _NONE.join(_piece(piece, even=i % 2 == 1) for i, piece in enumerate(node.pieces))
+    )
 
 
-def _piece(piece: doc.Piece) -> Html:
+def _piece(piece: doc.Piece, *, even: bool) -> Html:
+    """Return a token as a key, so that its edges are seen without any style."""
     shown = blanks_shown(piece.text) or "∅"
     words = ", ".join(
         word for word in (f"id {piece.token_id}" if piece.token_id is not None else "", piece.hint) if word
     )
     title = Html(' title="{}"').format(words) if words else _NONE
     if piece.special:
-        return Html('<span class="lm-c"{}>⟦{}⟧</span> ').format(title, shown)
-    shade = Html(' style="--lm-s:{:.2f}"').format(piece.shade) if piece.shade else _NONE
-    tint = f" lm-r-{piece.kind}" if piece.kind else ""
+        return Html('<kbd class="lm-c"{}>{}</kbd> ').format(title, shown)
+    classes = "lm-t" + (" lm-even" if even and not piece.shade else "")
+    classes += f" lm-r-{piece.kind}" if piece.kind else ""
+    shade = Html(' style="background:rgba(196,102,26,{:.2f})"').format(piece.shade) if piece.shade else _NONE
+    note = Html("<sub>{}</sub>").format(piece.note) if piece.note else _NONE
     ends = Html("<br>") if piece.text.endswith("\n") else Html("<wbr>")
-    token = Html('<span class="lm-t{}"{}{}>{}</span>{}')
-    return token.format(tint, title, shade, _NONE.join(map(_blank, re.split("([·↵→]+)", shown))), ends)
-
-
-def _blank(part: str) -> str | Html:
-    return Html('<span class="lm-ws">{}</span>').format(part) if part[:1] in ("·", "↵", "→") else part
+    return Html('<kbd class="{}"{}{}>{}{}</kbd>{}').format(classes, shade, title, shown, note, ends)
 
 
 def _grid(node: doc.Grid) -> Html:
@@ -170,14 +131,18 @@ def _grid(node: doc.Grid) -> Html:
     right = [
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
-    marks = [Html(' class="lm-n"') if is_right else _NONE for is_right in right]
+    marks = [" lm-n" if is_right else "" for is_right in right]
     head = _NONE.join(
-        Html('<th scope="col"{}>{}</th>').format(mark, name)
+        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(mark, _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
     )
     rows = _LINE.join(_row(marks, row) for row in table.rows)
-    caption = Html("<caption>{}</caption>").format(table.caption) if table.caption else _NONE
-    whole = Html('<table class="lm-table">{}<thead><tr>{}</tr></thead><tbody>\n{}\n</tbody></table>')
+    caption = (
+        Html('<caption class="lm-caption">{}</caption>').format(table.caption) if table.caption else _NONE
+    )
+    whole = Html(
+        '<table class="lm-table">{}<thead><tr class="lm-tr">{}</tr></thead><tbody>\n{}\n</tbody></table>'
+    )
     return whole.format(caption, head, rows)
 
 
@@ -188,9 +153,16 @@ def _pages(node: doc.Pages) -> Html:
     return _LINE.join([_grid(doc.Grid(first)), *folds, *rest])
 
 
-def _row(marks: Sequence[Html], row: Sequence[Any]) -> Html:
-    cells = (_TD.format(mark, _cell(value)) for mark, value in zip(marks, row, strict=True))
+def _row(marks: Sequence[str], row: Sequence[Any]) -> Html:
+    cells = (
+        _TD.format(mark, _aligned(mark), _cell(value)) for mark, value in zip(marks, row, strict=True)
+    )
     return _TR.format(_NONE.join(cells))
+
+
+def _aligned(mark: str) -> Html:
+    """Return the attribute that GitHub keeps where it drops every style."""
+    return Html(' align="right"') if mark else _NONE
 
 
 def _cell(value: Any) -> Html:
@@ -211,12 +183,25 @@ def _code(node: doc.Code) -> Html:
 
 def _fold(node: doc.Fold) -> Html:
     inner = _LINE.join(fragment(inner) for inner in node.nodes)
-    whole = Html('<details class="lm-fold"><summary>{}</summary>\n{}\n</details>')
+    whole = Html('<details class="lm-fold"><summary class="lm-sum">{}</summary>\n{}\n</details>')
     return whole.format(node.summary, inner)
 
 
-def _picture(node: doc.Picture) -> Html:
-    return Html('<div class="lm-picture">{}</div>').format(Html(node.svg))
+def _tree(node: doc.Tree) -> Html:
+    return _branches(node.branches, node.largest)
+
+
+def _branches(branches: Iterable[doc.Branch], largest: float) -> Html:
+    bar = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>')
+    items = (
+        Html('<li class="lm-leaf">{}{}{}</li>').format(
+            bar.format(0.3 + 8 * branch.amount / largest) if branch.amount else _NONE,
+            _lines(branch.text),
+            _branches(branch.branches, largest) if branch.branches else _NONE,
+        )
+        for branch in branches
+    )
+    return Html('<ul class="lm-tree">{}</ul>').format(_NONE.join(items))
 
 
 _WRITERS: dict[type, Callable[[Any], Html]] = {
@@ -227,7 +212,7 @@ _WRITERS: dict[type, Callable[[Any], Html]] = {
     doc.Strip: _strip,
     doc.Grid: _grid,
     doc.Pages: _pages,
-    doc.Picture: _picture,
+    doc.Tree: _tree,
     doc.Code: _code,
     doc.Fold: _fold,
 }

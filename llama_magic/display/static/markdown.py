@@ -131,6 +131,10 @@ def _fold(node: doc.Fold) -> str:
     return "\n".join(f"> {line}".rstrip() for line in [f"*{literal(node.summary)}*", "", *inner.split("\n")])
 
 
+def _tree(node: doc.Tree) -> str:
+    return "\n".join(f"{'  ' * depth}- {literal(one_line(branch.text))}" for depth, branch in node.flat())
+
+
 _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Head: _head,
     doc.Answer: _answer,
@@ -139,7 +143,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Strip: _strip,
     doc.Grid: _grid,
     doc.Pages: _pages,
-    doc.Picture: lambda _node: "",
+    doc.Tree: _tree,
     doc.Code: _code,
     doc.Fold: _fold,
 }

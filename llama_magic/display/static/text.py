@@ -133,6 +133,10 @@ def _fold(node: doc.Fold) -> str:
     return visible(node.summary) + "\n" + textwrap.indent("\n".join(lines), "  ")
 
 
+def _tree(node: doc.Tree) -> str:
+    return "\n".join("  " * depth + one_line(branch.text) for depth, branch in node.flat())
+
+
 _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Head: _head,
     doc.Answer: _answer,
@@ -141,7 +145,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Strip: _strip,
     doc.Grid: _grid,
     doc.Pages: _pages,
-    doc.Picture: lambda _node: "",
+    doc.Tree: _tree,
     doc.Code: _code,
     doc.Fold: _fold,
 }

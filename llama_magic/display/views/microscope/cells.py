@@ -5,18 +5,18 @@ from __future__ import annotations
 from llama_magic.display.static.doc import (
     Answer,
     Bar,
-    Code,
+    Branch,
     Fold,
     Grid,
     Head,
     Line,
     Node,
-    Picture,
     Segment,
+    Tree,
 )
 from llama_magic.display.views.view import view
 from llama_magic.engine.snapshot import LastCall
-from llama_magic.microscope.cells import KVState
+from llama_magic.microscope.cells import KVState, PrefixNode
 from llama_magic.words.amounts import size
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
@@ -34,12 +34,17 @@ def kv_state(state: KVState) -> list[Node]:
     if state.last is not None:
         out.append(Line(_last_call(state.last)))
     if state.sequences:
-        out += [Grid(_sequence_table(state)), Picture(state.svg())]
-        out.append(Fold("prefix tree in words", (Code(state.tree_text()),)))
+        out += [Grid(_sequence_table(state)), Line("What they hold, drawn as a tree of common beginnings:")]
+        out.append(Tree(tuple(map(_branch, state.tree))))
         out += [Fold(f"text of {s.id}", (Answer(s.text),), brief=True) for s in state.sequences]
     else:
         out.append(Line("It holds no sequence.", dim=True))
     return out
+
+
+def _branch(node: PrefixNode) -> Branch:
+    words = f"{node.words()} · {', '.join(node.sequences)}"
+    return Branch(words, len(node.token_ids), tuple(map(_branch, node.children)))
 
 
 def _cell_words(state: KVState) -> str:
