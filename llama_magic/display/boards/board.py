@@ -13,8 +13,8 @@ makes the same again.
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ipywidgets

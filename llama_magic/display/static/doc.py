@@ -107,7 +107,7 @@ class Pages:
 
 @dataclass(frozen=True)
 class Branch:
-    """A node of a tree: its words, how much it is (a bar, in proportion to the largest), what grows from it."""
+    """A node of a tree: its words, how much it is (a bar beside them), and what grows from it."""
 
     text: str
     amount: float = 0.0

@@ -154,9 +154,7 @@ def _pages(node: doc.Pages) -> Html:
 
 
 def _row(marks: Sequence[str], row: Sequence[Any]) -> Html:
-    cells = (
-        _TD.format(mark, _aligned(mark), _cell(value)) for mark, value in zip(marks, row, strict=True)
-    )
+    cells = (_TD.format(mark, _aligned(mark), _cell(value)) for mark, value in zip(marks, row, strict=True))
     return _TR.format(_NONE.join(cells))
 
 

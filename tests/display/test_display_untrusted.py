@@ -1,0 +1,101 @@
+"""What is left of a view where styles are dropped: JupyterLab for an untrusted notebook, GitHub for all.
+
+JupyterLab 4 keeps `style="…"` with plain values (no `var()`, no `color-mix()`), and drops `<style>`, scripts
+and pictures, whose words would run together. GitHub drops every attribute of looks. In both, the words, their
+edges and their numbers must be there.
+"""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from display_answers import bare, completion
+from example_views import example_views
+
+from llama_magic.display import to_html, to_text
+from llama_magic.display.static import inline
+
+# What JupyterLab's sanitizer takes of colours, lengths and words (its CssProp, shortened to what we write).
+_VALUE = re.compile(
+    r"(?:-?[\d.]+(?:px|em|%)?|#[0-9a-f]{6}|rgba\(\d+,\d+,\d+,[\d.]+\)|[a-z-]+)(?: (?:-?[\d.]+(?:px|em|%)?|"
+    r"#[0-9a-f]{6}|rgba\(\d+,\d+,\d+,[\d.]+\)|[a-z-]+))*"
+)
+_PROPERTIES = frozenset(
+    "background border border-bottom border-left border-radius border-right border-collapse box-shadow "
+    "box-sizing caption-side color cursor display font-size font-weight height line-height list-style margin "
+    "margin-right max-height max-width opacity overflow overflow-wrap padding padding-left text-align "
+    "vertical-align white-space width".split()  # noqa: SIM905
+)
+_DROPPED = ("<style", "<svg", "<script", "<img", "<iframe", "javascript:", "url(")
+
+
+class _Reader(HTMLParser):
+    """Reads HTML as a page without styles shows it: blocks on lines of their own, keys in brackets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag in ("p", "div", "li", "tr", "pre", "details", "summary", "table", "ul", "ol", "br", "caption"):
+            self.words += "\n"
+        self.words += {"kbd": "[", "td": " ", "th": " ", "sub": "_"}.get(tag, "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.words += {"kbd": "]", "p": "\n", "tr": "\n"}.get(tag, "")
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def read(html: str) -> str:
+    reader = _Reader()
+    reader.feed(html)
+    return reader.words
+
+
+@pytest.mark.parametrize("name", sorted(example_views()))
+def test_a_view_keeps_all_its_meaning_in_the_elements(name: str) -> None:
+    """No style sheet, script or picture; every style is one that an untrusted notebook keeps."""
+    html = to_html(example_views()[name])
+    for dropped in _DROPPED:
+        assert dropped not in html
+    styles = re.findall(r'style="([^"]*)"', html)
+    assert styles
+    for declaration in (d for style in styles for d in style.split(";") if d):
+        prop, _, value = declaration.partition(":")
+        assert prop in _PROPERTIES, declaration
+        assert _VALUE.fullmatch(value), declaration
+
+
+@pytest.mark.parametrize("name", sorted(example_views()))
+def test_words_and_numbers_are_those_of_the_plain_text(name: str) -> None:
+    """Whatever number the plain text says stands in the bare HTML, too, and nothing runs into it."""
+    view = example_views()[name]
+    words = read(bare(to_html(view)))
+    numbers = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
+    missing = set(numbers.findall(to_text(view))) - set(numbers.findall(words))
+    assert not missing
+
+
+def test_tokens_have_edges_without_any_style() -> None:
+    """Each token is a key; a shade has its number beside it."""
+    words = read(bare(to_html(example_views()["tokens"])))
+    assert "[<|im_start|>] [user][↵]\n[·to]" in words
+
+
+def test_every_class_that_is_used_has_its_rule() -> None:
+    """A class without a rule of one class would be lost in a saved view."""
+    used = {c for view in example_views().values() for c in re.findall(r"\blm-[\w-]+", to_html(view))}
+    assert used - set(inline.declarations()) <= {"lm-foot"}
+
+
+@pytest.mark.parametrize("hostile", ['"><b style="position:fixed">', "' onclick='x", 'class="lm-k-user"'])
+def test_a_model_cannot_write_attributes(hostile: str) -> None:
+    """What looks like a class or a style in a text stays text."""
+    html = to_html(completion(hostile))
+    assert "position" not in " ".join(re.findall(r'style="([^"]*)"', html))
+    assert read(html).count(hostile) == 1
