@@ -23,12 +23,12 @@ _VALUE = re.compile(
     r"(?:-?[\d.]+(?:px|em|%)?|#[0-9a-f]{6}|rgba\(\d+,\d+,\d+,[\d.]+\)|[a-z-]+)(?: (?:-?[\d.]+(?:px|em|%)?|"
     r"#[0-9a-f]{6}|rgba\(\d+,\d+,\d+,[\d.]+\)|[a-z-]+))*"
 )
-_PROPERTIES = frozenset(
-    "background border border-bottom border-left border-radius border-right border-collapse box-shadow "
-    "box-sizing caption-side color cursor display font-size font-weight height line-height list-style margin "
-    "margin-right max-height max-width opacity overflow overflow-wrap padding padding-left text-align "
-    "vertical-align white-space width".split()  # noqa: SIM905
-)
+_PROPERTIES = """
+background border border-bottom border-left border-radius border-right border-collapse box-shadow box-sizing
+caption-side color cursor display font-size font-weight height line-height list-style margin margin-right
+max-height max-width opacity overflow overflow-wrap padding padding-left text-align vertical-align white-space
+width
+"""
 _DROPPED = ("<style", "<svg", "<script", "<img", "<iframe", "javascript:", "url(")
 
 
@@ -67,7 +67,7 @@ def test_a_view_keeps_all_its_meaning_in_the_elements(name: str) -> None:
     assert styles
     for declaration in (d for style in styles for d in style.split(";") if d):
         prop, _, value = declaration.partition(":")
-        assert prop in _PROPERTIES, declaration
+        assert prop in _PROPERTIES.split(), declaration
         assert _VALUE.fullmatch(value), declaration
 
 
