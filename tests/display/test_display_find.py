@@ -42,7 +42,7 @@ def test_every_shown_class_has_a_view() -> None:
     _modules()
     lost = []
     for kind in {*_below(Shown)} - {Printed}:
-        if kind.__module__.startswith("llama_magic."):
+        if kind.__module__.startswith("llama_magic.") and not kind.__subclasses__():  # a base has theirs
             find(kind)
             if view.dispatch(kind) is view.registry[object]:
                 lost.append(f"{kind.__module__}.{kind.__qualname__}")
