@@ -145,7 +145,7 @@ def crowded() -> tuple[Any, list[Asked]]:
     """Return a lane that miscounted, right after the second of two jobs was sent back; a third waits."""
     lane = lane_of(SharedLane, FakeContext(24, 4))
     lane.fits = lambda sample: len(lane.running) < 2
-    some = [Asked([1, i], 15) for i in range(3)]
+    some = [Asked([i + 1, 2], 15) for i in range(3)]
     for one in some:
         lane.submit(one.job)
     while len(lane.running) != 1:
