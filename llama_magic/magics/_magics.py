@@ -5,12 +5,13 @@ It is all that loading the extension imports, so what only a command needs is im
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from IPython.core import magic as _magic
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
-from llama_magic.errors import shown_briefly
+from llama_magic.errors import GenerationInterrupted, shown_briefly
 from llama_magic.magics import _help
 from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
@@ -62,27 +63,44 @@ class LlamaMagics(_magic.Magics):
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.line_magic("llama")  # type: ignore[untyped-decorator]
     def llama_line(self, line: str) -> Any:
-        with shown_briefly(f"%llama {line.split(maxsplit=1)[0] if line.strip() else ''}".strip()):
-            command = parse_line(line, self.kernel.namespace)
-            if command.help:
-                print(_help.verb_help(VERBS[command.verb]) if command.verb else _help.line_help())
-                return None
-            from llama_magic.magics import _verbs  # weight: the session and what shows its results
-
-            result = _verbs.run_verb(self.kernel, command)
-            return None if command.silent else result
+        what = f"%llama {line.split(maxsplit=1)[0] if line.strip() else ''}".strip()
+        return self._stoppable(what, lambda: self._line(line))
 
     @ipython.no_var_expand  # type: ignore[untyped-decorator]
     @ipython.cell_magic("llama")  # type: ignore[untyped-decorator]
     def llama_cell(self, line: str, cell: str) -> Any:
-        with shown_briefly("%%llama"):
-            command = parse_cell(line, self.kernel.namespace)
-            if command.help:
-                print(_help.mode_help(MODES[command.mode]))
-                return None
-            from llama_magic.magics import _modes  # weight: the session and what shows its results
+        return self._stoppable("%%llama", lambda: self._cell(line, cell))
 
-            return _modes.run_mode(self.kernel, command, cell)
+    def _stoppable(self, what: str, run: Callable[[], Any]) -> Any:
+        """Return what a magic does; an interrupt ends a notebook's cell with a line."""
+        try:
+            with shown_briefly(what):
+                return run()
+        except GenerationInterrupted as stop:
+            from llama_magic.display.live.stopped import end_quietly  # weight: what shows results
+
+            if not end_quietly(self.shell, stop):
+                raise
+            return None
+
+    def _line(self, line: str) -> Any:
+        command = parse_line(line, self.kernel.namespace)
+        if command.help:
+            print(_help.verb_help(VERBS[command.verb]) if command.verb else _help.line_help())
+            return None
+        from llama_magic.magics import _verbs  # weight: the session and what shows its results
+
+        result = _verbs.run_verb(self.kernel, command)
+        return None if command.silent else result
+
+    def _cell(self, line: str, cell: str) -> Any:
+        command = parse_cell(line, self.kernel.namespace)
+        if command.help:
+            print(_help.mode_help(MODES[command.mode]))
+            return None
+        from llama_magic.magics import _modes  # weight: the session and what shows its results
+
+        return _modes.run_mode(self.kernel, command, cell)
 
     @observe("model")
     def _model_changed(self, change: Any) -> None:

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from llama_magic.display import hosts
 from llama_magic.magics import _modes, _verbs
 from llama_magic.magics._options import MODES, VERBS
 
-ARGUMENTS = {"use": "x", "pull": "x", "inspect": "x", "tokens": "x", "chat": "x show", "exp": "x"}
+ARGUMENTS = {
+    "use": "x",
+    "pull": "x",
+    "inspect": "x",
+    "tokens": "x",
+    "chat": "x show",
+    "exp": "x",
+    "connect": "x",
+}
 
 
 @pytest.fixture
@@ -51,3 +60,29 @@ def test_a_cell_that_is_interrupted(shell: Any, monkeypatch: pytest.MonkeyPatch,
     error, lines = _run(shell, f"%%llama {mode}\ntext")
     assert isinstance(error, KeyboardInterrupt)
     assert lines == ["Interrupted: %%llama was stopped; nothing of it is kept."]
+
+
+@pytest.mark.parametrize(
+    ("source", "raised"),
+    [
+        ("%llama tokens x", False),
+        ("\n%%llama chat\ntext\n", False),
+        ("%llama tokens x\nprint('went on')", True),
+        ("found = %llama tokens x", True),
+        ("for i in range(2):\n    get_ipython().run_cell_magic('llama', 'chat', 'text')", True),
+        ("%%time\n%llama tokens x\nprint('went on')", True),
+    ],
+)
+def test_an_interrupt_is_raised_where_code_would_go_on(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, source: str, raised: bool
+) -> None:
+    """A cell that is all ours fails with a line alone; any other code is stopped by the exception."""
+    monkeypatch.setattr(hosts, "host", lambda shell: "live")
+    monkeypatch.setattr(_verbs, "run_verb", _strike)
+    monkeypatch.setattr(_modes, "run_mode", _strike)
+    tracebacks: list[Any] = []
+    monkeypatch.setattr(type(shell), "_showtraceback", lambda self, *error: tracebacks.append(error))
+    error, lines = _run(shell, source)
+    assert isinstance(error, KeyboardInterrupt)
+    assert (len(tracebacks), "went on" in lines) == (int(raised), False)
+    assert any(line.startswith("Interrupted: ") for line in lines) != raised

@@ -30,9 +30,20 @@ class Kernel:
             f"import llama_magic as lm\nm = lm.load({str(path)!r}, ctx=8192, threads=1)"
         )
 
-    def run(self, source: str, interrupt_at: str | None = None) -> tuple[dict[str, Any], str]:
+    def send(self, source: str, cell: str | None = None, stop_on_error: bool = True) -> str:
+        """Ask for a cell to be run, by a front end that names it as `cell`; return the request's id."""
+        content = {"code": source, "silent": False, "store_history": True, "allow_stdin": True}
+        content["stop_on_error"] = stop_on_error
+        metadata = {} if cell is None else {"cellId": cell}
+        message = self.client.session.msg("execute_request", content, metadata=metadata)
+        self.client.shell_channel.send(message)
+        return str(message["header"]["msg_id"])
+
+    def run(
+        self, source: str, interrupt_at: str | None = None, cell: str | None = None
+    ) -> tuple[dict[str, Any], str]:
         """Return the reply and what was printed; the first `interrupt_at` message is answered by SIGINT."""
-        number = self.client.execute(source, stop_on_error=False)
+        number = self.send(source, cell, stop_on_error=False)
         printed = ""
         while True:
             message = self.client.get_iopub_msg(timeout=WATCHDOG)
@@ -105,3 +116,26 @@ def test_samples_of_an_interrupted_cell_are_bound(kernel: Kernel) -> None:
     assert reply["ename"] == "GenerationInterrupted"
     _, printed = kernel.run("print(len(held), {r.finish_reason for r in held}, bool(held[0].text))")
     assert printed.split(" ", 1) == ["3", "{'interrupted'} True\n"]
+
+
+def test_a_front_end_sees_a_quiet_line_and_the_cells_behind_do_not_run(kernel: Kernel) -> None:
+    """A stopped cell publishes no error and says what is kept; its reply makes the kernel drop the next."""
+    numbers = [kernel.send(CELLS["complete"], "c1"), kernel.send("print('never')", "c2")]
+    kinds, shown, written = [], [], False
+    while len(shown) < 3 or kinds[-1] != "idle":
+        message = kernel.client.get_iopub_msg(timeout=WATCHDOG)
+        data = message["content"].get("data", {})
+        if not written and message["msg_type"] == "comm_msg" and "nodes" in data.get("content", {}):
+            written = True
+            kernel.manager.interrupt_kernel()
+        if message["parent_header"].get("msg_id") == numbers[0]:
+            kinds.append(message["content"].get("execution_state") or message["msg_type"])
+            shown += [data["text/plain"]] if "text/plain" in data else []
+    assert "error" not in kinds
+    assert "stopped before its end" in shown[1]  # in the live view's place, which was the first
+    assert shown[2] == "Interrupted: what was written is kept."
+    replies = [kernel.client.get_shell_msg(timeout=WATCHDOG)["content"] for _ in numbers]
+    assert [(reply["status"], reply.get("ename")) for reply in replies] == [
+        ("error", "GenerationInterrupted"),
+        ("aborted", None),
+    ]
