@@ -61,6 +61,11 @@ class LlamaMagicError(Exception):
         self.remedy = remedy = None if remedy is None else visible(remedy)
         self.args = (message if remedy is None else f"{message}\n{remedy}",)
 
+    def add(self, sentence: str) -> None:
+        """Say one thing more, once."""
+        if sentence not in self.message:
+            self._say(f"{self.message} {sentence}", self.remedy)
+
     def of_row(self, row: int, failed: int, completions: Sequence[Any]) -> LlamaMagicError:
         """Say which of a list of prompts this is about, and keep what there is of all of them."""
         self.row, self.completions = row, completions

@@ -137,7 +137,7 @@ class Assembler:
             outside = math.nan if event.outside_mass is None else event.outside_mass
             logprob = math.nan if event.logprob is None else event.logprob
             sample.scores.append((begin, len(sample.raw), outside, logprob))
-        self._send(event.sample, delta, thinking, (event.token,), logprobs, calls)
+        self._send(event.sample, delta, thinking, (event.token,), logprobs, calls, forced=event.forced)
 
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
@@ -155,12 +155,17 @@ class Assembler:
         logprobs: tuple[TokenLogprob, ...],
         calls: tuple[dict[str, Any], ...],
         reason: Any = None,
+        *,
+        forced: bool = False,
     ) -> None:
         sample = self.samples[index]
         begun, thought, given = sample.unsent
         sample.unsent = "", "", ()
         delta, thinking = begun + delta, thought + thinking
-        self.deliver(Chunk(delta, sample.text, given + ids, logprobs, reason, thinking, None, index, calls))
+        ids = given + ids
+        self.deliver(
+            Chunk(delta, sample.text, ids, logprobs, reason, thinking, None, index, calls, forced=int(forced))
+        )
 
     def _logprob(self, event: TokenEvent) -> TokenLogprob:
         def shown(token: int) -> str:
@@ -190,6 +195,7 @@ class Assembler:
         plan, request, stats = self.plan, self.request, self.stats
         begun = len(request.begun)
         written = len(sample.ids) - begun
+        drawn = written - sample.forced
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=written)
         messages = plan.prompt.messages
         if begun and messages:
@@ -207,7 +213,7 @@ class Assembler:
             prompt_s=max(0.0, (stats.prompt_done or stats.ended) - (stats.started or stats.ended)),
             first_token_s=max(0.0, stats.first_token - began) if stats.first_token else 0.0,
             total_s=max(0.0, ended - began),
-            tokens_per_second=(written - 1) / writing if writing > 0 and written > 1 else 0.0,
+            tokens_per_second=(drawn - 1) / writing if writing > 0 and drawn > 1 else 0.0,
             waiting_s=max(0.0, began - stats.submitted),
         )
         return Completion(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -35,6 +35,11 @@ class Usage:
     forced_tokens: int = 0
 
     @property
+    def drawn_tokens(self) -> int:
+        """Generated tokens that were not forced."""
+        return self.completion_tokens - self.forced_tokens
+
+    @property
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
@@ -43,7 +48,7 @@ class Usage:
 class Timings:
     """Seconds, measured from when the model began with this answer; before that it waited `waiting_s`.
 
-    `tokens_per_second` counts generated tokens after the first.
+    `tokens_per_second` counts the tokens drawn after the first: forced ones are decoded together.
     """
 
     load_s: float
@@ -98,6 +103,7 @@ class Chunk:
     part, which `text` leaves out. `partial` is the object so far of a structured answer.
     `finish_reason` is set on the last chunk only; `sample` counts from 0 when n > 1. `tool_calls` are those
     that came to their end with this chunk; `turns` are messages of results that were added after them.
+    `forced` of the tokens were not drawn: a constraint left no choice.
     """
 
     delta: str
@@ -110,6 +116,7 @@ class Chunk:
     sample: int = 0
     tool_calls: tuple[dict[str, Any], ...] = ()
     turns: tuple[dict[str, Any], ...] = ()
+    forced: int = 0
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,12 @@ class Completion(Shown, Generic[T]):
         return (
             f"<Completion {text!r}: {counted(self.usage.completion_tokens, 'token')}, {self.finish_reason}>"
         )
+
+    @property
+    def stops(self) -> Sequence[str]:
+        """The stop texts that were asked for; a template has others, at which an answer ends by itself."""
+        given: Sequence[str] = self.made_with.get("asked", {}).get("stop", ())
+        return given
 
     @property
     def question(self) -> str:

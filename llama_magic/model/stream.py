@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from llama_magic.errors import BackendError, GenerationInterrupted, StructuredOutputError
-from llama_magic.model.answer import Assembler, Plan
+from llama_magic.model.answer import Assembler
+from llama_magic.model.finished import finished
 from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.request.backend import Backend, wait_for
 from llama_magic.threads import despite_interrupts, may_wait
-from llama_magic.words.counting import counted
 from llama_magic.words.progress import Progress
 
 if TYPE_CHECKING:
@@ -227,44 +227,6 @@ def _time_out(backend: Backend, assembler: Assembler, seconds: float) -> None:
 
 def with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
     return replace(chunk, partial=constraint.partial(chunk.text, chunk.finish_reason == "stop"))
-
-
-def finished(completion: Completion, plan: Plan) -> Completion:
-    """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
-    if plan.constraint is None:
-        return completion
-    completion = replace(completion, _constraint=plan.constraint)
-    if completion.finish_reason == "interrupted":
-        return completion
-    partial = plan.constraint.partial(completion.text)
-    if completion.finish_reason in ("length", "timeout"):
-        if not plan.constraint.may_go_on(completion.text):
-            try:
-                return replace(completion, parsed=plan.constraint.parse(completion.text))
-            except StructuredOutputError:
-                pass
-        raise _cut(completion, partial)
-    try:
-        return replace(completion, parsed=plan.constraint.parse(completion.text))
-    except StructuredOutputError as error:
-        error.completion = completion
-        raise
-
-
-def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
-    tokens = counted(len(completion.token_ids), "token")
-    if completion.finish_reason == "timeout":
-        message = f"The time was up after {tokens}, before the answer was complete."
-        remedy = "Allow more seconds (--timeout), or ask for less."
-    elif not completion.text and (completion.thinking or completion.raw_text):
-        message = f"The answer was cut after {tokens}, before it began: thinking took all {tokens}."
-        remedy = "Allow more tokens (--max-tokens), or leave thinking out (thinking=False) where that can be."
-    else:
-        message = f"The answer was cut after {tokens}, before it was complete."
-        remedy = "Allow more tokens (--max-tokens), or ask for less."
-    return StructuredOutputError(
-        message, text=completion.text, partial=partial, completion=completion, remedy=remedy
-    )
 
 
 def _ignore(_chunk: Chunk | None) -> None:

@@ -21,6 +21,7 @@ from llama_magic.errors import (
 from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream
 from llama_magic.model.call import Calls
+from llama_magic.model.finished import is_stopped
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.stream import Stream
 from llama_magic.model.thinking import Thinking
@@ -220,13 +221,18 @@ class _Attempts:
 
     messages: list[Any]
     left: int
+    asked: int = 1
 
     def again(self, error: StructuredOutputError) -> bool:
         """Prepare the next attempt, which is told what was wrong; False where none is left."""
-        cut = error.completion is None or error.completion.finish_reason != "stop"
+        made = error.completion
+        cut = made is None or made.finish_reason != "stop" or is_stopped(made)
         if cut or self.left < 1:
+            if self.asked > 1:
+                error.add(f"It was asked {self.asked} times.")
             return False
         self.left -= 1
+        self.asked += 1
         again = f"That answer is not valid: {error.message} Answer again, with a valid value."
         answer = {"role": "assistant", "content": error.text}
         self.messages = [*self.messages, answer, {"role": "user", "content": again}]

@@ -38,9 +38,9 @@ class HistoryEntry(Shown):
 
     @property
     def tokens_per_second(self) -> float | None:
-        """The speed of the tokens after the first; None where there is none after it."""
+        """The speed of the tokens drawn after the first; None where there is none after it."""
         found = self.completion
-        return found.timings.tokens_per_second if found.usage.completion_tokens > 1 else None
+        return found.timings.tokens_per_second if found.usage.drawn_tokens > 1 else None
 
 
 class History(Printed, Sequence[HistoryEntry]):

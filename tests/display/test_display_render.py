@@ -276,8 +276,8 @@ def test_the_ending_is_what_ended_it() -> None:
     budget = Budget(100, 20, 30)
     ends = {
         "ended by itself": {"finish_reason": "stop"},
-        'ended at the stop text "."': {"finish_reason": "stop", "stop": "."},
-        'ended at the stop text "\\n\\n"': {"finish_reason": "stop", "stop": "\n\n"},
+        'ended at the stop text "."': {"finish_reason": "stop", "stop": ".", "made_with": _asked(".")},
+        'ended at the stop text "\\n\\n"': {"stop": "\n\n", "made_with": _asked("x", "\n\n")},
         "cut at max_tokens 30": {"finish_reason": "length", "usage": Usage(20, 0, 30)},
         "the window is full": {"finish_reason": "length", "usage": Usage(20, 0, 80)},
     }
@@ -285,6 +285,12 @@ def test_the_ending_is_what_ended_it() -> None:
         said = to_text(replace(completion("Hi"), budget=budget, **facts))
         assert words in said
         assert [w for w in ends if w in said] == [words]
+    own = replace(completion("Hi"), stop="<|im_end|>", made_with=_asked("."))  # the template's
+    assert "ended by itself" in to_text(own)
+
+
+def _asked(*stops: str) -> dict[str, Any]:
+    return {"asked": {"stop": list(stops)}}
 
 
 def test_samples_have_the_window_each() -> None:

@@ -257,6 +257,21 @@ def test_forced_tokens_follow_at_once() -> None:
     assert sample.running.pending(10) == [2, 7, 0, 1]
 
 
+def test_forced_tokens_have_probabilities_where_these_are_asked_for() -> None:
+    """Each is decoded by itself then; none is forced before the first draw, as without probabilities."""
+    best = -float(np.log(1 + (N - 1) * np.exp(-3)))  # the likeliest; others have 3 nats less
+    sample = Sample(matcher=Matcher(range(N), [[7, 0], [0], []]), logprobs=1)
+    for likeliest, taken in ((2, 2), (1, 7), (0, 0), (4, 4)):
+        sample.step(likeliest)
+        assert sample.running.pending(10) == [taken]
+        assert sample.tokens[-1].top == ((likeliest, pytest.approx(best)),)
+    assert [(event.token, event.forced) for event in sample.tokens] == [
+        (2, False), (7, True), (0, True), (4, False)
+    ]  # fmt: skip
+    assert [event.logprob for event in sample.tokens] == pytest.approx([best, best - 3, best, best])
+    assert sample.chain.accepted == [2, 7, 0, 4]
+
+
 def test_forced_tokens_end_where_the_answer_ends() -> None:
     """At the most that may be written, and where the constraint is fulfilled."""
     short = Sample(matcher=Matcher(range(N), [[7, 0, 1]]), max_tokens=3)

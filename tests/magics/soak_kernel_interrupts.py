@@ -1,54 +1,84 @@
-"""SIGINT at 300 random moments over verbs and modes in a real kernel: time to the reply, what is shown."""
+"""SIGINT at 300 random moments over verbs and modes, in a real kernel and a real terminal.
+
+What counts is the time from the signal to the reply (or prompt), what is shown, and that the next seeded
+answer is as ever. Times are of this machine: `python soak_kernel_interrupts.py 300` prints its load.
+"""
 
 from __future__ import annotations
 
 import collections
+import os
 import queue
 import random
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pexpect
 from jupyter_client.manager import start_new_kernel
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from conftest import real_path
+import llama_magic as lm
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
+from conftest import real_path
+from fake_hub import FakeHub, gguf_bytes
+
+WATCHDOG = 120
 LONG = "The river runs through the valley. " * 140
+PEOPLE = "Tell of a person."
 CELLS = {
     "complete": f"%%llama complete -n 400\n{LONG}",
     "seeded": f"%%llama complete -n 400 --seed 3\n{LONG}",
     "samples": f"%%llama complete -n 400 -N 3\n{LONG}",
     "chat": "%%llama chat -n 400 --new\nTell me of the sea.",
     "structured": '%%llama structured --schema "name, lines list[str], at datetime" -n 400\nA poem.',
+    "vote": f'%%llama structured --schema "name, age int" -n 60 -N 6\n{PEOPLE}',
+    "batch": f"m.structured([{PEOPLE!r}] * 20, 'name, age int', max_tokens=60)",
     "regex": '%%llama complete --regex "([a-z]{3,40} ){40,80}" -n 400\nA poem.',
+    "tokens mode": f"%%llama tokens\n{LONG}",
+    "surprise": f"%%llama surprise\n{LONG}",
+    "xray": f"%%llama xray\n{LONG}",
     "compile": "m.constraint({'type': 'object', 'properties': {f'k{i}': {'type': 'string', 'pattern': "
     "'([a-z]{1,60}|[0-9]{1,60}){1,60}'} for i in range(40)}})",
+    "render": "m.count_tokens([{'role': 'user', 'content': 'sea ' * 20000}] * 40)",
     "tokens": "m.tokenize('sea ' * 3_000_000)",
+    "overflow": "m.chat([{'role': 'user', 'content': 'sea ' * 900}] * 400, overflow='drop-oldest')",
     "embed": f"m.embed([{LONG!r}] * 8)",
     "read": f"m.read({LONG!r})",
     "kv save": "m.kv_save(folder + '/a.kv')",
+    "kv": "%llama kv",
     "load": "%llama load {path} --ctx 1024 --as other\n%llama unload other",
+    "pull": "%llama pull {url}",
     "history": "%llama history",
+    "models": "%llama models",
+    "sampler": "%llama sampler",
     "inspect": "%llama inspect {path} --tensors",
     "doctor": "%llama doctor",
 }
+ASK = "print(m.complete('The sea', seed=5, max_tokens=12).token_ids)"
+
+
+def prepare(folder: str, url: str) -> str:
+    """Return the lines that load the model and name what the cells speak of."""
+    path = str(real_path("smollm2"))
+    return (
+        f"import llama_magic as lm; path = {path!r}; folder = {folder!r}; url = {url!r}\n"
+        "m = lm.load(path, ctx=4096, threads=1)\n%llama load {path} --ctx 4096 --threads 1"
+    )
 
 
 class Kernel:
-    """A kernel with a model loaded; `ask` runs a cell and interrupts it."""
+    """A kernel; `run` runs a cell and interrupts it."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, url: str = "") -> None:
         self.manager, self.client = start_new_kernel(kernel_name="python3")
-        path = real_path("smollm2")
-        self.run(
-            f"import llama_magic as lm\npath = {str(path)!r}; folder = {folder!r}\n%load_ext llama_magic\n"
-            "m = lm.load(path, ctx=4096, threads=1)\n%llama load {path} --ctx 4096 --threads 1\n"
-            "m.complete('a', max_tokens=20)"
-        )
+        self.run(f"%load_ext llama_magic\n{prepare(folder, url)}")
 
     def run(self, source: str, delay: float | None = None) -> tuple[float, dict[str, Any], str]:
         """Return the seconds from the signal to the reply, the reply, and what was written."""
@@ -60,7 +90,7 @@ class Kernel:
             if not self.client.shell_channel.msg_ready():  # else it is over
                 self.manager.interrupt_kernel()
         while True:
-            reply = self.client.get_shell_msg(timeout=120)
+            reply = self.client.get_shell_msg(timeout=WATCHDOG)
             if reply["parent_header"].get("msg_id") == number:
                 break
         felt = time.perf_counter() - sent
@@ -78,37 +108,111 @@ class Kernel:
                 break
         return felt, reply["content"], written
 
+    def ask(self, source: str) -> str:
+        return self.run(source)[2]
+
+    def interrupted(self, source: str, delay: float) -> tuple[float, str]:
+        """Return the time to the reply, and what is wrong with it ("": nothing; "over": it had ended)."""
+        took, reply, _ = self.run(source, delay)
+        if not issubclass(getattr(lm, reply.get("ename", ""), KeyboardInterrupt), KeyboardInterrupt):
+            return took, "over"  # it was refused before
+        if reply["status"] != "error":
+            return took, "over"
+        good = reply["ename"] == "GenerationInterrupted" and len(reply["traceback"]) == 1
+        return took, "" if good else "\n".join(reply["traceback"])[-2000:]
+
     def close(self) -> None:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
 
 
-def main(count: int = 300) -> int:
-    """Print p50 and p99 by kind; return 1 where one was late, showed a traceback or changed an answer."""
-    chance = random.Random(1)
-    felt: dict[str, list[float]] = collections.defaultdict(list)
+class Terminal:
+    """IPython in a terminal of its own, to which Ctrl-C is typed."""
+
+    def __init__(self, folder: str, url: str) -> None:
+        self._cells, self._number = Path(folder) / "cells", 0
+        self._cells.mkdir()
+        words = ["-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor", "--no-confirm-exit"]
+        self.child = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=WATCHDOG, echo=False)
+        self.child.expect(r"In \[\d+\]: ")
+        self.ask("%load_ext llama_magic")
+        for line in prepare(folder, url).splitlines():
+            self.ask(line)
+
+    def _start(self, source: str) -> None:
+        if "\n" in source or len(source) > 1000:  # a terminal takes lines of 4,095 characters
+            self._number += 1
+            file = self._cells / f"{self._number}.ipy"
+            file.write_text(source)
+            source = f"get_ipython().run_cell(open({str(file)!r}).read())"
+        self.child.sendline(source)
+
+    def ask(self, source: str) -> str:
+        self._start(source)
+        self.child.expect(r"In \[\d+\]: ")
+        return str(self.child.before)
+
+    def interrupted(self, source: str, delay: float) -> tuple[float, str]:
+        """Return the time to the prompt, and what is wrong ("": nothing; "over": it had ended)."""
+        self._start(source)
+        if self.child.expect([r"In \[\d+\]: ", pexpect.TIMEOUT], timeout=delay) == 0:
+            return 0.0, "over"
+        sent = time.perf_counter()
+        self.child.sendintr()
+        self.child.expect(r"In \[\d+\]: ")
+        took, shown = time.perf_counter() - sent, str(self.child.before)
+        if "Traceback" in shown:
+            return took, shown[shown.index("Traceback") :][:2000]
+        return took, "" if "Interrupted: " in shown else "over"
+
+    def close(self) -> None:
+        self.child.close(force=True)
+
+
+def struck(make: Callable[[str, str], Any], count: int, chance: random.Random) -> tuple[list[Any], list[str]]:
+    """Return (cell, seconds) of interrupts that struck, and what was wrong."""
+    felt: list[tuple[str, float]] = []
     wrong: list[str] = []
+    hub = FakeHub()
+    hub.files["/m.gguf"] = gguf_bytes(200_000)
+    hub.faults.gate = threading.Event()
     with tempfile.TemporaryDirectory() as folder:
-        kernel = Kernel(folder)
-        ask = "print(m.complete('The sea', seed=5, max_tokens=12).token_ids)"
-        expected = kernel.run(ask)[2]
+        os.environ["LLAMA_MAGIC_CACHE"] = f"{folder}/cache"
+        host = make(folder, f"{hub.url}/m.gguf")
+        expected = host.ask(ASK)
         for i in range(count):
             name = list(CELLS)[i % len(CELLS)]
-            took, reply, _ = kernel.run(CELLS[name], 0.002 + chance.random() ** 2 * 1.5)
-            if reply["status"] == "error":
-                felt[name].append(took)
-                if reply["ename"] != "GenerationInterrupted" or len(reply["traceback"]) > 1:
-                    wrong.append(f"{name}: {reply['ename']} {len(reply['traceback'])} lines")
-            if i % 10 == 9 and kernel.run(ask)[2] != expected:
+            took, what = host.interrupted(CELLS[name], 0.002 + chance.random() ** 2 * 1.5)
+            if what != "over":
+                felt.append((name, took))
+            if what not in ("", "over"):
+                wrong.append(f"{name}: {what}")
+            if i % 10 == 9 and host.ask(ASK) != expected:
                 wrong.append(f"{name}: the seeded answer changed")
-        kernel.close()
-    for name, times in felt.items():
-        print(f"{name:12} {len(times):3} p50 {statistics.median(times):.3f} s, slowest {max(times):.3f} s")
-    every = sorted(time_ for times in felt.values() for time_ in times)
-    late = every[int(len(every) * 0.99)] if every else 0.0
-    print(f"{len(every)} interrupts struck: p50 {statistics.median(every):.3f} s, p99 {late:.3f} s")
-    print("\n".join(f"{n} x {what}" for what, n in collections.Counter(wrong).items()))
-    return int(late > 0.25 or bool(wrong))
+        host.close()
+    hub.close()
+    return felt, wrong
+
+
+def main(count: int = 300) -> int:
+    """Print p50 and p99 by cell; return 1 where one was late, showed a traceback or changed an answer."""
+    chance = random.Random(1)
+    bad = False
+    for make, share in ((Kernel, count * 2 // 3), (Terminal, count // 3)):
+        felt, wrong = struck(make, share, chance)
+        for name in CELLS:
+            if times := [time_ for cell, time_ in felt if cell == name]:
+                middle = statistics.median(times)
+                print(f"{name:12} {len(times):3} p50 {middle:.3f} s, slowest {max(times):.3f} s")
+        every = sorted(time_ for _, time_ in felt)
+        late = every[int(len(every) * 0.99)] if every else 0.0
+        print(
+            f"{make.__name__}: {len(every)} of {share} struck: p50 {statistics.median(every):.3f} s, "
+            f"p99 {late:.3f} s; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        )
+        print("\n".join(f"{n} x {what}" for what, n in collections.Counter(wrong).items()), flush=True)
+        bad = bad or late > 0.25 or bool(wrong)
+    return int(bad)
 
 
 if __name__ == "__main__":

@@ -372,6 +372,10 @@ def test_the_frame_of_an_object_is_forced(loaded: Callable[..., Any]) -> None:
     assert answer.usage.forced_tokens == len(forced) >= 10
     assert answer.receipt["usage"]["forced_tokens"] == answer.usage.forced_tokens
     assert model.chat([{"role": "user", "content": "Hi"}], max_tokens=4).usage.forced_tokens == 0
+    told = model.structured("Two colours?", {**schema, "additionalProperties": False}, seed=1, logprobs=1)
+    assert [entry.token_id for entry in told.logprobs] == list(told.token_ids) == list(answer.token_ids)
+    assert told.usage == answer.usage
+    assert all(entry.logprob <= entry.top[0][2] <= 0 for entry in told.logprobs)
 
 
 def test_structured_streams_grow(loaded: Callable[..., Any]) -> None:

@@ -34,7 +34,7 @@ class Feed:
         self._lock = threading.Lock()
         self._begun = self._clock()
         self._first = 0.0
-        self._tokens = 0
+        self._tokens = self._forced = 0
         self._channels: dict[int | str, _Channel] = {}
         self._partial: Any = None
         self._rows: dict[str, str] = {}
@@ -46,6 +46,7 @@ class Feed:
             if not self.started:
                 self.started, self._first = True, self._clock()
             self._tokens += len(chunk.token_ids)
+            self._forced += chunk.forced
             if chunk.delta:
                 self._channel(chunk.sample).pieces.append(chunk.delta)
             if chunk.thinking:
@@ -73,12 +74,13 @@ class Feed:
         with self._lock:  # reading Markdown takes a while: nobody who decodes waits for that
             fresh = [(name, channel, channel.taken()) for name, channel in self._channels.items()]
             partial, tokens = self._partial, self._tokens
+            drawn = tokens - self._forced
         nodes = [[name, *channel.grown(text, early)] for name, channel, text in fresh if text]
         rows = self._changed(partial, early) if partial is not None else []
         if not nodes and not rows:
             return {}
         spent = now - self._first
-        rate = (tokens - 1) / spent if tokens > 1 and spent > 0.2 else 0.0
+        rate = (drawn - 1) / spent if drawn > 1 and spent > 0.2 else 0.0
         figures = [tokens, round(self._first - self._begun, 3), round(rate, 1)]
         return {"figures": figures} | ({"nodes": nodes} if nodes else {}) | ({"rows": rows} if rows else {})
 

@@ -113,7 +113,7 @@ def figures(completion: Completion) -> str:
     written = completion.usage.completion_tokens
     times = completion.timings
     speed = f" · first token {times.first_token_s:.2f} s" if written else ""
-    speed += f" · {times.tokens_per_second:.1f} tok/s" if written > 1 else ""
+    speed += f" · {times.tokens_per_second:.1f} tok/s" if completion.usage.drawn_tokens > 1 else ""
     words = gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)
     line = f"[{words}{speed} · seed {completion.seed} · {ending(completion)}]"
     return "\n".join((line, *notes(completion)))

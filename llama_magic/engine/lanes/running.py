@@ -90,11 +90,16 @@ class Running:
     def advance(self, context: Context, index: int) -> None:
         """Draw the next token from the logits at batch index `index` and send what follows from it."""
         logits = context.logits(index)
-        if self.tape is not None:
-            self.tape.draw(logits)
         logprobs = self.job.logprobs
         normaliser = log_sum_exp(logits) if logprobs is not None or self.job.measure_outside else 0.0
         top = top_tokens(logits, normaliser, logprobs) if logprobs else ()
+        if logprobs is not None and self.matcher is not None and self.n_generated:
+            # Each forced token was decoded by itself then, so that it has a probability, too.
+            for token in self.matcher.forced()[:1]:
+                self._take_without_a_draw(token, float(logits[token]) - normaliser, top)
+                return
+        if self.tape is not None:
+            self.tape.draw(logits)
         if self.matcher is not None:
             self.matcher.apply(logits)
             if self.tape is not None and (bits := self.matcher.allowed_bits()) is not None:
@@ -121,7 +126,7 @@ class Running:
         if logprobs is not None or self.job.measure_outside:
             logprob = float(logits[token]) - normaliser  # a mask leaves the logits of what may be drawn
         self._take(token, logprob=logprob, top=top, outside=outside)
-        if not self.done and self.matcher is not None:
+        if not self.done and self.matcher is not None and logprobs is None:
             self._take_forced()
 
     def _take(
@@ -159,12 +164,17 @@ class Running:
             if not forced:
                 return
             for token in forced:
-                self.chain.accept((token,))
-                if self.tape is not None:
-                    self.tape.force()
-                self._take(token, forced=True)
+                self._take_without_a_draw(token)
                 if self.done:
                     return
+
+    def _take_without_a_draw(
+        self, token: int, logprob: float | None = None, top: tuple[tuple[int, float], ...] = ()
+    ) -> None:
+        self.chain.accept((token,))
+        if self.tape is not None:
+            self.tape.force()
+        self._take(token, forced=True, logprob=logprob, top=top)
 
     def report_prompt(self, cached: int | None = None) -> None:
         """Tell how much of the prompt is read. Only sample 0 reports; the others share its prompt."""

@@ -59,7 +59,7 @@ def seed_words(r: Completion) -> str:
 def ending(r: Completion) -> str:
     """Say why the answer ended."""
     words = ENDINGS[r.finish_reason]
-    if r.finish_reason == "stop" and r.stop is not None:
+    if r.finish_reason == "stop" and r.stop is not None and r.stop in r.stops:
         return f"ended at the stop text {json.dumps(r.stop, ensure_ascii=False)}"
     if r.finish_reason != "length":
         return words

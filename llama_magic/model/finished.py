@@ -1,0 +1,63 @@
+"""What becomes of a constrained answer at its end: an instance, or an error that says what ended it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from llama_magic.errors import StructuredOutputError
+from llama_magic.model.answer import Plan
+from llama_magic.model.results import Completion
+from llama_magic.words.counting import counted
+
+
+def finished(completion: Completion, plan: Plan) -> Completion:
+    """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
+    constraint = plan.constraint
+    if constraint is None:
+        return completion
+    completion = replace(completion, _constraint=constraint)
+    if completion.finish_reason == "interrupted":
+        return completion
+    cut = completion.finish_reason in ("length", "timeout")
+    if cut and constraint.may_go_on(completion.text):
+        raise _cut(completion, constraint.partial(completion.text))
+    try:
+        return replace(completion, parsed=constraint.parse(completion.text))
+    except StructuredOutputError as error:
+        if cut or is_stopped(completion):
+            raise _cut(completion, constraint.partial(completion.text)) from None
+        error.completion = completion
+        raise
+
+
+def is_stopped(completion: Completion) -> bool:
+    """Say whether a stop text that was asked for ended the answer, which might have gone on."""
+    return completion.stop is not None and completion.stop in completion.stops
+
+
+def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
+    message, remedy = _reason(completion)
+    return StructuredOutputError(
+        message, text=completion.text, partial=partial, completion=completion, remedy=remedy
+    )
+
+
+def _reason(completion: Completion) -> tuple[str, str]:
+    """Return what cut an answer, and what to do."""
+    tokens = counted(len(completion.token_ids), "token")
+    if completion.finish_reason == "timeout":
+        message = f"The time was up after {tokens}, before the answer was complete."
+        return message, "Allow more seconds (--timeout), or ask for less."
+    if completion.finish_reason == "stop":
+        stop = json.dumps(completion.stop, ensure_ascii=False)
+        message = f"The stop text {stop} ended the answer after {tokens}, before it was complete."
+        return message, "Leave out --stop: a structured answer ends by itself."
+    room, remedy = "Allow more tokens (--max-tokens)", "or ask for less."
+    if completion.usage.prompt_tokens + completion.usage.completion_tokens >= completion.budget.window:
+        room = "The window is full: load the model with a larger --ctx"
+    if not completion.text and (completion.thinking or completion.raw_text):
+        message = f"The answer was cut after {tokens}, before it began: thinking took all {tokens}."
+        return message, f"{room}, or leave thinking out (thinking=False) where that can be."
+    return f"The answer was cut after {tokens}, before it was complete.", f"{room}, {remedy}"
