@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
     from llama_magic.experiments.map import map as map
+    from llama_magic.experiments.tree import Tree as Tree
+    from llama_magic.experiments.tree import tree as tree
     from llama_magic.experiments.vote import vote as vote
     from llama_magic.gguf import GGUFInfo as GGUFInfo
     from llama_magic.loading.compare import compare as compare
@@ -59,6 +61,8 @@ _PLACES = {
     "load": "llama_magic.loading.load",
     "map": "llama_magic.experiments.map",
     "open_record": "llama_magic.record.record",
+    "Tree": "llama_magic.experiments.tree",
+    "tree": "llama_magic.experiments.tree",
     "vote": "llama_magic.experiments.vote",
 }
 _ERRORS = (

@@ -13,7 +13,7 @@ from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionErro
 from llama_magic.microscope.advice import advise
 from llama_magic.microscope.tokens import piece_text
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
-from llama_magic.microscope.walking import begin, idle, masked, walk
+from llama_magic.microscope.walking import begin, idle, likeliest, masked, probability, walk
 from llama_magic.request.backend import wait_for
 from llama_magic.request.events import EndEvent, Event
 from llama_magic.request.request import Request
@@ -77,6 +77,22 @@ class Tracer:
         assert known.logits is not None
         start = begin(known, self._tokenizer)
         return self._trace(start, step, self._sampling, self._seed, notes, exact=not notes)
+
+    def likely(self, step: int, k: int) -> list[tuple[int, str, float]]:
+        """Return the `k` likeliest tokens of a step that may stand there: id, text, probability (0 to 1)."""
+        known = self._step(step)
+        if known.forced:
+            return [(self._ids[step], piece_text(self._tokenizer, self._ids[step]), 1.0)]
+        if known.logits is None:
+            known = self._read_again(step)
+        return likeliest(known, k, self._tokenizer)
+
+    def share(self, step: int, token: int) -> float | None:
+        """Return the probability of a token at a step (0 to 1); None where the logits are no longer kept."""
+        known = self._step(step)
+        if known.forced:
+            return float(token == self._ids[step])
+        return None if known.logits is None else probability(known.logits, token)
 
     def _step(self, index: int) -> Step:
         place = index - self._begun

@@ -62,6 +62,22 @@ def walk(
     return tuple(stages), Drawn(token, piece_text(tokenizer, token), share)
 
 
+def likeliest(known: Step, k: int, tokenizer: Tokenizer) -> list[tuple[int, str, float]]:
+    """Return the likeliest of the tokens that were allowed: id, text, and probability before any mask."""
+    assert known.logits is not None
+    shares = _softmax(known.logits)[0]
+    held = shares if known.allowed is None else np.where(known.allowed, shares, np.float32(-1))
+    few = min(k, len(held))
+    best = np.argpartition(held, -few)[-few:]
+    best = best[np.argsort(-held[best], kind="stable")]
+    return [(int(i), piece_text(tokenizer, int(i)), float(shares[i])) for i in best if held[i] >= 0]
+
+
+def probability(logits: NDArray[np.float32], token: int) -> float:
+    """Return the probability of one token (0 to 1)."""
+    return float(_softmax(logits)[0][token])
+
+
 def masked(logits: NDArray[np.float32], allowed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
     return logits if allowed is None else np.where(allowed, logits, np.float32(-np.inf))
 

@@ -11,10 +11,10 @@ import itertools
 import math
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
@@ -55,6 +55,13 @@ class Plan:
     request: str = ""  # what equal requests have in common
     offer: Offer | None = None  # tools that may be called
     steps: tuple[dict[str, Any], ...] = ()  # turns that the call itself added before this answer
+    again: Again | None = None
+
+
+class Again(Protocol):
+    """Prepare the same call with other options, its answer beginning with these tokens."""
+
+    def __call__(self, changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler: ...
 
 
 class Assembler:
@@ -74,6 +81,7 @@ class Assembler:
         self.timed_out = False
         self.abandoned = False  # nobody will ask for the completion
         self._told = itertools.count()
+        self.branches: list[Completion[Any]] = []  # of the answer that this one goes on from
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
 
     def _reader(self) -> Any:
@@ -88,11 +96,12 @@ class Assembler:
         """Return a sample that holds what the answer was given to begin with."""
         request = self.request
         sample = Sample(self._reader(), self.plan.prompt.text, request.sample_seed(index))
-        pieces = (self._piece(token) for token in request.begun)
+        pieces = (self.piece(token) for token in request.begun)
         sample.begin(request.begun, TextStream.begun(request.stops, pieces)[1])
         return sample
 
-    def _piece(self, token: int) -> bytes:
+    def piece(self, token: int) -> bytes:
+        """Return the bytes that a token adds to the text."""
         hidden = token in self.tokenizer.control_ids and token not in self.request.visible_ids
         return b"" if hidden else self.tokenizer.piece(token)
 
@@ -179,6 +188,7 @@ class Assembler:
         """Tell the journal of the completions, once."""
         if next(self._told) == 0:
             journal.add(*made)
+            self.branches.extend(made)
 
     # --- the caller's side ----------------------------------------------------------------
 
@@ -198,9 +208,7 @@ class Assembler:
         drawn = written - sample.forced
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=written)
         messages = plan.prompt.messages
-        if begun and messages:
-            messages = (*messages[:-1], {"role": "assistant", "content": sample.text})
-        elif plan.prompt.continues:
+        if plan.prompt.continues:
             *before, last = messages
             messages = (*before, {**last, "content": f"{last['content']}{sample.text}"})
         elif messages:

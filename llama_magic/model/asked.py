@@ -6,7 +6,7 @@ import hashlib
 import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import formatters
@@ -77,6 +77,11 @@ class Call:
             prefill=_beginning(given.pop("prefill", None)),
             sampling=sampling.replace(**given),
         )
+
+    def begun_by(self, message: Any) -> Call:
+        """Return the call whose answer begins with the text of an assistant's message."""
+        (plain,) = formatters.normalise_messages([message])
+        return replace(self, prefill=str(plain["content"]))
 
 
 @dataclass(frozen=True)

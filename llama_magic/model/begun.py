@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llama_magic.errors import ContextOverflowError
 from llama_magic.structured import Begun
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.model.prompt import Prompt
@@ -12,7 +16,41 @@ if TYPE_CHECKING:
     from llama_magic.request.tokenizer import Tokenizer
 
 
-def begun(constraint: Constraint | None, prompt: Prompt, tokenizer: Tokenizer) -> Constraint | None:
+def begin(
+    prompt: Prompt,
+    limit: int,
+    begun: Sequence[int],
+    window: int,
+    tokenizer: Tokenizer,
+    visible: frozenset[int],
+) -> tuple[Prompt, int]:
+    """Let the answer to a prompt begin with tokens; return it with what is left for the rest.
+
+    `limit` tokens were to be kept for the answer: it is what the window leaves, where that is less.
+    Raises `ContextOverflowError` where it leaves nothing.
+    """
+    if not begun:
+        return prompt, limit
+    shown = (t for t in begun if t in visible or t not in tokenizer.control_ids)
+    text = b"".join(map(tokenizer.piece, shown)).decode("utf-8", "replace")
+    prompt = prompt.beginning(begun, text)
+    left = window - len(prompt.ids)
+    if left >= limit:
+        return prompt, limit
+    if left < 1:
+        raise ContextOverflowError(
+            f"Prompt and beginning have {counted(len(prompt.ids), 'token')}, and the window {window:,}.",
+            prompt_tokens=len(prompt.ids),
+            max_tokens=limit,
+            window=window,
+            parts=tuple((part.label, part.tokens) for part in prompt.parts),
+            remedy="Go on from an earlier token, or load the model with a larger --ctx.",
+        )
+    note = f"The window leaves {counted(left, 'token')} for the rest of the answer."
+    return replace(prompt, notes=(*prompt.notes, note)), left
+
+
+def held(constraint: Constraint | None, prompt: Prompt, tokenizer: Tokenizer) -> Constraint | None:
     """Return the constraint for an answer to `prompt`, which may hold its beginning.
 
     Raises `StructuredOutputError` where no answer begins so.

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import copy
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import structured
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.microscope.advice import advise
 from llama_magic.model import prompt as prompting
-from llama_magic.model.answer import Assembler, Plan
-from llama_magic.model.asked import Beside, Call, digest, for_receipt
-from llama_magic.model.begun import begun
-from llama_magic.model.guard import Guard, check_budget
+from llama_magic.model.answer import Assembler
+from llama_magic.model.asked import Beside, Call
+from llama_magic.model.assemble import Ask, assemble, changed
+from llama_magic.model.guard import Guard
 from llama_magic.model.overflow import Fit
-from llama_magic.model.thinking import Thinking, after_thinking, drop_thinking, note_of, reads_marks
+from llama_magic.model.thinking import Thinking, drop_thinking
 from llama_magic.model.tools.offer import Offer
-from llama_magic.request.request import Request
-from llama_magic.request.sampling import Sampling, default_sampling
-from llama_magic.request.stages import PARAMETERS
+from llama_magic.request.sampling import Sampling
 from llama_magic.threads import LeftBehind
 
 if TYPE_CHECKING:
@@ -39,15 +35,6 @@ class Settings(Protocol):
 
     sampling: Sampling
     formatter: Formatter
-
-
-def _advice(sampling: Sampling, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say which sampling parameters that were asked for do nothing."""
-    asked = PARAMETERS.keys() & options.keys()
-    if options.get("sampling") is not None:
-        default = default_sampling()
-        asked |= {name for name in PARAMETERS if getattr(sampling, name) != getattr(default, name)}
-    return advise(sampling, asked)
 
 
 class Calls:
@@ -158,8 +145,13 @@ class Calls:
         constraint: Constraint | None,
         options: Mapping[str, Any],
         mode: str = "complete",
+        *,
+        begun: Sequence[int] = (),
     ) -> Assembler:
-        """Prepare the continuation of a raw text; `mode` is what the answer says it was made for."""
+        """Prepare the continuation of a raw text; `mode` is what the answer says it was made for.
+
+        `begun` are tokens that the answer begins with.
+        """
         self._must_write()
         call = Call.read(self._settings.sampling, options, self._tokenizer)
         if call.prefill is not None:
@@ -168,7 +160,12 @@ class Calls:
                 remedy="Write it at the end of the text, or ask with instruct=True.",
             )
         prompt, limit = self._fit(call).text(text)
-        return self._assemble(mode, text, prompt, limit, call, options, constraint, None)
+
+        def again(changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler:
+            return self.text(text, constraint, changed(options, changes), mode, begun=begun)
+
+        ask = Ask(mode, text, prompt, limit, call, options, constraint, begun=tuple(begun), again=again)
+        return self._assemble(ask)
 
     def chat(
         self,
@@ -179,10 +176,13 @@ class Calls:
         beside: Beside = Beside(),  # noqa: B008 - frozen
         thinking: Thinking | None = None,
         steps: Sequence[Mapping[str, Any]] = (),
+        *,
+        begun: Sequence[int] = (),
     ) -> Assembler:
         """Prepare the answer to a conversation; `thinking` is of a structured one.
 
-        `steps` are the turns at its end that the call itself added: tool calls and their results.
+        `steps` are the turns at its end that the call itself added: tool calls and their results. `begun`
+        are tokens that the answer begins with.
         """
         self._must_write()
         variables = beside.template_variables
@@ -196,7 +196,10 @@ class Calls:
                 remedy="Leave one of them out.",
             )
         formatter = offer.formatter(self.formatter)
-        begins = thinking is not None and prompting.is_begun(messages)
+        if thinking is not None and call.prefill is None and prompting.is_begun(messages):
+            *messages, last = messages
+            call = call.begun_by(last)
+        begins = call.prefill is not None
 
         def render(kept: Sequence[Any]) -> prompting.Prompt:
             return self.render(kept, beside.tools, variables, self._file.window, formatter, begins=begins)
@@ -204,111 +207,30 @@ class Calls:
         notes: tuple[str, ...] = ()
         if call.drop_thinking:
             messages, notes = drop_thinking(messages, formatter, lambda some: len(render(some).ids))
-        if call.prefill is not None:
-            messages, begins = prompting.with_beginning(messages, call.prefill), True
         if begins and thinking is not None and thinking.wanted:
             raise OptionError(
                 "The answer is begun, so the model cannot think first.",
                 remedy="Leave out thinking (--think), or the beginning.",
             )
-
-        prompt, limit = self._fit(call).messages(messages, render)
+        everything = prompting.with_beginning(messages, call.prefill)
+        prompt, limit = self._fit(call).messages(everything, render)
         prompt = replace(prompt, notes=(*prompt.notes, *notes))
-        return self._assemble(
-            mode,
-            messages,
-            prompt,
-            limit,
-            call,
-            options,
-            constraint,
-            formatter,
-            beside,
-            thinking,
-            offer,
-            steps,
-        )
+
+        def again(changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler:
+            kept = {"prefill": call.prefill} if begins else {}
+            new = changed(options, {**changes, **kept})
+            return self.chat(mode, messages, constraint, new, beside, thinking, steps, begun=begun)
+
+        added = tuple(dict(step) for step in steps)
+        ask = Ask(mode, messages, prompt, limit, call, options, constraint, formatter, beside, thinking,
+                  offer, added, begun=tuple(begun), again=again)  # fmt: skip
+        return self._assemble(ask)
+
+    def _assemble(self, ask: Ask) -> Assembler:
+        ask = replace(ask, keep=self._keep)
+        return assemble(self._name, self._file, self.backend, ask, self.visible_ids(ask.formatter))
 
     def _fit(self, call: Call) -> Fit:
         file = self._file
         guard = Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
         return Fit(guard, call.max_tokens, self._tokenizer)
-
-    def _assemble(
-        self,
-        mode: str,
-        given: str | Sequence[Any],
-        prompt: prompting.Prompt,
-        limit: int,
-        call: Call,
-        options: Mapping[str, Any],
-        constraint: Constraint | None,
-        formatter: Formatter | None,
-        beside: Beside = Beside(),  # noqa: B008 - frozen
-        thinking: Thinking | None = None,
-        offer: Offer = Offer(),  # noqa: B008 - frozen
-        steps: Sequence[Mapping[str, Any]] = (),
-    ) -> Assembler:
-        if constraint is not None and self.backend.capabilities.masks:
-            check_budget(constraint, limit, len(prompt.begun))
-        for token, _ in call.sampling.logit_bias:
-            if not 0 <= token < self._tokenizer.n_tokens:
-                last = self._tokenizer.n_tokens - 1
-                raise OptionError(f"logit_bias names token {token}; this tokenizer has ids 0 to {last}.")
-        stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
-        ids = {text: self._tokenizer.special_id(text) for text in stops}
-        file, note, mask = self._file, "", None
-        if constraint is not None:
-            note = note_of(thinking, formatter, prompt.head)
-            mask = after_thinking(constraint, formatter, prompt.head, self._tokenizer, thinking)
-        elif formatter is not None and self.backend.capabilities.masks:
-            mask = offer.constraint(formatter, prompt.head, self._tokenizer)
-        if self.backend.capabilities.masks:
-            mask = begun(mask, prompt, self._tokenizer)
-        plan = Plan(
-            mode,
-            self._name,
-            prompt,
-            limit,
-            file.window,
-            file.load_s,
-            call.timeout,
-            formatter,
-            constraint,
-            thinking=note,
-            reads=reads_marks(constraint, formatter, prompt.head, thinking),
-            made_with={**file.made_with, **for_receipt(call, constraint, beside, prompt, given)},
-            tag=call.tag,
-            offer=offer,
-            steps=tuple(dict(step) for step in steps),
-            advice=_advice(call.sampling, options),
-        )
-        request = Request(
-            prompt=prompt.ids,
-            max_tokens=limit,
-            sampling=call.sampling,
-            seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
-            exact=call.seed is not None,
-            n=call.n,
-            stops=stops,
-            stop_texts={token: text for text, token in ids.items() if token is not None},
-            visible_ids=self.visible_ids(formatter),
-            logprobs=call.logprobs,
-            reuse=call.reuse,
-            keep=self._keep,
-            ignore_eos=call.ignore_eos,
-            measure_outside=call.pressure and constraint is not None,
-            constraint=mask,
-            begun=prompt.begun,
-            text=prompt.text,
-            messages=prompt.messages,
-            tools=tuple(offer.descriptions),
-            tool_choice=offer.choice,
-            parallel_tool_calls=offer.parallel,
-        )
-        if lack := self.backend.capabilities.lacks(request):
-            raise OptionError(
-                f"{self._name} cannot honour {lack}.", remedy="Leave it out, or load the model here."
-            )
-        plan = replace(plan, request=digest(request, constraint, self._name, file.made_with))
-        return Assembler(plan, self._tokenizer, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import formatters
@@ -27,10 +27,37 @@ class Prompt:
     parts: tuple[BudgetPart, ...]
     notes: tuple[str, ...] = ()
     messages: tuple[dict[str, Any], ...] = ()
-    continues: bool = False  # the answer goes on from the last of `messages`
+    continues: bool = False  # the answer goes on from the last of `messages`, and does not hold it
     shortened: bool = False  # to fit the window: what was given is more
     begun: tuple[int, ...] = ()  # the last of `ids`, where the answer is to hold them
     begun_text: str = ""  # and the end of `text` that they stand for
+
+    def beginning(self, ids: Sequence[int], text: str) -> Prompt:
+        """Return the prompt whose answer begins with these tokens, in place of any that it began with."""
+        head = self.ids[: len(self.ids) - len(self.begun)]
+        parts = list(self.parts)
+        if self.begun and parts and parts[-1].kind == "assistant":
+            parts.pop()
+        rest = len(head) + len(ids) - sum(part.tokens for part in parts)
+        parts.append(BudgetPart("beginning of the answer", "assistant", rest))
+        return replace(
+            self,
+            text=self.head + text,
+            ids=[*head, *ids],
+            parts=tuple(parts),
+            begun=tuple(ids),
+            begun_text=text,
+        )
+
+    @property
+    def sent(self) -> tuple[dict[str, Any], ...]:
+        """The conversation with the beginning of the answer, as a source that has a template is sent it."""
+        if not self.begun or not self.messages:
+            return self.messages
+        if not self.continues:
+            return (*self.messages, {"role": "assistant", "content": self.begun_text})
+        *before, last = self.messages
+        return (*before, {**last, "content": f"{last['content']}{self.begun_text}"})
 
     @property
     def head(self) -> str:
@@ -65,8 +92,10 @@ def is_begun(messages: object) -> bool:
     return getattr(role, "value", role) == "assistant" and bool(content) and not calls
 
 
-def with_beginning(messages: object, beginning: str) -> list[Any]:
+def with_beginning(messages: Any, beginning: str | None) -> Any:
     """Return a conversation with the beginning of its answer. Raises `OptionError` where it has one."""
+    if beginning is None:
+        return messages
     if is_begun(messages):
         raise OptionError(
             "The answer is begun twice: by prefill, and by the last message, an assistant's.",
@@ -142,7 +171,7 @@ def from_messages(
         stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
     notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
     parts = _count(tokenizer, ids, stretches)
-    said = tuple(dict(m) for m in plain)
+    said = tuple(dict(m) for m in plain)[: -1 if template.begins else None]
     begun_text = "".join(part.text for part in rendered.parts[len(rendered.parts) - begun :])
     return Prompt(
         rendered.text,
@@ -150,7 +179,7 @@ def from_messages(
         parts,
         notes,
         said,
-        template.continue_final,
+        template.continue_final and not template.begins,
         begun=tuple(ids[len(ids) - n_begun :]),
         begun_text=begun_text,
     )

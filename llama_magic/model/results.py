@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
 from llama_magic.errors import OptionError
+from llama_magic.model.branching import Branching, Origin
 from llama_magic.request.events import FinishReason
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
+    from llama_magic.microscope.tracer import Tracer
     from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.request.sampling import Sampling
     from llama_magic.structured import Constraint
@@ -120,7 +122,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Completion(Shown, Generic[T]):
+class Completion(Branching, Shown, Generic[T]):
     """An answer and everything needed to explain or repeat it.
 
     `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all
@@ -174,15 +176,17 @@ class Completion(Shown, Generic[T]):
     id: str = field(default="", compare=False)
     time: str = ""
     tag: str | None = None
-    _tracer: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
+    _tracer: Tracer | None = field(default=None, repr=False, compare=False)
+    _origin: Origin | None = field(default=None, repr=False, compare=False)
+    _branches: list[Completion[Any]] = field(default_factory=list, repr=False, compare=False)
     _constraint: Constraint | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what only this process can do: `xray`, and the masks."""
-        return {**self.__dict__, "_tracer": None, "_constraint": None}
+        """Leave out what only this process can do: `xray`, `fork`, and the masks."""
+        return {**self.__dict__, "_tracer": None, "_origin": None, "_constraint": None}
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"

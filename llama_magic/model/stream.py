@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 from llama_magic.errors import BackendError, GenerationInterrupted, StructuredOutputError
 from llama_magic.model.answer import Assembler
 from llama_magic.model.finished import finished
+from llama_magic.model.forks import Maker
 from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.request.backend import Backend, wait_for
 from llama_magic.threads import despite_interrupts, may_wait
@@ -194,8 +195,9 @@ class Stream(Generic[C]):
         return result  # type: ignore[no-any-return]
 
     def _traceable(self) -> list[Completion]:
-        """Return the completions so far, each with what its `xray` needs."""
-        made = self._assembler.completions()
+        """Return the completions so far, each with what its `fork` and `xray` need."""
+        origin = Maker(self._backend, self._assembler, Stream)
+        made = [replace(c, _origin=origin) for c in self._assembler.completions()]
         if self._backend.local is None:
             return made
         from llama_magic.microscope.tracer import Tracer  # for weight: llama.cpp

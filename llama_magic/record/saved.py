@@ -42,6 +42,7 @@ def beside(completion: Completion) -> dict[str, Any]:
         "prompt_token_ids": list(completion.prompt_token_ids),
         "raw_text": completion.raw_text,
         "tool_calls": list(completion.tool_calls),
+        "steps": list(completion.steps),
         "logprobs": None if logprobs is None else [[p.token_id, p.text, p.logprob, p.top] for p in logprobs],
         "fields": {pointer: asdict(report) for pointer, report in completion.fields.items()},
     }
@@ -80,6 +81,7 @@ def completion_of(
         parsed=_parsed(receipt),
         messages=tuple(receipt["messages"]),
         tool_calls=tuple(more.get("tool_calls", ())),
+        steps=tuple(more.get("steps", ())),
         notes=tuple(receipt["notes"]),
         seeded=receipt["seeded"],
         mode=receipt["mode"],

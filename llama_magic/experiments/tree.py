@@ -1,0 +1,118 @@
+"""Answers with one beginning as a tree: where they part, and how likely each way was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.model.results import Completion
+from llama_magic.words.counting import counted
+from llama_magic.words.harmless import one_line
+from llama_magic.words.shown import Printed
+
+_WIDE = 64  # characters of a stretch; of a longer one the beginning and the end are shown
+_LEAST = 0.005  # what is said in whole per cents
+_WORD = re.compile(r"\s*\S+|\s+")
+
+
+@dataclass(frozen=True)
+class Tree(Printed):
+    """Answers, each before the branches of it, and their picture in characters.
+
+    What they share stands before what they do not: each way on with its probability, and how it ends.
+    """
+
+    answers: tuple[Completion[Any], ...]
+    drawing: str
+
+
+def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
+    """Draw an answer and all its branches, or several answers with one beginning.
+
+    Answers that were written in this process part at tokens, others at words; a probability stands where
+    it is still known. Raises `OptionError` where there is no answer, `InputTypeError` for what is none.
+    """
+    given = [answers] if isinstance(answers, Completion) else list(answers)
+    for one in given:
+        if not isinstance(one, Completion):
+            raise InputTypeError(f"A tree is of answers; got {one!r:.80}.")
+    if not given:
+        raise OptionError("There is no answer to draw.", remedy="Pass an answer, or a list of some.")
+    every = list({id(one): one for answer in given for one in _with_branches(answer)}.values())
+    by_token = all(one.pieces() is not None for one in every)
+    paths = [_Path.of(one, by_token=by_token) for one in every]
+    first = every[0]
+    asked = first.question if first.messages else f"… {first.prompt[-_WIDE:]}"
+    return Tree(tuple(every), "\n".join([_shown(asked), *filter(None, _drawn(paths, 0, "", ""))]))
+
+
+def _with_branches(answer: Completion[Any]) -> Iterator[Completion[Any]]:
+    yield answer
+    for branch in answer.branches:
+        yield from _with_branches(branch)
+
+
+@dataclass(frozen=True)
+class _Path:
+    """An answer as steps: what each is told apart by, and its text."""
+
+    answer: Completion[Any]
+    keys: Sequence[Any]
+    texts: Sequence[str]
+
+    @classmethod
+    def of(cls, answer: Completion[Any], *, by_token: bool) -> _Path:
+        pieces = answer.pieces() if by_token else None
+        if pieces is not None:
+            return cls(answer, answer.token_ids, pieces)
+        words = _WORD.findall(answer.text)
+        return cls(answer, words, words)
+
+    @property
+    def end(self) -> str:
+        """How it ends, in words."""
+        written = counted(self.answer.usage.completion_tokens, "token")
+        cut = "" if self.answer.finish_reason == "stop" else f" · {self.answer.finish_reason}"
+        return f"seed {self.answer.seed} · {written}{cut}"
+
+
+def _drawn(paths: list[_Path], start: int, lead: str, below: str) -> Iterator[str]:
+    """Draw what paths share from a step on, and then each way on; `lead` stands before, `below` under it."""
+    first = paths[0]
+    end = start
+    while all(end < len(p.keys) for p in paths) and len({p.keys[end] for p in paths}) == 1:
+        end += 1
+    text = _shown("".join(first.texts[start:end]))
+    ways: dict[Any, list[_Path]] = {}
+    for path in paths:
+        ways.setdefault(path.keys[end] if end < len(path.keys) else None, []).append(path)
+    if len(ways) == 1:  # all of them are the same to the end
+        for path in paths:
+            yield f"{lead}{text}   {path.end}"
+        return
+    yield f"{lead}{text}"
+    for number, (key, group) in enumerate(ways.items()):
+        last = number == len(ways) - 1
+        mark = f"{below}{'└─' if last else '├─'} "
+        under = f"{below}{'   ' if last else '│  '}"
+        if key is None:
+            yield from (f"{mark}(the end)   {path.end}" for path in group)
+            continue
+        share = next((s for p in paths if (s := p.answer.share(end, key)) is not None), None)
+        token = _shown(group[0].texts[end].strip(" ")) or "·"
+        yield from _drawn(group, end + 1, f"{mark}{token}{_percent(share)} ", under)
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f" {share:.0%} " if share >= _LEAST else " <1% "
+
+
+def _shown(text: str) -> str:
+    """Return a stretch on one line, its middle left out where it is long."""
+    line = one_line(text)
+    return line if len(line) <= _WIDE else f"{line[: _WIDE // 2]} … {line[-_WIDE // 2 :]}"

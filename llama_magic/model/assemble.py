@@ -1,0 +1,138 @@
+"""From a call that is checked and rendered to the request, and to what puts its events together."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import OptionError
+from llama_magic.microscope.advice import advise
+from llama_magic.model.answer import Again, Assembler, Plan
+from llama_magic.model.asked import Beside, Call, digest, for_receipt
+from llama_magic.model.begun import begin, held
+from llama_magic.model.guard import check_budget
+from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
+from llama_magic.model.tools.offer import Offer
+from llama_magic.request.request import Request
+from llama_magic.request.sampling import Sampling, default_sampling
+from llama_magic.request.stages import PARAMETERS
+
+if TYPE_CHECKING:
+    from llama_magic.formatters import Formatter
+    from llama_magic.model.file import LoadedFile
+    from llama_magic.model.prompt import Prompt
+    from llama_magic.request.backend import Backend
+    from llama_magic.structured import Constraint
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One call: `given` is the text or the messages, `prompt` what fits of it, `limit` the longest answer.
+
+    `begun` are tokens that the answer begins with, in place of any that `prompt` ends with.
+    """
+
+    mode: str
+    given: str | Sequence[Any]
+    prompt: Prompt
+    limit: int
+    call: Call
+    options: Mapping[str, Any]
+    constraint: Constraint | None = None
+    formatter: Formatter | None = None
+    beside: Beside = field(default_factory=Beside)
+    thinking: Thinking | None = None
+    offer: Offer = field(default_factory=Offer)
+    steps: tuple[dict[str, Any], ...] = ()
+    begun: tuple[int, ...] = ()
+    keep: bool = True
+    again: Again | None = None
+
+
+def assemble(
+    name: str, file: LoadedFile, backend: Backend, ask: Ask, visible_ids: frozenset[int]
+) -> Assembler:
+    """Prepare the request of a call to the model `name`. Raises `OptionError` for what cannot be honoured."""
+    call, constraint, formatter, offer = ask.call, ask.constraint, ask.formatter, ask.offer
+    tokenizer, capabilities = backend.tokenizer, backend.capabilities
+    prompt, limit = begin(ask.prompt, ask.limit, ask.begun, file.window, tokenizer, visible_ids)
+    if constraint is not None and capabilities.masks:
+        check_budget(constraint, limit, len(prompt.begun))
+    for token, _ in call.sampling.logit_bias:
+        if not 0 <= token < tokenizer.n_tokens:
+            last = tokenizer.n_tokens - 1
+            raise OptionError(f"logit_bias names token {token}; this tokenizer has ids 0 to {last}.")
+    stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
+    ids = {text: tokenizer.special_id(text) for text in stops}
+    note, mask = "", None
+    if constraint is not None:
+        note = note_of(ask.thinking, formatter, prompt.head)
+        mask = after_thinking(constraint, formatter, prompt.head, tokenizer, ask.thinking)
+    elif formatter is not None and capabilities.masks:
+        mask = offer.constraint(formatter, prompt.head, tokenizer)
+    request = Request(
+        prompt=prompt.ids,
+        max_tokens=limit,
+        sampling=call.sampling,
+        seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
+        exact=call.seed is not None,
+        n=call.n,
+        stops=stops,
+        stop_texts={token: text for text, token in ids.items() if token is not None},
+        visible_ids=visible_ids,
+        logprobs=call.logprobs,
+        reuse=call.reuse,
+        keep=ask.keep,
+        ignore_eos=call.ignore_eos,
+        measure_outside=call.pressure and constraint is not None,
+        constraint=held(mask, prompt, tokenizer) if capabilities.masks else mask,
+        begun=prompt.begun,
+        text=prompt.text,
+        messages=prompt.sent,
+        tools=tuple(offer.descriptions),
+        tool_choice=offer.choice,
+        parallel_tool_calls=offer.parallel,
+    )
+    if lack := capabilities.lacks(request):
+        raise OptionError(f"{name} cannot honour {lack}.", remedy="Leave it out, or load the model here.")
+    plan = Plan(
+        ask.mode,
+        name,
+        prompt,
+        limit,
+        file.window,
+        file.load_s,
+        call.timeout,
+        formatter,
+        constraint,
+        thinking=note,
+        reads=reads_marks(constraint, formatter, prompt.head, ask.thinking),
+        made_with={**file.made_with, **for_receipt(call, constraint, ask.beside, prompt, ask.given)},
+        tag=call.tag,
+        offer=offer,
+        steps=ask.steps,
+        advice=_advice(call.sampling, ask.options),
+        request=digest(request, constraint, name, file.made_with),
+        again=ask.again,
+    )
+    return Assembler(plan, tokenizer, request)
+
+
+def changed(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call with some of them changed.
+
+    A `sampling` among the changes takes the place of every sampling parameter.
+    """
+    kept = {k: v for k, v in options.items() if not ("sampling" in changes and k in PARAMETERS)}
+    return {**kept, **changes}
+
+
+def _advice(sampling: Sampling, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say which sampling parameters that were asked for do nothing."""
+    asked = PARAMETERS.keys() & options.keys()
+    if options.get("sampling") is not None:
+        default = default_sampling()
+        asked |= {name for name in PARAMETERS if getattr(sampling, name) != getattr(default, name)}
+    return advise(sampling, asked)
