@@ -20,10 +20,10 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 @pytest.fixture
-def tab(lab: Any, opened: Any, request: pytest.FixtureRequest) -> Any:
+def tab(opened: Any, request: pytest.FixtureRequest) -> Any:
     """A notebook with a model loaded, a live trace running in its second cell."""
     name = re.sub(r"\W+", "-", request.node.name)
-    made = opened(lab, f"{name}.ipynb", [LOAD, TRACE, PAD, STEPS])
+    made = opened(f"{name}.ipynb", [LOAD, TRACE, PAD, STEPS])
     made.run(0)
     made.finished(0, timeout=60_000)
     made.run(1)
@@ -36,16 +36,6 @@ def board(tab: Any, index: int = 1) -> Any:
     found = tab.cell(index).locator(".lm-board")
     found.locator('[role=slider][aria-label="temperature"]').wait_for(timeout=30_000, state="attached")
     return found
-
-
-def children(tab: Any, index: int = 1) -> list[tuple[str, bool]]:
-    """Return each output of a cell: the words it holds, and whether it is seen."""
-    outputs = tab.cell(index).locator(".jp-OutputArea-child").all()
-    words = (
-        "node => { const copy = node.cloneNode(true);"
-        " copy.querySelectorAll('style').forEach((style) => style.remove()); return copy.textContent; }"
-    )
-    return [(output.evaluate(words), output.is_visible()) for output in outputs]
 
 
 def saved(tab: Any, index: int = 1) -> list[dict[str, str]]:
@@ -142,7 +132,6 @@ def test_a_narrow_window_holds_the_board(tab: Any) -> None:
     live = board(tab)
     tab.page.keyboard.press("Control+b")
     tab.page.set_viewport_size({"width": 420, "height": 900})
-    tab.page.wait_for_timeout(300)
     tab.shot("board-narrow")
     for part in [live, *live.locator(".widget-slider, .widget-text, button, .lm-head").all()]:
         assert part.evaluate("n => n.scrollWidth <= n.clientWidth + 1"), part.evaluate("n => n.className")
@@ -150,12 +139,12 @@ def test_a_narrow_window_holds_the_board(tab: Any) -> None:
     assert table.evaluate("n => getComputedStyle(n).overflowX") == "auto"
 
 
-def test_saved_as_it_is_and_reopened_without_its_kernel(lab: Any, opened: Any, tab: Any) -> None:
+def test_saved_as_it_is_and_reopened_without_its_kernel(tab: Any) -> None:
     """The stand-in with the last move is seen in place of JupyterLab's error for a lost widget."""
     live = board(tab)
     live.get_by_role("slider", name="top_k").press("Home")
     live.get_by_text("--top-k 0 ").wait_for()
-    [stand_in, widget] = children(tab)
+    [stand_in, widget] = tab.children(1)
     assert (stand_in[1], widget[1]) == (False, True)
     view, fallback = saved(tab)
     assert "--top-k 0" in view["text/plain"]
@@ -163,47 +152,43 @@ def test_saved_as_it_is_and_reopened_without_its_kernel(lab: Any, opened: Any, t
     assert "run this cell again" in fallback["text/plain"]
     assert "run this cell again" in fallback["text/html"]
     tab.restart()
-    [stand_in, widget] = children(tab)
+    [stand_in, widget] = tab.children(1)
     assert (stand_in[1], widget[1]) == (True, False)
     tab.shot("board-restarted")
-    name = tab.name
-    tab.close()
-    again = opened(lab, name)
-    again.cell(1).get_by_text("--top-k 0 ").wait_for()
-    again.cell(1).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
-    [stand_in, widget] = children(again)
+    tab.reopen()
+    tab.cell(1).get_by_text("--top-k 0 ").wait_for()
+    tab.cell(1).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
+    [stand_in, widget] = tab.children(1)
     assert "left of 49,152" in stand_in[0]
     assert (stand_in[1], widget[1]) == (True, False)
-    again.shot("board-reopened")
+    tab.shot("board-reopened")
 
 
-def test_kept_as_output_there_is_no_widget_left(lab: Any, opened: Any, tab: Any) -> None:
+def test_kept_as_output_there_is_no_widget_left(tab: Any) -> None:
     """Two static outputs: the table and the line to paste; nothing of the widget, also after reopening."""
     live = board(tab)
     live.get_by_role("slider", name="top_k").press("Home")
     live.get_by_text("--top-k 0 ").wait_for()
     live.get_by_role("button", name="Keep as output").press("Enter")
     live.wait_for(state="detached")
-    assert [seen for _, seen in children(tab)] == [True, True]
+    assert [seen for _, seen in tab.children(1)] == [True, True]
     view, line = saved(tab)
     assert WIDGET not in view.keys() | line.keys()
     assert "left of 49,152" in view["text/plain"]
     assert "--top-k 0" in line["text/plain"]
     tab.shot("board-kept")
-    name = tab.name
-    tab.close()
-    again = opened(lab, name)
-    again.cell(1).get_by_text("--top-k 0 ").wait_for()
-    assert [seen for _, seen in children(again)] == [True, True]
+    tab.reopen()
+    tab.cell(1).get_by_text("--top-k 0 ").wait_for()
+    assert [seen for _, seen in tab.children(1)] == [True, True]
 
 
 def test_after_a_reload_the_board_goes_on_and_says_that_it_cannot_be_kept(tab: Any) -> None:
     """The kernel still has the widget, but the page has lost the place that it would be replaced in."""
     saved(tab)
-    tab.page.reload()
+    tab.reload()
     tab.wait_idle()
     live = board(tab)
-    assert [seen for _, seen in children(tab)] == [False, True]
+    assert [seen for _, seen in tab.children(1)] == [False, True]
     live.get_by_role("slider", name="top_k").press("Home")
     live.get_by_text("--top-k 0 ").wait_for()
     live.get_by_role("button", name="Keep as output").click()
@@ -223,7 +208,7 @@ def test_the_steps_of_an_answer_are_walked_on_the_board(tab: Any) -> None:
     tab.shot("board-steps")
 
 
-def test_a_pad_that_was_saved_is_read_later(lab: Any, opened: Any, tab: Any) -> None:
+def test_a_pad_that_was_saved_is_read_later(tab: Any) -> None:
     """What was typed stands in the saved notebook, and is seen where the widget is lost."""
     tab.run(2)
     pad = tab.cell(2).locator(".lm-board")
@@ -234,24 +219,7 @@ def test_a_pad_that_was_saved_is_read_later(lab: Any, opened: Any, tab: Any) -> 
     assert "one two three" in view["text/plain"]
     assert "The prompt pad: run this cell again to use it." in fallback["text/plain"]
     tab.shot("board-pad")
-    name = tab.name
-    tab.close()
-    again = opened(lab, name)
-    again.cell(2).get_by_text("one two three").first.wait_for()
-    again.cell(2).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
-    assert [seen for _, seen in children(again, 2)] == [True, False]
-
-
-def test_notebook_7_shows_the_stand_in_too(notebook_server: Any, opened: Any) -> None:
-    """Beside the living widget it is hidden; reopened without the kernel it stands in its place."""
-    made = opened(notebook_server, "seven-board.ipynb", [PAD.replace("Words())", "Words(), prompt='Ahoy')")],
-                  app="notebooks")  # fmt: skip
-    made.run(0)
-    made.cell(0).locator(".lm-board textarea").wait_for()
-    assert [seen for _, seen in children(made, 0)] == [False, True]
-    saved(made, 0)
-    made.close()
-    again = opened(notebook_server, "seven-board.ipynb", app="notebooks")
-    again.cell(0).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
-    assert [seen for _, seen in children(again, 0)] == [True, False]
-    assert "Ahoy" in children(again, 0)[0][0]
+    tab.reopen()
+    tab.cell(2).get_by_text("one two three").first.wait_for()
+    tab.cell(2).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
+    assert [seen for _, seen in tab.children(2)] == [True, False]

@@ -313,6 +313,26 @@ def test_bytes_are_in_proportion_to_the_text_and_late_views_catch_up() -> None:
     assert len(text_of(replay(messages, skip=100))) >= len(text) / 2
 
 
+def test_an_answer_that_stalls_is_sent_again_to_a_view_that_came_late() -> None:
+    """What came at once and then stops is sent whole after 0.25 s, 0.5 s, 1 s …, rows of a form too."""
+    clock = itertools.count(0, 0.1)
+    feed = Feed(clock=lambda: next(clock))
+    text = "**One** two.\n\n" * 400  # more than what is sent again while a view may still load
+    feed.add(Chunk(text, "", (1,)))
+    messages = [feed.take() for _ in range(100)]
+    again = [number for number, message in enumerate(messages) if message]
+    assert 5 <= len(again) <= 8
+    assert again[1] <= 3
+    for number in again:
+        assert text_of(replay(messages[number:])).replace(".", ". ").split() == ["One", "two."] * 400
+    clock = itertools.count(5)
+    form = Feed(clock=lambda: next(clock))
+    form.add(Chunk("", "", (1,), partial={"name": "Ada"}))
+    rows = [message["rows"] for message in [form.take() for _ in range(99)] if message]
+    assert len(rows) >= 6
+    assert all(row == [["name", 0, "Ada"]] for row in rows)
+
+
 def test_structured_rows_travel_as_changes() -> None:
     """A growing string sends its new end, a new field its value, an unchanged one nothing."""
     feed = late_feed()

@@ -16,6 +16,7 @@ from llama_magic.words.harmless import visible
 
 _EARLY = 3.0  # seconds in which a view may still be loading ...
 _SMALL = 2_000  # ... and characters that are cheap to send again
+_QUIET = 0.25  # seconds after which an answer that has stopped is sent again, then twice as many, and so on
 
 
 class Feed:
@@ -39,6 +40,7 @@ class Feed:
         self._partial: Any = None
         self._rows: dict[str, str] = {}
         self._whole = _Whole()
+        self._again = _QUIET
 
     def add(self, chunk: Chunk) -> None:
         """Take a chunk in; cheap, for it runs between two tokens."""
@@ -75,8 +77,9 @@ class Feed:
             fresh = [(name, channel, channel.taken()) for name, channel in self._channels.items()]
             partial, tokens = self._partial, self._tokens
             drawn = tokens - self._forced
-        nodes = [[name, *channel.grown(text, early)] for name, channel, text in fresh if text]
-        rows = self._changed(partial, early) if partial is not None else []
+        quiet = self.started and not any(text for _, _, text in fresh) and self._quiet_for(now)
+        nodes = [[name, *channel.grown(text, early, quiet)] for name, channel, text in fresh if text or quiet]
+        rows = self._changed(partial, early, quiet) if partial is not None else []
         if not nodes and not rows:
             return {}
         spent = now - self._first
@@ -84,12 +87,19 @@ class Feed:
         figures = [tokens, round(self._first - self._begun, 3), round(rate, 1)]
         return {"figures": figures} | ({"nodes": nodes} if nodes else {}) | ({"rows": rows} if rows else {})
 
-    def _changed(self, partial: Any, early: bool) -> list[list[Any]]:
+    def _quiet_for(self, now: float) -> bool:
+        """Return whether it is time to send all again, though nothing is new: a view may be late."""
+        if now - self._begun < self._again:
+            return False
+        self._again = 2 * (now - self._begun)
+        return True
+
+    def _changed(self, partial: Any, early: bool, quiet: bool) -> list[list[Any]]:
         rows = {path: visible(str(value)) for path, value in leaves(plain(partial))}
         before, self._rows = self._rows, rows
-        if rows == before and not early:
+        if rows == before and not (early or quiet):
             return []
-        if self._whole.due(sum(map(len, rows.values())), early):
+        if self._whole.due(sum(map(len, rows.values())), early) or quiet:
             return [[path, 0, text] for path, text in rows.items()]
         changed = [
             (path, text, before.get(path, "")) for path, text in rows.items() if text != before.get(path)
@@ -133,11 +143,11 @@ class _Channel:
         self.pieces.clear()
         return text
 
-    def grown(self, text: str, early: bool) -> list[Any]:
-        """Return [from, to, changes], with all of it at the end where that is due."""
+    def grown(self, text: str, early: bool, quiet: bool) -> list[Any]:
+        """Return [from, to, changes], with all of it at the end where that is due, or the answer is quiet."""
         text = visible(text)
         made = self._growing.add(text)
         self._length += len(text)
         self._state += 1
-        whole = [self._growing.whole()] if self._whole.due(self._length, early) else []
+        whole = [self._growing.whole()] if self._whole.due(self._length, early) or quiet else []
         return [self._state - 1, self._state, made, *whole]

@@ -1,0 +1,254 @@
+"""A notebook in a browser tab, driven as a person would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from browser.server import Server
+
+SHOTS = Path(__file__).parents[1] / "screenshots"
+SIZE: Any = {"width": 1100, "height": 800}
+LIGHT = "JupyterLab Light"
+# Closes what is open, saved or not, and opens a notebook with a kernel that runs (null: with one of its own).
+_OPEN = """async ([path, kernel]) => {
+  const { shell, commands } = window.jupyterapp;
+  shell.expandLeft();
+  for (const old of [...shell.widgets("main")]) {
+    if (old.context) { old.context.model.dirty = false; old.dispose(); }
+  }
+  const opened = await commands.execute("docmanager:open", kernel ? { path, kernel } : { path });
+  await opened.context.ready;
+  await opened.context.sessionContext.ready;
+}"""
+_CONTRAST = """selector => {
+  const parse = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => [r, g, b].map((v) => linear(v / 255))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const over = (front, alpha, behind) => front.map((v, i) => v * alpha + behind[i] * (1 - alpha));
+  const ground = (node) => { // what shines through is laid over what stands behind it
+    if (!node) return [255, 255, 255];
+    const [r, g, b, alpha = 1] = parse(getComputedStyle(node).backgroundColor);
+    return alpha === 1 ? [r, g, b] : over([r, g, b], alpha, ground(node.parentElement));
+  };
+  const opacity = (node) => node ? Number(getComputedStyle(node).opacity) * opacity(node.parentElement) : 1;
+  let least = 21;
+  for (const root of document.querySelectorAll(selector)) {
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+      const node = walk.currentNode.parentElement;
+      if (!walk.currentNode.textContent.trim() || node.tagName === "STYLE") continue;
+      const behind = ground(node);
+      const colour = parse(getComputedStyle(node).color);
+      const front = over(colour.slice(0, 3), (colour[3] ?? 1) * opacity(node), behind);
+      const [high, low] = [light(front), light(behind)].sort((a, b) => b - a);
+      least = Math.min(least, (high + 0.05) / (low + 0.05));
+    }
+  }
+  return least;
+}"""
+
+
+class Page:
+    """A browser tab; every request to elsewhere, error and dialog in it is noted.
+
+    In JupyterLab one tab shows one notebook after the other (`open`), with one kernel unless one of its own
+    is asked for: a page and a kernel cost four and one seconds of processor time. Other apps are loaded.
+    """
+
+    def __init__(self, browser: Any, server: Server) -> None:
+        self.server, self.name = server, ""
+        self.context = browser.new_context(viewport=SIZE)
+        self.page = self.context.new_page()
+        self.elsewhere: list[str] = []
+        self.errors: list[str] = []
+        self.dialogs: list[str] = []
+        self._shared: str | None = None  # the id of the kernel
+        self._theme = LIGHT
+        self._prompts: dict[int, str] = {}  # of cells, before they were run
+        self.page.on("request", self._noted)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", self._dialog)
+
+    def _noted(self, request: Any) -> None:
+        if not request.url.startswith((f"http://127.0.0.1:{self.server.port}", "data:", "blob:")):
+            self.elsewhere.append(request.url)
+
+    def _dialog(self, dialog: Any) -> None:
+        if dialog.type != "beforeunload":
+            self.dialogs.append(dialog.message)
+        dialog.accept()
+
+    def load(self, place: str, name: str) -> None:
+        """Load a page that shows the notebook `name`."""
+        self.name = name
+        self.page.goto(self.server.address(f"{place}/{name}"))
+        self.wait_idle()
+
+    def start(self) -> None:
+        """Load JupyterLab, without a notebook."""
+        self.page.goto(self.server.address("lab/workspaces/tests"))
+        self.page.wait_for_selector(".jp-Launcher", timeout=60_000)
+
+    def open(self, name: str, *, own_kernel: bool = False) -> None:
+        """Show a notebook in the JupyterLab that is loaded, and nothing else."""
+        self.name = name
+        for noted in (self.elsewhere, self.errors, self.dialogs, self._prompts):
+            noted.clear()  # type: ignore[attr-defined]
+        self.page.set_viewport_size(SIZE)
+        kernel = {"id": self._shared} if self._shared and not own_kernel else None
+        self.page.evaluate(_OPEN, [name, kernel])
+        self.wait_idle()
+        if not own_kernel:
+            self._shared = self.server.kernel(name)["id"]  # type: ignore[index]
+
+    def reopen(self) -> None:
+        """Show a copy of the notebook as it is saved; its own kernel has run nothing of it."""
+        copy = f"again-{self.name}"
+        shutil.copy(self.server.root / self.name, self.server.root / copy)
+        self.open(copy, own_kernel=True)
+
+    def release(self) -> None:
+        """Let the answer go that a `Gate` holds."""
+        (self.server.root / "release").touch()
+
+    def leave(self) -> None:
+        """End what still runs, and all kernels but the shared one."""
+        if self.page.locator(".jp-InputPrompt", has_text="[*]").count():
+            self.interrupt()
+            self.wait_idle()
+        for kernel in self.server.ask("kernels"):
+            if kernel["id"] != self._shared:
+                self.server.ask(f"kernels/{kernel['id']}", "DELETE")
+        if self._theme != LIGHT:
+            self.theme(LIGHT)
+
+    def close(self) -> None:
+        """Close the tab, and end its notebook's kernel."""
+        self.context.close()
+        kernel = self.server.kernel(self.name)
+        if kernel is not None:
+            self.server.ask(f"kernels/{kernel['id']}", "DELETE")
+
+    def wait_idle(self) -> None:
+        """Wait until the kernel is there and does nothing."""
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=40_000)
+        deadline = time.monotonic() + 40
+        while not self._kernel_idle():
+            assert time.monotonic() < deadline, "the kernel did not come up within 40 s"
+            self.page.wait_for_timeout(50)
+
+    def _kernel_idle(self) -> bool:
+        """Return whether the server's session of this notebook has an idle kernel, and the tab knows it."""
+        kernel = self.server.kernel(self.name)
+        ready = kernel is not None and kernel["execution_state"] == "idle" and kernel["connections"]
+        return ready and self.page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').count() > 0
+
+    def cell(self, index: int) -> Any:
+        """Return a cell's element."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(index)
+
+    def prompt(self, index: int) -> str:
+        """Return what stands before a cell: `[ ]:`, `[*]:` or its number."""
+        return str(self.cell(index).locator(".jp-InputPrompt").inner_text())
+
+    def run(self, index: int) -> None:
+        """Run a cell and stay on it."""
+        self._prompts[index] = self.prompt(index)
+        self.cell(index).locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+
+    def output(self, index: int) -> Any:
+        """Return a cell's output area."""
+        return self.cell(index).locator(".jp-OutputArea-output")
+
+    def children(self, index: int) -> list[tuple[str, bool]]:
+        """Return each output of a cell: the words it holds, and whether it is seen."""
+        words = (
+            "node => { const copy = node.cloneNode(true);"
+            " copy.querySelectorAll('style').forEach((style) => style.remove()); return copy.textContent; }"
+        )
+        outputs = self.cell(index).locator(".jp-OutputArea-child").all()
+        return [(output.evaluate(words), output.is_visible()) for output in outputs]
+
+    def static(self, index: int, text: str = "", timeout: float = 20_000) -> Any:
+        """Wait for a cell's static output and return it."""
+        found = self.cell(index).locator(".jp-RenderedHTML .lm").filter(has_text=text)
+        found.first.wait_for(timeout=timeout)
+        return found.first
+
+    def live(self, index: int, timeout: float = 20_000) -> Any:
+        """Wait for a cell's live view and return it."""
+        found = self.cell(index).locator(".lm-live")
+        found.wait_for(timeout=timeout)
+        return found
+
+    def save(self) -> dict[str, Any]:
+        """Save the notebook and return what lies on disk."""
+        path = self.server.root / self.name
+        before = path.stat().st_mtime_ns
+        self.page.keyboard.press("Control+s")
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            self.page.wait_for_timeout(50)
+            text = path.read_text()
+            if path.stat().st_mtime_ns != before and text.endswith("}\n"):  # else it is being written
+                return json.loads(text)  # type: ignore[no-any-return]
+        raise AssertionError(f"{path} was not saved within 20 s")
+
+    def finished(self, index: int, timeout: float = 20_000) -> None:
+        """Wait until a cell that was run has ended."""
+        self.page.wait_for_function(
+            "([cell, before]) => { const now = cell.querySelector('.jp-InputPrompt').textContent;"
+            " return now !== before && /\\[\\d+\\]/.test(now); }",
+            arg=[self.cell(index).element_handle(), self._prompts[index]], timeout=timeout,
+        )  # fmt: skip
+
+    def command(self, name: str, **options: Any) -> None:
+        """Run one of JupyterLab's commands; where it opens a dialog, press the dialog's own button."""
+        self.page.evaluate(
+            "([name, options]) => { window.ended = false;"
+            " window.jupyterapp.commands.execute(name, options).then(() => { window.ended = true; }); }",
+            [name, options],
+        )
+        button = ".jp-Dialog button.jp-mod-accept"
+        self.page.wait_for_function("at => window.ended || document.querySelector(at)", arg=button)
+        if self.page.locator(button).count():
+            self.page.locator(button).click()
+            self.page.wait_for_function("() => window.ended")
+
+    def reload(self) -> None:
+        """Load the page again, with the notebook that it shows."""
+        self.page.goto(self.server.address(f"lab/workspaces/tests/tree/{self.name}"))
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=40_000)
+
+    def restart(self) -> None:
+        """Restart the kernel."""
+        self.command("kernelmenu:restart")
+        self.wait_idle()
+
+    def interrupt(self) -> None:
+        """Interrupt the kernel through the server, as another tab would."""
+        kernel = self.server.kernel(self.name)
+        assert kernel is not None
+        self.server.ask(f"kernels/{kernel['id']}/interrupt", "POST")
+
+    def theme(self, name: str) -> None:
+        """Choose one of JupyterLab's themes."""
+        self.command("apputils:change-theme", theme=name)
+        light = "true" if name == LIGHT else "false"
+        self.page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', state="attached")
+        self._theme = name
+
+    def contrast(self, selector: str) -> float:
+        """Return the least contrast of any text under `selector` against the page behind it."""
+        return float(self.page.evaluate(_CONTRAST, selector))
+
+    def shot(self, name: str) -> None:
+        """Take a screenshot into the folder that git ignores."""
+        SHOTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=SHOTS / f"{name}.png")

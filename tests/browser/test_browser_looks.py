@@ -1,0 +1,83 @@
+"""Looks: both themes, contrast, focus, narrow windows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from browser.cells import HELD, IMPORTS, cell
+
+THEMES = ("JupyterLab Light", "JupyterLab Dark")
+
+
+@pytest.mark.parametrize(("theme", "other"), [THEMES, THEMES[::-1]], ids=["light", "dark"])
+def test_the_live_view_looks_like_its_static_output(opened: Any, theme: str, other: str) -> None:
+    """Same place and width of the text, a key to the bar, nothing that moves, a focus ring and control of
+    Stop that can be seen (3:1) and hit (24 pixels), in both themes; every text has a contrast of 4.5 or more,
+    also where the theme changes after it was written."""
+    tab = opened("looks.ipynb", [IMPORTS, cell("'word ' * 120", HELD)])
+    tab.theme(theme)
+    tab.run(0)
+    tab.run(1)
+    live = tab.live(1)
+    live.get_by_text("word word word").wait_for()
+    box = (
+        "node => { const { x, y, width } = node.getBoundingClientRect();"
+        " return [x, width, y - node.closest('.lm').getBoundingClientRect().y]; }"
+    )
+    before = live.locator(".lm-text").evaluate(box)
+    assert re.search(r"template 13\s*system 19\s*user 1: 68\s*written \d+\s*reserved \d+", live.inner_text())
+    stop = live.get_by_role("button", name="Stop")
+    tab.page.keyboard.press("Escape")
+    stop.focus()
+    tab.page.keyboard.press("Shift")
+    style = stop.evaluate(
+        "node => { const { outlineColor, outlineStyle, borderColor } = getComputedStyle(node);"
+        " return [outlineColor, outlineStyle, borderColor, node.offsetHeight]; }"
+    )
+    assert style[1] == "solid"
+    ground = tab.page.evaluate(
+        "() => getComputedStyle(document.querySelector('.jp-Notebook')).backgroundColor"
+    )
+    for colour in (style[0], style[2]):
+        assert ratio(colour, ground) >= 3
+    assert style[3] >= 24
+    moving = "() => document.getAnimations().filter((one) => one.effect.target.closest('.lm')).length"
+    assert tab.page.evaluate(moving) == 0
+    assert tab.contrast(".lm-live") >= 4.5
+    tab.shot(f"lab-looks-{theme.split()[1].lower()}")
+    tab.release()
+    static = tab.static(1, "ended by itself")
+    after = static.locator(".lm-text").evaluate(box)
+    assert max(abs(a - b) for a, b in zip(before, after, strict=True)) <= 1
+    key = static.locator(".lm-legend li")
+    assert key.count() == 5
+    assert key.first.evaluate(box)[0] == after[0]
+    for shown in (theme, other):
+        tab.theme(shown)
+        assert tab.contrast(".jp-RenderedHTML .lm") >= 4.5
+
+
+def ratio(one: str, two: str) -> float:
+    """Return the contrast of two colours in CSS's `rgb(…)`."""
+    lights = []
+    for colour in (one, two):
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_a_narrow_window_wraps(opened: Any) -> None:
+    """At the width of a side panel no figure is cut off."""
+    tab = opened("narrow.ipynb", [IMPORTS, cell("'word ' * 100", HELD)])
+    tab.run(0)
+    tab.page.keyboard.press("Control+b")
+    tab.page.set_viewport_size({"width": 420, "height": 800})
+    tab.run(1)
+    live = tab.live(1)
+    live.get_by_text("word").first.wait_for()
+    tab.shot("lab-narrow")
+    assert live.evaluate("node => node.scrollWidth <= node.clientWidth + 1")
