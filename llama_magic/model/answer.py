@@ -83,6 +83,7 @@ class Assembler:
         self._told = itertools.count()
         self.branches: list[Completion[Any]] = []  # of the answer that this one goes on from
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
+        self.silent = False  # nobody reads chunks any more, so none are made
 
     def _reader(self) -> Any:
         plan = self.plan
@@ -167,6 +168,8 @@ class Assembler:
         *,
         forced: bool = False,
     ) -> None:
+        if self.silent:
+            return
         sample = self.samples[index]
         begun, thought, given = sample.unsent
         sample.unsent = "", "", ()

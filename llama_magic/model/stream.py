@@ -112,6 +112,7 @@ class Stream(Generic[C]):
 
         It is called on the thread that writes the answer, which it must not hold up.
         """
+        self._assembler.silent = True
         self._assembler.deliver = lambda chunk: call() if chunk is None else None
         if self._assembler.ended.is_set():  # since before, and nobody may have been told
             call()
@@ -122,7 +123,7 @@ class Stream(Generic[C]):
 
     def run(self) -> C:
         """Wait for the end and return the completion (a list for n > 1), chunks unread."""
-        self._assembler.deliver = _ignore  # a thread that wakes for each chunk takes the GIL from the engine
+        self._assembler.silent = True  # a thread that wakes for each chunk takes the GIL from the engine
         try:
             wait_for(self._assembler.ended)
         except KeyboardInterrupt:
@@ -229,7 +230,3 @@ def _time_out(backend: Backend, assembler: Assembler, seconds: float) -> None:
 
 def with_partial(chunk: Chunk, constraint: Constraint) -> Chunk:
     return replace(chunk, partial=constraint.partial(chunk.text, chunk.finish_reason == "stop"))
-
-
-def _ignore(_chunk: Chunk | None) -> None:
-    pass

@@ -106,7 +106,7 @@ class Running:
                 self.tape.mask(bits)
         likeliest = int(logits.argmax())  # the place of a NaN, where there is one
         peak = float(logits[likeliest])
-        if not np.isfinite(peak):
+        if not math.isfinite(peak):
             # llama.cpp would draw nonsense from NaN, and end the process where nothing is left.
             raise BackendError(
                 f"The model gave no usable logits at token {self.n_generated + 1} (largest is {peak}).",
