@@ -98,6 +98,11 @@ class Kernel:
         self._shown = (_run_of_a_cell(self.shell), result)
         return result
 
+    def was_shown(self, result: Any) -> bool:
+        """Say whether this run of the cell has shown a result already."""
+        run, shown = self._shown or (None, None)
+        return shown is result and run is _run_of_a_cell(self.shell)
+
     def mute_shown_results(self) -> None:
         """Teach the shell's formatter to pass over a result that stands in the output already."""
         self.shell.display_formatter.ipython_display_formatter.for_type(Shown, self._display)

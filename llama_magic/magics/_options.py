@@ -5,6 +5,8 @@ The parser, the help texts, tab completion and README's table all read this one 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llama_magic.magics._rows import Action, Mode, Option, Verb
 from llama_magic.request.stages import PARAMETERS, Parameter
 
@@ -21,7 +23,12 @@ def _o(flags: str, kind: str, help_: str, metavar: str = "", **more: object) -> 
 MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME", completes="models")
 OUT = _o("-o --out", "name", "bind the result to this variable", "NAME")
 RAW = _o("--raw", "flag", "leave {{ }} in the body as it is")
-SEED = _o("--seed", "seed", "make the answer reproducible; without one a seed is drawn and recorded", "N")
+SEED = _o(
+    "--seed",
+    "seed",
+    "make the answer reproducible, in a cache of its own; else a seed is drawn and recorded",
+    "N",
+)
 FORMAT = _o("--format", "choice", "how the answer is shown and saved; json is the receipt", choices=FORMATS)
 QUIET = _o("-q --quiet", "flag", "show nothing while it runs and nothing after")
 
@@ -219,12 +226,17 @@ _KV_ACTIONS = (
 )
 
 
+def _with_out(verb: Verb) -> Verb:
+    """Let what a verb gives back be bound, as that of a cell."""
+    return verb if verb.gives in ("nothing", "widget") else replace(verb, options=(*verb.options, OUT))
+
+
 def _one_of(actions: tuple[Action, ...]) -> str:
     return f"[{'|'.join(action.usage for action in actions)}]"
 
 
 VERBS = {
-    verb.name: verb
+    verb.name: _with_out(verb)
     for verb in (
         Verb(
             "load",
@@ -286,7 +298,7 @@ VERBS = {
             "TEXT",
             "the token strip: pieces, ids, special tokens, count",
             "TokenStrip",
-            (MODEL, OUT),
+            (MODEL,),
             text=True,
         ),
         Verb(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from llama_magic import display, sources
@@ -16,12 +18,24 @@ from llama_magic.request.sampling import Sampling
 from llama_magic.session.blocks import join_blocks
 from llama_magic.session.chat import Chat
 from llama_magic.words import amounts
+from llama_magic.words.shown import Shown
 from llama_magic.words.tables import Table
 
 
 def run_verb(kernel: Kernel, command: LineCommand) -> Any:
-    """Run one `%llama` line and return its result."""
-    return _RUNNERS[command.verb](kernel, command)
+    """Run one `%llama` line and return its result, or None where `-o` bound it; then it is shown here."""
+    options = dict(command.options)
+    name = options.pop("out", None)
+    result = _RUNNERS[command.verb](kernel, replace(command, options=MappingProxyType(options)))
+    if name is None or result is None:
+        return result
+    kernel.shell.push({name: result})
+    if not kernel.was_shown(result) and not command.silent:
+        if isinstance(result, Shown):
+            display.show(result, kernel.shell)
+        else:
+            print(repr(result))
+    return None
 
 
 def _load(kernel: Kernel, command: LineCommand) -> Any:
@@ -109,13 +123,7 @@ def _inspect(kernel: Kernel, command: LineCommand) -> Any:
 
 
 def _tokens(kernel: Kernel, command: LineCommand) -> Any:
-    strip = kernel.get_model(command.options.get("model")).token_strip(command.words[0])
-    name = command.options.get("out")
-    if name is None:
-        return strip
-    kernel.shell.push({name: strip})
-    display.show(strip, kernel.shell)
-    return None
+    return kernel.get_model(command.options.get("model")).token_strip(command.words[0])
 
 
 def _sampler(kernel: Kernel, command: LineCommand) -> Any:

@@ -25,6 +25,7 @@ from llama_magic.request.backend import Counts, Embeds, Reads
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.vectors import rows_of
 from llama_magic.words.shown import Shown
+from llama_magic.words.signature import refusing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from llama_magic.structured import Constraint
 
 
+@refusing(InputTypeError)
 class Model(Generating, Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 

@@ -6,21 +6,29 @@ import itertools
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from llama_magic.errors import OptionError
-from llama_magic.model.results import Completion
+from llama_magic.model.results import Budget, Completion, Timings, Usage
 from llama_magic.record.saved import line
 from llama_magic.request.events import FinishReason
+from llama_magic.request.sampling import Sampling
 from llama_magic.sources import user_path, write_whole
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed, Shown
 from llama_magic.words.tables import Table, brief
 
+if TYPE_CHECKING:
+    from llama_magic.microscope.reading import ReadThrough
+
 HISTORY_LIMIT = 1000
+
+
+_LOOKS = ("xray", "surprise")
 
 
 @dataclass(frozen=True)
@@ -32,9 +40,9 @@ class HistoryEntry(Shown):
 
     @property
     def ended(self) -> FinishReason | None:
-        """Why the answer ended; None for a single step that was asked for (`xray`), unless interrupted."""
+        """Why the answer ended; None for what only looks (`xray`, `surprise`), unless interrupted."""
         reason = self.completion.finish_reason
-        return None if self.completion.mode == "xray" and reason != "interrupted" else reason
+        return None if self.completion.mode in _LOOKS and reason != "interrupted" else reason
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -90,7 +98,7 @@ class History(Printed, Sequence[HistoryEntry]):
         import pandas
 
         records = self.records()
-        return pandas.DataFrame(records).set_index("number") if records else pandas.DataFrame()
+        return pandas.DataFrame(records, columns=_COLUMNS).set_index("number")
 
     def numbered(self, number: int) -> HistoryEntry:
         """Return the generation of this number."""
@@ -138,34 +146,60 @@ def table(entries: Sequence[HistoryEntry]) -> Table:
     rows = []
     for entry in entries:
         r = entry.completion
-        answer = (brief(r.question), brief(r.text), r.usage.completion_tokens, entry.ended or "", str(r.seed))
+        seed = "" if r.mode == "surprise" else str(r.seed)
+        answer = (brief(r.question), brief(r.text), r.usage.completion_tokens, entry.ended or "", seed)
         speed = entry.tokens_per_second
         times = (round(r.timings.total_s, 2), None if speed is None else round(speed, 1))
         rows.append((entry.number, r.mode, r.model, *answer, *times))
     return Table(headers, tuple(rows), empty="No generation yet in this kernel.")
 
 
+def of_reading(read: ReadThrough, model: Any, seconds: float) -> Completion:
+    """Return a text that was read through as the history lists it: nothing was written."""
+    count = len(read.tokens)
+    found = f"perplexity {read.perplexity:,.4g}" if read.known else ""
+    return Completion(
+        text=found,
+        prompt=read.text,
+        prompt_token_ids=tuple(token.id for token in read.tokens),
+        token_ids=(),
+        finish_reason="interrupted" if read.interrupted else "stop",
+        usage=Usage(count, 0, 0),
+        timings=Timings(0.0, seconds, 0.0, seconds, 0.0),
+        seed=0,
+        sampling=model.sampling,
+        model=read.model,
+        budget=Budget(model.window, count, 0),
+        mode="surprise",
+        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+
+
+_Column = Callable[[HistoryEntry], Any]
+_FACTS: dict[str, _Column] = {
+    "number": lambda e: e.number,
+    "mode": lambda e: e.completion.mode,
+    "model": lambda e: e.completion.model,
+    "prompt": lambda e: e.completion.prompt,
+    "text": lambda e: e.completion.text,
+    "seed": lambda e: e.completion.seed,
+    "seeded": lambda e: e.completion.seeded,
+    "finish_reason": lambda e: e.ended,
+    "max_tokens": lambda e: e.completion.budget.max_tokens,
+    "prompt_tokens": lambda e: e.completion.usage.prompt_tokens,
+    "cached_tokens": lambda e: e.completion.usage.cached_tokens,
+    "completion_tokens": lambda e: e.completion.usage.completion_tokens,
+    "load_s": lambda e: e.completion.timings.load_s,
+    "prompt_s": lambda e: e.completion.timings.prompt_s,
+    "first_token_s": lambda e: e.completion.timings.first_token_s,
+    "total_s": lambda e: e.completion.timings.total_s,
+    "tokens_per_second": lambda e: e.tokens_per_second,
+    "time": lambda e: e.completion.time,
+    "tag": lambda e: e.completion.tag,
+}
+_COLUMNS = [*_FACTS, *Sampling().to_dict()]
+
+
 def _record(entry: HistoryEntry) -> dict[str, Any]:
-    c = entry.completion
-    return {
-        "number": entry.number,
-        "mode": c.mode,
-        "model": c.model,
-        "prompt": c.prompt,
-        "text": c.text,
-        "seed": c.seed,
-        "seeded": c.seeded,
-        "finish_reason": entry.ended,
-        "max_tokens": c.budget.max_tokens,
-        "prompt_tokens": c.usage.prompt_tokens,
-        "cached_tokens": c.usage.cached_tokens,
-        "completion_tokens": c.usage.completion_tokens,
-        "load_s": c.timings.load_s,
-        "prompt_s": c.timings.prompt_s,
-        "first_token_s": c.timings.first_token_s,
-        "total_s": c.timings.total_s,
-        "tokens_per_second": entry.tokens_per_second,
-        "time": c.time,
-        "tag": c.tag,
-        **c.sampling.to_dict(),
-    }
+    facts = {name: fact(entry) for name, fact in _FACTS.items()}
+    return facts | entry.completion.sampling.to_dict()

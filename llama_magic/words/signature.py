@@ -1,12 +1,62 @@
-"""A signature that names every option, where a function takes them as `**options`."""
+"""Signatures: one that names every option that a function takes as `**options`; calls that fit none."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from llama_magic.words.names import nearest
+
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def refusing(error: type[Exception]) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator: public methods raise `error` where a call does not fit their signature.
+
+    The nearest name is named. Costs nothing until a call fails.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        for name, method in vars(cls).copy().items():
+            if not name.startswith("_") and inspect.isfunction(method):
+                setattr(cls, name, _checked(method, error))
+        return cls
+
+    return decorate
+
+
+def _checked(method: F, error: type[Exception]) -> F:
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return method(*args, **options)
+        except TypeError:
+            try:
+                signature.bind(*args, **options)
+            except TypeError as unfit:
+                raise error(_words(method.__qualname__, signature, options, unfit)) from None
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], unfit: TypeError) -> str:
+    named = [
+        p.name
+        for p in signature.parameters.values()
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"
+    ]
+    wrong = next((option for option in options if option not in named), None)
+    if wrong is None:
+        return f"{name}: {unfit}."
+    takes = f" It takes {', '.join(named)}." if named else ""
+    near = nearest(wrong, named, cutoff=0.5)
+    return f"{name} has no option {wrong!r}." + (f" Did you mean {near[0]}?" if near else takes)
 
 
 class _Own:

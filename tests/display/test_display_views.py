@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
+from llama_magic.display.static.text import columns
 from llama_magic.display.views import gauge
 from llama_magic.display.views.data import leaves
 from llama_magic.display.views.model.model import ModelCard
@@ -292,11 +293,22 @@ def test_the_history_fits_a_terminal() -> None:
 
 
 def test_names_and_values_stay_side_by_side() -> None:
-    """A table of two columns is never taken apart: what is too wide for 80 columns is cut in its values."""
-    rows = (("tokenizer.ggml.a_name_of_some_length", "v" * 70), ("general.name", "short"))
+    """A table of two columns is never taken apart: what is too wide for 80 columns goes on below."""
+    speed = "at most about 170 tokens per second, from the arithmetic of this processor and its memory"
+    rows = (("tokenizer.ggml.a_name_of_some_length", "v" * 70), ("general.name", speed), ("日本", "語" * 40))
     lines = display.to_text(Table(("key", "value"), rows)).splitlines()
-    assert len(lines) == 3
-    assert all(len(line) <= 80 for line in lines)
+    assert all(columns(line) <= 80 for line in lines)
     assert lines[1].startswith("tokenizer.ggml.a_name_of_some_length  vvv")
-    assert lines[1].endswith("…")
-    assert lines[2].split() == ["general.name", "short"]
+    assert "".join(lines[1:3]).count("v") == 70
+    assert " ".join(line[38:].strip() for line in lines[3:6]) == speed
+    assert "".join(lines[6:]).count("語") == 40
+
+
+def test_a_long_path_is_whole() -> None:
+    """A path in the last column is neither cut nor broken; beside it everything stands as it did."""
+    path = "/models/" + "a/" * 60 + "m.gguf"
+    headers = ("name", "state", "size", "window", "path")
+    rows = (("m", "current", "98.4 MB", 2048, path), ("n", "on disk", "1 kB", None, "/n.gguf"))
+    lines = display.to_text(Table(headers, rows)).splitlines()
+    assert lines[1].endswith(f"2,048  {path}")
+    assert len(lines) == 3

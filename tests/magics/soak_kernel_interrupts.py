@@ -24,8 +24,8 @@ from jupyter_client.manager import start_new_kernel
 
 import llama_magic as lm
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before that folder's own conftest
 from conftest import real_path
 from fake_hub import FakeHub, gguf_bytes
 

@@ -14,6 +14,7 @@ import pytest
 
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.session.session import current
+from llama_magic.testing import Script
 from llama_magic.words.amounts import size
 
 QUESTION = "\u4e00"  # of the scripted file, which answers it
@@ -255,3 +256,66 @@ def test_doctor_names_refused_files(ip: Any, run: Any, tmp_path: Path) -> None:
     assert line().ok
     file.unlink()
     assert line().value.endswith("; gone")
+
+
+def test_what_a_verb_gives_back_can_be_bound(
+    ip: Any, run: Any, session: Any, scripted_file: Any, engine: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`-o NAME` holds it, the line still shows it, once, and leaves `Out` alone."""
+    lines = {
+        f"inspect {scripted_file.path} --tensors": "output_norm.weight",
+        f"inspect {scripted_file.path}": "architecture",
+        "models": "current",
+        "history": "No generation yet",
+        "sampler": "temperature",
+        "kv": "cells",
+        "tokens a b": "a",
+        "use": "",
+        "doctor": "llama-cpp-python",
+        "chats": "No chat yet",
+    }
+    for line, shown in lines.items():
+        words = f"use {session.current_name}" if line == "use" else line
+        capsys.readouterr()
+        verb, _, rest = words.partition(" ")
+        done = run(f"%llama {verb} -o held {rest}")
+        done.raise_error()
+        assert done.result is None
+        out = capsys.readouterr().out
+        assert shown in out, words
+        assert "Out[" not in out
+        assert ip.user_ns.pop("held") is not None
+    assert run("%llama history -o h; ").success
+
+
+def test_an_empty_history_has_its_columns(run: Any, session: Any, model: Any) -> None:
+    """Code that filters by column works before the first answer as after it."""
+    empty = run("%llama history").result.to_pandas()
+    assert empty[empty["mode"] == "chat"].empty
+    run("%%llama complete\nx")
+    assert list(run("%llama history").result.to_pandas().columns) == list(empty.columns)
+
+
+def test_a_text_that_was_read_is_in_the_history(run: Any, engine: Any) -> None:
+    """`surprise` is listed with its text, its seconds and what came out; it has no seed and no end."""
+    run("%%llama surprise\nabab")
+    history = run("%llama history").result
+    [entry] = history
+    assert (entry.completion.mode, entry.completion.prompt, entry.ended) == ("surprise", "abab", None)
+    row = dict(zip(history.table().headers, history.table().rows[0], strict=True))
+    assert (row["mode"], row["prompt"], row["seed"], row["ended"]) == ("surprise", "abab", "", "")
+    assert row["answer"].startswith("perplexity ")
+    assert entry.completion.usage.prompt_tokens == len(entry.completion.prompt_token_ids) > 1
+    assert entry.completion.timings.total_s > 0
+
+
+def test_samples_of_choices_show_their_vote(run: Any, model: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`-N` with `--choices` says which choice most samples took; with a regex there is no vote."""
+    model.backend.answers = [Script(samples=("yes", "no", "yes")), Script(samples=("yes", "no", "yes"))]
+    run('%%llama complete -N 3 --choices "yes|no"\nIs it?')
+    out = capsys.readouterr().out
+    assert "vote: 3 answers" in out
+    assert "yes" in out.split("vote: 3 answers")[1]
+    assert "2 of 3" in out
+    run('%%llama complete -N 3 --regex "yes|no"\nIs it?')
+    assert "vote" not in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -12,10 +14,10 @@ from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown, one_line, visible
 from llama_magic.words.tables import cell_text, is_number
 
-_CELL = 60  # columns; a wider cell is cut with an ellipsis
+_CELL = 320  # columns; a wider cell is cut with an ellipsis
 _WIDTH = 100
-_TERMINAL = 80  # columns of a terminal as it opens ...
-_LONG = 24  # ... and of a cell that may have a line of its own where a table is wider
+_TERMINAL = 80  # columns of a terminal as it opens: where a table is wider, its long cells are wrapped
+_LONG = 24  # columns of a cell that may have lines of its own then
 _BRIEF = 12  # lines of a brief fold
 
 
@@ -66,11 +68,11 @@ def _grid(node: doc.Grid) -> str:
     right = [
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
-    wide = sum(widths) + 2 * (len(widths) - 1) > _TERMINAL and sum(width > _LONG for width in widths) > 1
-    if wide and len(widths) == 2:  # names and values stay side by side, the values cut
-        room = max(_LONG, _TERMINAL - widths[0] - 2)
-        cells = [[name, _cut(value, room)] for name, value in cells]
-        widths[1] = min(widths[1], room)
+    wide = sum(widths) + 2 * (len(widths) - 1) > terminal()
+    if wide and (len(widths) == 2 or sum(width > _LONG for width in widths) == 1):
+        at = widths.index(max(widths)) if len(widths) > 2 else 1  # all but the long ones stay side by side
+        widths[at] = max(_LONG, terminal() - sum(widths) + widths[at] - 2 * (len(widths) - 1))
+        cells = [line for row in cells for line in _wrapped(row, at, widths[at])]
     elif wide:
         return "\n".join([visible(table.caption)] * bool(table.caption) + _records(cells, widths))
     lines = [
@@ -87,15 +89,45 @@ def _pages(node: doc.Pages) -> str:
     return f"{first}\n{visible(node.rest)}" if node.rest else first
 
 
+def terminal() -> int:
+    """Return the columns of the terminal that is written to; of a file or a notebook, those of most."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _TERMINAL
+
+
+def _wrapped(row: list[str], at: int, room: int) -> list[list[str]]:
+    """Return a row as lines: the cell at `at` is broken at `room` columns, unless it is a path at the end."""
+    last = at == len(row) - 1
+    path = last and " " not in row[at] and ("/" in row[at] or "\\" in row[at])  # to be copied
+    first, *more = [row[at]] if path else _pieces(row[at], room) or [""]
+    return [
+        [*row[:at], first, *row[at + 1 :]],
+        *([*[""] * at, piece, *[""] * (len(row) - at - 1)] for piece in more),
+    ]
+
+
+def _pieces(text: str, room: int) -> list[str]:
+    """Break a text into lines of `room` columns, behind blanks, slashes or dots where there are any."""
+    lines = []
+    while columns(text) > room:
+        most = next(i for i in range(len(text), 0, -1) if columns(text[:i]) <= room)
+        end = next((i for i in range(most, most // 2, -1) if text[i - 1] in " /.,:\\"), most)
+        lines.append(text[:end].rstrip())
+        text = text[end:].lstrip()
+    return [*lines, text] if text else lines
+
+
 def _records(cells: list[list[str]], widths: list[int]) -> list[str]:
-    """Return each row as a line of its short cells and a line for each long one."""
+    """Return each row as a line of its short cells and lines for each long one."""
     headers, *rows = cells
     lines = []
     for row in rows:
         named = [(name, cell, width > _LONG) for name, cell, width in zip(headers, row, widths, strict=True)]
         short = " · ".join(f"{name} {cell}" for name, cell, long in named if cell and not long)
-        lines += textwrap.wrap(short, _TERMINAL, subsequent_indent="  ")
-        lines += [f"  {name}: {cell}" for name, cell, long in named if cell and long]
+        lines += textwrap.wrap(short, terminal(), subsequent_indent="  ")
+        for name, cell, long in named:
+            if cell and long:
+                first, *more = _pieces(f"{name}: {cell}", terminal() - 4)
+                lines += [f"  {first}", *(f"    {piece}" for piece in more)]
     return lines
 
 

@@ -39,9 +39,11 @@ def vote(v: Vote) -> list[Node]:
         for one in v.fields
     )
     out: list[Node] = [
-        Head("vote", f"{counted(v.ballots, 'answer')}{left_out}, field by field"),
+        Head("vote", f"{counted(v.ballots, 'answer')}{left_out}"),
         Grid(Table(("field", "winner", "agreement", "others"), rows)),
     ]
+    if [one.pointer for one in v.fields] == [""]:
+        return out  # a single value: the winner is all there is
     if v.combined:
         out.append(Line("The winners together are an instance.", dim=True))
     else:

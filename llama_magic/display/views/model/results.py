@@ -99,7 +99,7 @@ def samples(first: Completion, answers: Sequence[Completion]) -> list[Node]:
             Head(f"sample {number}", f"{counted(answer.usage.completion_tokens, 'token')} · {ending(answer)}")
         )
         out.extend(_body(answer))
-    if first.mode == "structured" and len(answers) > 1:
+    if (first.mode == "structured" or _is_choice(first)) and len(answers) > 1:
         out.extend(views_vote.of_samples(answers))
     longest = max(answers, key=lambda a: a.usage.completion_tokens).usage  # each has the window to itself
     out.append(gauge.bar(first.budget, longest.completion_tokens))
@@ -107,6 +107,10 @@ def samples(first: Completion, answers: Sequence[Completion]) -> list[Node]:
     out.append(Line(f"longest sample: {filled}" if len(answers) > 1 else filled, dim=True))
     out.extend(Line(note, dim=True) for note in notes(first))  # of the one prompt that they share
     return out
+
+
+def _is_choice(r: Completion) -> bool:
+    return bool(r.made_with.get("asked", {}).get("constraint", {}).get("kind") == "choices")
 
 
 @view.register(Budget)

@@ -1,0 +1,78 @@
+"""The modes that generate nothing: a text cut into tokens, read through, or one step of the sampler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from llama_magic import display
+from llama_magic.errors import GenerationInterrupted
+from llama_magic.magics._call import Call
+from llama_magic.session.history import of_reading
+
+
+def tokens(call: Call) -> Any:
+    text = call.fill(call.body)
+    return _look(call, lambda model: model.token_strip(text))
+
+
+def surprise(call: Call) -> Any:
+    """Read the body through; the history lists it among what was asked of the model."""
+    text = call.fill(call.body)
+    began = time.perf_counter()
+
+    def note(read: Any) -> None:
+        call.kernel.session.record(of_reading(read, call.model, time.perf_counter() - began))
+
+    return _look(call, lambda model: model.read(text), note)
+
+
+def xray(call: Call) -> Any:
+    text = call.fill(call.body)
+
+    def trace(model: Any) -> Any:
+        given = call.kernel.call_defaults() | dict(call.options)
+        seed = {"seed": given["seed"]} if "seed" in given else {}
+        return model.xray(text, model.sampling.replace(**call.sampling()), **seed)
+
+    if not call.options.get("live"):
+        return _look(call, trace)
+    call.model = call.kernel.get_model(call.options.get("model"))
+    result = _interruptible(lambda: trace(call.model))
+    call.bind(result)
+    if not call.quiet:
+        display.show_live(result, call.kernel.shell)
+    return None if "out" in call.options or call.quiet else call.kernel.mark_shown(result)
+
+
+def _look(call: Call, look: Callable[[Any], Any], note: Callable[[Any], None] = lambda _: None) -> Any:
+    """Run a mode that generates nothing; the display hook shows its result, or this does for `-o`.
+
+    What an interrupted reading has so far is bound and shown, then the interrupt goes on.
+    """
+    call.model = call.kernel.get_model(call.options.get("model"))
+    interruption: GenerationInterrupted | None = None
+    try:
+        result = _interruptible(lambda: look(call.model))
+    except GenerationInterrupted as error:
+        if error.completion is None:
+            raise
+        result, interruption = error.completion, error
+    note(result)
+    call.bind(result)
+    if ("out" in call.options or interruption is not None) and not call.quiet:
+        display.show(result, call.kernel.shell)
+    if interruption is not None:
+        raise interruption
+    return None if "out" in call.options or call.quiet else result
+
+
+def _interruptible(look: Callable[[], Any]) -> Any:
+    """Return what `look` does; an interrupt between its steps is said in the same short way."""
+    try:
+        return look()
+    except GenerationInterrupted:
+        raise
+    except KeyboardInterrupt:
+        raise GenerationInterrupted(None) from None

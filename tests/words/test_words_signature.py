@@ -1,0 +1,42 @@
+"""Calls that fit no signature: the nearest name, in the package's own error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llama_magic.errors import InputTypeError
+from llama_magic.testing import scripted_model
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda m: m.embed("a", normalise=True),
+            "Model.embed has no option 'normalise'. Did you mean normalize",
+        ),
+        (lambda m: m.embed(["a"], pooling="mean"), "has no option 'pooling'. It takes texts, normalize"),
+        (lambda m: m.read("a", max_tokens=3), "Model.read has no option 'max_tokens'. It takes text"),
+        (lambda m: m.read(), "Model.read: missing a required argument: 'text'"),
+        (lambda m: m.tokenize("a", add_bos=True), "Model.tokenize has no option 'add_bos'"),
+        (lambda m: m.kv_save("a", "b", "c"), "Model.kv_save: too many positional arguments"),
+        (lambda m: m.count_tokens(txt="a"), "Model.count_tokens has no option 'txt'. Did you mean text"),
+        (lambda m: m.close(now=True), "Model.close has no option 'now'"),
+    ],
+)
+def test_a_wrong_keyword_of_any_method_is_named(call: Callable[[Any], Any], said: str) -> None:
+    """The error is of the one tree, and a TypeError as in any Python library."""
+    with pytest.raises(InputTypeError) as caught:
+        call(scripted_model())
+    assert said in str(caught.value)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_type_error_inside_a_method_stays_what_it_is() -> None:
+    """Only a call that does not fit its signature is explained."""
+    with pytest.raises(InputTypeError, match="expected a str"):
+        scripted_model().tokenize(5)  # type: ignore[arg-type]
+    assert scripted_model().detokenize.__name__ == "detokenize"
