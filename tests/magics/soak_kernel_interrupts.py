@@ -78,6 +78,7 @@ class Kernel:
 
     def __init__(self, folder: str, url: str = "") -> None:
         self.manager, self.client = start_new_kernel(kernel_name="python3")
+        self.lost = 0
         self.run(f"%load_ext llama_magic\n{prepare(folder, url)}")
 
     def run(self, source: str, delay: float | None = None) -> tuple[float, dict[str, Any], str]:
@@ -90,7 +91,15 @@ class Kernel:
             if not self.client.shell_channel.msg_ready():  # else it is over
                 self.manager.interrupt_kernel()
         while True:
-            reply = self.client.get_shell_msg(timeout=WATCHDOG)
+            try:
+                reply = self.client.get_shell_msg(timeout=20 if delay is not None else WATCHDOG)
+            except queue.Empty:
+                if delay is None:
+                    raise  # a hang
+                # The signal struck ipykernel itself, between a cell and its reply; the next cell is answered.
+                self.lost += 1
+                assert self.ask("print(7)") == "7\n"
+                return 0.0, {"status": "ok"}, ""
             if reply["parent_header"].get("msg_id") == number:
                 break
         felt = time.perf_counter() - sent
@@ -189,6 +198,8 @@ def struck(make: Callable[[str, str], Any], count: int, chance: random.Random) -
                 wrong.append(f"{name}: {what}")
             if i % 10 == 9 and host.ask(ASK) != expected:
                 wrong.append(f"{name}: the seeded answer changed")
+        if isinstance(host, Kernel) and host.lost:
+            print(f"{host.lost} signals struck ipykernel between a cell and its reply")
         host.close()
     hub.close()
     return felt, wrong
