@@ -58,10 +58,18 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
-        return " · ".join(f"{item.text} {'cut' if item.gone else f'{item.share:.0%}'}" for item in value)
+        words = ((item.text, "cut" if item.gone else percent(item.share)) for item in value)
+        return " · ".join(" ".join(filter(None, pair)) for pair in words)
     if isinstance(value, (tuple, list)):
         return ", ".join(cell_text(item) for item in value)
     return str(value)
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with a decimal where it is small: `28%`, `2.4%`, `0.03%`."""
+    if share <= 0 or share >= 0.0995:
+        return f"{share:.0%}"
+    return f"{share:.1%}" if share >= 0.00095 else f"{share:.2%}" if share >= 0.00005 else "<0.01%"
 
 
 def is_number(value: Any) -> bool:

@@ -64,7 +64,9 @@ def _history() -> History:
 @functools.cache
 def example_views() -> Mapping[str, Any]:
     """Return an example of each, by the name of what it shows."""
-    likely = TokenLogprob(3, " Lyon", -2.5, ((4, " Paris", -0.3), (3, " Lyon", -2.5)))
+    likely = TokenLogprob(
+        3, " Lyon", math.log(0.08), ((4, " Paris", math.log(0.71)), (3, " Lyon", math.log(0.08)))
+    )
     samples = [completion("One."), completion("Two.", seed=43)]
     model = answering("An answer.")
     model.chat([{"role": "user", "content": "Hi"}])

@@ -7,12 +7,14 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 from display_answers import bare, completion
+from example_views import example_views
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,7 +91,11 @@ def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
         "tokens: 4 tokens, 1 of them control tokens ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
     )
     html = to_html(strip)
-    assert "<kbd>&lt;|im_start|&gt;</kbd> <kbd>user</kbd><wbr><kbd>↵</kbd><br><kbd>·to</kbd>" in bare(html)
+    below = "<br><small>{}</small></kbd>".format
+    assert f"<kbd>&lt;|im_start|&gt;{below(1)} <kbd>user{below(9690)}<wbr><kbd>↵{below(198)}<br>" in bare(
+        html
+    )
+    assert "id  text" not in to_text(strip)
     assert re.search(r'<kbd class="lm-c" style="[^"]*dashed[^"]*" title="id 1">', html)
     assert "9690" in to_markdown(strip)
 
@@ -101,11 +107,36 @@ def test_a_read_through_counts_in_bits() -> None:
     rare = ReadToken(3, " b", math.log(1 / 8), 7, 1.0, ((" c", 0.5),))
     text = to_text(ReadThrough("x a b", (first, likely, rare)))
     assert "3 tokens · 4.0 bits · 2.00 bits a token · perplexity 4.00" in text
-    assert re.search(r"place .*\n\s*3\s+·b\s+3\s+7\s+·c\n\s*2\s+·a\s+1\s+1\s+·a", text)
+    assert text.splitlines()[-1].split() == ["3", "“·b”", "3", "7", "“·c”", "50%"]  # rank 1 is no surprise
+    assert "“·a”" not in text
+
+
+def test_logprobs_are_shown_with_what_else_was_likely() -> None:
+    """Each token with its probability where it was unsure, the least sure with their alternatives."""
+    text = to_text(example_views()["answer with logprobs"])
+    assert re.search(r"place +token +probability +also likely\n +1 +“·Lyon” +8.0% +“·Paris” 71%", text)
+    assert "<sub>8.0%</sub>" in bare(to_html(example_views()["answer with logprobs"]))
+    assert "how sure" not in to_text(completion("Lyon"))
+
+
+def test_a_continuation_names_what_it_goes_on_from() -> None:
+    """The end of the prompt stands before the text, told apart from it."""
+    text = to_text(example_views()["continued"]).splitlines()
+    assert text[1:3] == ["after “<|im_start|>user↵Hi<|im_end|>↵”", " upon a time"]
+
+
+def test_parts_of_a_character_say_so() -> None:
+    """Three tokens that make one emoji together are 1/3 to 3/3 of it; bytes that are no text stay bytes."""
+    parts = [b" \xf0\x9f", b"\xa6", b"\x95", b"a", b"\xff", b"b"]
+    pieces = [TokenPiece(i, "".join(f"<0x{b:02X}>" for b in p), p, False) for i, p in enumerate(parts)]
+    strip = TokenStrip(
+        "", tuple(replace(p, text=p.bytes.decode()) if p.bytes in (b"a", b"b") else p for p in pieces)
+    )
+    assert "·🦕\u00a01/3│·🦕\u00a02/3│·🦕\u00a03/3│a│<0xFF>│b" in to_text(strip)
 
 
 def test_a_sampler_trace_says_who_was_cut() -> None:
-    """A candidate that leads one stage and is gone in the next is named as cut."""
+    """Candidates are columns and stages rows; who is cut has a dash, who is drawn a ring and its rank."""
     nothing: Any = ()  # ids, logits and probabilities of the survivors are not shown
     first = TraceStage(
         "logits", {}, 49152, 4.31, 1.0, ((" door", 0.5), (" gate", 0.25)), nothing, nothing, nothing
@@ -113,8 +144,11 @@ def test_a_sampler_trace_says_who_was_cut() -> None:
     last = TraceStage("min_p", {"min_p": 0.05}, 1, 0.0, 0.5, ((" door", 1.0),), nothing, nothing, nothing)
     text = to_text(SamplerTrace((first, last), Drawn(7, " door", 1.0), 0, 1, Sampling()))
     assert "x-ray: drawn: ·door" in text
-    assert re.search(r"logits +49,152 +4.31 +100.0% +·door 50% · ·gate 25%", text)
-    assert re.search(r"min_p 0.05 +1 +0 +50.0% +·door 100% · ·gate cut", text)
+    assert re.search(r"stage +left +bits +◉ ·door +·gate\n", text)
+    assert re.search(r"logits +49,152 +4.31 +50% +25%\n", text)
+    assert re.search(r"min_p 0.05 +1 +0 +100% +–\n", text)
+    assert "◉ ·door: drawn, rank 1 of the model's own, 50.00%" in text
+    assert "min_p: drops those far less likely than the likeliest" in text
 
 
 def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
@@ -194,7 +228,7 @@ def test_one_token_has_no_surprise() -> None:
     """Nothing is measured of it: no bits, no perplexity, and words that say so."""
     token = ReadToken(1, "a", None, None, None)
     text = to_text(ReadThrough("a", (token,)))
-    assert "1 token · – bits · perplexity –" in text
+    assert "surprise: 1 token\n" in text
     assert "Nothing was measured" in text
     assert "1.00" not in text
 

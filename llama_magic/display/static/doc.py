@@ -68,7 +68,8 @@ class Bar:
 class Piece:
     """A token: its text, its id, whether it is a control token, a word on hover, a shade from 0 to 1.
 
-    `kind` tints it, with the colours of a bar's segments; `note` is a number that stands beside its shade.
+    `kind` tints it, with the colours of a bar's segments; `note` is a number that stands beside its shade,
+    `below` one that stands under it.
     """
 
     text: str
@@ -78,6 +79,7 @@ class Piece:
     shade: float = 0.0
     kind: str = ""
     note: str = ""
+    below: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from llama_magic.display.static import commonmark, doc, inline
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
-from llama_magic.words.tables import Share, cell_text, is_number
+from llama_magic.words.tables import Share, cell_text, is_number, percent
 
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 _NONE = Html()
@@ -24,7 +24,7 @@ _TD = Html('<td class="lm-td{}"{}>{}</td>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
 _DOT = Html(" · ")
 _GONE = Html('<s class="lm-dim">{}</s> cut')
-_SHARE = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>{} {:.0%}')
+_SHARE = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>{}{}{}')
 
 
 def page(nodes: Sequence[doc.Node]) -> str:
@@ -114,6 +114,8 @@ def _piece(piece: doc.Piece, *, even: bool) -> Html:
         word for word in (f"id {piece.token_id}" if piece.token_id is not None else "", piece.hint) if word
     )
     title = Html(' title="{}"').format(words) if words else _NONE
+    below = Html('<br><small class="lm-below">{}</small>').format(piece.below) if piece.below else _NONE
+    shown = Html("{}{}").format(shown, below)
     if piece.special:
         return Html('<kbd class="lm-c"{}>{}</kbd> ').format(title, shown)
     classes = "lm-t" + (" lm-even" if even and not piece.shade else "")
@@ -172,7 +174,7 @@ def _cell(value: Any) -> Html:
 def _share(item: Share) -> Html:
     if item.gone:
         return _GONE.format(item.text)
-    return _SHARE.format(item.share * 5, item.text, item.share)
+    return _SHARE.format(item.share * 5, item.text, " " if item.text else "", percent(item.share))
 
 
 def _code(node: doc.Code) -> Html:

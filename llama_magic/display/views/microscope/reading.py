@@ -1,63 +1,73 @@
-"""How a text that was read through looks: shaded by surprise."""
+"""How a text that was read through looks: shaded by surprise, the bits beside what surprised."""
 
 from __future__ import annotations
+
+import math
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node, Piece, Strip
 from llama_magic.display.views.view import view
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown
-from llama_magic.words.tables import Table
+from llama_magic.words.tables import Share, Table
 
 _MAX_PIECES = 2000  # shown; more are counted
 _SURPRISES = 10
+_SAID = 4.0  # bits from which on the number stands beside the shade: one chance in sixteen
 
 
 @view.register(ReadThrough)
 def read_through(read: ReadThrough) -> list[Node]:
     """Show a text token by token, shaded by surprise (bits), then what surprised most."""
     tokens = read.tokens
-    known = [(i, _bits(token)) for i, token in enumerate(tokens) if token.logprob is not None]
-    total = sum(bits for _, bits in known)
-    mean = total / len(known) if known else 0.0
-    words = f"{counted(len(tokens), 'token')} · "
+    known = [(i, token.bits) for i, token in enumerate(tokens) if token.bits is not None]
+    darkest = max([8.0, *(math.ceil(bits) for _, bits in known)])
+    out: list[Node] = [Head("surprise", _figures(read, known))]
     if known:
-        words += f"{total:,.1f} bits · {mean:.2f} bits a token · perplexity {2**mean:,.2f}"
-    else:
-        words += "– bits · perplexity –"
-    pieces = tuple(
-        Piece(
-            t.text,
-            t.id,
-            hint=_hint(t),
-            shade=min(1.0, _bits(t) / 16),
-        )
-        for t in tokens[:_MAX_PIECES]
-    )
-    worst = sorted(known, key=lambda pair: -pair[1])[:_SURPRISES]
-    rows = tuple(
-        (i + 1, blanks_shown(tokens[i].text), round(bits, 2), tokens[i].rank, _expected(tokens[i]))
-        for i, bits in worst
-    )
-    table = Table(("place", "token", "bits", "rank", "expected instead"), rows, caption="what surprised most")
-    out: list[Node] = [Head("surprise", words), Strip(pieces)]
+        legend = f"Darker is more surprising, up to {darkest:.0f} bits. The small number is the bits"
+        out.append(Line(f"{legend}, from {_SAID:.0f} on: n bits are one chance in 2 to the n.", dim=True))
+    out.append(Strip(tuple(_piece(i, t, darkest) for i, t in enumerate(tokens[:_MAX_PIECES]))))
+    if len(tokens) > _MAX_PIECES:
+        out.append(Line(f"The first {_MAX_PIECES:,} tokens are shown.", dim=True))
     if read.interrupted:
         out.append(Line("The reading was stopped here, before the end of the text.", dim=True))
     if not known:
         out.append(Line("Nothing was measured: nothing comes before the first token.", dim=True))
         return out
-    return [*out, Grid(table)]
+    return [*out, _worst(tokens, known)]
 
 
-def _bits(token: ReadToken) -> float:
-    return token.bits or 0.0
+def _figures(read: ReadThrough, known: list[tuple[int, float]]) -> str:
+    words = counted(len(read.tokens), "token")
+    if not known:
+        return words
+    total = sum(bits for _, bits in known)
+    mean = total / len(known)
+    return f"{words} · {total:,.1f} bits · {mean:.2f} bits a token · perplexity {2**mean:,.2f}"
 
 
-def _hint(token: ReadToken) -> str:
-    if token.logprob is None:
-        return "nothing before it"
-    return f"{_bits(token):.2f} bits, rank {token.rank}"
+def _piece(place: int, token: ReadToken, darkest: float) -> Piece:
+    if token.bits is None:
+        return Piece(token.text, token.id, hint=f"place {place + 1}, nothing before it")
+    said = f"place {place + 1}, {token.bits:.2f} bits, rank {token.rank:,}"
+    note = f"{token.bits:.0f}" if token.bits >= _SAID else ""
+    return Piece(token.text, token.id, hint=said, shade=0.8 * token.bits / darkest, note=note)
 
 
-def _expected(token: ReadToken) -> str:
-    return blanks_shown(token.expected[0][0]) if token.expected else ""
+def _worst(tokens: tuple[ReadToken, ...], known: list[tuple[int, float]]) -> Node:
+    """Return the table of what surprised most; the likeliest token is none, however unlikely."""
+    surprising = [(i, bits) for i, bits in known if (tokens[i].rank or 0) > 1]
+    if not surprising:
+        return Line("Nothing surprised: each token was the one that was expected.", dim=True)
+    worst = sorted(surprising, key=lambda pair: -pair[1])[:_SURPRISES]
+    rows = tuple(
+        (i + 1, f"“{blanks_shown(tokens[i].text)}”", round(bits, 2), tokens[i].rank, _expected(tokens[i]))
+        for i, bits in worst
+    )
+    return Grid(
+        Table(("place", "token", "bits", "rank", "expected instead"), rows, caption="what surprised most")
+    )
+
+
+def _expected(token: ReadToken) -> tuple[Share, ...]:
+    return tuple(Share(f"“{blanks_shown(text)}”", share) for text, share in token.expected[:2])

@@ -1,4 +1,4 @@
-"""How the tokens of a text look."""
+"""How the tokens of a text look: a key each, control tokens outlined, ids below while they are few."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Table
 
 _MAX_PIECES = 2000  # shown; more are counted
+_FEW = 64  # tokens, each with its id below it
 
 
 @view.register(TokenStrip)
@@ -21,23 +22,57 @@ def token_strip(strip: TokenStrip) -> list[Node]:
     shown = list(strip.tokens)[:_MAX_PIECES]
     special = sum(token.special for token in strip.tokens)
     details = counted(strip.count, "token") + (f", {special:,} of them control tokens ⟦…⟧" if special else "")
-    out: list[Node] = [Head("tokens", details), *_strips(shown)]
+    out: list[Node] = [Head("tokens", details), *_strips(shown, named=_named(shown))]
     if strip.count > len(shown):
         out.append(Line(f"The first {len(shown):,} are shown.", dim=True))
-    rows = tuple((str(token.id), _named(token.text, token.special)) for token in shown)
-    out.append(Fold("ids", (Grid(Table(("id", "text"), rows)),), brief=True))
+    rows = tuple(
+        (place, str(token.id), f"⟦{token.text}⟧" if token.special else blanks_shown(name), _hex(token.bytes))
+        for place, (token, name) in enumerate(zip(shown, _named(shown), strict=True), 1)
+    )
+    out.append(Fold("ids", (Grid(Table(("place", "id", "text", "bytes"), rows)),), brief=True))
     return out
 
 
-def _strips(tokens: Sequence[TokenPiece]) -> list[Node]:
+def _strips(tokens: Sequence[TokenPiece], named: Sequence[str]) -> list[Node]:
     """Show tokens in one strip, or a conversation's in one for each stretch, after the name of its role."""
     out: list[Node] = []
-    for role, group in itertools.groupby(tokens, key=lambda token: token.role):
+    few = len(tokens) <= _FEW
+    pairs = zip(tokens, named, strict=True)
+    for role, group in itertools.groupby(pairs, key=lambda pair: pair[0].role):
         if role:
             out.append(Line(role, dim=True))
-        out.append(Strip(tuple(Piece(t.text, t.id, t.special, kind=role) for t in group)))
+        out.append(
+            Strip(
+                tuple(
+                    Piece(name, t.id, t.special, kind=role, below=str(t.id) if few else "")
+                    for t, name in group
+                )
+            )
+        )
     return out or [Strip(())]
 
 
-def _named(text: str, special: bool) -> str:
-    return f"⟦{text}⟧" if special else blanks_shown(text)
+def _named(tokens: Sequence[TokenPiece]) -> list[str]:
+    """Return the texts of tokens; those that are parts of one character say so: `🦕 2/3`."""
+    names = [token.text for token in tokens]
+    start, data = 0, b""
+    for i, token in enumerate(tokens):
+        if token.special:
+            start, data = i + 1, b""
+            continue
+        data += token.bytes
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data":
+                continue
+            start, data = i + 1, b""  # bytes that are no text: shown as they are
+            continue
+        if i > start:
+            names[start : i + 1] = [f"{text}\u00a0{n}/{i + 1 - start}" for n in range(1, i + 2 - start)]
+        start, data = i + 1, b""
+    return names
+
+
+def _hex(data: bytes) -> str:
+    return data[:16].hex(" ") + (" …" if len(data) > 16 else "")

@@ -1,41 +1,47 @@
-"""How a token's road through the sampler chain looks."""
+"""How a token's road through the sampler chain looks: candidates are columns, stages are rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from llama_magic.display.static.doc import Grid, Head, Line, Node
+import numpy as np
+
+from llama_magic.display.static.doc import Fold, Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.microscope.tracing import SamplerTrace, TraceStage
+from llama_magic.request.stages import STAGES
 from llama_magic.words.harmless import blanks_shown, one_line
 from llama_magic.words.tables import Share, Table
 
-_LEADERS = 5
+_COLUMNS = 7
+_NAMES = {"dist": "draw", "greedy": "take the likeliest"}  # what llama.cpp calls the plain draws
+_FIRST = {"logits": "what the model gives: a probability for every token of its vocabulary"}
+_Candidate = tuple[int | None, str]  # id, text
 
 
 @view.register(SamplerTrace)
 def sampler_trace(
-    trace: SamplerTrace, warnings: Sequence[str] = (), *, leaders: int = _LEADERS
+    trace: SamplerTrace, warnings: Sequence[str] = (), *, leaders: int = _COLUMNS
 ) -> list[Node]:
-    """Show what each sampler left of the next token's distribution: survivors, entropy, mass, leaders.
+    """Show what each sampler left of the likeliest candidates, the drawn one among them; at most `leaders`.
 
     Those of its notes that are `warnings` stand out.
     """
-    rows = []
-    before: Sequence[tuple[str, float]] = ()
-    for stage in trace.stages:
-        rows.append(
-            (
-                _stage(stage),
-                stage.survivors,
-                round(stage.entropy_bits, 2),
-                f"{stage.mass_kept:.1%}",
-                _leaders(stage, before, leaders),
-            )
-        )
-        before = stage.leaders
-    headers = ("stage", "survivors", "entropy, bits", "mass kept", "leading candidates")
+    columns = _columns(trace, leaders)
+    drawn = _place(trace, columns)
+    names = [f"◉ {text}" if i == drawn else text for i, (_, text) in enumerate(_shown(columns))]
+    rows = tuple(_row(stage, columns, drawn) for stage in trace.stages)
+    table = Grid(Table(("stage", "left", "bits", *names), rows))
+    notes = [Line(note, tone="warn") if note in warnings else Line(note, dim=True) for note in trace.notes]
+    key = (
+        "Each row is what a stage left, made to sum to 100 %; – was cut, · is a blank, bits are the entropy."
+    )
+    return [Head("x-ray", _words(trace)), table, Line(_drawn(trace), dim=True), Line(key, dim=True), *notes,
+            Fold("what the stages do", tuple(map(Line, _helps(trace))))]  # fmt: skip
+
+
+def _words(trace: SamplerTrace) -> str:
     text = trace.drawn.text
     if trace.exact or text == trace.answer:
         words = [f"drawn: {blanks_shown(text)}"]
@@ -44,14 +50,69 @@ def sampler_trace(
         words += [f"the answer has: {blanks_shown(trace.answer)}"] if trace.answer is not None else []
     step = f"step {trace.step:,}"
     words.append(f"{step} after “{one_line(trace.context)}”" if trace.context else step)
-    table = Grid(Table(headers, tuple(rows)))
-    notes = [Line(note, tone="warn") if note in warnings else Line(note, dim=True) for note in trace.notes]
-    return [Head("x-ray", " · ".join(words)), table, *notes]
+    return " · ".join(words)
+
+
+def _drawn(trace: SamplerTrace) -> str:
+    """Say where the drawn token stood in the model's own distribution."""
+    name = f"◉ {blanks_shown(trace.drawn.text)}: drawn"
+    share = _share(trace.stages[0], (trace.drawn.id, trace.drawn.text))
+    if share is None:
+        return name
+    rank = 1 + int(np.count_nonzero(np.asarray(trace.stages[0].probabilities) > share))
+    return f"{name}, rank {rank:,} of the model's own, {share:.2%}"
+
+
+def _columns(trace: SamplerTrace, most: int) -> list[_Candidate]:
+    """Return the candidates to show, likeliest first: the first stage's, the last ones', the drawn one."""
+    first, last = trace.stages[0], trace.stages[-2:]
+    wanted: dict[_Candidate, None] = dict.fromkeys([(trace.drawn.id, trace.drawn.text)])
+    for stage in (*last[:1], first):
+        for candidate in _leaders(stage):
+            if len(wanted) < most and all(candidate[1] != text for _, text in wanted):
+                wanted[candidate] = None
+    return sorted(wanted, key=lambda candidate: -(_share(first, candidate) or 0.0))
+
+
+def _leaders(stage: TraceStage) -> Iterable[_Candidate]:
+    if not len(stage.ids):
+        return [(None, text) for text, _ in stage.leaders]
+    best = np.argsort(-stage.probabilities, kind="stable")[: len(stage.leaders)]
+    return [(int(stage.ids[i]), text) for i, (text, _) in zip(best, stage.leaders, strict=True)]
+
+
+def _share(stage: TraceStage, candidate: _Candidate) -> float | None:
+    """Return a candidate's probability after a stage, None where it was cut."""
+    token, text = candidate
+    if not len(stage.ids) or token is None:
+        return dict(stage.leaders).get(text)
+    if token < len(stage.ids) and stage.ids[token] == token:  # all tokens, in their order
+        return float(stage.probabilities[token])
+    found = np.flatnonzero(stage.ids == token)
+    return float(stage.probabilities[found[0]]) if len(found) else None
+
+
+def _place(trace: SamplerTrace, columns: Sequence[_Candidate]) -> int:
+    return next(i for i, (_, text) in enumerate(columns) if text == trace.drawn.text)
+
+
+def _shown(columns: Sequence[_Candidate]) -> list[_Candidate]:
+    return [(token, blanks_shown(text) or "∅") for token, text in columns]
+
+
+def _row(stage: TraceStage, columns: Sequence[_Candidate], drawn: int) -> tuple[Any, ...]:
+    if stage.name in _NAMES:  # the draw leaves one
+        alone = ((Share("", 1.0),) if i == drawn else None for i in range(len(columns)))
+        return (_stage(stage), 1, 0.0, *alone)
+    shares = (_share(stage, candidate) for candidate in columns)
+    cells = (None if share is None else (Share("", share),) for share in shares)
+    return (_stage(stage), stage.survivors, round(stage.entropy_bits, 2), *cells)
 
 
 def _stage(stage: TraceStage) -> str:
     parameters = ", ".join(_parameter(stage.name, name, value) for name, value in stage.parameters.items())
-    return f"{stage.name} {parameters}" if parameters else stage.name
+    name = _NAMES.get(stage.name, stage.name)
+    return f"{name} {parameters}" if parameters else name
 
 
 def _parameter(stage: str, name: str, value: Any) -> str:
@@ -60,11 +121,11 @@ def _parameter(stage: str, name: str, value: Any) -> str:
     return text if name == stage else f"{name} {text}"
 
 
-def _leaders(stage: TraceStage, before: Sequence[tuple[str, float]], most: int) -> tuple[Share, ...]:
-    left = {text for text, _ in stage.leaders}
-    shares = [Share(blanks_shown(text), share) for text, share in stage.leaders[:most]]
-    if len(stage.leaders) >= stage.survivors:  # all that is left is listed, so what is missing was cut
-        shares += [
-            Share(blanks_shown(text), 0.0, gone=True) for text, _ in before[:most] if text not in left
-        ][:2]
-    return tuple(shares)
+def _helps(trace: SamplerTrace) -> list[str]:
+    helps = []
+    for stage in trace.stages:
+        said = _FIRST.get(stage.name) or (
+            STAGES[stage.name].help if stage.name in STAGES else "takes one token"
+        )
+        helps.append(f"{_NAMES.get(stage.name, stage.name)}: {said}")
+    return list(dict.fromkeys(helps))

@@ -9,11 +9,14 @@ from llama_magic.display.static.doc import Answer, Code, Fold, Grid, Head, Line,
 from llama_magic.display.views import gauge, turns
 from llama_magic.display.views.data import leaves, plain
 from llama_magic.display.views.experiments import vote as views_vote
+from llama_magic.display.views.model import sureness
 from llama_magic.display.views.view import together, view
 from llama_magic.model.results import Budget, Completion
 from llama_magic.words.counting import counted
+from llama_magic.words.harmless import one_line
 from llama_magic.words.tables import Share, Table
 
+_TAIL = 200  # characters of a prompt that stand before its continuation
 ENDINGS = {
     "stop": "ended by itself",
     "length": "cut at max_tokens",
@@ -28,7 +31,10 @@ def completion(r: Completion) -> list[Node]:
     out: list[Node] = [Head(r.mode, f"{r.model} · {seed_words(r)}")]
     if r.thinking:
         out.append(Fold("thinking", (Answer(r.thinking, markdown=True),)))
+    if r.mode == "complete":
+        out.append(Line(f"after “{_tail(r.prompt)}”", dim=True))
     out.extend(_body(r))
+    out.extend(sureness.nodes(r))
     out.append(gauge.bar(r.budget, r.usage.completion_tokens))
     usage = r.usage
     filled = gauge.words(r.budget, usage.completion_tokens, forced=usage.forced_tokens)
@@ -39,6 +45,12 @@ def completion(r: Completion) -> list[Node]:
         out.append(Line(f"its first {counted(r.begun, 'token')} given, the others drawn", dim=True))
     out.extend(Line(note, dim=True) for note in notes(r))
     return out
+
+
+def _tail(prompt: str) -> str:
+    """Return the end of a prompt that was gone on from."""
+    line = one_line(prompt)
+    return line if len(line) <= _TAIL else f"…{line[-_TAIL:]}"
 
 
 def is_markdown(mode: str) -> bool:
