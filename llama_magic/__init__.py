@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llama_magic.errors import SourceError as SourceError
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
+    from llama_magic.experiments.decide import decide as decide
     from llama_magic.experiments.map import map as map
     from llama_magic.experiments.tree import Tree as Tree
     from llama_magic.experiments.tree import tree as tree
@@ -57,6 +58,7 @@ _PLACES = {
     "add_alias": "llama_magic.sources",
     "compare": "llama_magic.loading.compare",
     "connect": "llama_magic.remote.connect",
+    "decide": "llama_magic.experiments.decide",
     "inspect": "llama_magic.loading.inspect",
     "load": "llama_magic.loading.load",
     "map": "llama_magic.experiments.map",

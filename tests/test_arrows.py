@@ -38,7 +38,7 @@ INNER = {
         "core",
         "engine snapshot",
         "moves side",
-        "embedding",
+        "embedding scoring",
     ),
     "structured": ("schema", "answer mask", "lower", "grammar"),
     "sources": ("disk", "http", "hub"),

@@ -34,6 +34,18 @@ def test_the_python_block_runs(tmp_path: Path) -> None:
     assert re.search(r"ended with (red|green|blue) 4", done.stdout)
 
 
+def test_the_decisions_run(tmp_path: Path) -> None:
+    """The example of decisions runs as it stands, and finds Paris likelier than Rome."""
+    script = tmp_path / "decisions.py"
+    script.write_text(BLOCKS[2], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    paris, rome = re.findall(r"-\d+\.\d+", done.stdout.splitlines()[-1])
+    assert float(paris) > float(rome)
+
+
 def test_the_rows_run(tmp_path: Path) -> None:
     """The example of many prompts runs as it stands: twelve answers, those of the bad row are errors."""
     script = tmp_path / "rows.py"
@@ -47,8 +59,8 @@ def test_the_rows_run(tmp_path: Path) -> None:
 
 def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
     """What README shows of testing a notebook is collected by pytest and passes, without a model."""
-    assert len(BLOCKS) == 3
-    (tmp_path / "test_notebook.py").write_text(BLOCKS[2], encoding="utf-8")
+    assert len(BLOCKS) == 4
+    (tmp_path / "test_notebook.py").write_text(BLOCKS[3], encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

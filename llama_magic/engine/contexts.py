@@ -22,6 +22,11 @@ EMBEDDING_PIECE = 256  # tokens read at once
 READING_CHUNK = 128
 READING_LOGITS = 64 * 2**20  # bytes of a chunk's logits; at least a cut of tokens is read at once
 
+# Scoring reads in chunks of a multiple of this, under 64 tokens: see `scoring`.
+GRAIN = 8
+SCORING_CHUNK = 56
+SCORED_CHUNK = 16  # tokens of a scored text read at once, each for its logits
+
 
 @dataclass(frozen=True)
 class Contexts:
@@ -59,6 +64,11 @@ class Contexts:
         size = chunk + CUT - 1  # a rest that is shorter than a cut is read with the chunk before it
         cells = -(-max(length, size) // 256) * 256
         return self._one_sequence(cells, size, min(size, length))
+
+    def scoring(self, cells: int) -> ContextOptions:
+        """Where texts are scored after a prompt: as many cells as both take."""
+        size = SCORING_CHUNK
+        return replace(self.base, cells=cells, sequences=2, batch=size, ubatch=size, outputs=SCORED_CHUNK)
 
     def _one_sequence(
         self, cells: int, batch: int, outputs: int, *, embeddings: bool = False, pooling: str | None = None

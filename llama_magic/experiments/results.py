@@ -90,6 +90,7 @@ class Results(Printed, Sequence[R], Generic[R]):
         # The columns that the prompts ask for: those to show.
         self.columns: tuple[str, ...] = () if experiment is None else tuple(experiment.columns)
         self.clock: Clock | None = None  # while it is carried out
+        self.notes: tuple[str, ...] = ()  # what is to be known of all of them
 
     # --- a sequence -------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ class Results(Printed, Sequence[R], Generic[R]):
     def _of(self, results: Sequence[R]) -> Self:
         """Return a part of these, which has nothing to resume."""
         part = type(self)(None, {result.place: result for result in results})
-        part.columns = self.columns
+        part.columns, part.notes = self.columns, self.notes
         return part
 
     def put(self, result: R) -> None:

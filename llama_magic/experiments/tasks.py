@@ -122,12 +122,13 @@ def _made(model: Model, task: Task) -> Assembler | tuple[StructuredCall, list[An
                 remedy="Leave mode and system out, or give a text.",
             )
         return calls.text(filled, constraint, options)
-    messages = _conversation(filled, system)
+    messages = conversation(filled, system)
     beside = Beside(template_variables=own["template_variables"] or {})
     return calls.chat("chat", messages, constraint, options, beside)
 
 
-def _conversation(filled: Filled, system: str | None) -> Sequence[Any]:
+def conversation(filled: Filled, system: str | None) -> Sequence[Any]:
+    """Return a prompt as messages, after `system` where there is one."""
     if isinstance(filled, str):
         return as_messages(filled, system)
     return filled if system is None else [{"role": "system", "content": system}, *filled]

@@ -41,7 +41,7 @@ class Calls:
     """Build the request of each kind of call for one model."""
 
     def __init__(self, name: str, file: LoadedFile, backend: Backend, settings: Settings) -> None:
-        self._name = name
+        self.name = name
         self._file = file
         self.backend = backend
         self._tokenizer = backend.tokenizer
@@ -228,7 +228,7 @@ class Calls:
 
     def _assemble(self, ask: Ask) -> Assembler:
         ask = replace(ask, keep=self._keep)
-        return assemble(self._name, self._file, self.backend, ask, self.visible_ids(ask.formatter))
+        return assemble(self.name, self._file, self.backend, ask, self.visible_ids(ask.formatter))
 
     def _fit(self, call: Call) -> Fit:
         file = self._file

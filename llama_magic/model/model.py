@@ -18,7 +18,7 @@ from llama_magic.errors import (
     shown_briefly,
 )
 from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_strip
-from llama_magic.model import bias
+from llama_magic.model import bias, scoring
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
 from llama_magic.request.backend import Counts, Embeds, Reads
@@ -249,6 +249,20 @@ class Model(Generating, Shown):
         from llama_magic.engine.embedding import embed  # for weight: llama.cpp
 
         return embed(engine, self.info, self.window, texts, normalize=normalize)
+
+    @shown_briefly("Scoring")
+    def score(self, prompt: str | Sequence[Any], texts: Sequence[str], *, end: bool = False) -> list[float]:
+        """Return the natural-log probability of each text as what comes after the prompt; nothing is drawn.
+
+        `prompt` is a text as it stands, or messages: then a text is the beginning of the answer. All tokens
+        of a text count, as the tokenizer cuts it by itself; with `end` the token that ends the answer does
+        too, so that "1" and "10" exclude each other. Costs one read of the prompt, less what it shares with
+        that of the last call, and one of each text that is longer than a token. A text's number depends on
+        prompt and text alone. Raises `ContextOverflowError`.
+        """
+        self._open()
+        wanted = scoring.Texts.of(self._calls, texts, end=end)
+        return scoring.score(self._calls, scoring.request_for(self._calls, prompt, wanted), wanted)
 
     # --- the microscope -------------------------------------------------------------------
 

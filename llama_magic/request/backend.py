@@ -101,6 +101,14 @@ class Reads(Protocol):
         """Return what is known of each token but the first. Raises `BackendError` where it cannot."""
 
 
+@runtime_checkable
+class Scores(Protocol):
+    """A source of tokens that says by itself how likely given texts are."""
+
+    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return the natural-log probability of each token of each text, after the prompt of `request`."""
+
+
 class Backend(Protocol):
     """A source of tokens: llama.cpp in this process, a server, a script.
 

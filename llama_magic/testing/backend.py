@@ -45,6 +45,7 @@ class Script:
 
 
 Answer = str | Script
+Odds = Callable[[Request, str], float]
 Answers = Mapping[str, Answer] | Sequence[Answer] | Callable[[Request], Answer]
 
 
@@ -54,6 +55,8 @@ class ScriptedBackend:
     `answers` maps a text to its answer (the last message's content, else a text that the prompt ends
     with), or lists answers in the order in which they are asked for, or is a function of the request.
     What no script is there for is answered "answer 1", "answer 2", …. `requests` holds what was asked.
+    `odds` says the probability of a text after a prompt, as a function of request and text; left out,
+    each token is worth 0.9.
     """
 
     local = None
@@ -64,7 +67,9 @@ class ScriptedBackend:
         *,
         tokenizer: WordTokenizer | None = None,
         capabilities: Capabilities | None = None,
+        odds: Odds | None = None,
     ) -> None:
+        self.odds = odds
         self.answers = answers if callable(answers) or isinstance(answers, Mapping) else list(answers)
         self.tokenizer = tokenizer or WordTokenizer()
         self.capabilities = capabilities or Capabilities()
@@ -82,6 +87,18 @@ class ScriptedBackend:
         run = request.handle = _Run(self, request, sink, self._script(request))
         threading.Thread(target=run, name="llama_magic script", daemon=True).start()
         run.submitted = True
+
+    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        if self._closed:
+            raise ModelClosedError("The model was unloaded; load it again to use it.")
+        self.requests.append(request)
+        return [self._worth(request, tokens) for tokens in texts]
+
+    def _worth(self, request: Request, tokens: Sequence[int]) -> list[float]:
+        if self.odds is None:
+            return [_SHARE] * len(tokens)
+        share = self.odds(request, self.tokenizer.decode(tokens))
+        return [math.log(share) if share > 0 else -math.inf, *[0.0] * (len(tokens) - 1)]
 
     def cancel(self, request: Request) -> None:
         if request.handle is not None:

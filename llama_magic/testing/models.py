@@ -11,7 +11,7 @@ from llama_magic.model.model import Model
 from llama_magic.request.backend import Capabilities
 from llama_magic.request.sampling import Sampling
 from llama_magic.session import session as sessions
-from llama_magic.testing.backend import Answers, ScriptedBackend
+from llama_magic.testing.backend import Answers, Odds, ScriptedBackend
 from llama_magic.testing.tokenizer import WordTokenizer
 
 
@@ -23,10 +23,11 @@ def scripted_model(
     formatter: str = "chatml",
     sampling: Sampling | None = None,
     capabilities: Capabilities | None = None,
+    odds: Odds | None = None,
     options: Mapping[str, Any] | None = None,
     shell: Any = None,
 ) -> Model:
-    """Return a `Model` whose answers are scripted; see `ScriptedBackend` for `answers`.
+    """Return a `Model` whose answers are scripted; see `ScriptedBackend` for `answers` and `odds`.
 
     `window` is in tokens (words), `options` are the load options that `model.options` tells. `formatter`
     names a family, whose marks become control tokens. With `shell`, an IPython shell, it is that shell's
@@ -35,7 +36,7 @@ def scripted_model(
     family = formatters.get(formatter)
     marks = (*family.stop, *getattr(family, "marks", ()), *(mark.text for mark in family.spec.marks))
     tokenizer = WordTokenizer(marks)
-    backend = ScriptedBackend(answers, tokenizer=tokenizer, capabilities=capabilities)
+    backend = ScriptedBackend(answers, tokenizer=tokenizer, capabilities=capabilities, odds=odds)
     file = LoadedFile(
         window,
         family,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node, Pages
+from llama_magic.display.views.find import find
 from llama_magic.display.views.model.results import completion
 from llama_magic.display.views.view import view
 from llama_magic.experiments.answers import plain
+from llama_magic.experiments.odds import Decision
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run, Runs
 from llama_magic.words.counting import counted
@@ -28,9 +31,9 @@ def runs(r: Runs) -> list[Node]:
     """Show answers: how many, the first page of them, the other pages folded, what is missing."""
     errors = len(r.failures)
     said = [counted(len(r), r.noun), *([counted(errors, "error")] if errors else [])]
-    out: list[Node] = [Head("runs", " · ".join([*said, *_axes(r.axes)]))]
+    out: list[Node] = [Head("runs", " · ".join([*said, *axes_words(r.axes)]))]
     if len(r):
-        out.append(pages(Columns(r), list(r)))
+        out.append(pages(columns(r), list(r)))
     if r.missing:
         out.append(Line(f"{r.missing:,} of {r.total:,} are missing; .resume() goes on.", tone="warn"))
     return out
@@ -39,34 +42,46 @@ def runs(r: Runs) -> list[Node]:
 @view.register(Run)
 def run(r: Run) -> list[Node]:
     """Show one answer: its row, its settings, and the answer as any other; or the error."""
-    inputs = tuple((name, _cell(value)) for name, value in {**r.inputs, **r.settings}.items())
-    out: list[Node] = [Head("run", f"row {r.row}")]
-    if inputs:
-        out.append(Grid(Table(("column", "value"), inputs)))
+    out: list[Node] = [Head("run", f"row {r.row}"), *inputs_table(r)]
     if r.completion is not None:
         return [*out, *completion(r.completion)]
-    return [*out, Line(_error(r.error), tone="bad")]
+    return [*out, Line(error_words(r.error), tone="bad")]
+
+
+def inputs_table(r: Run | Decision) -> list[Node]:
+    """Show the columns of a row, and its settings."""
+    rows = tuple((name, _cell(value)) for name, value in {**r.inputs, **r.settings}.items())
+    return [Grid(Table(("column", "value"), rows))] if rows else []
 
 
 def latest(results: Results[Any]) -> list[Node]:
     """Show the results that came last."""
-    return [Grid(Columns(results).table(results.newest(_LATEST)))]
+    find(type(results))
+    return [Grid(columns(results).table(results.newest(_LATEST)))]
 
 
-def pages(columns: Columns, results: Sequence[Any]) -> Pages:
+def pages(table: Columns, results: Sequence[Any]) -> Pages:
     """Show results page by page; beyond some pages only how many more there are is said."""
     starts = range(0, len(results), PAGE)[:_PAGES]
     named = []
     for start in starts:
         part = results[start : start + PAGE]
-        named.append((f"{start + 1:,} to {start + len(part):,}", columns.table(part)))
+        named.append((f"{start + 1:,} to {start + len(part):,}", table.table(part)))
     shown = min(len(results), PAGE)
     rest = f"The first {shown} of {len(results):,}; .to_pandas() has all of them." * (len(results) > PAGE)
     return Pages(tuple(named), rest)
 
 
+@functools.singledispatch
+def columns(results: Results[Any]) -> Columns:
+    """Return the columns of a table of results, by their kind."""
+    return Columns(results)
+
+
 class Columns:
     """The columns of a table of results: of the row, its settings, the answer, the scores."""
+
+    answers: tuple[str, ...] = ("answer",)
 
     def __init__(self, results: Results[Any]) -> None:
         self._inputs = results.columns[:_COLUMNS]
@@ -74,13 +89,13 @@ class Columns:
         self._samples = any(result.sample for result in results)
         self._scores = list(dict.fromkeys(name for result in results for name in result.scores))
         answers = (plain(getattr(result, "parsed", None)) for result in results)
-        fields = next((list(a) for a in answers if isinstance(a, dict) and len(a) <= _FIELDS), [])
-        self._fields: list[str] = fields
+        fields = next((tuple(a) for a in answers if isinstance(a, dict) and len(a) <= _FIELDS), ())
+        self._fields: tuple[str, ...] = fields
 
     @property
     def headers(self) -> tuple[str, ...]:
         samples = ["sample"] if self._samples else []
-        answer = self._fields or ["answer"]
+        answer = self._fields or self.answers
         return ("row", *samples, *self._inputs, *self._axes, *answer, *self._scores)
 
     def table(self, results: Sequence[Any]) -> Table:
@@ -94,21 +109,23 @@ class Columns:
         scores = [_score(r.scores.get(name)) for name in self._scores]
         return (r.row, *samples, *inputs, *settings, *self._answer(r), *scores)
 
-    def _answer(self, r: Any) -> list[Any]:
+    def _answer(self, r: Any) -> Sequence[Any]:
         width = max(1, len(self._fields))
         if r.error is not None:
-            return [brief(f"error: {_error(r.error)}"), *[None] * (width - 1)]
+            return [brief(f"error: {error_words(r.error)}"), *[None] * (width - 1)]
         if not self._fields:
             return [_cell(r.answer(), _LONG)]
         data = plain(r.parsed)
         return [_cell(data.get(name)) if isinstance(data, dict) else None for name in self._fields]
 
 
-def _axes(axes: Mapping[str, Any]) -> list[str]:
+def axes_words(axes: Mapping[str, Any]) -> list[str]:
+    """Name the axes, with how many values each has."""
     return [" × ".join(f"{name} ({len(values)})" for name, values in axes.items())] if axes else []
 
 
-def _error(error: Exception | None) -> str:
+def error_words(error: Exception | None) -> str:
+    """Say an error without its remedy."""
     return str(getattr(error, "message", None) or error)
 
 

@@ -1,0 +1,127 @@
+"""What `decide` gives back: for each row how likely each option is, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_magic.experiments.answers import flat
+from llama_magic.experiments.calibration import Calibration, calibrate
+from llama_magic.experiments.results import Results
+from llama_magic.words.shown import Shown
+
+
+@dataclass(frozen=True)
+class Decision(Shown):
+    """How likely each option is as the answer to one row.
+
+    `logprobs` are natural-log probabilities of the options, all their tokens counted (empty where there is
+    an `error`). `row` is the place of the row (from 0), `inputs` its columns, `settings` the values of the
+    axes. `abstained` says that the likeliest option is not likely enough: then there is no `choice`.
+    """
+
+    place: int
+    row: int
+    inputs: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    logprobs: Mapping[str, float] = field(default_factory=dict)
+    abstained: bool = False
+    error: Exception | None = None
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    prompt: str = ""
+    sample: int = 0  # nothing is drawn, so there is one
+
+    @property
+    def raw(self) -> dict[str, float]:
+        """The probability of each option as it is."""
+        return {option: math.exp(logprob) for option, logprob in self.logprobs.items()}
+
+    @property
+    def mass(self) -> float:
+        """What the options have together: how much of what the model would write is one of them."""
+        return sum(self.raw.values())
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """The probability of each option, all of them together made 1."""
+        if not self.logprobs:
+            return {}
+        peak = max(self.logprobs.values())
+        if peak == -math.inf:
+            return dict.fromkeys(self.logprobs, 1 / len(self.logprobs))
+        weights = {option: math.exp(logprob - peak) for option, logprob in self.logprobs.items()}
+        total = sum(weights.values())
+        return {option: weight / total for option, weight in weights.items()}
+
+    @property
+    def best(self) -> str | None:
+        """The likeliest option, the first one of equals; None where there is an error."""
+        return max(self.logprobs, key=lambda option: self.logprobs[option], default=None)
+
+    @property
+    def choice(self) -> str | None:
+        """The likeliest option, None where it is not likely enough."""
+        return None if self.abstained else self.best
+
+    @property
+    def confidence(self) -> float:
+        """The probability of the likeliest option among the options; NaN where there is an error."""
+        return max(self.probabilities.values(), default=math.nan)
+
+    @property
+    def margin(self) -> float:
+        """How far the likeliest option is before the next one, 0 to 1; NaN where there is an error."""
+        ordered = sorted(self.probabilities.values(), reverse=True)
+        return ordered[0] - ordered[1] if len(ordered) > 1 else math.nan
+
+    def answer(self, field: str | None = None) -> str | None:
+        """Return the choice."""
+        return self.choice
+
+    def record(self) -> dict[str, Any]:
+        """Return it as one flat dict: columns of the row, settings, choice, probabilities, scores."""
+        return flat(
+            {"row": self.row, **self.inputs},
+            [
+                *self.settings.items(),
+                ("choice", self.choice),
+                ("confidence", self.confidence),
+                ("margin", self.margin),
+                ("mass", self.mass if self.logprobs else math.nan),
+                *((f"p({option})", p) for option, p in self.probabilities.items()),
+                *((f"logprob({option})", value) for option, value in self.logprobs.items()),
+                ("error", None if self.error is None else str(self.error)),
+                *((name, None if isinstance(s, Exception) else s) for name, s in self.scores.items()),
+                ("seconds", self.seconds),
+            ],
+        )
+
+    def __repr__(self) -> str:
+        said = f"error: {self.error!r:.60}" if self.error is not None else f"{self.choice!r}"
+        shares = ", ".join(f"{option} {p:.0%}" for option, p in self.probabilities.items())
+        return f"<Decision on row {self.row}: {said}{f' ({shares})' if shares else ''}>"
+
+
+class Odds(Results[Decision]):
+    """Decisions of `lm.decide`, in row order."""
+
+    def calibration(self, column: str, *, bins: int = 10) -> Calibration:
+        """Compare how sure the decisions were with how often they were right.
+
+        `column` holds the right option of each row; rows without one, and those with an error, are left
+        out. Of a row that abstained the likeliest option counts. `bins` are of equal width.
+        """
+        return calibrate(self, column, bins)
+
+
+def prefixes(tokens: Mapping[str, tuple[int, ...]]) -> list[tuple[str, str]]:
+    """Return pairs of options of which the first begins the second: its probability holds the other's."""
+    return [
+        (one, other)
+        for one, short in tokens.items()
+        for other, long in tokens.items()
+        if one != other and long[: len(short)] == short
+    ]

@@ -1,0 +1,80 @@
+"""How likely given texts are after a prompt, all their tokens counted; nothing is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import BackendError, InputTypeError, OptionError
+from llama_magic.model.asked import Beside
+from llama_magic.request.backend import Scores
+
+if TYPE_CHECKING:
+    from llama_magic.model.call import Calls
+    from llama_magic.request.request import Request
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts to score, as tokens: each as the tokenizer cuts it by itself, none of it a control token.
+
+    With `end`, the token that ends a turn counts as the last one of each.
+    """
+
+    tokens: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, calls: Calls, texts: object, *, end: bool = False) -> Texts:
+        """Return them checked. Raises `InputTypeError` and `OptionError`."""
+        if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
+            raise InputTypeError(f"The texts are {texts!r:.80}; expected a list of texts, one at least.")
+        last = (_ending(calls),) if end else ()
+        tokenizer = calls.backend.tokenizer
+        made = []
+        for text in texts:
+            if not isinstance(text, str):
+                raise InputTypeError(f"A text to score is a {type(text).__name__}; expected a str.")
+            tokens = tuple(tokenizer.tokenize(text))
+            if not tokens:
+                raise OptionError("A text to score is empty.", remedy="Write at least one character.")
+            made.append((*tokens, *last))
+        return cls(tuple(made))
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest."""
+        return max(map(len, self.tokens))
+
+
+def _ending(calls: Calls) -> int:
+    """Return the token that ends an answer in this model's template."""
+    tokenizer = calls.backend.tokenizer
+    ids = (tokenizer.special_id(text) for text in calls.formatter.stop)
+    return next((token for token in ids if token is not None), tokenizer.eos_id)
+
+
+def request_for(calls: Calls, prompt: Any, texts: Texts, beside: Beside | None = None) -> Request:
+    """Return the prompt as a request: a text as it stands, or a conversation up to its answer.
+
+    Raises `ContextOverflowError` where prompt and longest text do not fit the window.
+    """
+    options = {"max_tokens": texts.longest}
+    if isinstance(prompt, str):
+        return calls.text(prompt, None, options, "score").request
+    return calls.chat("score", prompt, None, options, beside or Beside()).request
+
+
+def score(calls: Calls, request: Request, texts: Texts) -> list[float]:
+    """Return the natural-log probability of each text after the prompt."""
+    backend = calls.backend
+    if isinstance(backend, Scores):
+        return list(map(sum, backend.score(request, texts.tokens)))
+    if backend.local is None:
+        raise BackendError(
+            f"{calls.name!r} writes its tokens elsewhere, and does not say how likely a text is.",
+            remedy="Load the model here, with %llama load, and ask again.",
+        )
+    from llama_magic.engine.scoring import score as in_engine  # for weight: llama.cpp
+
+    return list(map(sum, in_engine(backend.local, request.prompt, texts.tokens)))

@@ -1,0 +1,336 @@
+"""`lm.decide` and `model.score`: exact probabilities of given texts, and what is made of them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import pandas as pd
+import pytest
+from raw_llama import raw
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import accuracy_score, brier_score_loss
+
+import llama_magic as lm
+from llama_magic.display import to_html, to_markdown, to_text
+from llama_magic.engine.native import Context
+from llama_magic.experiments.odds import Odds
+from llama_magic.request.backend import Scores
+from llama_magic.testing import ScriptedBackend, scripted_model
+
+OPTIONS = ["yes", "no", "maybe so", "not at all really", "not at all", "yes, of course it is one"]
+TEXTS = [
+    "The box was torn.",
+    "Lovely.",
+    "The box was torn, and the colour is wrong, and nobody answers, which is a shame for such a shop.",
+]
+
+
+def said(request: Any) -> str:
+    return str(request.messages[-1]["content"]) if request.messages else request.text
+
+
+def _forced(file: Any, prompt: list[int], options: list[list[int]]) -> list[float]:
+    """Return log p(option | prompt) by plain llama_cpp, prompt and options decoded token by token."""
+
+    def log_softmax(logits: Any) -> Any:
+        logits = logits.astype(np.float64)
+        return logits - (logits.max() + np.log(np.exp(logits - logits.max()).sum()))
+
+    found = []
+    with raw(file, 1024) as llama:
+        memory = llama_cpp.llama_get_memory(llama.context)
+        for token in prompt:
+            after = log_softmax(llama.decode([token]))
+        for option in options:
+            logprob = float(after[option[0]])
+            for token, following in itertools.pairwise(option):
+                logprob += float(log_softmax(llama.decode([token]))[following])
+            found.append(logprob)
+            llama_cpp.llama_memory_seq_rm(memory, 0, len(prompt), -1)
+    return found
+
+
+def test_probabilities_are_those_of_teacher_forcing(
+    real: Any, real_name: str, path_of: Callable[[str], Any]
+) -> None:
+    """Options of one to seven tokens after three prompts, against the raw C API: equal to 1e-4.
+
+    Where weights are repacked, kernels round differently by how many rows they work on; without that the
+    logarithms are equal as well.
+    """
+    odds = lm.decide(TEXTS, "Is this a complaint? {{ text }}", options=OPTIONS, model=real)
+    tokens = [real.backend.tokenizer.tokenize(option) for option in OPTIONS]
+    assert {len(one) for one in tokens} >= {1, 2, 4}
+    for decision in odds:
+        prompt = real.tokenize(decision.prompt)
+        for option, wanted in zip(OPTIONS, _forced(path_of(real_name), prompt, tokens), strict=True):
+            assert abs(np.exp(decision.logprobs[option]) - np.exp(wanted)) < 1e-4
+            assert abs(decision.logprobs[option] - wanted) < 1e-4 or real_name == "gemma"
+        assert sum(decision.probabilities.values()) == pytest.approx(1)
+        assert decision.raw["not at all really"] < decision.raw["not at all"]
+
+
+def test_numbers_do_not_depend_on_what_else_is_asked(real: Any) -> None:
+    """Alone, in another order, among twenty others, after other prompts: the same bits."""
+    messages = [{"role": "user", "content": TEXTS[2]}]
+    first = real.score(messages, OPTIONS)
+    assert real.score(messages, OPTIONS[::-1]) == first[::-1]
+    real.score([{"role": "user", "content": TEXTS[2][:30]}], ["no"])
+    real.score("Once upon a time, " * 20, [" there was"])
+    assert [real.score(messages, [option])[0] for option in OPTIONS] == first
+    many = [f"option {i}" for i in range(20)]
+    assert real.score(messages, [*many, *OPTIONS, "yes"])[20:] == [*first, first[0]]
+    assert all(value < 0 for value in first)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all batches that are decoded."""
+    sizes: list[int] = []
+    decode = Context.decode
+
+    def counting(self: Context, tokens: Any, *rest: Any) -> Any:
+        sizes.append(len(tokens))
+        return decode(self, tokens, *rest)
+
+    monkeypatch.setattr(Context, "decode", counting)
+    return sizes
+
+
+def test_what_prompts_share_is_read_once(loaded: Callable[..., Any], decoded: list[int]) -> None:
+    """Rows of one head: what is decoded is the nodes of the tree, seven tokens a row at most read again, and
+    the options, all but the last token of each.
+    """
+    model = loaded("smollm2")
+    model.score("Something else.", ["x"])
+    decoded.clear()
+    head = "You judge what people write to a shop. " * 10
+    rows = [f"{head} {text}" for text in TEXTS]
+    odds = lm.decide(rows, options=["no", "not at all", "not at all really"], model=model)
+    prompts = [model.tokenize(one.prompt) for one in odds]
+    nodes = {tuple(ids[:end]) for ids in prompts for end in range(1, len(ids) + 1)}
+    tokens = [model.backend.tokenizer.tokenize(o) for o in ("no", "not at all", "not at all really")]
+    steps = sum(len(ids) - 1 for ids in tokens) * len(rows)
+    assert len(nodes) <= sum(decoded) - steps <= len(nodes) + 7 * len(rows)
+    assert max(decoded) < 64
+    assert sum(map(len, prompts)) > 2 * sum(decoded)
+
+
+def test_a_text_is_scored_as_it_stands(loaded: Callable[..., Any]) -> None:
+    """A raw prompt is no turn; the end of an answer counts when asked for; a prompt may be one token."""
+    model = loaded("smollm2")
+    once, twice = model.score("Once upon a", [" time", " banana"])
+    assert once > -3 > twice
+    with_end = model.score([{"role": "user", "content": "Hi"}], ["Hello", "Hello!"], end=True)
+    without = model.score([{"role": "user", "content": "Hi"}], ["Hello", "Hello!"])
+    assert all(a < b for a, b in zip(with_end, without, strict=True))
+    assert model.score("A", ["B"])[0] < 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "error"), [([], lm.InputTypeError), ("yes", lm.InputTypeError), ([5], lm.InputTypeError),
+                         (["yes", ""], lm.OptionError)],
+)  # fmt: skip
+def test_what_cannot_be_scored_is_refused(texts: Any, error: type[Exception]) -> None:
+    """A text that is none, or empty, or no list, is an error before anything is read."""
+    model = scripted_model()
+    with pytest.raises(error):
+        model.score("x", texts)
+    assert model.backend.requests == []
+
+
+def test_the_window_holds_prompt_and_option() -> None:
+    """A prompt that does not fit with the longest option is refused with the numbers."""
+    model = scripted_model(window=20)
+    assert len(model.score("w " * 15, ["four"])) == 1
+    with pytest.raises(lm.ContextOverflowError, match="20"):
+        model.score("w " * 15, ["four", "sixsix"])
+
+
+class _Unscored(ScriptedBackend):
+    score = None  # type: ignore[assignment]
+
+
+def test_a_source_that_cannot_score_is_named() -> None:
+    """What writes its tokens elsewhere, and tells no probabilities of given texts, is refused by name."""
+    model = scripted_model(name="far")
+    model.backend.__class__ = _Unscored
+    assert isinstance(scripted_model().backend, Scores)
+    with pytest.raises(lm.BackendError, match=r"far.*does not say how likely"):
+        model.score("x", ["y"])
+
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def _odds(request: Any, text: str) -> float:
+    """Return probabilities by what is asked: "0.3" means that yes has 0.3 and no 0.1."""
+    return float(said(request)) if text == "yes" else 0.1
+
+
+def test_a_decision_has_what_is_made_of_the_probabilities() -> None:
+    """Raw as they are, normalised to 1, the likeliest, its margin, and what the options have together."""
+    odds = lm.decide(["0.3", "0.05", "0.1", "0"], options=["yes", "no"], model=scripted_model(odds=_odds))
+    assert isinstance(odds, Odds)
+    assert [one.choice for one in odds] == ["yes", "no", "yes", "no"]
+    assert odds[0].raw == pytest.approx({"yes": 0.3, "no": 0.1})
+    assert odds[0].probabilities == pytest.approx({"yes": 0.75, "no": 0.25})
+    assert (odds[0].margin, odds[0].mass, odds[0].confidence) == pytest.approx((0.5, 0.4, 0.75))
+    assert odds[3].probabilities == {"yes": 0, "no": 1}
+    nothing = lm.decide(["0"], options=["yes", "ja"], model=scripted_model(odds=lambda r, t: 0.0))
+    assert nothing[0].probabilities == {"yes": 0.5, "ja": 0.5}
+
+
+def test_it_abstains_where_it_is_not_sure_enough() -> None:
+    """Below the probability that is asked for there is no choice and no score; the odds are there."""
+    rows = [{"text": text, "label": "yes"} for text in ("0.3", "0.11", "0.05")]
+    model = scripted_model(odds=_odds)
+    odds = lm.decide(rows, "{{ text }}", options=["yes", "no"], model=model, abstain_below=0.6, score="label")
+    assert [(one.choice, one.abstained, dict(one.scores)) for one in odds] == [
+        ("yes", False, {"right": True}), (None, True, {}), ("no", False, {"right": False}),
+    ]  # fmt: skip
+    assert odds[1].best == "yes"
+    assert "1 abstained" in to_text(odds)
+
+
+def test_options_have_names_and_prompts_as_for_map() -> None:
+    """A dict names what is written; prompts are filled, with a system prompt, and may be an axis."""
+    model = scripted_model(odds=lambda r, t: {"ja": 0.2, "nein": 0.1}[t])
+    odds = lm.decide(
+        pd.DataFrame({"text": ["a"]}), {"p": "{{ text }}?", "q": "{{ text }}!"},
+        options={"yes": "ja", "no": "nein"}, model=model, system="{{ text }}.", over={"mode": ["chat"]},
+    )  # fmt: skip
+    assert [(one.settings["prompt"], one.choice) for one in odds] == [("p", "yes"), ("q", "yes")]
+    assert model.backend.requests[0].messages[0]["content"] == "a."
+    raw_text = lm.decide(["once"], options={"yes": "ja", "no": "nein"}, model=model, mode="complete")
+    assert raw_text[0].prompt == "once"
+    frame = odds.to_pandas()
+    assert list(frame["choice"]) == ["yes", "yes"]
+    assert frame["p(yes)"][0] == pytest.approx(2 / 3)
+    assert frame["logprob(no)"][0] == pytest.approx(np.log(0.1))
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ({"options": "yes"}, lm.InputTypeError, "list of texts"),
+        ({"options": ["yes"]}, lm.OptionError, "two or more"),
+        ({"options": ["yes", "yes"]}, lm.OptionError, "two or more that differ"),
+        ({"options": ["yes", ""]}, lm.OptionError, "expected a text"),
+        ({"options": {"a": 1, "b": "x"}}, lm.OptionError, "'a' is written 1"),
+        ({"abstain_below": 60}, lm.OptionError, "0 to 1"),
+        ({"temperature": 0}, lm.OptionError, "no option 'temperature'"),
+        ({"over": {"seed": [1]}}, lm.OptionError, "'seed' is neither"),
+        ({"score": "lable"}, lm.OptionError, "no row|No row"),
+    ],
+)
+def test_what_cannot_be_decided_is_said(how: Any, error: type[Exception], words: str) -> None:
+    """Nothing is drawn, so sampling has no say; options are two texts at least, all different."""
+    with pytest.raises(error, match=words):
+        lm.decide(["a"], **{"options": ["yes", "no"], "model": scripted_model(), **how})
+
+
+def test_options_that_begin_each_other_are_noted(loaded: Callable[..., Any]) -> None:
+    """ "1" holds the probability of "10"; with the end of the answer they exclude each other."""
+    model = loaded("smollm2")
+    odds = lm.decide(["Rate it."], options=["1", "10", "2"], model=model)
+    assert odds.notes == (
+        "'1' begins '10': its probability holds that of the other. With end=True the end of the answer "
+        "counts, and they exclude each other.",
+    )
+    assert odds.notes[0] in to_text(odds)
+    assert odds[0].raw["1"] > odds[0].raw["10"]
+    ended = lm.decide(["Rate it."], options=["1", "10", "2"], model=model, end=True)
+    assert ended.notes == ()
+    assert ended[0].mass < odds[0].mass
+
+
+def test_a_bad_row_costs_no_other_and_an_interrupt_keeps() -> None:
+    """A row's error is its own; Ctrl-C holds what is decided, and `resume` decides the rest, none twice."""
+    asked: list[str] = []
+
+    def odds(request: Any, text: str) -> float:
+        if text == "yes":
+            asked.append(said(request))
+            if said(request) == "0.5" and asked.count("0.5") == 1:
+                raise KeyboardInterrupt
+        return _odds(request, text)
+
+    rows: list[Any] = [{"text": t} for t in ("0.1", None, "0.5", "word " * 600, "0.7", "not a number")]
+    with pytest.raises(lm.GenerationInterrupted, match=r"of 6 rows are done and kept") as caught:
+        lm.decide(rows, "{{ text }}", options=["yes", "no"], model=scripted_model(odds=odds))
+    found = caught.value.completion
+    assert isinstance(found, Odds)
+    assert 0 < found.missing < 6
+    found.resume()
+    assert [one.choice for one in found] == ["yes", None, "yes", None, "yes", None]
+    assert [type(one.error).__name__ for one in found.failures] == [
+        "TemplateError", "ContextOverflowError", "ValueError",
+    ]  # fmt: skip
+    assert sorted(asked) == ["0.1", "0.5", "0.5", "0.7", "not a number"]
+
+
+# --- calibration ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bins", [1, 5, 10])
+@pytest.mark.parametrize("seed", range(5))
+def test_calibration_is_that_of_scikit_learn(seed: int, bins: int) -> None:
+    """Bins, their means, accuracy and Brier score; ECE is their weighted distance. Gaps are left out."""
+    rng = random.Random(seed)
+    shares = [rng.choice([rng.random(), 0.5, 0.8, 1.0, 0.1 * rng.randrange(1, 10)]) for _ in range(200)]
+    rows = [{"text": str(s), "label": rng.choice(["yes", "no"])} for s in shares] + [
+        {"text": "1", "label": None}
+    ]
+
+    def odds(request: Any, text: str) -> float:
+        share = float(said(request))
+        return share if text == "yes" else 1 - share
+
+    found = lm.decide(rows, "{{ text }}", options=["yes", "no"], model=scripted_model(odds=odds))
+    confidence = np.array([one.confidence for one in found][:-1])
+    right = np.array([one.choice == one.inputs["label"] for one in found][:-1])
+    calibration = found.calibration("label", bins=bins)
+    fractions, means = calibration_curve(right, confidence, n_bins=bins)
+    filled = [one for one in calibration.bins if one.rows]
+    assert [one.accuracy for one in filled] == pytest.approx(list(fractions))
+    assert [one.confidence for one in filled] == pytest.approx(list(means))
+    assert (calibration.rows, calibration.left_out) == (200, 1)
+    weights = np.array([one.rows for one in filled])
+    assert calibration.ece == pytest.approx(float((weights * abs(fractions - means)).sum() / 200))
+    assert calibration.brier == pytest.approx(brier_score_loss(right, confidence))
+    assert calibration.accuracy == pytest.approx(accuracy_score(np.ones(200), right))
+
+
+def test_calibration_is_shown_in_words_and_as_a_picture() -> None:
+    """A line a bin, the errors, the verdict; a dot a bin in the picture; small bins are warned of."""
+    rows = [{"text": t, "label": "yes"} for t in ("0.9", "0.9", "0.07")]
+    odds = lm.decide(rows, "{{ text }}", options=["yes", "no"], model=scripted_model(odds=_odds))
+    calibration = odds.calibration("label")
+    text = to_text(calibration)
+    assert "Expected calibration error" in text
+    assert "Of 2 bins 2 have fewer than 10 rows" in text
+    assert "surer than it is right" in text
+    page = to_html(calibration)
+    assert page.count("<circle") == 2
+    assert "<svg" not in to_markdown(calibration)
+    assert [*calibration.to_pandas()["rows"]] == [0, 0, 0, 0, 0, 1, 0, 0, 2, 0]
+    with pytest.raises(lm.OptionError, match="labl"):
+        lm.decide(["0.1"], options=["yes", "no"], model=scripted_model(odds=_odds)).calibration("labl")
+
+
+def test_decisions_read_well_without_styles() -> None:
+    """Each option with its percentage in words; an error in its row; one decision by itself."""
+    rows = [{"text": "0.3"}, {"text": None}]
+    odds = lm.decide(rows, "{{ text }}", options=["yes", "no"], model=scripted_model(odds=_odds))
+    for page in (to_text(odds), to_markdown(odds), to_html(odds)):
+        assert "75%" in page.replace("&#53;", "5")
+        assert "error: " in page
+    assert "choice yes" in to_text(odds[0])
+    assert "0.3" in to_text(odds[0])
+    assert "no text" in to_text(odds[1])
