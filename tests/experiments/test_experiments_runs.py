@@ -300,7 +300,7 @@ def test_a_table_of_all_that_is_known() -> None:
 
 
 def _html_rows(page: str) -> int:
-    return page.count("<tr>") - page.count("<thead>")
+    return page.count("<tr") - page.count("<thead")
 
 
 @pytest.mark.parametrize(("rows", "folds"), [(50, 0), (51, 1), (120, 2), (700, 9)])
