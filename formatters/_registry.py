@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import difflib
 import importlib
 import os
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
+from llama_magic.words.files import decoded
 
 from ._formatter import Formatter
 
@@ -169,28 +169,13 @@ def from_jinja(source: str | os.PathLike[str], bos_token: str = "", eos_token: s
         return GGUFFormatter(Template(text, bos_token, eos_token), name="jinja")
     path = Path(os.path.expandvars(text)).expanduser()
     try:
-        template = _decoded(path.read_bytes())
+        template = decoded(path.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(
             f"The template {str(path)!r} cannot be read: {error}",
             remedy="Give the path of a .jinja file in UTF-8.",
         ) from error
     return GGUFFormatter(Template(template, bos_token, eos_token), name=path.name)
-
-
-_BOMS = (
-    ("utf-8-sig", codecs.BOM_UTF8),
-    ("utf-32", codecs.BOM_UTF32_LE),  # begins as UTF-16's does
-    ("utf-32", codecs.BOM_UTF32_BE),
-    ("utf-16", codecs.BOM_UTF16_LE),
-    ("utf-16", codecs.BOM_UTF16_BE),
-)
-
-
-def _decoded(data: bytes) -> str:
-    """Return the text of a file as editors write it: PowerShell marks UTF-8 and writes UTF-16."""
-    encoding = next((name for name, mark in _BOMS if data.startswith(mark)), "utf-8")
-    return data.decode(encoding).replace("\r\n", "\n")
 
 
 def choose(choice: str | Formatter, info: Any) -> Formatter:

@@ -13,7 +13,11 @@ from llama_magic.errors import TemplateError
 from . import _sandbox
 
 _REMEDY = "Choose another with --formatter NAME or --formatter PATH.jinja."
-# "{{ if .System }}", "{{- range $i, $m := .Messages }}", "{{ end }}": no Jinja expression begins so.
+# "{{ .System }}", "{{ if .System }}", "{{- range $i, $m := .Messages }}": no Jinja begins so, though some of
+# these compile. Where one does not, words that may also be names count.
+_GO_ONLY = re.compile(
+    r"\{\{-?\s*(?:(?:if|with|range|else if)\s+(?:\(|not |and |or |eq |ne |gt )*)?[.$][A-Za-z]"
+)
 _GO = re.compile(r"\{\{-?\s*(?:(?:if|with|range|else if|else|end|block|define|template)\b|[.$][A-Za-z])")
 
 
@@ -25,14 +29,13 @@ def compiled(source: str) -> jinja2.Template:
             f"The chat template has {len(source):,} characters; {_sandbox.MAX_SOURCE:,} are the limit.",
             remedy=_REMEDY,
         )
+    if _GO_ONLY.search(source):
+        raise _is_go()
     try:
         return _sandbox.environment.from_string(source)
     except jinja2.TemplateSyntaxError as error:
         if _GO.search(source):
-            raise TemplateError(
-                "The chat template is written in Go's template language, as Ollama's are, not in Jinja.",
-                remedy=_REMEDY,
-            ) from error
+            raise _is_go() from error
         raise TemplateError(
             f"The chat template does not compile: line {error.lineno}: {error.message}", remedy=_REMEDY
         ) from error
@@ -40,6 +43,13 @@ def compiled(source: str) -> jinja2.Template:
         raise TemplateError(
             f"The chat template does not compile: {type(error).__name__}: {error}", remedy=_REMEDY
         ) from error
+
+
+def _is_go() -> TemplateError:
+    return TemplateError(
+        "The chat template is written in Go's template language, as Ollama's are, not in Jinja.",
+        remedy=_REMEDY,
+    )
 
 
 def run(template: jinja2.Template, variables: dict[str, Any], hidden: dict[str, str]) -> str:

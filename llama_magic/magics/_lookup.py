@@ -14,7 +14,9 @@ from typing import Any
 from llama_magic.errors import OptionError, SchemaError, SourceError
 from llama_magic.magics._readers import nearest
 from llama_magic.model.bias import token_of
+from llama_magic.sources import read_whole
 from llama_magic.structured import short_form
+from llama_magic.words.files import decoded
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _OF_A_TYPE = (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp)
@@ -110,9 +112,11 @@ def find_grammar(text: str, namespace: Mapping[str, Any]) -> str:
     if text.endswith(".gbnf"):
         path = Path(text).expanduser()
         try:
-            return path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise SourceError(f"The grammar file {path} cannot be read: {error.strerror}.") from None
+            return decoded(read_whole(path, "The grammar file"))
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"The grammar file {path} is no text: {error}.", remedy="Save it in UTF-8."
+            ) from None
     return text
 
 

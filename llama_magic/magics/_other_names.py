@@ -16,8 +16,38 @@ _COMMAND_LINE = {
     "c": "ctx", "t": "threads", "b": "batch", "ngl": "gpu_layers", "ctk": "kv_type", "ctv": "kv_type",
     "fa": "flash_attn", "s": "seed", "r": "stop", "reverse_prompt": "stop", "n": "max_tokens",
     "sys": "system", "system_prompt": "system", "grammar_file": "grammar", "j": "schema", "jf": "schema",
-    "json_schema": "schema", "l": "logit_bias", "no_cache_prompt": "fresh",
+    "json_schema": "schema", "l": "logit_bias", "no_cache_prompt": "fresh", "no_reuse": "fresh",
+    "tb": "threads", "threads_batch": "threads", "ub": "batch", "ubatch": "batch", "ubatch_size": "batch",
+    "lora_scaled": "lora", "logit_bias_tokens": "logit_bias", "num_beams": "n", "num_return": "n",
+    "top_logprobs": "logprobs", "stop_words": "stop", "stop_token": "stop", "response_schema": "schema",
+    "instruct_mode": "instruct", "chat_id": "session", "conversation_id": "session", "output": "out",
+    "seed_value": "seed", "reasoning": "thinking", "enable_thinking": "thinking", "think_mode": "thinking",
 }  # fmt: skip
+_BODY = "The prompt stands in the lines below the magic."
+_JSON = "%%llama structured --schema X answers in JSON."
+_CHAT = "%%llama chat keeps the conversation from cell to cell."
+_GONE = "llama.cpp has no such stage any more; --top-p, --min-p and --typical-p cut the unlikely."
+# What stands for no option of ours.
+_INSTEAD = {
+    **dict.fromkeys(("p", "prompt", "f", "file", "user", "message", "messages", "input", "text"), _BODY),
+    **dict.fromkeys(("json", "json_object", "response_format", "format_json", "guided_json"), _JSON),
+    **dict.fromkeys(("i", "interactive", "cnv", "conversation", "multiline_input", "history"), _CHAT),
+    **dict.fromkeys(("tfs", "tfs_z", "top_a", "penalize_nl", "locally_typical"), _GONE),
+    **dict.fromkeys(("v", "verbose", "log_verbose", "debug"), "%llama doctor says what is in use."),
+    **dict.fromkeys(("keep_alive", "keepalive"), "A model stays loaded until %llama unload."),
+    **dict.fromkeys(("hf", "hf_repo", "hf_file", "hfr", "hff", "model_url"), "%llama load SOURCE takes it."),
+    **dict.fromkeys(("image", "mmproj", "audio", "images"), "Only text is read."),
+    "stream": "An answer is always shown as it is written.",
+    "no_stream": "-q shows nothing while a cell runs.",
+    "do_sample": "-t 0 is greedy, any other temperature draws.",
+    "greedy": "-t 0 is greedy.",
+    "best_of": "-N draws several answers.",
+    "cache_prompt": "What was read before is always reused; --fresh switches that off.",
+    "ignore_eos": "In Python: model.complete(…, ignore_eos=True).",
+    "keep": "--overflow drop-oldest keeps the system prompt and the last turn.",
+    "guidance_scale": "llama.cpp's sampler chain has no such stage.",
+    "cfg_scale": "llama.cpp's sampler chain has no such stage.",
+}
 # Hyphens, dashes and the minus sign of Unicode, and a soft hyphen.
 _DASHES = re.compile("^[-\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]+")
 
@@ -40,7 +70,9 @@ def undashed(word: str) -> str | None:
 
 def hint(flag: str, known: Mapping[str, Option]) -> str:
     """Return a sentence on what another tool's option is here, or where an option of ours belongs, or ""."""
-    key = _keys().get(name := flag.lstrip("-").replace("-", "_").lower(), name)
+    name = flag.lstrip("-").replace("-", "_")
+    name = name.lower() if len(name) > 1 else name
+    key = _keys().get(name, name)
     for option in known.values():
         if _is(option, key):
             return f"Did you mean {option.flags[-1]}?"
@@ -48,7 +80,7 @@ def hint(flag: str, known: Mapping[str, Option]) -> str:
     owners += [(f"%llama {verb.name}", verb.options) for verb in VERBS.values()]
     found = [(owner, option.flags[-1]) for owner, options in owners for option in options if _is(option, key)]
     if not found:
-        return ""
+        return _INSTEAD.get(name, "")
     shown = [owner for owner, _ in found]
     where = ", ".join(shown if len(shown) < 4 else [*shown[:3], "…"])
     return f"It belongs to {where}." if found[0][1] == flag else f"It is {found[0][1]} of {where}."

@@ -261,8 +261,7 @@ def _unknown_mode(word: str) -> OptionError:
 def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> OptionError:
     if meant := _other_names.hint(flag, known):
         return OptionError(f"{where} has no option {flag}. {meant}", remedy=f"{where} --help lists them.")
-    near = nearest(flag, (name for name in known if name.startswith("--")))
-    if near is None and flag[1] != "-":
-        near = nearest("-" + flag, known)
-    hint = f" Did you mean {near}?" if near else ""
+    long = {name.removeprefix("--"): name for name in known if name.startswith("--")}
+    near = nearest(flag.lstrip("-"), long) if len(flag.lstrip("-")) > 1 else None
+    hint = f" Did you mean {long[near]}?" if near else ""
     return OptionError(f"{where} has no option {flag}.{hint}", remedy=f"{where} --help lists them.")

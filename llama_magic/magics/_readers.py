@@ -17,6 +17,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     if found := names.nearest(word.lower(), listed):
         return found[0]
     starts = [name for name in listed if len(word) > 1 and name.startswith(word)]
+    starts += [name for name in listed if len(name) > 3 and word.startswith(f"{name}-")]
     return starts[0] if starts else None
 
 

@@ -29,6 +29,7 @@ from llama_magic.session.turns import (
 )
 from llama_magic.sources import read_whole, user_path, write_whole
 from llama_magic.words.counting import counted
+from llama_magic.words.files import decoded
 from llama_magic.words.shown import Shown
 
 
@@ -150,7 +151,7 @@ class Chat(Shown):
         """Read a chat from `save`'s file, or from any JSON list of messages or object with `messages`."""
         source = user_path(path)
         try:
-            data = json.loads(read_whole(source, "The chat file").decode("utf-8-sig"))
+            data = json.loads(decoded(read_whole(source, "The chat file")))
         except ValueError as error:
             raise SourceError(f"{source} is not JSON: {error}.") from None
         except RecursionError:

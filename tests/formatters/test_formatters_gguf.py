@@ -392,12 +392,24 @@ def test_parts_are_guarded() -> None:
         "{{- range $i, $m := .Messages }}{{ $m.Content }}{{ end }}",
         "{{- range .Messages }}[{{ .Role }}]{{ end }}",
         "[INST] {{ .System }} {{ .Prompt }} [/INST]",
+        "{{ if .System }}{{ end }}",  # these compile as Jinja
+        "{{ with .Tools }}{{ end }}",
+        "{{ if $last }}{{ end }}x",
+        "{{ if not (eq .Role 1) }}",
     ],
 )
 def test_a_go_template_is_named(source: str) -> None:
     """A template in Go's language, as Ollama writes them, is called that and not a syntax error of Jinja."""
     with pytest.raises(TemplateError, match="Go's template language"):
         formatters.gguf.Template(source)
+
+
+def test_jinja_is_not_taken_for_go() -> None:
+    """Variables that are called as Go's words are, and dots inside of expressions, are Jinja's."""
+    source = "{{ range(2) | list }}{{ messages[0].content }}{{ end }}{{ block }}{% if template %}x{% endif %}"
+    talk = [{"role": "user", "content": "$.x"}]
+    prompt = formatters.gguf.Template(source).messages_to_prompt(talk, end="e", block="b", template="")
+    assert prompt == "[0, 1]$.xeb"
 
 
 def test_a_chat_costs_one_rendering_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:

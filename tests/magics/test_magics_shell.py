@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from llama_magic.errors import (
     StructuredOutputError,
     TemplateError,
 )
+from llama_magic.microscope.reading import ReadThrough
 from llama_magic.model.results import Completion
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
@@ -250,9 +252,10 @@ def test_an_interrupted_look_binds_what_there_is(
 
         return look
 
-    monkeypatch.setattr(model, "read", stop(GenerationInterrupted("a part", "3 of 9 tokens were read")))
+    part = ReadThrough("a part", (), "fake", interrupted=True)
+    monkeypatch.setattr(model, "read", stop(GenerationInterrupted(part, "3 of 9 tokens were read")))
     assert isinstance(run("%%llama surprise -o r\nx").error_in_exec, GenerationInterrupted)
-    assert ip.user_ns["r"] == "a part"
+    assert ip.user_ns["r"] is part
     shown = capsys.readouterr()
     assert "Interrupted: 3 of 9 tokens were read." in shown.out + shown.err
     for cell in ("%%llama xray -o t\nx", "%%llama xray --live -o t\nx"):
@@ -322,6 +325,16 @@ def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: Any, tmp_
         assert run(f"%%llama complete --grammar {given}\nx").result.text == only
         assert "constraint forbids" in str(run(f"%%llama complete --grammar {given}\nx").error_in_exec)
     assert "names a variable" in str(run("%%llama complete --grammar h\nx").error_in_exec)
+    for encoding in ("utf-8-sig", "utf-16", "utf-32", "utf-16-le"):
+        mark = codecs.BOM_UTF16_LE if encoding.endswith("-le") else b""
+        (tmp_path / "g.gbnf").write_bytes(mark + 'root ::= "ä"\r\n'.encode(encoding))
+        model.backend.answers = ["ä"]
+        assert run("%%llama complete --grammar g.gbnf\nx").result.text == "ä"
+    for data, words in ((b"\xff\xfe\x00", "is no text"), (None, "cannot be read")):
+        (tmp_path / "g.gbnf").unlink() if data is None else (tmp_path / "g.gbnf").write_bytes(data)
+        error = run("%%llama complete --grammar g.gbnf\nx").error_in_exec
+        assert isinstance(error, SourceError)
+        assert words in str(error)
 
 
 def test_logit_bias_on_a_text_is_for_one_token(run: Any, model: Any) -> None:

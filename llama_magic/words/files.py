@@ -1,0 +1,19 @@
+"""Texts in files as editors write them."""
+
+from __future__ import annotations
+
+import codecs
+
+_BOMS = (
+    ("utf-8-sig", codecs.BOM_UTF8),
+    ("utf-32", codecs.BOM_UTF32_LE),  # begins as UTF-16's does
+    ("utf-32", codecs.BOM_UTF32_BE),
+    ("utf-16", codecs.BOM_UTF16_LE),
+    ("utf-16", codecs.BOM_UTF16_BE),
+)
+
+
+def decoded(data: bytes) -> str:
+    """Return the text of a file: PowerShell marks UTF-8 and writes UTF-16. Raises UnicodeDecodeError."""
+    encoding = next((name for name, mark in _BOMS if data.startswith(mark)), "utf-8")
+    return data.decode(encoding).replace("\r\n", "\n")
