@@ -272,7 +272,8 @@ def _check_action(verb: str, action: str, rest: list[str]) -> None:
 
 
 def _pad(kernel: Kernel, command: LineCommand) -> Any:
-    return display.pad(kernel.get_model(command.options.get("model")))
+    defaults = kernel.call_defaults() | kernel.sampling_defaults()
+    return display.pad(kernel.get_model(command.options.get("model")), **defaults)
 
 
 def _doctor(kernel: Kernel, command: LineCommand) -> Any:

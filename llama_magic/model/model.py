@@ -21,6 +21,7 @@ from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_
 from llama_magic.model import bias, scoring
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
+from llama_magic.model.results import Budget
 from llama_magic.request.backend import Counts, Embeds, Reads
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.vectors import rows_of
@@ -164,6 +165,16 @@ class Model(Generating, Shown):
         return f"<Model {self.name!r}: {what}{state}>"
 
     # --- tokens ---------------------------------------------------------------------------
+
+    @shown_briefly("Counting tokens")
+    def budget_for(self, messages: Sequence[Any], *, max_tokens: int) -> Budget:
+        """Return how a conversation and an answer of `max_tokens` would fill the window, part by part.
+
+        A server that renders prompts itself tells no parts, only their sum.
+        """
+        if not self.backend.capabilities.renders:
+            return Budget(self.window, self.count_tokens(messages), max_tokens)
+        return self.calls.offering(messages, None, False).budget(self.window, max_tokens)
 
     @shown_briefly("Tokenizing")
     def tokenize(self, text: str, *, parse_special: bool = True) -> list[int]:

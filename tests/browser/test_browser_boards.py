@@ -11,10 +11,8 @@ LOAD = "import llama_magic as lm\nmodel = lm.load(ctx=512, threads=1)"
 TRACE = "model.xray('The best thing about the sea is', seed=7).live()"
 STEPS = "model.complete('Once upon a time', max_tokens=4, seed=5).xray(1).live()"
 PAD = (
-    "import llama_magic.display as d\n"
-    "class Words:\n    name, window = 'fake', 4096\n"
-    "    def count_tokens(self, m): return sum(len(x['content'].split()) for x in m)\n"
-    "d.pad(Words())"
+    "import llama_magic.display as d\nfrom display_answers import answering\n"
+    "d.pad(answering('The answer.', name='fake'))"
 )
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -213,7 +211,7 @@ def test_a_pad_that_was_saved_is_read_later(tab: Any) -> None:
     tab.run(2)
     pad = tab.cell(2).locator(".lm-board")
     pad.locator("textarea").fill("one two three")
-    pad.get_by_text("3 prompt + 0 written of 4,096 tokens").wait_for()
+    pad.get_by_text("11 prompt + 0 written of 4,096 tokens").wait_for()
     assert pad.locator("textarea").get_attribute("aria-label") == "Prompt"
     view, fallback = saved(tab, 2)
     assert "one two three" in view["text/plain"]
@@ -223,3 +221,33 @@ def test_a_pad_that_was_saved_is_read_later(tab: Any) -> None:
     tab.cell(2).get_by_text("one two three").first.wait_for()
     tab.cell(2).locator(".jp-OutputArea-child").nth(1).wait_for(state="hidden")
     assert [seen for _, seen in tab.children(2)] == [True, False]
+
+
+def test_shift_enter_in_the_pad_runs_the_pad(opened: Any) -> None:
+    """The answer stands below the prompt, which stays; the cell of the pad is not run again. In Presentation
+    Mode the letters grow with the notebook's; at 1,000 pixels nothing is cut off."""
+    tab = opened("shift.ipynb", [PAD])
+    tab.run(0)
+    tab.finished(0)
+    number = tab.prompt(0)
+    pad = tab.cell(0).locator(".lm-board")
+    pad.locator("textarea").fill("one two thre")
+    pad.locator("textarea").press("e")
+    pad.locator("textarea").press("Shift+Enter")
+    pad.get_by_text("The answer.").wait_for()
+    assert pad.locator("textarea").input_value() == "one two three"
+    pad.get_by_text("user 1: 3").nth(1).wait_for()  # in the gauge of what is typed, and the answer's
+    assert tab.prompt(0) == number
+    tab.page.set_viewport_size({"width": 1000, "height": 900})
+    pad.get_by_role("button", name="Show sampling").press("Enter")
+    size = "n => parseFloat(getComputedStyle(n).fontSize)"
+    before = pad.locator("textarea").evaluate(size)
+    tab.command("application:toggle-presentation-mode")
+    larger = "n => parseFloat(getComputedStyle(n).getPropertyValue('--jp-content-font-size1')) === 17"
+    tab.page.wait_for_function(larger, arg=pad.element_handle())
+    tab.shot("board-presentation")
+    for part in pad.locator("button, input, textarea, .widget-label, .widget-readout, .lm").all():
+        assert part.evaluate("n => n.scrollWidth <= n.clientWidth + 1"), part.evaluate("n => n.outerHTML")
+        if part.is_visible():
+            assert part.evaluate(size) > 0.85 * before * 17 / 14, part.evaluate("n => n.outerHTML")
+    tab.command("application:toggle-presentation-mode")

@@ -213,8 +213,8 @@ def test_the_prompt_pad(opened: Any) -> None:
     board.get_by_text("stopped before its end").wait_for()
     tab.shot("lab-pad-answer")
     board.get_by_role("button", name="Insert as cell").click()
-    board.get_by_text("%%llama chat -n 256").wait_for()
+    board.get_by_text("%%llama chat --session pad --new -n 256").wait_for()
     tab.run(0)
     tab.page.wait_for_function("() => document.querySelectorAll('.jp-Notebook .jp-Cell').length === 3")
-    assert "%%llama chat -n 256" in tab.cell(1).locator(".cm-content").inner_text()
+    assert "%%llama chat --session pad --new -n 256" in tab.cell(1).locator(".cm-content").inner_text()
     assert "widgets" not in tab.save()["metadata"]

@@ -77,14 +77,38 @@ def test_stop_cancels_the_stream() -> None:
     assert not board.run_button.disabled
 
 
-def test_insert_as_cell_writes_the_magic() -> None:
-    """The cell repeats the pad's options; a prompt with braces is marked raw."""
+def test_insert_as_cell_leaves_the_answer_and_holds_the_drawn_seed() -> None:
+    """The cell has the seed that was drawn, as long as the pad asks what it asked then."""
     cells: list[str] = []
-    board = pad(fake(), prompt="Say {{ x }}", system='a "b"', insert=cells.append)
-    board.sliders["top_k"].value = 5
-    board.seed.value = "3"
+    model = fake("An answer")
+    board = pad(model, prompt="Hi", insert=cells.append)
+    board.run_button.click()
+    settle()
+    seed = model.backend.requests[0].seed
+    assert board.seed.placeholder == f"drawn: {seed}"
     board.insert_button.click()
-    assert cells == ['%%llama chat -n 256 --top-k 5 --seed 3 --system "a \\"b\\"" --raw\nSay {{ x }}']
+    assert "An answer" in board.output.value
+    assert f"--seed {seed}" in board.inserted.value
+    board.prompt.value = "Hi!"
+    board.insert_button.click()
+    assert [f"--seed {seed}" in cell for cell in cells] == [True, False]
+
+
+def test_the_gauge_tells_the_template_from_what_was_typed() -> None:
+    """The parts of the prompt stand in the key: template, system, user."""
+    board = pad(fake(), prompt="one two", system="be brief")
+    for part in ("template 13", "system 2", "user 1: 2"):
+        assert part in board.gauge.value
+
+
+def test_shift_enter_runs_what_the_page_holds() -> None:
+    """The message brings the fields' texts, the last key may still be on its way; others are ignored."""
+    model = fake("An answer")
+    board = pad(model, prompt="H")
+    board.voice._handle_custom_msg({"run": {board.prompt.placeholder: "Hi", "other": "x"}}, [])
+    settle()
+    board.voice._handle_custom_msg({"run": None}, [])
+    assert [list(asked.messages) for asked in model.backend.requests] == [[{"role": "user", "content": "Hi"}]]
 
 
 def test_a_seed_that_is_no_number_is_an_error_on_the_pad() -> None:

@@ -18,7 +18,7 @@ function name(board) {
   }
   for (const field of board.querySelectorAll("input[placeholder], textarea[placeholder]")) {
     const label = field.parentElement?.querySelector(".widget-label");
-    if (!label?.textContent) field.setAttribute("aria-label", field.getAttribute("placeholder") ?? "");
+    if (!label?.textContent) field.setAttribute("aria-label", field.getAttribute("title") || (field.getAttribute("placeholder") ?? ""));
   }
 }
 
@@ -36,6 +36,17 @@ export default {
       clearTimeout(timer);
       timer = setTimeout(() => { region.textContent = model.get("text"); }, REST);
     });
+    const onKey = (/** @type {KeyboardEvent} */ event) => {
+      const board = el.closest(".lm-board");
+      const runs = event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey);
+      if (!runs || !board || !(event.target instanceof Node) || !board.contains(event.target)) return;
+      event.preventDefault();
+      event.stopImmediatePropagation(); // JupyterLab would run the cell, and the board begin anew
+      /** @type {NodeListOf<HTMLInputElement>} */
+      const fields = board.querySelectorAll("input[placeholder], textarea[placeholder]");
+      model.send({ run: Object.fromEntries([...fields].map((field) => [field.placeholder, field.value])) });
+    };
+    if (model.get("runs")) window.addEventListener("keydown", onKey, true); // before the host's own
     const watcher = new MutationObserver(() => name(el.closest(".lm-board") ?? el));
     const placed = new ResizeObserver(() => { // the element is rendered before it stands in the page
       const board = el.closest(".lm-board");
@@ -45,6 +56,6 @@ export default {
       watcher.observe(board, { childList: true, subtree: true });
     });
     placed.observe(el);
-    return () => { clearTimeout(timer); watcher.disconnect(); placed.disconnect(); };
+    return () => { window.removeEventListener("keydown", onKey, true); clearTimeout(timer); watcher.disconnect(); placed.disconnect(); };
   },
 };

@@ -95,8 +95,13 @@ def read_seed(text: str) -> int | None:
 
 
 class Voice(anywidget.AnyWidget):
-    """The unseen member of a board: its `text` is announced once moves rest; it names the board's sliders."""
+    """The unseen member of a board: its `text` is announced once moves rest; it names the board's sliders.
+
+    Where the board `runs`, Shift+Enter in it comes here as a message, with the texts of its fields by their
+    placeholders, and does not run the cell that the board stands in.
+    """
 
     _esm = (_HERE / "controls.js").read_text("utf-8")
     _css = (_HERE / "controls.css").read_text("utf-8")
     text = traitlets.Unicode().tag(sync=True)
+    runs = traitlets.Bool().tag(sync=True)

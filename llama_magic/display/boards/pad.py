@@ -8,7 +8,8 @@ safe to call from several threads.
 from __future__ import annotations
 
 import contextvars
-import json
+import dataclasses
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 
 from llama_magic.display import hosts
-from llama_magic.display.boards import controls
+from llama_magic.display.boards import as_cell, controls
 from llama_magic.display.boards.board import Board
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Answer, Code, Head, Line, Node
@@ -26,7 +27,9 @@ from llama_magic.display.views.errors import error as error_view
 from llama_magic.display.views.model.results import completion
 from llama_magic.errors import LlamaMagicError
 from llama_magic.model.results import Budget, Completion
-from llama_magic.request.sampling import default_sampling
+from llama_magic.request.sampling import MAX_SEED, Sampling
+from llama_magic.request.stages import PARAMETERS
+from llama_magic.session import session
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
 
@@ -39,14 +42,20 @@ _SHARE = 10  # the pad is idle this many times as long as it took to draw
 _COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
 _STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
 _SAID = 400  # characters of an answer that are announced
+_MOST = 256  # tokens of an answer, at first
+_NOT_EXACT = (
+    "The cell is not to the letter what the pad asks: a line that would open a block (system:, user:, "
+    "assistant:) is indented by a blank, and blank lines around a text are lost."
+)
 _SLIDERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 
 
 class Pad(Board):
     """Prompt, system prompt, sampler sliders, seed and length; a live gauge; Run, Stop, insert as cell.
 
-    `model` counts tokens and chats as `llama_magic.Model` does; `insert` puts source text into a new
-    cell (by default IPython's `set_next_input`). `answer` is the last completion, or `None`.
+    `insert` puts source text into a new cell (by default IPython's `set_next_input`); `defaults` are the
+    options that a cell of this kernel takes where it names none. `answer` is the last completion, or `None`.
+    Where no seed is given one is drawn here and passed on, so that the pad's cell writes the same tokens.
     """
 
     name = "The prompt pad"
@@ -58,6 +67,7 @@ class Pad(Board):
         prompt: str = "",
         system: str = "",
         insert: Callable[[str], None] | None = None,
+        **defaults: Any,
     ) -> None:
         self.model = model
         self.answer: Completion | None = None
@@ -67,26 +77,35 @@ class Pad(Board):
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         self._counted: list[Node] = []
-        self._asked: list[dict[str, str]] = []  # of the answer
-        self._build(prompt, system)
+        self._asked: _Asked | None = None  # of the answer
+        recipe = {name: defaults[name] for name in PARAMETERS if name in defaults}
+        self._sampling: Sampling = model.sampling.replace(**recipe)
+        self._overflow = {"overflow": defaults["overflow"]} if "overflow" in defaults else {}
+        self._build(prompt, system, defaults.get("max_tokens", _MOST), defaults.get("seed"))
         super().__init__(self._boxes())
+        self.voice.runs = True
+        self.voice.on_msg(self._told)
         for watched in (self.prompt, self.system, self.max_tokens):
             watched.observe(self._typed, "value")
         self.count()
 
-    def _build(self, prompt: str, system: str) -> None:
+    def _build(self, prompt: str, system: str, most: int, seed: int | None) -> None:
         wide = ipywidgets.Layout(width="99%")
-        self.prompt = ipywidgets.Textarea(prompt, placeholder="Prompt", rows=5, layout=wide, tooltip="Prompt")
+        self.prompt = ipywidgets.Textarea(
+            prompt, placeholder="Prompt (Shift+Enter runs)", rows=5, layout=wide, tooltip="Prompt"
+        )
         self.system = ipywidgets.Text(
             system, placeholder="System prompt (optional)", layout=wide, tooltip="System prompt"
         )
-        self.sliders = controls.sliders(_SLIDERS)
-        self.seed = controls.seed_field()
+        self.sliders = controls.sliders(_SLIDERS, self._sampling)
+        self.seed = controls.seed_field(seed)
         self.max_tokens = ipywidgets.BoundedIntText(
-            256, 1, 1_000_000, description="max_tokens",
+            most, 1, 1_000_000, description="max_tokens",
             style={"description_width": controls.LABEL}, layout=controls.column(),
         )  # fmt: skip
-        self.run_button = controls.button("Run", "Write an answer", self.run, button_style="primary")
+        self.run_button = controls.button(
+            "Run", "Write an answer (Shift+Enter)", self.run, button_style="primary"
+        )
         self.stop_button = controls.button("Stop", "Stop; the text so far is kept", self.stop, disabled=True)
         self.insert_button = controls.button("Insert as cell", "Put this prompt into a new cell", self.insert)
         self.keep_button = controls.button(
@@ -94,6 +113,7 @@ class Pad(Board):
         )
         self.gauge = ipywidgets.HTML()
         self.output = ipywidgets.HTML()
+        self.inserted = ipywidgets.HTML()
 
     def _boxes(self) -> tuple[Any, ...]:
         buttons = ipywidgets.HBox(
@@ -102,24 +122,25 @@ class Pad(Board):
         )
         sampling = controls.side_by_side((*self.sliders.values(), self.seed, self.max_tokens))
         folded = controls.folded("sampling", sampling)
-        return (self.system, self.prompt, self.gauge, buttons, folded, self.output)
+        return (self.system, self.prompt, self.gauge, buttons, folded, self.output, self.inserted)
 
     def view(self) -> list[Node]:
         """Return the last answer below what was asked; before there is one, the texts and their count."""
         out: list[Node] = [Head("prompt pad", self.model.name)]
-        for message in self.messages() if self.answer is None else self._asked:
+        for message in self.messages() if self._asked is None else self._asked.messages:
             if message["content"].strip():
                 out += [Line(message["role"], dim=True), Answer(message["content"])]
         return out + (self._counted if self.answer is None else completion(self.answer))
 
     def recipe(self) -> list[Node]:
-        """Return the pad as a cell, where there is something to run."""
-        if not self.prompt.value.strip():
+        """Return what `view` shows as a cell, where there is something to run."""
+        if self._asked is None and not self.prompt.value.strip():
             return []
         try:
-            return [Line("The pad as a cell:", dim=True), Code(self.source())]
+            source, _ = self._cell(self._asked or self._asks())
         except LlamaMagicError:  # a seed that is no number: the pad says so when it runs
             return []
+        return [Line("The pad as a cell:", dim=True), Code(source)]
 
     def keep(self) -> None:
         """Put the pad's static view in its place; an answer under way is stopped, what is there kept."""
@@ -134,37 +155,40 @@ class Pad(Board):
         return [*system, {"role": "user", "content": self.prompt.value}]
 
     def options(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults, as `Model.chat` takes them.
+        """Return the options of the pad, as `Model.chat` takes them.
 
         Raises: OptionError for a seed that is not a whole number in range.
         """
-        out: dict[str, Any] = {"max_tokens": self.max_tokens.value}
-        default = default_sampling()
-        out |= {name: s.value for name, s in self.sliders.items() if s.value != getattr(default, name)}
+        moved = {name: slider.value for name, slider in self.sliders.items()}
+        out = {"max_tokens": self.max_tokens.value, "sampling": self._sampling.replace(**moved)}
         seed = controls.read_seed(self.seed.value)
-        return out if seed is None else out | {"seed": seed}
+        return out | self._overflow | ({} if seed is None else {"seed": seed})
 
-    def source(self) -> str:
-        """Return the pad as a `%%llama` cell."""
-        flags = {"seed": "--seed", "max_tokens": "-n", "temperature": "-t"}
-        words = ["%%llama chat"]
-        for name, value in self.options().items():
-            words.append(f"{flags.get(name, '--' + name.replace('_', '-'))} {value}")
-        if self.system.value.strip():
-            words.append(f"--system {json.dumps(self.system.value, ensure_ascii=False)}")
-        raw = ["--raw"] if "{{" in self.prompt.value else []  # the pad fills no templates
-        return f"{' '.join(words + raw)}\n{self.prompt.value}"
+    def _asks(self) -> _Asked:
+        """Return what the pad asks as it stands; where it asked the same last, with the seed drawn then."""
+        messages, options = self.messages(), self.options()
+        last = self._asked
+        if last is not None and (messages, options) == (last.messages, last.options):
+            return last
+        return _Asked(messages, options, options.get("seed"))
+
+    def _cell(self, asked: _Asked) -> tuple[str, bool]:
+        models = session.current(hosts.current_shell())
+        named = self.model.name in models.models and self.model.name != models.current_name
+        options = asked.options | {"seed": asked.seed}
+        return as_cell.cell(asked.messages, options, self.model.sampling, self.model.name if named else "")
 
     def insert(self) -> None:
-        """Hand the pad on as a cell, and show its source.
+        """Hand the pad on as a cell, and show its source below the answer.
 
         Jupyter's protocol lets a kernel add cells only in its reply to a cell, never in a widget's
         callback: so by default the cell appears below the next one that is run.
         """
-        source = self.source()
+        source, exact = self._cell(self._asks())
         self._insert(source)
         where = Line("This cell will stand below the next cell that you run; or copy it:", dim=True)
-        self.output.value = render_html.page((where, Code(source)))
+        note = () if exact else (Line(_NOT_EXACT, tone="warn"),)
+        self.inserted.value = render_html.page((where, Code(source), *note))
 
     def _typed(self, change: Any) -> None:
         """Count once typing rests; each key restarts the clock."""
@@ -178,13 +202,12 @@ class Pad(Board):
         """Count the prompt as it would be sent, and draw the gauge; return the budget."""
         with self._lock:
             try:
-                tokens = self.model.count_tokens(self.messages()) if self.prompt.value else 0
+                budget = self._budget()
             except Exception as error:  # a template's or a closed model's: the pad shows it
                 self._counted = error_view(error)
                 self.gauge.value = render_html.page(self._counted)
                 return None
-            budget = Budget(self.model.window, tokens, self.max_tokens.value)
-            over = tokens + self.max_tokens.value - budget.window
+            over = budget.prompt_tokens + budget.max_tokens - budget.window
             nodes: list[Node] = [gauge.bar(budget), Line(gauge.words(budget), dim=True)]
             if over > 0:
                 nodes.append(Line(f"Does not fit: {counted(over, 'token')} too many.", tone="bad"))
@@ -193,20 +216,41 @@ class Pad(Board):
         self.refresh()
         return budget
 
+    def _budget(self) -> Budget:
+        most = self.max_tokens.value
+        if not self.prompt.value:
+            return Budget(self.model.window, 0, most)
+        return self.model.budget_for(self.messages(), max_tokens=most)
+
+    def _told(self, widget: Any, content: Any, buffers: Any) -> None:
+        """Run at Shift+Enter, on what the page's fields hold: the last key may not have come yet."""
+        texts = content.get("run") if isinstance(content, dict) else None
+        if not isinstance(texts, dict):
+            return
+        for field in (self.prompt, self.system):
+            field.value = str(texts.get(field.placeholder, field.value))
+        self.run()
+
     def run(self) -> None:
         """Start an answer on a thread of its own; a second Run while one is written does nothing."""
         if self._stream is not None or not self.prompt.value.strip():
             return
-        asked = self.messages()
+        self.inserted.value = ""
         try:
-            self._stream = self.model.chat(asked, stream=True, **self.options())
+            messages, options = self.messages(), self.options()
+            seed = options.get("seed", secrets.randbelow(MAX_SEED))
+            self._stream = self.model.chat(messages, stream=True, **options | {"seed": seed})
         except Exception as error:  # shown where the answer would stand
             self.output.value = render_html.page(error_view(error))
             return
         self.run_button.disabled, self.stop_button.disabled = True, False
+        self.seed.placeholder = "drawn" if "seed" in options else f"drawn: {seed}"
         context = contextvars.copy_context()
         self._reader = threading.Thread(
-            target=context.run, args=(self._read, self._stream, asked), name="llama_magic-pad", daemon=True
+            target=context.run,
+            args=(self._read, self._stream, _Asked(messages, options, seed)),
+            name="llama_magic-pad",
+            daemon=True,
         )
         self._reader.start()
 
@@ -215,7 +259,7 @@ class Pad(Board):
         if self._stream is not None:
             self._stream.cancel()
 
-    def _read(self, stream: Stream, asked: list[dict[str, str]]) -> None:
+    def _read(self, stream: Stream, asked: _Asked) -> None:
         due = 0.0
         try:
             for chunk in stream:
@@ -232,6 +276,15 @@ class Pad(Board):
         finally:
             self._stream = None
             self.run_button.disabled, self.stop_button.disabled = False, True
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What is asked: messages, the pad's options, and the seed, given or drawn, None before it is drawn."""
+
+    messages: list[dict[str, str]]
+    options: dict[str, Any]
+    seed: int | None
 
 
 def _next_cell(source: str) -> None:
