@@ -23,7 +23,7 @@ export function gauge(head) {
   const bar = make("div", "lm-bar");
   bar.setAttribute("aria-hidden", "true");
   const total = Math.max(head.window, head.prompt + head.max_tokens) || 1;
-  const key = make("ul", "lm-legend");
+  const key = make("p", "lm-legend");
   /**
    * @param {string} kind
    * @param {string} label
@@ -33,7 +33,8 @@ export function gauge(head) {
     const words = make("span");
     const name = /\d$/.test(label) ? `${label}:` : label; // as doc.Segment.words
     bar.append(node);
-    key.append(make("li", "lm-key", make("span", `lm-dot lm-k-${kind}`), words));
+    if (key.childNodes.length) key.append(" · ");
+    key.append(make("span", "lm-key", make("span", `lm-dot lm-k-${kind}`), words));
     return (/** @type {number} */ amount) => {
       node.style.width = `${(100 * amount) / total}%`;
       words.textContent = `${name} ${count(amount)}`;

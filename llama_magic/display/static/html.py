@@ -96,9 +96,9 @@ def _bar(node: doc.Bar) -> Html:
 
 
 def _legend(segments: Iterable[doc.Segment]) -> Html:
-    item = Html('<li class="lm-key"><span class="lm-dot lm-k-{}"></span>{}</li>')
-    items = _NONE.join(item.format(part.kind, part.words) for part in segments)
-    return Html('<ul class="lm-legend">{}</ul>').format(items)
+    item = Html('<span class="lm-key"><span class="lm-dot lm-k-{}"></span>{}</span>')
+    items = _DOT.join(item.format(part.kind, part.words) for part in segments)
+    return Html('<p class="lm-legend">{}</p>').format(items)
 
 
 def _strip(node: doc.Strip) -> Html:
