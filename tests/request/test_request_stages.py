@@ -18,7 +18,8 @@ from llama_magic.engine.native.sampler import CANDIDATE, MAKERS
 from llama_magic.errors import OptionError
 from llama_magic.loading.facts import file_sampling
 from llama_magic.magics._options import SAMPLING
-from llama_magic.magics._parse import READERS, parse_cell
+from llama_magic.magics._parse import parse_cell
+from llama_magic.magics._readers import READERS
 from llama_magic.request import stages
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import PARAMETERS, STAGES, Parameter, SamplingOptions, is_off
