@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from llama_magic.errors import OptionError
-from llama_magic.experiments.answers import same
+from llama_magic.experiments.answers import gap, same
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
 
@@ -65,7 +65,7 @@ def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
     pairs = [
         (one.confidence, same(one.best, wanted))
         for one in decisions
-        if one.error is None and not _is_gap(wanted := one.inputs.get(column))
+        if one.error is None and not gap(wanted := one.inputs.get(column))
     ]
     if not pairs:
         raise OptionError(f"No row has both a decision and a value in {column!r}.")
@@ -93,7 +93,3 @@ def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
 def _mean(values: Iterable[float]) -> float:
     listed = list(values)
     return math.fsum(listed) / len(listed) if listed else math.nan
-
-
-def _is_gap(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value  # noqa: PLR0124

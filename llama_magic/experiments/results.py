@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from llama_magic.errors import OptionError
+from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
+from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
+from llama_magic.experiments.scoring import read_scores, scores_of
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
@@ -182,8 +185,7 @@ class Results(Printed, Sequence[R], Generic[R]):
     def where(self, **settings: Any) -> Self:
         """Return the results of some settings, by axis: `runs.where(prompt="short", temperature=0)`."""
         for name in settings:
-            if name not in self.axes:
-                raise OptionError(f"There is no axis {name!r}. {meant(name, self.axes)}")
+            self._values(name)
         return self._of([r for r in self if all(r.settings[name] == v for name, v in settings.items())])
 
     @property
@@ -201,6 +203,59 @@ class Results(Printed, Sequence[R], Generic[R]):
         if self._experiment is not None:
             return [setting.values for setting in self._experiment.settings]
         return [result.settings for result in self]
+
+    # --- what they say together ---------------------------------------------------------------
+
+    def summary(self, by: str | Sequence[str] | None = None) -> Summary:
+        """Count results and estimate scores by the axes `by` (all of them): means with 95 % intervals."""
+        names = list(self.axes) if by is None else [by] if isinstance(by, str) else list(by)
+        for name in names:
+            self._values(name)
+        return summarise(self, names, self._score_names())
+
+    def pairs(self, axis: str, score: str | None = None) -> Pairs:
+        """Compare each two values of an axis on the same rows, by a score: the only one, if it is."""
+        names = self._score_names()
+        if score is None and len(names) == 1:
+            score = names[0]
+        if score is None or score not in names:
+            known = f"There are {', '.join(names)}." if names else "Score them first: .scored(…), or score=."
+            raise OptionError(f"There is no score {score!r} to compare by.", remedy=known)
+        return compare(self, axis, score, self._values(axis, least=2))
+
+    def kappa(self, axis: str, field: str | None = None) -> Agreement:
+        """Say how far each two values of an axis (models, say) answer alike: shares and Cohen's kappa.
+
+        `field` names what of a structured answer is compared.
+        """
+        return agree(self, axis, self._values(axis, least=2), field)
+
+    def confusion(self, column: str, field: str | None = None) -> Confusion:
+        """Count what was answered where `column` says what is right.
+
+        Of a structured answer the field of that name counts, or `field`, or its only one.
+        """
+        return confuse(self, column, field)
+
+    def scored(self, score: Any) -> Self:
+        """Return the same results with other scores; nothing is asked again. `score` as for `map`."""
+        scores = read_scores(score)
+        made = {r.place: replace(r, scores=scores_of(r, scores)) for r in self}  # type: ignore[type-var]
+        other = type(self)(self._experiment, made)
+        other.columns, other.notes = self.columns, self.notes
+        return other
+
+    def _score_names(self) -> list[str]:
+        return list(dict.fromkeys(name for result in self for name in result.scores))
+
+    def _values(self, axis: str, least: int = 1) -> list[Any]:
+        axes = self.axes
+        if axis not in axes:
+            known = meant(axis, axes) if axes else "There is no axis at all."
+            raise OptionError(f"There is no axis {axis!r}. {known}")
+        if len(axes[axis]) < least:
+            raise OptionError(f"The axis {axis!r} has one value, so there is nothing to compare.")
+        return axes[axis]
 
     # --- out --------------------------------------------------------------------------------
 

@@ -1,0 +1,118 @@
+"""Answers as labels: how far two settings answer alike, and what is answered where what is right."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_magic.errors import OptionError
+from llama_magic.experiments.answers import gap, plain
+from llama_magic.experiments.comparing import hashable, key
+from llama_magic.experiments.statistics import kappa
+from llama_magic.words.names import meant
+from llama_magic.words.shown import Printed
+
+
+@dataclass(frozen=True)
+class Agreement(Printed):
+    """How far the values of an axis (models, prompts) answer alike on the same rows: (first, second, rows,
+    share that is equal, Cohen's kappa) of each two.
+    """
+
+    axis: str
+    pairs: tuple[tuple[Any, Any, int, float, float], ...]
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a row a pair. Raises: ImportError where pandas is not installed."""
+        import pandas
+
+        return pandas.DataFrame(self.pairs, columns=["first", "second", "rows", "equal", "kappa"])
+
+    @property
+    def kappa(self) -> float:
+        """Cohen's kappa of the first pair."""
+        return self.pairs[0][4]
+
+
+def agree(results: Sequence[Any], axis: str, values: Sequence[Any], field: str | None) -> Agreement:
+    """Compare the answers of each two values of an axis; errors and abstentions are left out."""
+    answers: dict[Any, dict[Hashable, Hashable]] = {hashable(value): {} for value in values}
+    for one in results:
+        answer = one.answer(field)
+        if answer is not None:
+            answers[hashable(one.settings[axis])][key(one, axis)] = hashable(answer)
+    made = []
+    for first, second in itertools.combinations(values, 2):
+        one, other = answers[hashable(first)], answers[hashable(second)]
+        pairs = [(one[key], other[key]) for key in one if key in other]
+        equal = sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan
+        made.append((first, second, len(pairs), equal, kappa(pairs)))
+    return Agreement(axis, tuple(made))
+
+
+@dataclass(frozen=True)
+class Confusion(Printed):
+    """What was answered where what was right: `counts[right][answered]`, `labels` in order.
+
+    `left_out` results have an error, no answer, or no label.
+    """
+
+    column: str
+    labels: tuple[str, ...]
+    counts: Mapping[str, Mapping[str, int]]
+    left_out: int = 0
+    total: int = 0
+
+    @property
+    def accuracy(self) -> float:
+        """The share of answers that are right."""
+        return (
+            sum(self.counts[label][label] for label in self.labels) / self.total if self.total else math.nan
+        )
+
+    def precision(self, label: str) -> float:
+        """The share of the answers `label` that are right; 0 where there are none."""
+        answered = sum(self.counts[right][label] for right in self.labels)
+        return self.counts[label][label] / answered if answered else 0.0
+
+    def recall(self, label: str) -> float:
+        """The share of the rows of `label` that are answered so; 0 where there are none."""
+        rows = sum(self.counts[label].values())
+        return self.counts[label][label] / rows if rows else 0.0
+
+    def f1(self, label: str) -> float:
+        """The harmonic mean of precision and recall."""
+        precision, recall = self.precision(label), self.recall(label)
+        return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`: a row what was right, a column what was answered."""
+        import pandas
+
+        rows = [[self.counts[right][said] for said in self.labels] for right in self.labels]
+        return pandas.DataFrame(rows, index=list(self.labels), columns=list(self.labels))
+
+
+def confuse(results: Sequence[Any], column: str, field: str | None) -> Confusion:
+    """Count answers by what a column says is right."""
+    columns = {name for one in results for name in one.inputs}
+    if column not in columns:
+        raise OptionError(f"No row has a column {column!r}. {meant(column, columns)}")
+    pairs = []
+    for one in results:
+        answer, wanted = one.answer(field or column), one.inputs.get(column)
+        if answer is not None and not gap(wanted):
+            pairs.append((_label(wanted), _label(answer)))
+    labels = tuple(sorted({label for pair in pairs for label in pair}))
+    counted = Counter(pairs)
+    counts = {right: {said: counted[right, said] for said in labels} for right in labels}
+    return Confusion(column, labels, counts, len(results) - len(pairs), len(pairs))
+
+
+def _label(value: Any) -> str:
+    value = plain(value.item() if hasattr(value, "item") else value)
+    return str(value).strip()
