@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from llama_magic.errors import TemplateError as TemplateError
     from llama_magic.experiments.decide import decide as decide
     from llama_magic.experiments.map import map as map
+    from llama_magic.experiments.sweep import sweep as sweep
     from llama_magic.experiments.tree import Tree as Tree
     from llama_magic.experiments.tree import tree as tree
     from llama_magic.experiments.vote import vote as vote
@@ -65,6 +66,7 @@ _PLACES = {
     "open_record": "llama_magic.record.record",
     "Tree": "llama_magic.experiments.tree",
     "tree": "llama_magic.experiments.tree",
+    "sweep": "llama_magic.experiments.sweep",
     "vote": "llama_magic.experiments.vote",
 }
 _ERRORS = (

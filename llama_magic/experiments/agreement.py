@@ -48,7 +48,7 @@ def agree(results: Sequence[Any], axis: str, values: Sequence[Any], field: str |
     made = []
     for first, second in itertools.combinations(values, 2):
         one, other = answers[hashable(first)], answers[hashable(second)]
-        pairs = [(one[key], other[key]) for key in one if key in other]
+        pairs = [(one[place], other[place]) for place in one if place in other]
         equal = sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan
         made.append((first, second, len(pairs), equal, kappa(pairs)))
     return Agreement(axis, tuple(made))

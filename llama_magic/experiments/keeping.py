@@ -1,12 +1,27 @@
-"""What an interrupted call would have given back, bound to the name that it was to be assigned to."""
+"""The line that called: names it knows, and the name that what it asked for is to be bound to."""
 
 from __future__ import annotations
 
 import dis
 import sys
+from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 _BETWEEN = ("llama_magic.", "contextlib")  # whose frames stand between the caller and here
+
+
+def _caller() -> FrameType:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
+        frame = frame.f_back
+    return frame
+
+
+def names_of_caller() -> Mapping[str, Any]:
+    """Return the names that the calling line knows: of its function, then of its module or notebook."""
+    frame = _caller()
+    return {**frame.f_globals, **frame.f_locals}
 
 
 def bind(results: Any) -> str | None:
@@ -15,9 +30,7 @@ def bind(results: Any) -> str | None:
     An exception that ends a call leaves the name on its left unbound, and hours of answers with it. Returns
     the name; None where the caller is no notebook's or module's own line, or assigns nothing.
     """
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
-        frame = frame.f_back
+    frame = _caller()
     if frame.f_globals is not frame.f_locals:  # inside of a function
         return None
     coming = (i for i in dis.get_instructions(frame.f_code) if i.offset > frame.f_lasti)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_magic.errors import shown_briefly
+from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.generation import Generation
 from llama_magic.experiments.plan import read_plan
 from llama_magic.experiments.results import Progress
@@ -28,6 +29,7 @@ def map(
     score: Any = None,
     record: Any = None,
     on_error: str = "keep",
+    dry_run: bool = False,
     progress: Progress = True,
     variables: Mapping[str, Any] | None = None,
     mode: str = "chat",
@@ -40,7 +42,7 @@ def map(
     thinking: bool = False,
     show_schema: bool = False,
     **options: Any,
-) -> Runs:
+) -> Any:
     """Ask a prompt for every row and return the answers, a `Runs`: a sequence of `Run` in row order.
 
     `rows`: a DataFrame, a Series, a list of dicts, of texts or of conversations, any iterable. `prompt`: a
@@ -58,7 +60,9 @@ def map(
     what is there). An interrupt keeps what is done: the `GenerationInterrupted` holds the runs, and in a
     notebook they are bound to the name that the call is assigned to; `runs.resume()` goes on, and so does
     the same call with the same `record`. `progress` may be False, or a function that is told a `Standing`.
-    `variables` are further names for prompts. `mode="complete"` goes on from a text without a template.
+    With `dry_run` a `Forecast` comes back: the tokens of each row, those that will not fit, the time by
+    measured speed. `variables` are further names for prompts. `mode="complete"` goes on from a text without
+    a template.
     """
     keywords = {
         "schema": schema, "mode": mode, "system": system, "grammar": grammar, "regex": regex,
@@ -79,4 +83,5 @@ def map(
         variables=variables,
         keywords=keywords,
     )
-    return Runs(Generation.of(plan), {}).resume()
+    made = Generation.of(plan)
+    return forecast(made) if dry_run else Runs(made, {}).resume()

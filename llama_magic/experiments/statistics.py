@@ -25,7 +25,7 @@ _SEED = 20_260_101  # of the bootstrap: the same scores have the same interval
 class Estimate:
     """A mean with its 95 % interval (`low` to `high`) over `rows` rows; `kind` "share" is of yes or no.
 
-    The interval speaks of rows like these: several answers to one row count as that row's mean.
+    The interval speaks of rows like these: several answers to one row count as one, by their mean.
     """
 
     kind: Literal["share", "mean"]
@@ -36,7 +36,7 @@ class Estimate:
     answers: int
 
 
-def wilson(successes: int, total: int, level: float = LEVEL) -> tuple[float, float]:
+def wilson(successes: float, total: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the Wilson interval of a share, within 0 to 1; (0, 1) of nothing."""
     if total == 0:
         return 0.0, 1.0
@@ -67,10 +67,7 @@ def estimate(scores: dict[Hashable, list[float | bool]]) -> Estimate | None:
     by_row = [math.fsum(row) / len(row) for row in scores.values() if row]
     mean = math.fsum(by_row) / len(by_row)
     share = all(isinstance(value, bool) for value in values)
-    if share and len(values) == len(by_row):
-        low, high = wilson(sum(values), len(values))  # type: ignore[arg-type]
-    else:
-        low, high = bootstrap(by_row)
+    low, high = wilson(math.fsum(by_row), len(by_row)) if share else bootstrap(by_row)
     return Estimate("share" if share else "mean", mean, low, high, len(by_row), len(values))
 
 

@@ -18,8 +18,18 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Marked:
+    """A text in pieces, some of them marked: (piece, whether it is)."""
+
+    pieces: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
 class Table(Printed):
-    """Rows of `str`, numbers, `None` or tuples of `Share` under `headers`; `caption` says what it lists."""
+    """Rows of `str`, numbers, `None`, `Marked` or tuples of `Share` under `headers`.
+
+    `caption` says what it lists.
+    """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -60,6 +70,8 @@ def cell_text(value: Any) -> str:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
         words = ((item.text, "cut" if item.gone else percent(item.share)) for item in value)
         return " · ".join(" ".join(filter(None, pair)) for pair in words)
+    if isinstance(value, Marked):
+        return "".join(f"[{text}]" if marked else text for text, marked in value.pieces)
     if isinstance(value, (tuple, list)):
         return ", ".join(cell_text(item) for item in value)
     return str(value)

@@ -14,7 +14,7 @@ from llama_magic.display.static import commonmark, doc, inline
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
-from llama_magic.words.tables import Share, cell_text, is_number, percent
+from llama_magic.words.tables import Marked, Share, cell_text, is_number, percent
 
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 _NONE = Html()
@@ -23,6 +23,7 @@ _LINE = Html("\n")
 _TD = Html('<td class="lm-td{}"{}>{}</td>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
 _DOT = Html(" · ")
+_MARK = Html('<mark class="lm-mark">{}</mark>')
 _GONE = Html('<s class="lm-dim">{}</s> cut')
 _SHARE = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>{}{}{}')
 
@@ -168,6 +169,8 @@ def _aligned(mark: str) -> Html:
 def _cell(value: Any) -> Html:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
         return _DOT.join(map(_share, value))
+    if isinstance(value, Marked):
+        return _NONE.join(_MARK.format(text) if marked else _lines(text) for text, marked in value.pieces)
     return _lines(cell_text(value))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from llama_magic.display.static import doc
 from llama_magic.display.static.commonmark import Content, Element, read, words
 from llama_magic.words.harmless import blanks_shown, one_line, visible
-from llama_magic.words.tables import cell_text, is_number
+from llama_magic.words.tables import Marked, cell_text, is_number
 
 _MARKS = re.compile(r"([`*_{}\[\]|~])")
 _STARTS = re.compile(r"^([ \t]*)([#+=:-]|\d{1,9}(?=[.)]))", re.MULTILINE)
@@ -113,13 +113,25 @@ def _grid(node: doc.Grid) -> str:
     return (f"{literal(table.caption)}\n\n" if table.caption else "") + "\n".join(lines)
 
 
+def _piece(text: str, marked: bool) -> str:
+    inner = text.lstrip(" ")
+    blank = " " * (len(text) - len(inner))  # in the middle of a line it is one, and no indent
+    return f"{blank}**{literal(inner)}**" if marked else f"{blank}{literal(inner)}"
+
+
 def _pages(node: doc.Pages) -> str:
     first = _grid(doc.Grid(node.pages[0][1]))
     return f"{first}\n\n{literal(node.rest)}" if node.rest else first
 
 
 def _row(cells: Sequence[Any]) -> str:
-    return "| " + " | ".join(literal(one_line(cell_text(cell))) for cell in cells) + " |"
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Marked):
+        return "".join(_piece(one_line(text), marked) for text, marked in value.pieces)
+    return literal(one_line(cell_text(value)))
 
 
 def _code(node: doc.Code) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.static.doc import Fold, Grid, Head, Line, Node
+from llama_magic.display.views.experiments.grids import grid
 from llama_magic.display.views.experiments.runs import (
     Columns,
     axes_words,
@@ -29,7 +30,9 @@ def odds(o: Odds) -> list[Node]:
     said = [counted(len(o), o.noun), *([f"{abstained:,} abstained"] if abstained else [])]
     said += [counted(errors, "error")] if errors else []
     out: list[Node] = [Head("odds", " · ".join([*said, *axes_words(o.axes)]))]
-    if len(o):
+    if len(o) and o.axes:
+        out += [*grid(o), Fold("every decision", (pages(columns(o), list(o)),))]
+    elif len(o):
         out.append(pages(columns(o), list(o)))
     if o.missing:
         out.append(Line(f"{o.missing:,} of {o.total:,} are missing; .resume() goes on.", tone="warn"))

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_magic.display.static.doc import Grid, Head, Line, Node, Pages
+from llama_magic.display.static.doc import Fold, Grid, Head, Line, Node, Pages
+from llama_magic.display.views.experiments.grids import grid
 from llama_magic.display.views.find import find
 from llama_magic.display.views.model.results import completion
 from llama_magic.display.views.view import view
@@ -28,11 +29,14 @@ _LONG = 300  # characters of an answer
 
 @view.register(Runs)
 def runs(r: Runs) -> list[Node]:
-    """Show answers: how many, the first page of them, the other pages folded, what is missing."""
+    """Show answers: how many, the grid of settings if there are some, all page by page, what is missing."""
     errors = len(r.failures)
     said = [counted(len(r), r.noun), *([counted(errors, "error")] if errors else [])]
     out: list[Node] = [Head("runs", " · ".join([*said, *axes_words(r.axes)]))]
-    if len(r):
+    if len(r) and r.axes:
+        every = pages(columns(r), list(r))
+        out += [*grid(r), Fold("every answer", (every,))]
+    elif len(r):
         out.append(pages(columns(r), list(r)))
     if r.missing:
         out.append(Line(f"{r.missing:,} of {r.total:,} are missing; .resume() goes on.", tone="warn"))

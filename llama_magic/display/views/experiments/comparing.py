@@ -1,0 +1,104 @@
+"""How summaries and paired comparisons look: a setting a line, then what may and may not be said."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.views.view import view
+from llama_magic.experiments.comparing import Group, Pair, Pairs, Summary
+from llama_magic.experiments.statistics import Estimate
+from llama_magic.words.counting import counted
+from llama_magic.words.tables import Table
+
+
+@view.register(Summary)
+def summary(s: Summary) -> list[Node]:
+    """Show each setting with its results, its scores and their intervals; then what they cannot tell."""
+    errors = any(group.errors for group in s.groups)
+    heads = [head for name in s.scores for head in (name, "95 %")]
+    headers = (*s.by, "results", *(["errors"] if errors else []), *heads)
+    rows = tuple(
+        (
+            *group.settings.values(),
+            group.results,
+            *([group.errors] if errors else []),
+            *(cell for name in s.scores for cell in estimate_cells(group.scores.get(name))),
+        )
+        for group in s.groups
+    )
+    by = " × ".join(s.by) or "all together"
+    out: list[Node] = [Head("summary", by), Grid(Table(headers, rows))]
+    return [*out, *(Line(note, tone="warn") for note in s.notes)]
+
+
+def estimate_cells(one: Estimate | None) -> tuple[Any, Any]:
+    """Return a score and its interval as two cells."""
+    if one is None:
+        return None, None
+    if math.isnan(one.low):
+        return _mean(one), None
+    if one.kind == "share":
+        return _mean(one), f"{one.low:.0%} to {one.high:.0%}"
+    return _mean(one), f"{one.low:.3g} to {one.high:.3g}"
+
+
+def _mean(one: Estimate) -> str:
+    if one.kind == "mean":
+        return f"{one.mean:.3g}"
+    if one.answers == one.rows:
+        return f"{round(one.mean * one.rows):,} of {one.rows:,}"
+    return f"{one.mean:.0%} of {counted(one.rows, 'row')}"
+
+
+@view.register(Pairs)
+def pairs(p: Pairs) -> list[Node]:
+    """Show each two values on the same rows, and say in a sentence what that tells."""
+    headers = (p.axis, "against", "rows", "better", "worse", "difference", "95 %", "p")
+    rows = tuple(
+        (
+            str(one.second),
+            str(one.first),
+            one.rows,
+            one.better,
+            one.worse,
+            _number(one.difference),
+            None if not one.low < one.high else f"{_number(one.low)} to {_number(one.high)}",
+            _p(one.p_holm),
+        )
+        for one in p.pairs
+    )
+    out: list[Node] = [Head("pairs", f"{p.axis} by {p.score}"), Grid(Table(headers, rows))]
+    out.extend(Line(sentence(one)) for one in p.pairs)
+    if len(p.pairs) > 1:
+        out.append(Line(f"p is corrected for {len(p.pairs)} comparisons (Holm).", dim=True))
+    return [*out, *(Line(note, tone="warn") for note in p.notes)]
+
+
+def sentence(one: Pair) -> str:
+    """Say a paired comparison, and whether it tells anything."""
+    if not one.rows:
+        return f"{one.second} and {one.first} have no row in common."
+    verdict = "not enough rows to tell"
+    if one.tells:
+        verdict = f"{one.second} is {'better' if one.better > one.worse else 'worse'}"
+    elif not one.better and not one.worse:
+        verdict = "no difference"
+    return (
+        f"{one.second} against {one.first} on the same {counted(one.rows, 'row')}: {one.better:,} better, "
+        f"{one.worse:,} worse, p = {_p(one.p_holm)}: {verdict}."
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:+.3g}" if value else "0"
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def score_cells(group: Group, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return the cells of all scores of a setting."""
+    return tuple(cell for name in names for cell in estimate_cells(group.scores.get(name)))

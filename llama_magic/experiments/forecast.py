@@ -1,0 +1,180 @@
+"""A dry run: the tokens of every prompt, what will not fit, and how long it takes by measured speed."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import ContextOverflowError, LlamaMagicError
+from llama_magic.experiments.tasks import Task, begin, check_call, prepared
+from llama_magic.model.journal import journal
+from llama_magic.words.shown import Printed
+
+if TYPE_CHECKING:
+    from llama_magic.experiments.experiment import Experiment
+    from llama_magic.model.model import Model
+    from llama_magic.model.results import Completion
+
+_LATEST = 50  # answers of a model that its speed is measured by
+_LEAST = 8  # tokens of one that says something of it
+
+
+@dataclass(frozen=True)
+class ForecastRow:
+    """One answer that would be asked for: tokens of its prompt, the most of its answer; or why it cannot."""
+
+    row: int
+    sample: int
+    settings: Mapping[str, Any]
+    prompt_tokens: int | None
+    max_tokens: int | None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a model was measured at: tokens a second read and written, tokens of a usual answer."""
+
+    read: float
+    write: float
+    answer: float
+    answers: int
+
+
+@dataclass(frozen=True)
+class Forecast(Printed):
+    """What an experiment would take; nothing of it was asked.
+
+    `distinct_tokens` of the `prompt_tokens` are to be read: what prompts begin with is read once.
+    `seconds` are foretold from the speed that was measured of each model (`speeds`), one answer at a time,
+    so it is less where answers are written together; None where no speed is known.
+    """
+
+    rows: tuple[ForecastRow, ...]
+    distinct_tokens: int
+    seconds: float | None
+    speeds: Mapping[str, Speed] = field(default_factory=dict)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The tokens of all prompts that fit."""
+        return sum(row.prompt_tokens or 0 for row in self.rows if row.error is None)
+
+    @property
+    def too_long(self) -> list[ForecastRow]:
+        """Those that do not fit the window."""
+        return [row for row in self.rows if isinstance(row.error, ContextOverflowError)]
+
+    @property
+    def failures(self) -> list[ForecastRow]:
+        """Those that would be errors, too long or otherwise."""
+        return [row for row in self.rows if row.error is not None]
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a row an answer. Raises: ImportError where pandas is not installed."""
+        import pandas
+
+        return pandas.DataFrame(
+            [
+                {
+                    "row": one.row, "sample": one.sample, **one.settings, "prompt_tokens": one.prompt_tokens,
+                    "max_tokens": one.max_tokens, "error": None if one.error is None else str(one.error),
+                }
+                for one in self.rows
+            ]
+        )  # fmt: skip
+
+
+def forecast(experiment: Experiment[Any]) -> Forecast:
+    """Count what an experiment would read, and foretell how long it takes.
+
+    Where a model in this process was not measured yet, one row is asked for it.
+    """
+    rows: list[ForecastRow] = []
+    distinct, seconds = 0, 0.0
+    speeds: dict[str, Speed] = {}
+    known = True
+    for name in experiment.models.names:
+        tasks = [task for task in experiment.tasks if task.setting.model == name]
+        if not tasks:
+            continue
+        model = experiment.models.open(name)
+        try:
+            made = _count(model, tasks)
+            rows += [row for row, _ in made.values()]
+            prompts = sorted(ids for _, ids in made.values() if ids)
+            read = _distinct(prompts)
+            distinct += read
+            first = next((task for task in tasks if made[task.place][1]), None)
+            speed = _measured(model) or (_measure(model, first) if first is not None else None)
+            if speed is None:
+                known = known and not prompts
+            else:
+                speeds[name or model.name] = speed
+                most = [row.max_tokens or 0 for row, ids in made.values() if ids]
+                written = sum(min(speed.answer, limit) for limit in most)
+                seconds += read / speed.read + written / speed.write
+        finally:
+            experiment.models.leave(name)
+    return Forecast(tuple(rows), distinct, seconds if known else None, speeds)
+
+
+def _count(model: Model, tasks: Sequence[Task]) -> dict[int, tuple[ForecastRow, tuple[int, ...]]]:
+    for setting in {id(task.setting): task.setting for task in tasks}.values():
+        check_call(model, setting)
+    made: dict[int, tuple[ForecastRow, tuple[int, ...]]] = {}
+    for task in tasks:
+        setting = task.setting
+        head = (task.row.place, task.sample, setting.values)  # noqa: PD011 - no column of pandas
+        try:
+            request = prepared(model, task).request
+        except Exception as error:  # of this row alone
+            count = error.prompt_tokens if isinstance(error, ContextOverflowError) else None
+            made[task.place] = (ForecastRow(*head, count, None, error.with_traceback(None)), ())
+            continue
+        ids = tuple(request.prompt)
+        made[task.place] = (ForecastRow(*head, len(ids), request.max_tokens), ids)
+    return made
+
+
+def _distinct(prompts: Sequence[tuple[int, ...]]) -> int:
+    """Count the nodes of the prefix tree of sorted prompts."""
+    total = len(prompts[0]) if prompts else 0
+    for before, after in itertools.pairwise(prompts):
+        shared = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)
+        total += len(after) - (min(len(before), len(after)) if shared is None else shared)
+    return total
+
+
+def _measured(model: Model) -> Speed | None:
+    """Return the speed of the answers that this process has had of a model."""
+    answers = [one for one in journal if one.model == model.name and one.mode != "xray"]
+    return _speed_of(answers[-_LATEST:])
+
+
+def _measure(model: Model, task: Task) -> Speed | None:
+    """Ask one row and return what that says of the speed; not elsewhere, where it may cost money."""
+    if model.backend.local is None:
+        return None
+    try:
+        return _speed_of([begin(model, task).run()])
+    except LlamaMagicError as error:
+        completion = getattr(error, "completion", None)
+        return None if completion is None else _speed_of([completion])
+
+
+def _speed_of(answers: Sequence[Completion[Any]]) -> Speed | None:
+    read = [(a.usage.prompt_tokens - a.usage.cached_tokens, a.timings.prompt_s) for a in answers]
+    read = [(tokens, spent) for tokens, spent in read if tokens >= _LEAST and spent > 0]
+    written = [a for a in answers if a.usage.completion_tokens > 1 and a.timings.tokens_per_second > 0]
+    if not read or not written:
+        return None
+    return Speed(
+        sum(tokens for tokens, _ in read) / sum(spent for _, spent in read),
+        statistics.median(a.timings.tokens_per_second for a in written),
+        statistics.fmean(a.usage.completion_tokens for a in written),
+        len(written),
+    )
