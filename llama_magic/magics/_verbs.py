@@ -19,7 +19,7 @@ from llama_magic.session.blocks import join_blocks
 from llama_magic.session.chat import Chat
 from llama_magic.words import amounts
 from llama_magic.words.shown import Shown
-from llama_magic.words.tables import Table
+from llama_magic.words.tables import Table, brief
 
 
 def run_verb(kernel: Kernel, command: LineCommand) -> Any:
@@ -100,9 +100,8 @@ def _forget(shell: Any, model: Any) -> None:
     """Drop a model, and handles that hold it, from what IPython keeps: `Out`, `_1`, `_`, `__`, `___`."""
 
     def refers(value: Any) -> bool:
-        return any(
-            item is model for item in (value, getattr(value, "model", None), getattr(value, "_model", None))
-        )
+        held = (value, getattr(value, "model", None), getattr(value, "_model", None))
+        return any(item is model for item in held)
 
     results = shell.user_ns.get("_oh", {})
     for number in [number for number, value in results.items() if refers(value)]:
@@ -195,8 +194,8 @@ def _chats(kernel: Kernel, command: LineCommand) -> Any:
 
 
 def _last_user(chat: Chat) -> str:
-    text = next((str(m.get("content") or "") for m in reversed(chat.messages) if m["role"] == "user"), "")
-    return text if len(text) <= 60 else text[:59] + "…"
+    asked = (str(m.get("content") or "") for m in reversed(chat.messages) if m["role"] == "user")
+    return brief(next(asked, ""))
 
 
 def _chat(kernel: Kernel, command: LineCommand) -> Any:

@@ -185,9 +185,7 @@ class Calls:
         are tokens that the answer begins with.
         """
         self._must_write()
-        variables = beside.template_variables
-        if thinking is not None:
-            variables = thinking.variables
+        variables = beside.template_variables if thinking is None else thinking.variables
         call = Call.read(self._settings.sampling, options, self._tokenizer)
         offer = Offer.read(beside.tools, beside.tool_choice, beside.parallel_tool_calls, beside.tools_as_text)
         if offer.tools and constraint is not None:

@@ -157,20 +157,8 @@ def from_messages(
     ids, n_begun = _encoded(tokenizer, [(part.text, part.literal) for part in rendered.parts], begun, most)
     if not ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
-    stretches: list[tuple[str, str, str]] = []
-    ordinals = _ordinals(rendered.messages)
-    for part in rendered.parts:
-        if part.kind == "template":
-            stretches.append(("template", "template", part.text))
-            continue
-        label = (
-            "system"
-            if part.kind == "system"
-            else f"{part.kind} {'' if part.index is None else ordinals[part.index]}"
-        )
-        stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
     notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
-    parts = _count(tokenizer, ids, stretches)
+    parts = _count(tokenizer, ids, _stretches(rendered, filled))
     said = tuple(dict(m) for m in plain)[: -1 if template.begins else None]
     begun_text = "".join(part.text for part in rendered.parts[len(rendered.parts) - begun :])
     return Prompt(
@@ -224,6 +212,23 @@ def _ordinals(messages: Sequence[Mapping[str, Any]]) -> list[int]:
         seen[message.get("role")] += 1
         numbers.append(seen[message.get("role")])
     return numbers
+
+
+def _stretches(rendered: formatters.Rendered, filled: Sequence[Filled]) -> list[tuple[str, str, str]]:
+    """Return the prompt in order, as (label, kind, text): what the template wrote, turns, variables."""
+    stretches: list[tuple[str, str, str]] = []
+    ordinals = _ordinals(rendered.messages)
+    for part in rendered.parts:
+        if part.kind == "template":
+            stretches.append(("template", "template", part.text))
+            continue
+        label = (
+            "system"
+            if part.kind == "system"
+            else f"{part.kind} {'' if part.index is None else ordinals[part.index]}"
+        )
+        stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
+    return stretches
 
 
 def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:

@@ -89,18 +89,21 @@ def _model(wire: Wire, dialect: Found, name: str | None, ctx: int | None, began:
         load_s=time.perf_counter() - began,
         notes=tuple(notes),
         guarded=tokenizer.control_texts,
-        made_with={
-            "engine": {
-                "server": dialect.name,
-                "build": facts.build,
-                "address": wire.address.base,
-                "model": facts.model,
-            }
-        },
+        made_with={"engine": _engine(wire, dialect)},
         n_ctx_train=facts.n_ctx_train,
         release=wire.close,
     )
     return Model(name or _short(facts.model), file, backend)
+
+
+def _engine(wire: Wire, dialect: Found) -> dict[str, Any]:
+    facts = dialect.facts
+    return {
+        "server": dialect.name,
+        "build": facts.build,
+        "address": wire.address.base,
+        "model": facts.model,
+    }
 
 
 def _asked_for(wire: Wire, dialect: Found) -> int:
