@@ -9,17 +9,14 @@ from typing import Any
 
 from llama_magic import display, sources
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.magics import _records
+from llama_magic.magics import _chats, _records
+from llama_magic.magics._actions import check_action
 from llama_magic.magics._kernel import Kernel
-from llama_magic.magics._options import VERBS
 from llama_magic.magics._parse import LineCommand
-from llama_magic.magics._readers import nearest, whole_number
 from llama_magic.request.sampling import Sampling
-from llama_magic.session.blocks import join_blocks
-from llama_magic.session.chat import Chat
 from llama_magic.words import amounts
 from llama_magic.words.shown import Shown
-from llama_magic.words.tables import Table, brief
+from llama_magic.words.tables import Table
 
 
 def run_verb(kernel: Kernel, command: LineCommand) -> Any:
@@ -171,103 +168,13 @@ def _kv(kernel: Kernel, command: LineCommand) -> Any:
     if not command.words:
         return model.kv
     action, *rest = command.words
-    _check_action("kv", action, rest)
+    check_action("kv", action, rest)
     made = getattr(model, f"kv_{action}")(*rest)
     if action == "save":
         from llama_magic.microscope.savefile import described  # weight: numpy
 
         print(f"Saved {described(made)}.")
     return model.kv
-
-
-def _chats(kernel: Kernel, command: LineCommand) -> Any:
-    rows = tuple(
-        (name, len(chat.turns), len(chat.branches), "yes" if any(t.interrupted for t in chat.turns) else "",
-         _last_user(chat))
-        for name, chat in kernel.session.chats.items()
-    )  # fmt: skip
-    return Table(
-        ("chat", "turns", "branches", "interrupted", "last question"),
-        rows,
-        empty="No chat yet. %%llama chat begins one.",
-    )
-
-
-def _last_user(chat: Chat) -> str:
-    asked = (str(m.get("content") or "") for m in reversed(chat.messages) if m["role"] == "user")
-    return brief(next(asked, ""))
-
-
-def _chat(kernel: Kernel, command: LineCommand) -> Any:
-    name, *rest = command.words
-    action, rest = (rest[0], rest[1:]) if rest else ("show", [])
-    _check_action("chat NAME", action, rest)
-    branch = command.options.get("branch")
-    _check_chat_options(action, command)
-    session = kernel.session
-    if action == "load":
-        session.chats[name] = Chat.load(rest[0], name)
-        return session.chats[name]
-    chat = session.chat(name, create=False)
-    if action == "fork":
-        if rest[0] in session.chats:
-            raise OptionError(
-                f"There is a chat {rest[0]!r} already.", remedy="Choose another name for the fork."
-            )
-        session.chats[rest[0]] = chat.fork(rest[0], branch)
-        return session.chats[rest[0]]
-    if action == "show":
-        chat = chat if branch is None else chat.fork(f"{name}, branch {branch}", branch)
-        if command.options.get("prompt"):
-            if chat.prompt is None:
-                raise OptionError(
-                    f"No turn of the chat {name!r} was generated in this kernel, so no prompt was sent."
-                )
-            print(chat.prompt)
-            return None
-    elif action == "save":
-        print(f"Saved to {chat.save(rest[0])}.")
-    elif action == "edit":
-        _edit(kernel, chat, rest[0])
-    elif action == "undo":
-        chat.undo()
-    elif action == "reset":
-        chat.reset()
-    return chat
-
-
-def _edit(kernel: Kernel, chat: Chat, number: str) -> None:
-    """Put a turn of a chat into the next cell, which takes its place when it is run."""
-    turn = chat.edit(whole_number("The turn", number, 1))
-    asked = [(m["role"], str(m.get("content") or "")) for m in turn.messages[:-1]]
-    body = join_blocks([*([("system", turn.system)] if turn.system else []), *asked])
-    line = "%%llama chat" + ("" if chat.name == "default" else f' --session "{chat.name}"')
-    if "{{" in body:
-        line += " --raw"  # its braces were filled
-    kernel.shell.set_next_input(f"{line}\n{body}")
-
-
-def _check_chat_options(action: str, command: LineCommand) -> None:
-    homes = {"prompt": ("show",), "branch": ("show", "fork")}
-    for key, actions in homes.items():
-        if key in command.options and action not in actions:
-            raise OptionError(f"--{key} goes with {' and '.join(actions)}, not with {action}.")
-
-
-def _check_action(verb: str, action: str, rest: list[str]) -> None:
-    row = VERBS[verb.split(maxsplit=1)[0]]
-    wants = {known.name: known.wants for known in row.actions}
-    usage = f"Write %llama {verb} {row.arguments.removeprefix('NAME ')}."
-    if action not in wants:
-        near = nearest(action, wants)
-        hint = f" Did you mean {near}?" if near else ""
-        raise OptionError(f"%llama {verb} has no action {action!r}.{hint}", remedy=usage)
-    least = sum(not word.startswith("[") for word in wants[action])
-    if not least <= len(rest) <= len(wants[action]):
-        needs = " ".join(wants[action]) or "nothing more"
-        raise OptionError(
-            f"%llama {verb} {action} takes {needs}, and got {' '.join(rest) or 'nothing'}.", remedy=usage
-        )
 
 
 def _pad(kernel: Kernel, command: LineCommand) -> Any:
@@ -292,8 +199,8 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "tokens": _tokens,
     "sampler": _sampler,
     "kv": _kv,
-    "chats": _chats,
-    "chat": _chat,
+    "chats": _chats.chats,
+    "chat": _chats.chat,
     "pad": _pad,
     "history": _records.history,
     "record": _records.record,

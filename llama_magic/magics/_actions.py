@@ -1,0 +1,24 @@
+"""Verbs with actions (`kv save PATH`): what each takes."""
+
+from __future__ import annotations
+
+from llama_magic.errors import OptionError
+from llama_magic.magics._options import VERBS
+from llama_magic.magics._readers import nearest
+
+
+def check_action(verb: str, action: str, rest: list[str]) -> None:
+    """Refuse an action that the verb has not, and words that it does not take."""
+    row = VERBS[verb.split(maxsplit=1)[0]]
+    wants = {known.name: known.wants for known in row.actions}
+    usage = f"Write %llama {verb} {row.arguments.removeprefix('NAME ')}."
+    if action not in wants:
+        near = nearest(action, wants)
+        hint = f" Did you mean {near}?" if near else ""
+        raise OptionError(f"%llama {verb} has no action {action!r}.{hint}", remedy=usage)
+    least = sum(not word.startswith("[") for word in wants[action])
+    if not least <= len(rest) <= len(wants[action]):
+        needs = " ".join(wants[action]) or "nothing more"
+        raise OptionError(
+            f"%llama {verb} {action} takes {needs}, and got {' '.join(rest) or 'nothing'}.", remedy=usage
+        )
