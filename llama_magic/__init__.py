@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llama_magic import lesson as lesson
     from llama_magic.errors import BackendError as BackendError
     from llama_magic.errors import ContextOverflowError as ContextOverflowError
     from llama_magic.errors import FitError as FitError
@@ -84,10 +85,12 @@ _ERRORS = (
     "StructuredOutputError",
     "TemplateError",
 )
-__all__ = [*sorted(_PLACES), *_ERRORS, "load_ipython_extension", "unload_ipython_extension"]  # noqa: PLE0604 - texts, all of them
+__all__ = [*sorted(_PLACES), *_ERRORS, "lesson", "load_ipython_extension", "unload_ipython_extension"]  # noqa: PLE0604 - texts, all of them
 
 
 def __getattr__(name: str) -> Any:
+    if name == "lesson":
+        return importlib.import_module("llama_magic.lesson")
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     if name in _ERRORS:

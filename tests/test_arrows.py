@@ -20,7 +20,7 @@ FLOORS = (
     "model",
     "record remote",
     "loading",
-    "experiments",
+    "experiments lesson",
     "session",
     "display",
     "magics testing",

@@ -23,6 +23,7 @@ from llama_magic.display.live.stream import show_stream
 from llama_magic.display.views.view import together, view
 
 if TYPE_CHECKING:
+    from llama_magic.lesson.question import Question
     from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.model.model import Model
 
@@ -33,6 +34,7 @@ __all__ = [
     "load_progress",
     "mimebundle",
     "pad",
+    "question_board",
     "saved_receipt",
     "show",
     "show_live",
@@ -43,6 +45,15 @@ __all__ = [
     "together",
     "view",
 ]
+
+
+def question_board(question: Question) -> Any:
+    """Return a question with its buttons; where no widget can be shown, the question, which shows itself."""
+    if hosts.no_widgets(hosts.current_shell()):
+        return question
+    from llama_magic.display.boards.question import QuestionBoard  # ipywidgets
+
+    return QuestionBoard(question)
 
 
 def pad(model: Model, **options: Any) -> Any:

@@ -36,6 +36,13 @@ class Printed(Shown):
         return to_text(self)
 
 
+def board(question: Any) -> Any:
+    """Return the live view of a question; where no widget can be shown, the question itself."""
+    from llama_magic.display import question_board
+
+    return question_board(question)
+
+
 def live(result: Any) -> Any:
     """Return the live view of a result; where no widget can be shown, say so and return the result."""
     from llama_magic.display import live_trace

@@ -1,0 +1,1 @@
+"""Views of what llama_magic/lesson asks."""

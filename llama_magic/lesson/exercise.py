@@ -1,0 +1,90 @@
+"""`check`: an exercise that says what is wrong in a sentence, and stops nobody."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llama_magic.words.shown import Printed
+
+Hints = Mapping[Any, str] | Callable[[Any], str | None]
+
+
+@dataclass(frozen=True)
+class Checked(Printed):
+    """Whether an exercise is solved (None: not answered yet), and a sentence on it. True only when solved."""
+
+    solved: bool | None
+    words: str
+
+    def __bool__(self) -> bool:
+        return self.solved is True
+
+
+def check(
+    answer: Any,
+    expected: Any,
+    *,
+    hints: Hints | None = None,
+    within: float = 1e-6,
+    why: str = "",
+) -> Checked:
+    """Compare an answer with what is expected: a value, or a function that says True, False or what is wrong.
+
+    `answer` is `...` until the reader has put something in its place. Numbers may differ by `within`,
+    relative to what is expected. `hints` maps wrong answers to sentences, or makes a sentence of one;
+    `why` is said of the right one. A wrong answer raises nothing.
+    """
+    if answer is ...:
+        return Checked(
+            None, "Not answered yet: put your answer in place of the three dots, and run it again."
+        )
+    right, said = _judged(answer, expected, within)
+    if right:
+        return Checked(True, f"Right: {answer!r}. {why}".strip())
+    hint = _hint(answer, hints) or said or _difference(answer, expected)
+    return Checked(False, f"Not yet: you have {answer!r}. {hint}".strip())
+
+
+def _judged(answer: Any, expected: Any, within: float) -> tuple[bool, str]:
+    if callable(expected):
+        found = expected(answer)
+        return (False, found) if isinstance(found, str) else (bool(found), "")
+    if _is_number(expected) and _is_number(answer):
+        return math.isclose(answer, expected, rel_tol=within, abs_tol=within), ""
+    if isinstance(expected, str) and isinstance(answer, str):
+        return answer.strip().casefold() == expected.strip().casefold(), ""
+    return bool(type(answer) is type(expected) and answer == expected), ""
+
+
+def _hint(answer: Any, hints: Hints | None) -> str:
+    if callable(hints):
+        return hints(answer) or ""
+    try:
+        return (hints or {}).get(answer, "")
+    except TypeError:  # no key of a dict
+        return ""
+
+
+def _difference(answer: Any, expected: Any) -> str:
+    """Return what kind of difference there is, without the solution."""
+    if callable(expected):
+        return ""
+    if _is_number(expected) and not _is_number(answer):
+        return f"A number is expected, and this is {_kind(answer)}."
+    if _is_number(expected):
+        return "That is too much." if answer > expected else "That is too little."
+    if type(answer) is not type(expected):
+        return f"Expected is {_kind(expected)}, and this is {_kind(answer)}."
+    return "Look again at the cells above."
+
+
+def _kind(value: Any) -> str:
+    names = {str: "a text", list: "a list", tuple: "a tuple", dict: "a dict", bool: "True or False"}
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,49 @@
+"""`predict`: a question with a few answers, asked before a cell is run; the choice is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.words import shown
+from llama_magic.words.shown import Printed
+
+
+@dataclass
+class Question(Printed):
+    """A question, its options, which is right (None: nobody says), why, and which was chosen."""
+
+    question: str
+    options: tuple[str, ...]
+    answer: str | None = None
+    why: str = ""
+    chosen: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Return what is to be said of the choice, "" before there is one."""
+        if self.chosen is None:
+            return ""
+        if self.answer is None:
+            return f"You predict: {self.chosen}. Run the next cell and compare."
+        if self.chosen == self.answer:
+            return f"You predict: {self.chosen}. So it is. {self.why}".strip()
+        return f"You predict: {self.chosen}. It is: {self.answer}. {self.why}".strip()
+
+
+def predict(question: str, options: Sequence[str], answer: str | None = None, why: str = "") -> Any:
+    """Ask for a prediction: radio buttons in a notebook with widgets, the question as text elsewhere.
+
+    `answer` is the right option, told with `why` once one is chosen; without it the next cell shows.
+    Raises `OptionError` for an answer that is not among the options.
+    """
+    texts = not isinstance(options, str) and all(isinstance(option, str) for option in options)
+    if not isinstance(question, str) or not texts:
+        raise InputTypeError("A question is a text, and its options are a list of texts.")
+    if len(options) < 2 or len(set(options)) != len(options):
+        raise OptionError(f"The options are {list(options)}; expected two or more, each another one.")
+    if answer is not None and answer not in options:
+        raise OptionError(f"The answer {answer!r} is not among the options: {', '.join(options)}.")
+    return shown.board(Question(question, tuple(options), answer, why))
