@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
     from llama_magic.experiments.decide import decide as decide
+    from llama_magic.experiments.difference import diff as diff
     from llama_magic.experiments.map import map as map
+    from llama_magic.experiments.rerun import rerun as rerun
     from llama_magic.experiments.sweep import sweep as sweep
     from llama_magic.experiments.tree import Tree as Tree
     from llama_magic.experiments.tree import tree as tree
+    from llama_magic.experiments.verify import verify as verify
     from llama_magic.experiments.vote import vote as vote
     from llama_magic.gguf import GGUFInfo as GGUFInfo
     from llama_magic.loading.compare import compare as compare
@@ -65,6 +68,9 @@ _PLACES = {
     "load": "llama_magic.loading.load",
     "map": "llama_magic.experiments.map",
     "open_record": "llama_magic.record.record",
+    "diff": "llama_magic.experiments.difference",
+    "rerun": "llama_magic.experiments.rerun",
+    "verify": "llama_magic.experiments.verify",
     "Tree": "llama_magic.experiments.tree",
     "tree": "llama_magic.experiments.tree",
     "sweep": "llama_magic.experiments.sweep",

@@ -22,6 +22,9 @@ class Command(NamedTuple):
 
 # A new command is a line here. What it needs is imported when it is called.
 COMMANDS = {
+    "verify": Command(
+        "write the seeded answers of a notebook or record again", "llama_magic.magics._verify", "command"
+    ),
     "doctor": Command("what is wrong here, and what to do", "llama_magic.magics._doctor", "command"),
 }
 

@@ -49,7 +49,7 @@ def _complete(call: Call) -> Any:
     if (system := call.system()) is not None:
         extra["system"] = system
     stream = call.model.complete(prompt, stream=True, **extra, **call.keywords())
-    return _finish(call, stream, "complete")
+    return finish(call, stream, "complete")
 
 
 def _chat(call: Call) -> Any:
@@ -74,7 +74,7 @@ def _chat(call: Call) -> Any:
         call.kernel.session.chats[name] = chat
 
     before, last = chat.saved_before(cell=cell, system=system, fresh=fresh)
-    return _finish(call, stream, f"chat · {name}", keep, Earlier(before, len(messages) + 1, last))
+    return finish(call, stream, f"chat · {name}", keep, Earlier(before, len(messages) + 1, last))
 
 
 def _structured(call: Call) -> Any:
@@ -94,7 +94,7 @@ def _structured(call: Call) -> Any:
         prompt = call.fill(blocks[0][1])
     call.model = call.kernel.get_model(call.options.get("model"))
     stream = call.model.structured(prompt, schema, stream=True, **call.keywords(), **begun)
-    return _finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
+    return finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
 
 
 def _messages(call: Call) -> tuple[list[Message], str | None, dict[str, str]]:
@@ -131,7 +131,7 @@ def _messages(call: Call) -> tuple[list[Message], str | None, dict[str, str]]:
     return messages, system, begun
 
 
-def _finish(
+def finish(
     call: Call,
     stream: Any,
     title: str,

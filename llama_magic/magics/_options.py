@@ -353,6 +353,33 @@ VERBS = {
             most=1,
             completes=("files",),
         ),
+        Verb(
+            "rerun",
+            "N [k=v …]",
+            "ask again what generation N was asked, with some options changed",
+            "Completion",
+            (MODEL, *LIMITS, *SAMPLING, *_SHOW[:-1]),
+            least=1,
+            most=99,
+            completes=("", "parameters"),
+        ),
+        Verb(
+            "diff",
+            "A B",
+            "the first token where two generations part, and what each held likely there",
+            "`Difference`",
+            least=2,
+            most=2,
+        ),
+        Verb(
+            "verify",
+            "[NOTEBOOK|RECORD]",
+            "write every seeded answer again: n of n, or the first token that differs and why",
+            "`Verification`",
+            (MODEL, *LOAD[1:]),
+            most=1,
+            completes=("files",),
+        ),
         Verb("doctor", "", "versions, devices, crash check, caches, advice", "report"),
     )
 }

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from llama_magic.errors import OptionError
+from llama_magic.experiments import difference
+from llama_magic.experiments.finding import made_by
+from llama_magic.magics._call import Call
 from llama_magic.magics._kernel import Kernel
-from llama_magic.magics._parse import LineCommand
-from llama_magic.magics._readers import whole_number
+from llama_magic.magics._modes import finish
+from llama_magic.magics._options import LIMITS, SAMPLING
+from llama_magic.magics._parse import CellCommand, LineCommand
+from llama_magic.magics._readers import READERS, nearest, whole_number
+from llama_magic.model.results import Completion
+from llama_magic.session.history import HistoryEntry
 
 
 def record(kernel: Kernel, command: LineCommand) -> Any:
@@ -52,3 +59,60 @@ def history(kernel: Kernel, command: LineCommand) -> Any:
         )
     print(f"Saved {len(some):,} to {some.save(words[1])}.")
     return None
+
+
+def rerun(kernel: Kernel, command: LineCommand) -> Any:
+    """Ask again what a generation was asked, show the answer, and say where it parts from the old one."""
+    number, *words = command.words
+    old = _entry(kernel, number).completion
+    changes = {k: v for k, v in command.options.items() if k not in ("model", "out", "format", "quiet")}
+    changes |= dict(map(_change, words))
+    name = command.options.get("model")
+    model = kernel.get_model(name) if name else made_by(old.receipt, kernel.session.models.values())
+    if model is None:
+        raise OptionError(
+            f"The model that wrote generation {number}, {old.model}, is not loaded.",
+            remedy="Load it, or name the one to ask: -m NAME.",
+        )
+    call = Call(kernel, CellCommand(old.mode, command.options), "")
+    call.model = model
+    shown = finish(call, model.rerun(old, stream=True, **changes), f"{old.mode} · {number} again")
+    new = kernel.session.history[-1].completion if shown is None else shown
+    if not call.quiet and isinstance(new, Completion):
+        step = difference.diff(old, new).step
+        print(f"Equal to generation {number}." if step is None else f"Parts from {number} at token {step}.")
+    return shown
+
+
+def _change(word: str) -> tuple[str, Any]:
+    """Read `name=value` as the option of that name."""
+    name, equals, text = word.partition("=")
+    name = name.replace("-", "_")
+    known = {option.key: option for option in (*LIMITS, *SAMPLING)}
+    option = known.get(name)
+    if not equals or option is None:
+        near = nearest(name, known)
+        hint = f" Did you mean {near}=…?" if near else ""
+        raise OptionError(
+            f"%llama rerun does not take {word!r}; expected name=value, or an option.{hint}",
+            remedy="For example: %llama rerun 3 seed=8 temperature=0.2.",
+        )
+    if not option.takes_value:
+        return name, option.value
+    value = READERS[option.kind](name, text, option)
+    return name, (value,) if option.repeat else value
+
+
+def diff(kernel: Kernel, command: LineCommand) -> Any:
+    """Compare two generations by their numbers, or two variables that hold answers."""
+    one, other = (_answer(kernel, word) for word in command.words)
+    return difference.diff(one, other, names=(command.words[0], command.words[1]))
+
+
+def _answer(kernel: Kernel, word: str) -> Any:
+    held = kernel.namespace.get(word)
+    return held if isinstance(held, (Completion, HistoryEntry, dict)) else _entry(kernel, word).completion
+
+
+def _entry(kernel: Kernel, word: str) -> HistoryEntry:
+    return kernel.session.history.numbered(whole_number("The number of a generation", word, 1))

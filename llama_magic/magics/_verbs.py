@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_magic import display, sources
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.magics import _chats, _records
+from llama_magic.magics import _chats, _records, _verify
 from llama_magic.magics._actions import check_action
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand
@@ -204,5 +204,8 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "pad": _pad,
     "history": _records.history,
     "record": _records.record,
+    "rerun": _records.rerun,
+    "diff": _records.diff,
+    "verify": _verify.verify_verb,
     "doctor": _doctor,
 }

@@ -81,6 +81,7 @@ class Assembler:
         self.timed_out = False
         self.abandoned = False  # nobody will ask for the completion
         self._told = itertools.count()
+        self.listed = True  # history and records are told of it
         self.branches: list[Completion[Any]] = []  # of the answer that this one goes on from
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
         self.silent = False  # nobody reads chunks any more, so none are made
@@ -189,7 +190,7 @@ class Assembler:
 
     def tell(self, made: Sequence[Completion[Any]]) -> None:
         """Tell the journal of the completions, once."""
-        if next(self._told) == 0:
+        if self.listed and next(self._told) == 0:
             journal.add(*made)
             self.branches.extend(made)
 
@@ -215,7 +216,7 @@ class Assembler:
             *before, last = messages
             messages = (*before, {**last, "content": f"{last['content']}{sample.text}"})
         elif messages:
-            messages = (*messages, assistant_message(sample.text, sample.called))
+            messages = (*messages, assistant_message(sample.text, sample.called, sample.thinking))
         writing = stats.last_token - stats.first_token
         ended = stats.ended or stats.last_token
         began = stats.started or ended

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from llama_magic.request.tokenizer import Tokenizer
 
 
+def text_of(tokens: Sequence[int], tokenizer: Tokenizer, visible: frozenset[int] = frozenset()) -> str:
+    """Return the text of tokens of an answer, without control tokens that are not `visible`."""
+    shown = (t for t in tokens if t in visible or t not in tokenizer.control_ids)
+    return b"".join(map(tokenizer.piece, shown)).decode("utf-8", "replace")
+
+
 def begin(
     prompt: Prompt,
     limit: int,
@@ -31,9 +37,7 @@ def begin(
     """
     if not begun:
         return prompt, limit
-    shown = (t for t in begun if t in visible or t not in tokenizer.control_ids)
-    text = b"".join(map(tokenizer.piece, shown)).decode("utf-8", "replace")
-    prompt = prompt.beginning(begun, text)
+    prompt = prompt.beginning(begun, text_of(begun, tokenizer, visible))
     left = window - len(prompt.ids)
     if left >= limit:
         return prompt, limit

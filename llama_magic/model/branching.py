@@ -95,12 +95,16 @@ class Branching:
             )
         return self._origin.fork(self, place, choice, options)
 
-    def pieces(self) -> tuple[str, ...] | None:
-        """Return the text that each of `token_ids` made certain; None where the vocabulary is not at hand.
+    def pieces(self, tokens: Sequence[int] | None = None) -> tuple[str, ...] | None:
+        """Return the text that each of `token_ids` makes certain, or of other tokens of the same vocabulary.
 
-        Joined they are `raw_text` without a stop text.
+        None where that is not at hand. Joined they are `raw_text`, a stop text included.
         """
-        return None if self._origin is None else self._origin.pieces(self.token_ids)
+        return (
+            None
+            if self._origin is None
+            else self._origin.pieces(self.token_ids if tokens is None else tokens)
+        )
 
     def share(self, step: int, token: object) -> float | None:
         """Return how likely a token was at a step, before any sampler; None where that is not known any more.

@@ -13,6 +13,7 @@ from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler
 from llama_magic.model.asked import Beside, Call
 from llama_magic.model.assemble import Ask, assemble, changed
+from llama_magic.model.begun import text_of
 from llama_magic.model.guard import Guard
 from llama_magic.model.overflow import Fit
 from llama_magic.model.thinking import Thinking, drop_thinking
@@ -90,6 +91,10 @@ class Calls:
                 if any(self._tokenizer.text(i) in mark for mark in marks)
             )
         return self._visible[formatter.name]
+
+    def written(self, tokens: Sequence[int]) -> str:
+        """Return the text that tokens of a raw answer stand for."""
+        return text_of(tokens, self._tokenizer)
 
     def render(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from llama_magic.errors import InputTypeError, shown_briefly
+from llama_magic.model.again import again, receipt_of
 from llama_magic.model.answer import Assembler
 from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream, AsyncStreaming
@@ -522,6 +523,37 @@ class Generating:
             self._calls, schema, retries, template_variables or {}, options, thinking, show_schema
         )
         return await call.arun(prompt, system=system)
+
+    # --- again ------------------------------------------------------------------------------
+
+    @shows(StructuredOptions)
+    @shown_briefly("The call")
+    def rerun(self, answer: Any, *, stream: bool = False, **changes: Any) -> Any:
+        """Ask again what an answer, or a receipt, says was asked; `changes` are options of a call.
+
+        Nothing changed, a seeded answer of the same file and engine comes out equal, token for token; an
+        unseeded one is given the seed that it drew. Of one of several samples all are written again, and
+        this one is returned (with `n` changed, all). Of a structured answer the one attempt is repeated.
+        """
+        self._open()
+        receipt, held = receipt_of(answer)
+        made: Stream[Any] = Stream(self._calls.backend, again(self._calls, receipt, changes, held))
+        if stream:
+            return made
+        done = made.run()
+        return done[receipt.get("sample", 0)] if isinstance(done, list) and "n" not in changes else done
+
+    def repeated(self, receipt: Any) -> list[Completion[Any]]:
+        """Return the answers of the call that a receipt is of, written again; no history is told of them."""
+        self._open()
+        told, held = receipt_of(receipt)
+        changes: dict[str, Any] = {"timeout": None}
+        if told["finish_reason"] in ("interrupted", "timeout") and held is None:  # no need to go further
+            changes["max_tokens"] = max(1, len(told["token_ids"]))
+        made = again(self._calls, told, changes, held)
+        made.listed = False
+        done: Any = Stream(self._calls.backend, made).run()
+        return done if isinstance(done, list) else [done]
 
     # --- what they share --------------------------------------------------------------------
 

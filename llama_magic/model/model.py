@@ -136,6 +136,11 @@ class Model(Generating, Shown):
         return dict(self._file.options)
 
     @property
+    def made_with(self) -> dict[str, Any]:
+        """What receipts say of it: `file`, with its fingerprint, and `engine`: build, KV type, threads, …"""
+        return dict(self._file.made_with)
+
+    @property
     def closed(self) -> bool:
         return self.backend.closed
 

@@ -46,12 +46,17 @@ class Message(TypedDict):
 Messages = Sequence[Message] | Sequence[Mapping[str, Any]]
 
 
-def assistant_message(text: str, calls: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def assistant_message(
+    text: str, calls: Iterable[Mapping[str, Any]] = (), thinking: str = ""
+) -> dict[str, Any]:
     """Return what an assistant said, with tool calls (`id`, `name`, `arguments`) in the form of OpenAI's API.
 
-    A call that could not be read has no name; what was written of it stays in the text.
+    Thinking stands beside the text: templates decide whether a later turn is told of it. A call that could
+    not be read has no name; what was written of it stays in the text.
     """
     message: dict[str, Any] = {"role": "assistant", "content": text}
+    if thinking:
+        message["reasoning_content"] = thinking
     made = []
     for call in calls:
         if not call["name"]:

@@ -60,6 +60,11 @@ class Request:
         return sample_seed(self.seed, index)
 
 
+def first_seed(seed: int, index: int) -> int:
+    """Return the seed of a call whose `index`-th sample has `seed`: the inverse of `sample_seed`."""
+    return (seed - index * _GOLDEN) % 0xFFFFFFFF
+
+
 def row_seed(seed: int, row: int) -> int:
     """Return the seed of the `row`-th (from 0) of several prompts of a call: the call's own for the first.
 

@@ -38,9 +38,8 @@ class Branch:
 
 
 def answer_message(completion: Any) -> Message:
-    """Return the assistant message that a `Completion` stands for; templates decide of past thinking."""
-    message = assistant_message(completion.text, completion.tool_calls)
-    return message | ({"reasoning_content": completion.thinking} if completion.thinking else {})
+    """Return the assistant message that a `Completion` stands for."""
+    return assistant_message(completion.text, completion.tool_calls, completion.thinking)
 
 
 def check_message(message: object, where: str = "messages") -> Message:

@@ -117,3 +117,79 @@ def test_the_history_can_be_searched_and_saved(
         assert isinstance(run(f"%llama history {wrong}").error_in_exec, OptionError), wrong
     with pytest.raises(OptionError, match="no generation 0"):
         run("%llama history").result.numbered(0)
+
+
+def test_a_generation_is_run_again(
+    run: Any, engine: Any, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its number, with options and name=value changed; it says where the answers part; -o binds it."""
+    question = chr(0x4E00)
+    run(f"%%llama complete --seed 5 -n 4 --stop zz\n{question}")
+    number = session.history[-1].number
+    again = run(f"%llama rerun {number}").result
+    assert again.token_ids == session.history[-2].completion.token_ids
+    assert f"Equal to generation {number}." in capsys.readouterr().out
+    run(f"%llama rerun {number} -n 2 seed=6 temperature=0.1 stop=yy -o other")
+    other = session.history[-1].completion
+    assert (other.seed, other.usage.completion_tokens, other.sampling.temperature) == (6, 2, 0.1)
+    assert other.receipt["asked"]["stop"] == ["yy"]
+    assert run("other").result is other
+    assert f"Parts from {number} at token 2." in capsys.readouterr().out
+    run("%%llama chat\nHi")
+    chat = run(f"%llama rerun {session.history[-1].number} -q").result
+    assert chat.text == session.history[-2].completion.text
+    assert len(session.chat().turns) == 1
+    for wrong in ("", "0", "99", f"{number} tempurature=1", f"{number} x", f"{number} n=0"):
+        assert isinstance(run(f"%llama rerun {wrong}").error_in_exec, OptionError), wrong
+    assert "temperature" in str(run(f"%llama rerun {number} tempurature=1").error_in_exec)
+
+
+def test_the_model_that_wrote_it_is_asked(run: Any, session: Any) -> None:
+    """Not the current one; where it is gone, that is said, and -m names another."""
+    first = session.load("first")
+    run("%%llama complete --seed 1\nQ")
+    session.load("second").backend.answers = ["from the second"]
+    first.backend.answers = ["again"]
+    assert run("%llama rerun 1").result.text == "again"
+    run("%llama unload first")
+    assert "first, is not loaded" in str(run("%llama rerun 1").error_in_exec)
+    assert run("%llama rerun 1 -m second").result.text == "from the second"
+
+
+def test_two_generations_are_compared(run: Any, model: Any) -> None:
+    """By their numbers, and by the names of variables that hold answers."""
+    model.backend.answers = ["red green", "red blue"]
+    run("%%llama complete -o one\nQ")
+    run("%%llama complete\nQ")
+    for line in ("1 2", "one 2"):
+        found = run(f"%llama diff {line}").result
+        assert (found.step, [side.there for side in found.sides]) == (1, [" green", " blue"])
+    assert found.sides[0].name == "one"
+    for wrong in ("1", "1 2 3", "1 nothing", "0 1"):
+        assert isinstance(run(f"%llama diff {wrong}").error_in_exec, OptionError), wrong
+
+
+def test_what_is_verified(run: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is named, else the notebook at work, else the record that is kept, else the history."""
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    assert "nothing to verify" in str(run("%llama verify").error_in_exec)
+    model.backend.answers = lambda request: f"said {request.text}"
+    run("%%llama complete --seed 1\nA")
+    run("%%llama complete\nB")
+    found = run("%llama verify").result
+    assert (found.badge, found.unseeded) == ("1 of 1 answer comes out equal here", 1)
+    run("%llama record r.sqlite")
+    for question in "CD":
+        run(f"%%llama complete --seed 1\n{question}")
+    assert run("%llama verify").result.badge == "2 of 2 answers come out equal here"
+    saved = {
+        "cells": [{"outputs": [{"data": run("%llama history 1").result[0].completion._repr_mimebundle_()}]}]
+    }
+    Path("n.ipynb").write_text(json.dumps(saved), "utf-8")
+    monkeypatch.setenv("JPY_SESSION_NAME", str(Path("n.ipynb").absolute()))
+    assert run("%llama verify").result.of == "n.ipynb"
+    assert run("%llama verify r.sqlite").result.total == 2
+    model.backend.answers = lambda request: f"said other {request.text}"
+    changed = run("%llama verify r.sqlite -m fake").result
+    assert (changed.equal, changed.verdicts[0].step, changed.verdicts[0].reasons) == (0, 1, ())
+    assert "nothing that the receipt knows of" in str(changed)

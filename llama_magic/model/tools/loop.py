@@ -104,7 +104,7 @@ class Rounds:
         if not made or others:
             return []
         self._done += 1
-        self.steps.append(assistant_message(completion.text, made))
+        self.steps.append(assistant_message(completion.text, made, completion.thinking))
         return made
 
     def _function(self, call: dict[str, Any]) -> bool:

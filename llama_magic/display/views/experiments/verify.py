@@ -1,0 +1,51 @@
+"""How a verification looks: the badge, and what came out otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.views.view import view
+from llama_magic.experiments.verify import Verdict, Verification
+from llama_magic.words.counting import counted
+from llama_magic.words.harmless import blanks_shown
+from llama_magic.words.tables import Table
+
+
+@view.register(Verification)
+def verification(found: Verification) -> list[Node]:
+    """Show one line, and a row for each answer that is another here."""
+    out: list[Node] = [Head("verify", found.badge, tone="" if found else "warn")]
+    rows = tuple(_row(verdict) for verdict in found.verdicts if not verdict.equal)
+    if rows:
+        headers = ("answer", "differs from token", "was", "is here", "what is another here")
+        out.append(Grid(Table(headers, rows)))
+    if found.unseeded:
+        what = counted(found.unseeded, "answer")
+        verb = "was" if found.unseeded == 1 else "were"
+        out.append(Line(f"{what} without a seed {verb} not compared", dim=True))
+    return out
+
+
+def _row(verdict: Verdict) -> tuple[Any, ...]:
+    if verdict.error:
+        return (verdict.where, None, "", "", verdict.error)
+    was, now = (blanks_shown(text) or "(the end)" for text in (verdict.expected, verdict.found))
+    if verdict.step is None:
+        was = now = ""
+    return (verdict.where, verdict.step, was, now, reasons(verdict))
+
+
+def reasons(verdict: Verdict) -> str:
+    """Say what of prompt, file, build, threads, KV type and the rest is another here."""
+    if not verdict.reasons:
+        return "nothing that the receipt knows of"
+    return "; ".join(f"{what}: {_words(then)}, here {_words(now)}" for what, then, now in verdict.reasons)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(str(item) for item in value.values() if item is not None) or "–"
+    text = "–" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:40]} … {text[-39:]}"

@@ -1,0 +1,148 @@
+"""Two answers side by side: the first token that differs, what was likely there, what was asked otherwise."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_magic.errors import OptionError
+from llama_magic.model.again import Receipt, receipt_of
+from llama_magic.model.branching import Alternative
+from llama_magic.model.results import Completion
+from llama_magic.words.shown import Printed
+
+Step = tuple[Any, str]
+_WORD = re.compile(r"\s*\S+|\s+")
+_K = 5  # alternatives at the place
+# What a receipt says of what came out; all else says what was asked, and of what.
+_CAME_OUT = {
+    "version", "request", "finish_reason", "stop", "usage", "text", "thinking", "token_ids", "messages",
+    "notes", "budget", "thinking_choice", "sample", "earlier", "prompt_sha256", "begun",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two answers at the place where they part: the text of its token there, and what follows.
+
+    `there` is "" where the answer has ended. `likely` are the likeliest tokens there, none where that is not
+    known any more.
+    """
+
+    name: str
+    tokens: int
+    there: str
+    rest: str
+    likely: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True)
+class Difference(Printed):
+    """Where two answers part. `step` is the first token that differs (from 0), None where they are equal.
+
+    Answers without a vocabulary at hand are compared word by word.
+
+    `shared` is the text before it. `settings` is what differs of what was asked, of file and of engine:
+    (name, of the one, of the other).
+    """
+
+    step: int | None
+    shared: str
+    sides: tuple[Side, Side]
+    settings: tuple[tuple[str, Any, Any], ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether both have the same tokens."""
+        return self.step is None
+
+
+def diff(one: Any, other: Any, *, names: tuple[str, str] = ("A", "B")) -> Difference:
+    """Compare two answers token by token: completions, receipts, or entries of the history.
+
+    What was likely at the place is known of answers of this process, and of those that were asked with
+    `logprobs`. Raises `InputTypeError` for what is no answer.
+    """
+    made = [getattr(answer, "completion", answer) for answer in (one, other)]
+    receipts = [receipt_of(answer)[0] for answer in made]
+    keys, texts = zip(*_steps(made, receipts), strict=True)
+    step = first_difference(*keys)
+    place = len(keys[0]) if step is None else step
+    sides = [
+        Side(
+            name,
+            len(receipt["token_ids"]),
+            "".join(text[place : place + 1]),
+            "".join(text[place + 1 :]),
+            _likely(answer, place, keys=key),
+        )
+        for name, receipt, key, text, answer in zip(names, receipts, keys, texts, made, strict=True)
+    ]
+    return Difference(step, "".join(texts[0][:place]), (sides[0], sides[1]), tuple(_settings(*receipts)))
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """Return the place of the first token that differs, or that only one has; None where they are equal."""
+    pairs = itertools.zip_longest(one, other)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+
+
+def _steps(made: Sequence[Any], receipts: Sequence[Receipt]) -> list[tuple[Sequence[Any], Sequence[str]]]:
+    """Return what the steps of each answer are told apart by, and their texts.
+
+    Token ids, where both answers have them of one vocabulary; else the texts of tokens, or words.
+    """
+    sources = [a for a in made if isinstance(a, Completion) and a.pieces() is not None]
+    if sources and receipts[0].get("file") == receipts[1].get("file") and "file" in receipts[0]:
+        ids = [receipt["token_ids"] for receipt in receipts]
+        return [(tokens, sources[0].pieces(tokens) or ()) for tokens in ids]
+    cut = [
+        (a.pieces() if len(sources) == len(made) else None) or _WORD.findall(receipt["text"])
+        for a, receipt in zip(made, receipts, strict=True)
+    ]
+    return [(texts, texts) for texts in cut]
+
+
+def steps_of(receipt: Receipt, again: Completion[Any]) -> tuple[list[Step], list[Step]]:
+    """Return the steps of an answer and of one that was written again: what they are told apart by, and text.
+
+    Tokens, where those of the receipt are of this vocabulary; else words.
+    """
+    pieces = again.pieces(receipt["token_ids"])
+    if pieces is not None and receipt["text"] in "".join(pieces):
+        now = again.pieces() or ()
+        return list(zip(receipt["token_ids"], pieces, strict=True)), list(
+            zip(again.token_ids, now, strict=True)
+        )
+    then, words = _WORD.findall(receipt["text"]), _WORD.findall(again.text)
+    return list(zip(then, then, strict=True)), list(zip(words, words, strict=True))
+
+
+def _likely(answer: Any, place: int, keys: Sequence[Any]) -> tuple[Alternative, ...]:
+    if not isinstance(answer, Completion) or not place < len(answer.token_ids) == len(keys):
+        return ()
+    try:
+        return answer.alternatives(place, k=_K)
+    except OptionError:
+        return ()
+
+
+def _settings(one: Receipt, other: Receipt) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what differs of two receipts, apart from what came out."""
+    sides = [dict(_flat("", {k: v for k, v in side.items() if k not in _CAME_OUT})) for side in (one, other)]
+    limits = [side["budget"]["max_tokens"] for side in (one, other)]
+    sides[0]["max_tokens"], sides[1]["max_tokens"] = limits
+    for name in dict.fromkeys((*sides[0], *sides[1])):
+        if sides[0].get(name) != sides[1].get(name):
+            yield name, sides[0].get(name), sides[1].get(name)
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(f"{name} {key}".strip(), item)
+    else:
+        yield name, value

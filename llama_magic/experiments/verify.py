@@ -1,0 +1,175 @@
+"""`verify`: every seeded answer of a notebook or record written again, and compared token by token."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from llama_magic.errors import LlamaMagicError, OptionError, StructuredOutputError, shown_briefly
+from llama_magic.experiments import finding
+from llama_magic.experiments.difference import first_difference, steps_of
+from llama_magic.experiments.saved_answers import Saved, read_answers
+from llama_magic.model.results import Completion
+from llama_magic.words.counting import counted
+from llama_magic.words.shown import Printed
+
+if TYPE_CHECKING:
+    from llama_magic.model.again import Receipt
+    from llama_magic.model.model import Model
+
+Told = Callable[["Verdict", int], None]  # called with each verdict and how many there will be
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One answer: where it stands, and whether it came out equal.
+
+    `step` is the first token that differs (from 0), `expected` its text as it was and `found` as it is here,
+    "" where one has ended. `reasons` is what of prompt, file, build, threads, KV type and the rest is another
+    here, as (what, then, now). `error` says why it could not be written again.
+    """
+
+    where: str
+    equal: bool
+    step: int | None = None
+    expected: str = ""
+    found: str = ""
+    reasons: tuple[tuple[str, Any, Any], ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Verification(Printed):
+    """What came out of `verify`. True where every seeded answer came out equal, or there was none.
+
+    `unseeded` answers were not asked again: they drew their seed, and promise nothing.
+    """
+
+    of: str
+    verdicts: tuple[Verdict, ...]
+    unseeded: int = 0
+
+    @property
+    def total(self) -> int:
+        return len(self.verdicts)
+
+    @property
+    def equal(self) -> int:
+        """How many came out equal."""
+        return sum(verdict.equal for verdict in self.verdicts)
+
+    def __bool__(self) -> bool:
+        return self.equal == self.total
+
+    @property
+    def badge(self) -> str:
+        """One line: "14 of 14 answers come out equal here"."""
+        if not self.total:
+            return f"No seeded answer in {self.of}"
+        verb = "comes" if self.total == 1 else "come"
+        return f"{self.equal} of {counted(self.total, 'answer')} {verb} out equal here"
+
+
+@shown_briefly("Verifying")
+def verify(of: Any, *, model: Any = None, told: Told | None = None, **options: Any) -> Verification:
+    """Write every seeded answer again and compare it, token by token.
+
+    `of`: the path of a notebook, a record or an export, a `Record`, or answers. Asked is `model`, or the
+    loaded model of the same file; else the file is looked for on this disk and loaded as it was then, with
+    `options` of `load` in place of those. Where it is not found the current model is asked, and the file is
+    named as another. `told` hears each verdict. Nothing of it goes into history or record.
+
+    Raises `SourceError` for a file that is none of these, `InputTypeError` for what is no answer.
+    """
+    name, found = read_answers(of)
+    seeded = [one for one in found if one.receipt.get("seeded")]
+    verdicts = []
+    with _Models(model, options) as models:
+        for one in seeded:
+            verdicts.append(models.judge(one))
+            if told is not None:
+                told(verdicts[-1], len(seeded))
+    return Verification(name, tuple(verdicts), len(found) - len(seeded))
+
+
+class _Models:
+    """The models that are asked: those that are here, and those that are loaded for this alone."""
+
+    def __init__(self, given: Any, options: dict[str, Any]) -> None:
+        self._given = given
+        self._options = options
+        self._own: dict[Any, Model] = {}
+        self._written: tuple[Any, list[Completion[Any]]] = (None, [])  # the last call, for all its samples
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        while self._own:
+            self._own.popitem()[1].close()
+
+    def judge(self, one: Saved) -> Verdict:
+        """Write an answer again and say how it comes out."""
+        receipt = one.receipt
+        if "earlier" in receipt:
+            return Verdict(one.where, equal=False, error="It goes on from answers that are not in this file.")
+        try:
+            model = self._model(receipt)
+            again = self._again(model, receipt)
+        except LlamaMagicError as error:
+            return Verdict(one.where, equal=False, error=error.message)
+        then, now = steps_of(receipt, again)
+        if receipt["finish_reason"] in ("interrupted", "timeout"):
+            now = now[: len(then)]  # it was stopped, and went no further
+        step = first_difference([key for key, _ in then], [key for key, _ in now])
+        prompts = _prompts(receipt, again)
+        if step is None and not prompts:
+            return Verdict(one.where, equal=True)
+        reasons = (*prompts, *finding.differences(receipt, model))
+        place = len(then) if step is None else step
+        was, is_here = ("".join(text for _, text in side[place : place + 1]) for side in (then, now))
+        return Verdict(one.where, equal=False, step=step, expected=was, found=is_here, reasons=reasons)
+
+    def _again(self, model: Model, receipt: Receipt) -> Completion[Any]:
+        key = (id(model), receipt.get("request"), receipt.get("asked", {}).get("seed", receipt["seed"]))
+        if self._written[0] != key or not receipt.get("request"):
+            try:
+                made = model.repeated(receipt)
+            except StructuredOutputError as error:  # the answer was none then, too
+                made = list(error.completions) or [error.completion]
+            self._written = key, made
+        return self._written[1][receipt.get("sample", 0)]
+
+    def _model(self, receipt: Receipt) -> Model:
+        if self._given is not None:
+            return finding.find_model(receipt, self._given)
+        here = finding.models_here()
+        if not self._options and (found := finding.made_by(receipt, here)) is not None:
+            return found
+        wanted = finding.load_options(receipt) | self._options
+        key = (receipt.get("file", {}).get("fingerprint"), tuple(sorted(wanted.items())))
+        if key in self._own:
+            return self._own[key]
+        path = finding.file_on_disk(receipt)
+        if path is None:
+            if here:
+                return here[0]
+            name = receipt.get("file", {}).get("name", receipt["model"])
+            raise OptionError(f"The model that wrote it, {name}, is not on this disk.")
+        from llama_magic.loading.load import load, loaded  # for weight: llama.cpp
+
+        before = loaded()
+        model: Model = load(path, **wanted)
+        if not any(model is one for one in before):
+            self._own[key] = model
+        return model
+
+
+def _prompts(receipt: Receipt, again: Completion[Any]) -> tuple[tuple[str, Any, Any], ...]:
+    """Return what differs of the prompts: the template may have become another."""
+    digest = hashlib.sha256(again.prompt.encode("utf-8", "replace")).hexdigest()
+    if receipt.get("prompt", again.prompt) == again.prompt and receipt.get("prompt_sha256", digest) == digest:
+        return ()
+    return (("prompt", receipt.get("prompt", "another"), again.prompt),)

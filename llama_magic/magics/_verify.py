@@ -1,0 +1,99 @@
+"""`%llama verify` and `llama-magic verify`: the answers of a file, written again here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from llama_magic import display, sources
+from llama_magic.errors import OptionError
+from llama_magic.experiments.verify import Verdict, Verification, verify
+from llama_magic.magics._kernel import Kernel
+from llama_magic.magics._parse import LineCommand, parse_line
+from llama_magic.words.progress import Progress
+
+_TAG = "llama-magic-verified"
+
+
+def verify_verb(kernel: Kernel, command: LineCommand) -> Any:
+    """Verify a file; without one the notebook at work, else the record that is kept, else the history."""
+    options = dict(command.options)
+    model = options.pop("model", None)
+    of: Any = command.words[0] if command.words else _at_work(kernel)
+    done: list[Verdict] = []
+    with display.load_progress(kernel.shell) as progress:
+
+        def told(verdict: Verdict, every: int) -> None:
+            done.append(verdict)
+            label = f"{len(done)} of {every} answers"
+            progress(Progress("verify", round(100 * len(done) / every), 100, label, "%"))
+
+        found = verify(of, model=model and kernel.get_model(model), told=told, **options)
+        progress.done(found)  # takes the place of the progress bar, so Out[n] need not show it again
+    return kernel.mark_shown(found)
+
+
+def _at_work(kernel: Kernel) -> Any:
+    path = os.environ.get("JPY_SESSION_NAME") or kernel.namespace.get("__vsc_ipynb_file__")
+    if path and str(path).endswith(".ipynb") and Path(path).is_file():
+        return path
+    if kernel.session.recording is not None:
+        return kernel.session.recording.record
+    if not len(kernel.session.history):
+        raise OptionError(
+            "There is nothing to verify: no notebook is known, and nothing was generated.",
+            remedy="Write %llama verify NOTEBOOK, or the path of a record.",
+        )
+    return kernel.session.history
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Verify one file and say how it comes out; return 1 where an answer differs, 0 where all are equal."""
+    parser = argparse.ArgumentParser(prog="llama-magic verify", description=__doc__)
+    parser.add_argument("file", help="a notebook, a record, or an export of one")
+    parser.add_argument("--model", help="the model to ask, in place of the file that each receipt names")
+    parser.add_argument("--badge", action="store_true", help="leave a line under the notebook")
+    given, rest = parser.parse_known_args(list(arguments))
+    options = dict(parse_line(" ".join(["load", *map(_quoted, rest)])).options)
+    model = None
+    if given.model is not None:
+        from llama_magic.loading.load import load  # for weight: llama.cpp
+
+        model = load(given.model, **options)
+    found = verify(given.file, model=model, told=_say, **options)
+    print(found.badge if found else display.to_text(found))
+    if given.badge:
+        write_badge(Path(given.file), found)
+    return 0 if found else 1
+
+
+def _say(verdict: Verdict, every: int) -> None:
+    """Print a line for an answer that is another here, as it comes."""
+    if not verdict.equal and sys.stderr.isatty():
+        print(f"{verdict.where} of {every} is another here", file=sys.stderr, flush=True)
+
+
+def _quoted(word: str) -> str:
+    mark = "'" if '"' in word else '"'
+    return word if word.startswith("-") and " " not in word else f"{mark}{word}{mark}"
+
+
+def write_badge(path: Path, found: Verification) -> None:
+    """Leave one line under a notebook, in place of an earlier one. Raises `OptionError` for other files."""
+    try:
+        notebook = json.loads(sources.read_whole(path, "The notebook").decode("utf-8"))
+        cells = notebook["cells"]
+    except (ValueError, KeyError, TypeError):
+        raise OptionError(f"{path} is no notebook, so no badge can stand under it.") from None
+    cells[:] = [cell for cell in cells if _TAG not in cell.get("metadata", {}).get("tags", ())]
+    badge = {"cell_type": "markdown", "metadata": {"tags": [_TAG]}, "source": [f"*{found.badge}*"]}
+    if (notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)) >= (4, 5):
+        badge["id"] = _TAG
+    cells.append(badge)
+    text = json.dumps(notebook, ensure_ascii=False, indent=1) + "\n"
+    sources.write_whole(path, [text.encode("utf-8", "surrogatepass")], "The notebook")

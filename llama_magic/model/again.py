@@ -1,0 +1,86 @@
+"""The call of a receipt, asked again: what it says is all that an equal answer needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import InputTypeError
+from llama_magic.model.asked import Beside
+from llama_magic.model.results import Completion
+from llama_magic.model.thinking import Thinking
+from llama_magic.request.request import first_seed
+from llama_magic.request.sampling import Sampling
+
+if TYPE_CHECKING:
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.call import Calls
+    from llama_magic.structured import Constraint
+
+Receipt = Mapping[str, Any]
+_NEEDED = ("mode", "messages", "sampling", "seed", "token_ids", "budget")
+_OPTIONS = ("stop", "n", "overflow", "reuse", "ignore_eos", "logprobs", "pressure", "timeout")
+
+
+def receipt_of(answer: object) -> tuple[Receipt, Constraint | None]:
+    """Return the receipt of an answer, an entry of the history or a line of an export, and its constraint.
+
+    Raises `InputTypeError` for what is none of these.
+    """
+    answer = getattr(answer, "completion", answer)
+    if isinstance(answer, Completion):
+        return answer.receipt, answer._constraint
+    if isinstance(answer, Mapping) and isinstance(answer.get("receipt"), Mapping):  # a line of an export
+        answer = answer["receipt"]
+    if isinstance(answer, Mapping) and "earlier" in answer:
+        raise InputTypeError(
+            "This receipt refers to answers that were saved before it.",
+            remedy="lm.verify takes the whole notebook; a record keeps each receipt whole.",
+        )
+    if isinstance(answer, Mapping) and all(name in answer for name in _NEEDED):
+        return answer, None
+    if isinstance(answer, Mapping) and "samples" in answer:
+        raise InputTypeError(
+            "This is the receipt of several samples.", remedy='Pass one of them: receipt["samples"][0].'
+        )
+    raise InputTypeError(f"Got {answer!r:.80}; expected an answer or its receipt.")
+
+
+def again(calls: Calls, receipt: Receipt, changes: Mapping[str, Any], held: Constraint | None) -> Assembler:
+    """Prepare the call that a receipt is of, with some options changed.
+
+    `held` is its constraint where that is at hand; else it is compiled from the receipt. Of a structured
+    answer this is the one attempt that the receipt tells of.
+    """
+    asked = receipt.get("asked", {})
+    seed = asked.get("seed", first_seed(receipt["seed"], receipt.get("sample", 0)))
+    options: dict[str, Any] = {name: asked[name] for name in _OPTIONS if name in asked}
+    options |= {"seed": seed, "max_tokens": receipt["budget"]["max_tokens"]}
+    options |= {"sampling": Sampling(**receipt["sampling"]), **changes}
+    begun = tuple(receipt["token_ids"][: receipt.get("begun", 0)])
+    if begun and "prefill" in asked:
+        options, begun = {"prefill": asked["prefill"], **options}, ()
+    if held is None and "constraint" in asked:
+        kinds = {name: value for name, value in asked["constraint"].items() if name != "kind"}
+        held = calls.constraint(kinds.pop("schema", None), **kinds)
+    if not receipt["messages"]:
+        prompt = asked.get("prompt") or receipt["prompt"].removesuffix(calls.written(begun))
+        return calls.text(prompt, held, options, receipt["mode"], begun=begun)
+    beside = Beside(**{f.name: asked[f.name] for f in fields(Beside) if f.name in asked})
+    thinking = None
+    if receipt["mode"] == "structured":
+        thinking = Thinking.choose(calls.formatter, beside.thinking, beside.template_variables)
+    return calls.chat(receipt["mode"], _messages(receipt), held, options, beside, thinking, begun=begun)
+
+
+def _messages(receipt: Receipt) -> list[dict[str, Any]]:
+    """Return the conversation that was asked, the answer left out."""
+    asked = receipt.get("asked", {})
+    if "messages" in asked:
+        return list(asked["messages"])
+    messages = list(receipt["messages"])
+    last = messages.pop()
+    if "prefill" in asked and not receipt.get("begun"):  # it was added to, and stands before the answer
+        messages.append({**last, "content": asked["prefill"]})
+    return messages

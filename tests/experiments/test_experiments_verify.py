@@ -1,0 +1,218 @@
+"""Seeded answers of a file written again: n of n, or the first token that differs and what is another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_gguf import EOS, chain
+
+import llama_magic as lm
+from llama_magic import command, display
+from llama_magic.experiments import finding
+from llama_magic.model.earlier import Earlier
+from llama_magic.model.journal import journal
+from llama_magic.record.record import Record
+from llama_magic.testing import scripted_model as script
+
+HI = [{"role": "user", "content": "Hi"}]
+LONG = " ".join(f"word{i}" for i in range(150))  # long enough for threads to matter
+
+
+def notebook(path: Path, *results: Any) -> Path:
+    """Write a notebook whose cells have these results as outputs."""
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Title"], "id": "a"}
+    ]
+    for number, result in enumerate(results):
+        output = {"output_type": "display_data", "metadata": {}, "data": display.mimebundle(result)}
+        cells.append(
+            {"cell_type": "code", "metadata": {}, "source": [], "execution_count": None, "outputs": [output],
+             "id": f"c{number}"}
+        )  # fmt: skip
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def answers(loaded: Callable[..., Any]) -> list[Any]:
+    """Fourteen seeded answers of every kind, and two without a seed."""
+    model = loaded("smollm2")
+    made: list[Any] = [model.complete("The sea", max_tokens=5, seed=seed) for seed in range(7)]
+    made += [model.chat(HI, max_tokens=5, seed=1), model.complete(LONG, max_tokens=20, seed=0)]
+    made += [model.structured("A colour?", {"enum": ["red", "green"]}, seed=2, max_tokens=9)]
+    made += [made[0].fork(2, " so", max_tokens=3)]
+    return [
+        *made,
+        model.complete("The sea", n=3, max_tokens=5, seed=9),
+        model.complete("The sea", max_tokens=2),
+    ]
+
+
+def test_all_come_out_equal(answers: list[Any], tmp_path: Path) -> None:
+    """The badge counts them; history and record are not told; what has no seed is counted apart."""
+    path = notebook(tmp_path / "a.ipynb", *answers)
+    before = len(journal)
+    found = lm.verify(path)
+    assert (found.badge, found.unseeded, bool(found)) == ("14 of 14 answers come out equal here", 1, True)
+    assert [verdict.where for verdict in found.verdicts][-3:] == [f"cell 13, sample {i}" for i in (1, 2, 3)]
+    assert len(journal) == before
+    text = display.to_text(found)
+    assert text.splitlines() == [
+        "verify: 14 of 14 answers come out equal here",
+        "1 answer without a seed was not compared",
+    ]
+
+
+def test_records_exports_and_answers_are_verified_too(answers: list[Any], tmp_path: Path) -> None:
+    """A record by path or as it is, its export, a list: each with the place of its answers."""
+    record = Record(tmp_path / "r.sqlite")
+    record.add(*answers[:3])
+    export = record.export(tmp_path / "x.jsonl")
+    for of, where in (
+        (record, "answer 3"),
+        (record.path, "answer 3"),
+        (export, "line 3"),
+        (answers[:3], "answer 3"),
+    ):
+        found = lm.verify(of)
+        assert (found.equal, found.total, found.verdicts[-1].where) == (3, 3, where)
+    assert lm.verify(answers[0]).badge == "1 of 1 answer comes out equal here"
+    assert lm.verify(answers[-1]).badge == "No seeded answer in these answers"
+    assert lm.verify(answers[-1])
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [({"kv_type": "q8_0"}, ("KV type", "f16", "q8_0")), ({"threads": 2}, ("threads", 1, 2))],
+)
+def test_what_is_another_is_named(answers: list[Any], option: dict[str, Any], reason: Any) -> None:
+    """Another KV type or number of threads: the first token that differs, and that as the reason."""
+    found = lm.verify(answers, **option)
+    verdict = next(v for v in found.verdicts if not v.equal)
+    assert (bool(found), verdict.reasons) == (False, (reason,))
+    then = answers[int(verdict.where.removeprefix("answer ")) - 1]
+    with lm.load(_path(), **{"ctx": 2048, "threads": 1, **option}) as model:
+        now = lm.rerun(then, model=model)
+    assert verdict.step == next(i for i, (a, b) in enumerate(zip(then.token_ids, now.token_ids)) if a != b)  # noqa: B905
+    assert (verdict.expected, verdict.found) == (then.pieces()[verdict.step], now.pieces()[verdict.step])
+    assert f"{reason[0]}: {reason[1]}, here {reason[2]}" in display.to_text(found)
+
+
+def _path() -> Any:
+    from conftest import real_path
+
+    return real_path("smollm2")
+
+
+def test_another_file_is_named(scripted_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is not here is not replaced in silence: who answers in its place is another file."""
+    one = scripted_model(chain("a", "b", "c", EOS))
+    answer = one.complete("a", seed=1, max_tokens=4)
+    other = scripted_model(chain("a", "b", "d", EOS))
+    one.close()
+    (verdict,) = lm.verify([answer], model=other).verdicts
+    assert (verdict.step, verdict.expected, verdict.found) == (0, "bc", "bd")  # other vocabularies: words
+    assert [reason[0] for reason in verdict.reasons] == ["file"]
+    assert "scripted-0.gguf" in verdict.reasons[0][1]
+    monkeypatch.setattr(finding, "models_here", lambda: [other])
+    assert lm.verify([answer]).verdicts[0].reasons == verdict.reasons
+    monkeypatch.setattr(finding, "models_here", list)
+    (verdict,) = lm.verify([answer]).verdicts
+    assert "scripted-0.gguf, is not on this disk" in verdict.error
+    assert "is not on this disk" in display.to_text(lm.verify([answer]))
+
+
+def test_another_template_is_named(scripted_file: Any) -> None:
+    """The tokens may even be equal: the prompt is another, and that is said first."""
+    with lm.load(scripted_file.path, ctx=1024, threads=1) as model:
+        answer = model.chat(HI, seed=1, max_tokens=9)
+        model.formatter = lm.load(scripted_file.path, ctx=512, threads=1, formatter="chatml").formatter
+        (verdict,) = lm.verify([answer]).verdicts
+    assert (verdict.equal, verdict.reasons[0][0]) == (False, "prompt")
+
+
+def test_what_was_stopped_is_compared_as_far_as_it_went(scripted: Any) -> None:
+    """An interrupted answer is equal where all that it has is equal."""
+    stream = scripted.complete(chr(0x4E00), seed=1, max_tokens=300, ignore_eos=True, stream=True)
+    next(stream)
+    stream.cancel()
+    assert stream.completion.finish_reason == "interrupted"
+    assert lm.verify([stream.completion])
+
+
+def test_turns_of_a_chat_are_put_together(tmp_path: Path) -> None:
+    """A turn that refers to turns saved before it is asked with these; missing ones are told of."""
+    model = script(lambda request: f"said after {len(request.messages)}")
+    first = model.chat(HI, seed=1)
+    second = model.chat([*first.messages, {"role": "user", "content": "And?"}], seed=2)
+    path = notebook(tmp_path / "a.ipynb", first)
+    whole = json.loads(path.read_text("utf-8"))
+    saved = display.mimebundle(second, earlier=Earlier(first.messages, 2, first))
+    whole["cells"].append(
+        {**whole["cells"][1], "outputs": [{**whole["cells"][1]["outputs"][0], "data": saved}]}
+    )
+    path.write_text(json.dumps(whole), "utf-8")
+    assert [(v.where, v.equal) for v in lm.verify(path, model=model).verdicts] == [
+        ("cell 2", True),
+        ("cell 3", True),
+    ]
+    del whole["cells"][1]
+    path.write_text(json.dumps(whole), "utf-8")
+    (verdict,) = lm.verify(path, model=model).verdicts
+    assert "not in this file" in verdict.error
+    with pytest.raises(lm.InputTypeError, match="refers to answers"):
+        lm.rerun(saved["application/vnd.llama-magic.v1+json"])
+
+
+@pytest.mark.parametrize("text", ["", "no notebook", "[1, 2]", '{"cells": 3}', '{"a": 1}\n{"b": 2}'])
+def test_files_that_hold_no_answers(tmp_path: Path, text: str) -> None:
+    """They are refused by name, and so is what is no file and no answer."""
+    path = tmp_path / "x.ipynb"
+    path.write_text(text, "utf-8")
+    with pytest.raises(lm.SourceError, match=r"x\.ipynb"):
+        lm.verify(path)
+    with pytest.raises(lm.SourceError, match="cannot be read"):
+        lm.verify(tmp_path / "missing.ipynb")
+    with pytest.raises(lm.InputTypeError):
+        lm.verify(3)
+
+
+def test_the_command(answers: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit status 0 where all are equal, 1 where one differs, 2 for no such file; --badge leaves a line."""
+    path = notebook(tmp_path / "a.ipynb", *answers[:7])
+    badge = "7 of 7 answers come out equal here"
+    assert command.main(["verify", str(path), "--badge"]) == 0
+    assert capsys.readouterr().out == f"{badge}\n"
+    assert json.loads(path.read_text("utf-8"))["cells"][-1]["source"] == [f"*{badge}*"]
+    assert command.main(["verify", str(path), "--badge", "--kv-type", "q8_0"]) == 1
+    out = capsys.readouterr().out
+    assert "KV type: f16, here q8_0" in out
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", *["code"] * 7, "markdown"]
+    assert cells[-1]["source"][0] in (f"*{n} of 7 answers come out equal here*" for n in range(7))
+    assert command.main(["verify", str(tmp_path / "none.ipynb")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_the_command_is_one_of_a_shell(tmp_path: Path, answers: list[Any]) -> None:
+    """`llama-magic verify` in a process of its own finds the demo model by the receipt."""
+    path = notebook(tmp_path / "a.ipynb", answers[0])
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from llama_magic.command import main; sys.exit(main())",
+            "verify",
+            str(path),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "1 of 1 answer comes out equal here\n"), done.stderr
