@@ -6,12 +6,13 @@ as 1, and "\\u00e9" the same as "é". A mask writes one of the spellings; an ans
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_MAX_TRIES = 4_000  # keys and values that are held against the grammar for one text: about 50 ms
+_MAX_TRIES = 20_000  # keys and values that are held against the grammar for one text: about 0.2 s
 
 
 @dataclass
@@ -74,8 +75,50 @@ class Speller:
         return next((state for state in steps if state is not None), None)
 
     def _members(self, start: Any, members: Members) -> Any:
-        """Try the members in the declared order first; step back where a key was taken too early."""
-        order = sorted(range(len(members)), key=lambda at: self._ranks.get(members[at][0], len(self._ranks)))
+        """Return the state after an object: in the declared order, else in the order that the grammar has."""
+        ranks = self._ranks
+        order = sorted(range(len(members)), key=lambda at: ranks.get(members[at][0], len(ranks)))
+        for way in (self._in_turn, self._in_the_order_of_the_grammar, self._in_some_order):
+            if (end := way(start, members, order)) is not None or self._left < 0:
+                return end
+        return None
+
+    def _in_turn(self, start: Any, members: Members, order: list[int]) -> Any:
+        state = start
+        for number, at in enumerate(order):
+            state = self._member(state, members[at], first=not number)
+            if state is None:
+                return None
+        return self._step(state, "}")
+
+    def _in_the_order_of_the_grammar(self, start: Any, members: Members, order: list[int]) -> Any:
+        """Sort what may come next by what may still come after it; again behind keys that must be there."""
+        state, left = start, list(order)
+        while left:
+            known = len(left)
+            first = known == len(order)
+            after = {at: self._member(state, members[at], first=first) for at in left}
+            group = [at for at in left if after[at] is not None]
+            if not group or self._left < 0:
+                return None
+
+            def sooner(a: int, b: int, after: dict[int, Any] = after) -> int:
+                if self._key(after[a], members[b][0], first=False) is not None:
+                    return -1
+                return int(self._key(after[b], members[a][0], first=False) is not None)
+
+            for at in sorted(group, key=functools.cmp_to_key(sooner)):
+                going = self._member(state, members[at], first=len(left) == len(order))
+                if going is None:
+                    break  # something must come before it
+                state = going
+                left.remove(at)
+            if len(left) == known:
+                return None
+        return self._step(state, "}")
+
+    def _in_some_order(self, start: Any, members: Members, order: list[int]) -> Any:
+        """Step back where a key was taken too early."""
         hopeless: set[frozenset[int]] = set()
         stack: list[tuple[Any, frozenset[int], Iterator[int]]] = [(start, frozenset(order), iter(order))]
         while stack:
@@ -96,11 +139,12 @@ class Speller:
 
     def _member(self, state: Any, member: tuple[str, Any], *, first: bool) -> Any:
         name, value = member
-        for spelling in _spellings(name):
-            after = self._step(state, f"{'' if first else ','}{spelling}:")
-            if after is not None:
-                return self._after(after, value)
-        return None
+        after = self._key(state, name, first=first)
+        return None if after is None else self._after(after, value)
+
+    def _key(self, state: Any, name: str, *, first: bool) -> Any:
+        steps = (self._step(state, f"{'' if first else ','}{spelling}:") for spelling in _spellings(name))
+        return next((after for after in steps if after is not None), None)
 
     def _step(self, machine: Any, text: str) -> Any:
         self._left -= 1
