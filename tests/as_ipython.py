@@ -1,4 +1,4 @@
-"""What IPython asks of an object that is shown or raised: the underscored names of its protocol."""
+"""What IPython and ipywidgets ask of an object: the underscored names of their protocols."""
 
 from __future__ import annotations
 
@@ -14,3 +14,14 @@ def traceback_of(error: Any) -> list[str]:
     """Return the lines that stand below a cell which raised this error."""
     lines: list[str] = error._render_traceback_()
     return lines
+
+
+def bundle_of(shown: Any) -> dict[str, Any]:
+    """Return what an object is shown as, by MIME type."""
+    bundle: dict[str, Any] = shown._repr_mimebundle_()
+    return bundle
+
+
+def page_says(widget: Any, content: dict[str, Any]) -> None:
+    """Give a widget a message, as when one comes from a page."""
+    widget._handle_custom_msg(content, [])

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from as_ipython import page_says
 from display_answers import answering
 
 from llama_magic.display.boards.pad import Pad as pad  # noqa: N813
@@ -105,9 +106,9 @@ def test_shift_enter_runs_what_the_page_holds() -> None:
     """The message brings the fields' texts, the last key may still be on its way; others are ignored."""
     model = fake("An answer")
     board = pad(model, prompt="H")
-    board.voice._handle_custom_msg({"run": {board.prompt.placeholder: "Hi", "other": "x"}}, [])
+    page_says(board.voice, {"run": {board.prompt.placeholder: "Hi", "other": "x"}})
     settle()
-    board.voice._handle_custom_msg({"run": None}, [])
+    page_says(board.voice, {"run": None})
     assert [list(asked.messages) for asked in model.backend.requests] == [[{"role": "user", "content": "Hi"}]]
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from as_ipython import traceback_of
+from as_ipython import page_says, traceback_of
 from display_answers import ASKED, answering, completion, stream, widgets
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,11 +60,6 @@ def answer_views() -> None:
     """Say for every ended view, as a page does, that its static output stands in its cell."""
     for view in list(LiveView.unanswered):
         page_says(view, {"settled": True})
-
-
-def page_says(view: LiveView, content: dict[str, Any]) -> None:
-    """Give a view a message, as ipywidgets does when one comes from a page."""
-    view._handle_custom_msg(content, [])
 
 
 @pytest.fixture(autouse=True)

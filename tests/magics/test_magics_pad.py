@@ -37,7 +37,7 @@ def settle() -> None:
 def ask(run: Any, board: Pad) -> str:
     """Run the pad, then its cell; return the cell."""
     cells: list[str] = []
-    board._insert = cells.append
+    board.into_next_cell = cells.append
     board.run()
     settle()
     board.insert()
@@ -82,7 +82,7 @@ def test_what_a_cell_cannot_say_is_said(run: Any, model: Any) -> None:
     """A line that would open a block behind a system prompt of several lines: the pad says what differs."""
     board = run("p = %llama pad\np").result
     board.system.value, board.prompt.value = "a\nb", "x\nuser: y"
-    board._insert = lambda source: None
+    board.into_next_cell = lambda source: None
     board.insert()
     assert "not to the letter" in board.inserted.value
 

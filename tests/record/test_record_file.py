@@ -16,6 +16,7 @@ import pytest
 
 import llama_magic as lm
 from llama_magic.errors import OptionError, SourceError
+from llama_magic.record.database import Database
 from llama_magic.record.record import Record, open_record
 from llama_magic.testing import scripted_model
 
@@ -202,18 +203,20 @@ def test_an_interrupt_loses_no_answer(path: Path, monkeypatch: pytest.MonkeyPatc
     """Ctrl-C while an answer is written comes out when it is kept, once; before or after the statement."""
     model = scripted_model(lambda _request: "yes")
     record = Record(path)
-    write = record._database.write
+    write = Database.write
     for after in (False, True):
         presses = [1]
 
-        def interrupted(sql: str, values: Any, after: bool = after, presses: list[int] = presses) -> None:
+        def interrupted(
+            to: Database, sql: str, values: Any, after: bool = after, presses: list[int] = presses
+        ) -> None:
             if not presses or after:
-                write(sql, values)
+                write(to, sql, values)
             if presses:
                 presses.pop()
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(record._database, "write", interrupted)
+        monkeypatch.setattr(Database, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             record.add(model.complete("a"))
     assert len(record) == 2

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from as_ipython import bundle_of
 from fake_servers import Fake
 
 import llama_magic as lm
@@ -186,7 +187,7 @@ def test_the_key_is_nowhere(
         model.chat(ASK)
     for caught in (no_key, wrong):
         texts += ["".join(traceback.format_exception(caught.value)), str(caught.value)]
-    shown = model.card._repr_mimebundle_() if model.card else {}
+    shown = bundle_of(model.card) if model.card else {}
     texts += [
         repr(model),
         repr(model.__dict__),

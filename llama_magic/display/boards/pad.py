@@ -71,7 +71,7 @@ class Pad(Board):
     ) -> None:
         self.model = model
         self.answer: Completion | None = None
-        self._insert = insert or _next_cell
+        self.into_next_cell = insert or _next_cell
         self._stream: Stream | None = None
         self._reader: threading.Thread | None = None
         self._timer: threading.Timer | None = None
@@ -185,7 +185,7 @@ class Pad(Board):
         callback: so by default the cell appears below the next one that is run.
         """
         source, exact = self._cell(self._asks())
-        self._insert(source)
+        self.into_next_cell(source)
         where = Line("This cell will stand below the next cell that you run; or copy it:", dim=True)
         note = () if exact else (Line(_NOT_EXACT, tone="warn"),)
         self.inserted.value = render_html.page((where, Code(source), *note))
