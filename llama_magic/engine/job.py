@@ -43,6 +43,8 @@ class Job:
     matcher: Callable[[], Matcher] | None = None
     measure_outside: bool = False
     stats: Stats = field(default_factory=Stats)
+    found: bool = False  # whether its lane held anything when it began ...
+    common: int = 0  # ... and how many tokens of that begin as its prompt; asked only where that tells more
     tapes: tuple[StepTape, ...] = ()  # one a sample, or none to keep nothing
     cancelled: bool = False
     closed: bool = False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from llama_magic.engine.kv.store import StoredPrefix
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
+    from llama_magic.engine.job import Job
     from llama_magic.engine.kv.slots import Slot
     from llama_magic.engine.lanes.lane import Lane
 
@@ -40,17 +41,26 @@ class LaneState:
     host_budget: int
 
 
+Why = Literal["fresh", "empty", "other", "short", "state"]
+
+
 @dataclass(frozen=True)
 class LastCall:
     """The prompt of the last request: how much was reused and read, and the seconds that reuse saved.
 
-    `saved_s` is an estimate from the speed at which prompts were read so far, None before any.
+    `saved_s` is an estimate from the speed at which prompts were read so far, None before any. Where nothing
+    was reused, `why` says the reason: it was not to be (`fresh`), its `lane` held nothing (`empty`), or
+    nothing that begins so (`other`); the `common` beginning is shorter than a step of the seeded lane
+    (`short`), or the model's state cannot be cut back to it (`state`).
     """
 
     prompt_tokens: int
     reused: int
     read: int
     saved_s: float | None
+    why: Why | None = None
+    lane: str = "main"
+    common: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ def _slot(name: str, lane: Lane, slot: Slot) -> HeldSequence:
 
 def _entry(name: str, index: int, entry: StoredPrefix) -> HeldSequence:
     return HeldSequence(
-        f"{name}-host-{index}",
+        f"{name}-aside-{index}",
         name,
         tuple(entry.tokens),
         entry.n_read,
@@ -104,10 +114,10 @@ def _entry(name: str, index: int, entry: StoredPrefix) -> HeldSequence:
 
 
 def _last(core: Core) -> LastCall | None:
-    ended = [(lane, lane.last) for _, lane in core.lanes.named if lane.last is not None]
+    ended = [(name, lane, lane.last) for name, lane in core.lanes.named if lane.last is not None]
     if not ended:
         return None
-    lane, job = max(ended, key=lambda pair: pair[1].stats.ended)
+    name, lane, job = max(ended, key=lambda found: found[2].stats.ended)
     reused = job.stats.cached_tokens
     speed = lane.read_s / lane.read_tokens if lane.read_tokens else None
     return LastCall(
@@ -115,4 +125,18 @@ def _last(core: Core) -> LastCall | None:
         reused,
         len(job.prompt) - reused,
         None if speed is None else reused * speed,
+        None if reused or not job.stats.started else _why(job, lane),
+        name,
+        job.common,
     )
+
+
+def _why(job: Job, lane: Lane) -> Why:
+    """Say why nothing was reused."""
+    if not job.reuse:
+        return "fresh"
+    if not job.found:
+        return "empty"
+    if not job.common:
+        return "other"
+    return "short" if job.common < lane.cut else "state"

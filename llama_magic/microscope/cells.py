@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,14 +26,15 @@ _SHOWN = 40  # characters of a text in the tree
 class KVSequence:
     """One sequence: its tokens stand at positions 0, 1, 2, …
 
-    `id` names it (`shared-0` lies in the cells of the shared context, `exact-0` in those of the
-    context for seeded calls, `shared-host-1` in host memory); `names` are those given by `fork`.
+    `id` names it (`main-0` lies in the cells of the context that was loaded, `seeded-0` in those of the
+    one for answers with a seed, `main-aside-1` in host memory); `names` are those given by `fork`.
     The first `n_read` tokens were read as a prompt, the others were written. `span` is
     llama.cpp's own lowest and highest position, None in host memory.
     """
 
     id: str
     place: str
+    lane: str
     token_ids: tuple[int, ...]
     pieces: tuple[str, ...] = field(repr=False)
     n_read: int
@@ -50,16 +53,17 @@ class KVSequence:
 
     @property
     def owner(self) -> str:
-        """Who or what holds it, in words."""
+        """Where it lies, in words, and the names that it was given."""
         state = "running" if self.running else "idle"
-        return ", ".join((*self.names, f"{state} in cells" if self.place == "cells" else "host memory"))
+        where = f"{self.lane} context, {state}" if self.place == "cells" else "set aside"
+        return ", ".join((*self.names, where))
 
 
 @dataclass(frozen=True)
 class PrefixNode:
     """Tokens that all of `sequences` hold from here on, and where they part.
 
-    A sequence is its id, with the names of forks: `shared-1 = draft`.
+    A sequence is its id, with the names of forks: `main-1 = draft`.
     """
 
     token_ids: tuple[int, ...]
@@ -68,11 +72,21 @@ class PrefixNode:
     children: tuple[PrefixNode, ...] = ()
 
     def words(self) -> str:
-        """Say how many tokens, and which: of a long text its two ends."""
-        text = self.text
-        if len(text) > _SHOWN:
-            text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
-        return f"{counted(len(self.token_ids), 'token')} “{one_line(text)}”"
+        """Say how many tokens, and which: of a long text the words at its two ends."""
+        return f"{counted(len(self.token_ids), 'token')} “{one_line(_ends(self.text))}”"
+
+
+def _ends(text: str) -> str:
+    """Return a text, of a long one the words at its two ends; a word that is long itself is cut."""
+    if len(text) <= _SHOWN:
+        return text
+    half, words = _SHOWN // 2, re.findall(r"\s*\S+", text)
+    ends = [
+        list(itertools.accumulate(words)),
+        list(itertools.accumulate(reversed(words), lambda a, b: b + a)),
+    ]
+    first, last = (max((end for end in of if len(end) <= half), key=len, default="") for of in ends)
+    return f"{first or text[:half]} … {(last or text[-half:]).lstrip()}"
 
 
 @dataclass(frozen=True)
@@ -173,6 +187,7 @@ def _sequence(tokenizer: Tokenizer, held: HeldSequence, per_token: int) -> KVSeq
     return KVSequence(
         id=held.id,
         place="cells" if held.in_cells else "host memory",
+        lane=held.lane,
         token_ids=held.tokens,
         pieces=pieces,
         n_read=held.n_read,

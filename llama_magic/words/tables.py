@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +85,11 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.00095 else f"{share:.2%}" if share >= 0.00005 else "<0.01%"
 
 
+_FIGURE = re.compile(r"\d[\d,]*(\.\d+)?( ?(%|ms|s|[kMGT]?B))?")
+
+
 def is_number(value: Any) -> bool:
-    """Return whether a cell is set flush right."""
+    """Return whether a cell is set flush right: a number, or its words with a unit, such as `1.59 MB`."""
+    if isinstance(value, str):
+        return _FIGURE.fullmatch(value) is not None
     return isinstance(value, (int, float)) and not isinstance(value, bool)

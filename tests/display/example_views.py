@@ -44,12 +44,12 @@ def _trace() -> SamplerTrace:
 
 def _sequence(name: str, text: str) -> KVSequence:
     return KVSequence(
-        name, "cells", tuple(map(ord, text)), tuple(text), len(text), 10, (), False, (0, len(text))
+        name, "cells", "main", tuple(map(ord, text)), tuple(text), len(text), 10, (), False, (0, len(text))
     )
 
 
 def _kv() -> KVState:
-    lanes = (LaneState("shared", 2048, 60, 10**7, 0, 10**8),)
+    lanes = (LaneState("main", 2048, 60, 10**7, 0, 10**8),)
     held = (_sequence("a", "hello world"), _sequence("b", "hello there"))
     return KVState(lanes, held, 23_000, "f16", "f16", 512, LastCall(100, 24, 76, 0.5))
 

@@ -164,8 +164,8 @@ def test_lanes_are_those_that_were_made() -> None:
     lanes = Lanes()
     assert (list(lanes), lanes.named) == ([], ())
     lanes.exact = lane_of(ExactLane, FakeContext(64, 4))
-    assert (list(lanes), lanes.named) == ([lanes.exact], (("exact", lanes.exact),))
+    assert (list(lanes), lanes.named) == ([lanes.exact], (("seeded", lanes.exact),))
     lanes.shared = lane_of(SharedLane, FakeContext(64, 4))
-    assert [name for name, _ in lanes.named] == ["shared", "exact"]
+    assert [name for name, _ in lanes.named] == ["main", "seeded"]
     lanes.clear()
     assert list(lanes) == []

@@ -39,14 +39,14 @@ def test_what_is_saved_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch)
     core = core_over(monkeypatch)
     first = answered(core, TEXT)
     second = answered(core, OTHER)
-    assert ids(core) == ["shared-1", "shared-host-0"]
+    assert ids(core) == ["main-1", "main-aside-0"]
     held = [*OTHER, *second.written[0][:-1]]  # the last token was not decoded
     parked = [*TEXT, *first.written[0][:-1]]
-    moves.fork(core, "shared-host-0", "draft")
+    moves.fork(core, "main-aside-0", "draft")
     for wanted, name, tokens in (
-        (None, "shared-1", held),
-        ("shared-1", "shared-1", held),
-        ("shared-host-0", "shared-host-0", parked),
+        (None, "main-1", held),
+        ("main-1", "main-1", held),
+        ("main-aside-0", "main-aside-0", parked),
         ("draft", "draft", parked),
     ):
         saved = moves.save(core, wanted)
@@ -63,18 +63,18 @@ def test_the_latest_is_one_in_cells_and_else_one_in_host_memory(monkeypatch: pyt
     core = core_over(monkeypatch)
     answered(core, TEXT)
     answered(core, [9, 9], exact=True)
-    assert moves.save(core, None).name == "exact-0"
+    assert moves.save(core, None).name == "seeded-0"
     lane = core.lane(exact=False)
     lane.kv.slots[0].last_used = core.lane(exact=True).kv.slots[0].last_used + 1
-    assert moves.save(core, None).name == "shared-0"
+    assert moves.save(core, None).name == "main-0"
     core.accept(Asked([5, *TEXT], 50).job)
     lane.step()
-    assert moves.save(core, None).name == "exact-0"
+    assert moves.save(core, None).name == "seeded-0"
     core.lane(exact=True).forget()
     lane.kv.store.put([1, 2], [Stretch(0, 2, b"older")])
-    assert moves.save(core, None).name == "shared-host-1"
+    assert moves.save(core, None).name == "main-aside-1"
     lane.kv.store.best(TEXT)
-    assert moves.save(core, None).name == "shared-host-0"
+    assert moves.save(core, None).name == "main-aside-0"
 
 
 def test_where_nothing_is_held_nothing_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,10 +86,10 @@ def test_where_nothing_is_held_nothing_is_saved(monkeypatch: pytest.MonkeyPatch)
         moves.save(core, "draft")
     assert caught.value.remedy == "It holds: none."
     answered(core, TEXT)
-    moves.fork(core, "shared-0", "draft")
-    with pytest.raises(OptionError, match="no sequence 'shared-7'") as caught:
-        moves.save(core, "shared-7")
-    assert caught.value.remedy == "It holds: shared-0, shared-1, draft."
+    moves.fork(core, "main-0", "draft")
+    with pytest.raises(OptionError, match="no sequence 'main-7'") as caught:
+        moves.save(core, "main-7")
+    assert caught.value.remedy == "It holds: main-0, main-1, draft."
 
 
 def test_of_a_seeded_sequence_is_said_how_much_a_seed_may_reuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,13 +97,13 @@ def test_of_a_seeded_sequence_is_said_how_much_a_seed_may_reuse(monkeypatch: pyt
     for made, length, ends in ((FakeContext, 64, [64, 91]), (FakeRecurrentContext, 0, [91])):
         core = core_over(monkeypatch, made=made)
         answered(core, TEXT, exact=True)
-        saved = moves.save(core, "exact-0")
+        saved = moves.save(core, "seeded-0")
         assert saved.exact_length == length
         assert [stretch.end for stretch in saved.stretches] == ends
     core = core_over(monkeypatch)
     answered(core, TEXT, exact=True)
     answered(core, OTHER, exact=True)
-    saved = moves.save(core, "exact-host-0")
+    saved = moves.save(core, "seeded-aside-0")
     assert (list(saved.tokens), saved.exact_length, saved.n_read) == (TEXT[:64], 64, 64)
 
 
@@ -117,7 +117,7 @@ def test_a_restored_sequence_is_taken_over_by_the_next_prompt(monkeypatch: pytes
     saved = moves.save(core, None)
     other = core_over(monkeypatch)
     moves.restore(other, saved)
-    assert ids(other) == ["shared-host-0", "exact-host-0"]
+    assert ids(other) == ["main-aside-0", "seeded-aside-0"]
     assert [list(s.tokens) for s in snapshot(other).sequences] == [list(saved.tokens), TEXT[:64]]
     assert [s.n_read for s in snapshot(other).sequences] == [90, 64]
     assert helpers_are_empty(other)
@@ -134,7 +134,7 @@ def test_restoring_empties_the_cells_first(monkeypatch: pytest.MonkeyPatch) -> N
     core.lane(exact=False).forget()
     answered(core, OTHER)
     moves.restore(core, saved)
-    assert ids(core) == ["shared-host-0", "shared-host-1"]
+    assert ids(core) == ["main-aside-0", "main-aside-1"]
 
 
 @pytest.mark.parametrize("change", [1, -1])
@@ -170,7 +170,7 @@ def test_beside_a_running_job_the_cells_are_left_alone(monkeypatch: pytest.Monke
         for asked in ("restore_sequence", "save_sequence", "remove", "copy", "clear"):
             patch.delattr(FakeMemory, asked)
         moves.restore(core, saved)
-    assert ids(core) == ["shared-1", "shared-host-0"]
+    assert ids(core) == ["main-1", "main-aside-0"]
     run(lane)
     assert one.written == one.expected
     assert answered(core, [*TEXT, 15]).job.stats.cached_tokens == 90
@@ -195,14 +195,14 @@ def test_a_fork_is_named_once_and_not_as_a_place(monkeypatch: pytest.MonkeyPatch
     """Names that the cache gives itself, none, and those that are there are refused."""
     core = core_over(monkeypatch)
     answered(core, TEXT)
-    moves.fork(core, "shared-0", "draft")
-    for name in ("", "shared-0", "exact-12", "shared-host-3"):
+    moves.fork(core, "main-0", "draft")
+    for name in ("", "main-0", "seeded-12", "main-aside-3"):
         with pytest.raises(OptionError, match="cannot be called"):
-            moves.fork(core, "shared-0", name)
+            moves.fork(core, "main-0", name)
     with pytest.raises(OptionError, match="a fork 'draft' already"):
-        moves.fork(core, "shared-0", "draft")
-    moves.fork(core, "draft", "shared-0b")
-    assert sorted(names(core)) == ["draft", "shared-0b"]
+        moves.fork(core, "main-0", "draft")
+    moves.fork(core, "draft", "main-0b")
+    assert sorted(names(core)) == ["draft", "main-0b"]
 
 
 def test_a_fork_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_a_fork_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     first = answered(core, TEXT)
     tokens = [*TEXT, *first.written[0][:-1]]
     used = core.lane(exact=False).kv.used
-    moves.fork(core, "shared-0", "draft")
+    moves.fork(core, "main-0", "draft")
     assert core.lane(exact=False).kv.used == used
     answered(core, [*tokens, 3], 5)
     answered(core, OTHER)
@@ -226,12 +226,12 @@ def test_of_a_seeded_sequence_the_cuts_are_forked(monkeypatch: pytest.MonkeyPatc
     """For seeded jobs; of one that has none all of it, for jobs without a seed."""
     core = core_over(monkeypatch)
     answered(core, TEXT, exact=True)
-    moves.fork(core, "exact-0", "long")
+    moves.fork(core, "seeded-0", "long")
     answered(core, TEXT[:20], exact=True)
-    moves.fork(core, "exact-0", "short")
+    moves.fork(core, "seeded-0", "short")
     held = {name: s for s in snapshot(core).sequences for name in s.names}
-    assert (held["long"].lane, list(held["long"].tokens)) == ("exact", TEXT[:64])
-    assert (held["short"].lane, list(held["short"].tokens)[:20]) == ("shared", TEXT[:20])
+    assert (held["long"].lane, list(held["long"].tokens)) == ("seeded", TEXT[:64])
+    assert (held["short"].lane, list(held["short"].tokens)[:20]) == ("main", TEXT[:20])
     assert held["short"].n_read == 20
     assert answered(core, [*TEXT[:20], 9]).job.stats.cached_tokens == 20
 
@@ -241,7 +241,7 @@ def test_a_fork_beyond_the_budget_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     core = core_over(monkeypatch, store_budget=10)
     answered(core, TEXT, exact=True)
     with pytest.raises(FitError, match="The fork takes"):
-        moves.fork(core, "exact-0", "draft")
+        moves.fork(core, "seeded-0", "draft")
     assert names(core) == {}
 
 
@@ -259,6 +259,6 @@ def test_clearing_spares_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     lane.step()
     assert len(ids(core)) == 3
     moves.clear(core)
-    assert ids(core) == ["shared-1"]
+    assert ids(core) == ["main-1"]
     run(lane)
     assert one.written == one.expected

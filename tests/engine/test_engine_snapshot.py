@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_context import Asked, FakeContext, answered, core_over, run
+from fake_context import Asked, FakeContext, FakeRecurrentContext, answered, core_over, run
 
 from llama_magic.engine import moves
 from llama_magic.engine.core import Core
@@ -21,7 +21,7 @@ def test_before_the_first_job_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -
     empty = snapshot(core)
     assert (empty.lanes, empty.sequences, empty.last) == ((), (), None)
     core.lane(exact=True)
-    assert snapshot(core).lanes == (LaneState("exact", 512, 0, 512_000, 0, 5000),)
+    assert snapshot(core).lanes == (LaneState("seeded", 512, 0, 512_000, 0, 5000),)
     assert snapshot(core).last is None
 
 
@@ -62,21 +62,21 @@ def test_what_is_held_is_what_lies_in_cells_and_in_host_memory(monkeypatch: pyte
     one = answered(core, TEXT, 3)
     held(core)
     answered(core, [9, *TEXT], 3, n=2)
-    assert list(held(core)) == ["shared-1", "shared-2", "shared-host-0"]
+    assert list(held(core)) == ["main-1", "main-2", "main-aside-0"]
     answered(core, TEXT, exact=True)
-    moves.fork(core, "shared-host-0", "draft")
-    moves.fork(core, "shared-1", "second")
+    moves.fork(core, "main-aside-0", "draft")
+    moves.fork(core, "main-1", "second")
     found = held(core)
     assert {i: s.names for i, s in found.items() if s.names} == {
-        "shared-host-0": ("draft",),
-        "shared-0": ("second",),
+        "main-aside-0": ("draft",),
+        "main-0": ("second",),
     }
-    assert list(found["shared-host-0"].tokens) == [*TEXT, *one.written[0][:-1]]
-    assert found["shared-host-0"].n_read == len(TEXT)
+    assert list(found["main-aside-0"].tokens) == [*TEXT, *one.written[0][:-1]]
+    assert found["main-aside-0"].n_read == len(TEXT)
     lane = core.lane(exact=False)
     core.accept(Asked([5, *TEXT], 20).job)
     lane.step()
-    assert [i for i, s in held(core).items() if s.running] == ["shared-3"]
+    assert [i for i, s in held(core).items() if s.running] == ["main-3"]
     run(lane)
     assert not any(s.running for s in held(core).values())
 
@@ -86,7 +86,7 @@ def test_a_sample_that_has_a_slot_and_no_cells_yet_is_told(monkeypatch: pytest.M
     core = core_over(monkeypatch)
     core.lane(exact=False).kv.slots[2].in_use = True
     (only,) = snapshot(core).sequences
-    assert (only.id, only.tokens, only.running, only.span) == ("shared-2", (), True, (-1, -1))
+    assert (only.id, only.tokens, only.running, only.span) == ("main-2", (), True, (-1, -1))
 
 
 def test_the_last_call_is_the_one_that_ended_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,43 @@ def test_before_any_prompt_was_read_nothing_is_known_to_be_saved(monkeypatch: py
     core = core_over(monkeypatch)
     lane = core.lane(exact=False)
     lane.last = Asked(TEXT, 1).job
-    lane.last.stats = SimpleNamespace(cached_tokens=0, ended=1.0)  # type: ignore[assignment]
+    lane.last.stats = SimpleNamespace(cached_tokens=0, started=0.0, ended=1.0)  # type: ignore[assignment]
     last = snapshot(core).last
     assert last is not None
-    assert (last.reused, last.read, last.saved_s) == (0, 90, None)
+    assert (last.reused, last.read, last.saved_s, last.why) == (0, 90, None, None)
+
+
+def test_why_nothing_was_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reason, with the lane and the beginning in common; none where something was reused."""
+    core = core_over(monkeypatch)
+
+    def why() -> tuple[Any, ...]:
+        last = snapshot(core).last
+        assert last is not None
+        return last.why, last.lane, last.common
+
+    answered(core, TEXT)
+    assert why() == ("empty", "main", 0)
+    answered(core, [9, *TEXT])
+    assert why() == ("other", "main", 0)
+    answered(core, [*TEXT, 15])
+    assert why()[0] is None
+    core.accept(Asked(TEXT, 2, reuse=False).job)
+    run(core.lane(exact=False))
+    assert why()[0] == "fresh"
+    answered(core, TEXT, exact=True)
+    assert why() == ("empty", "seeded", 0)
+    answered(core, [*TEXT[:63], 9, 9], exact=True)
+    assert why() == ("short", "seeded", 63)
+    answered(core, [9, *TEXT], exact=True)
+    assert why() == ("other", "seeded", 0)
+
+
+def test_a_recurrent_state_that_cannot_be_cut_back_is_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last state is behind the beginning in common."""
+    core = core_over(monkeypatch, made=FakeRecurrentContext)
+    answered(core, TEXT)
+    answered(core, [*TEXT[:70], 9])
+    last = snapshot(core).last
+    assert last is not None
+    assert (last.reused, last.why, last.common) == (0, "state", 70)

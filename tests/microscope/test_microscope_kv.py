@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_magic.display import to_html
+from llama_magic.display import to_html, to_text
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.engine.moves import SavedSequence
+from llama_magic.engine.snapshot import LaneState, LastCall
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.microscope import savefile
 from llama_magic.microscope.cells import KVSequence, KVState
@@ -161,7 +162,7 @@ def test_a_fork_shares_its_cells(smollm2: Any) -> None:
     smollm2.complete("Something else", max_tokens=2)
     assert check(smollm2)["draft"].place == "host memory"
     smollm2.kv_fork("draft", "second")
-    for wrong in ("draft", "shared-3", ""):
+    for wrong in ("draft", "main-3", ""):
         with pytest.raises(OptionError):
             smollm2.kv_fork("draft", wrong)
     with pytest.raises(OptionError, match=r"It holds: .*draft"):
@@ -217,7 +218,7 @@ def test_a_fork_of_a_short_seeded_sequence_is_kept(smollm2: Any) -> None:
     smollm2.kv_clear()
     smollm2.complete("One two three four", max_tokens=2, seed=1)
     source = smollm2.kv.sequences[0]
-    assert source.id == "exact-0"
+    assert source.id == "seeded-0"
     smollm2.kv_fork(source.id, "short")
     assert smollm2.kv["short"].token_ids == source.token_ids
     assert smollm2.complete("One two three four five", max_tokens=2).usage.cached_tokens == 4
@@ -329,7 +330,7 @@ def test_another_models_file_is_refused(smollm2: Any, gemma: Any, tmp_path: Path
 
 
 def sequence(name: str, text: str) -> KVSequence:
-    return KVSequence(name, "cells", tuple(map(ord, text)), tuple(text), len(text), 0)
+    return KVSequence(name, "cells", "main", tuple(map(ord, text)), tuple(text), len(text), 0)
 
 
 def state(**texts: str) -> KVState:
@@ -372,3 +373,48 @@ def test_the_tree_is_lists_within_lists() -> None:
     text = held.tree_text()
     assert text.splitlines()[0] == "4 tokens “<scr” a, b"
     assert len(held.to_pandas()) == 25 + 8
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a text of forty characters, not one more", "a text of forty characters, not one more"),
+        ("Once upon a time there was a keeper of a lighthouse.", "Once upon a time … of a lighthouse."),
+        (
+            "<|start|>system\nYou are helpful<|end|>\n<|start|>user\nHi",
+            "<|start|>system↵You … <|start|>user↵Hi",
+        ),
+        ("x" * 50, "x" * 20 + " … " + "x" * 20),
+    ],
+)
+def test_a_label_of_the_tree_breaks_at_words(text: str, words: str) -> None:
+    """At most forty characters of a text stand there, whole words from its two ends; a long word is cut."""
+    (node,) = state(a=text).tree
+    assert node.words() == f"{len(text)} tokens “{words}”"
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (LastCall(80, 64, 16, 0.5), "64 of 80 prompt tokens reused, 16 read; about 0.50 s saved."),
+        (LastCall(80, 0, 80, None, "fresh"), "80 read. Nothing was to be reused (--fresh)."),
+        (LastCall(80, 0, 80, None, "empty", "seeded"), "80 read. The seeded context held nothing yet."),
+        (LastCall(80, 0, 80, None, "other"), "80 read. What the main context holds begins otherwise."),
+        (LastCall(80, 0, 80, None, "short", "seeded", 1), "1 token at the beginning is held, and the seeded"),
+        (
+            LastCall(80, 0, 80, None, "state", "main", 70),
+            "70 tokens at the beginning are held, but this",
+        ),
+    ],
+)
+def test_the_view_says_what_was_reused_and_why_nothing_was(last: LastCall, words: str) -> None:
+    """A sentence for each reason; each context has its cells, its colour in the bar, and what it is for."""
+    lanes = (LaneState("main", 100, 30, 10**6, 0, 10**6), LaneState("seeded", 100, 7, 10**6, 0, 10**6))
+    shown = KVState(lanes, (sequence("main-1", "hello"),), 1000, "f16", "f16", 0, last)
+    text = to_text(shown)
+    assert words in text
+    assert re.search(r"^main +30 +70 +1 MB +answers without a seed", text, re.MULTILINE)
+    assert re.search(r"^seeded +7 +93 +1 MB +answers with a seed", text, re.MULTILINE)
+    bar = re.sub(r' style="[^"]*"', "", to_html(shown))
+    assert 'lm-k-user"></span>main context 30' in bar
+    assert 'lm-k-variable"></span>seeded context 7' in bar

@@ -21,6 +21,13 @@ def match(slots: Sequence[Slot], tokens: Sequence[int], limit: int) -> tuple[Slo
     return max(lengths, key=lambda pair: (pair[1], not pair[0].in_use and not pair[0].name))
 
 
+def common_with(cells: Cells, tokens: Sequence[int]) -> int:
+    """Return how many tokens of the beginning are held; where there are cuts, of those that were read."""
+    held = [slot.tokens[: slot.n_read] if cells.cut else slot.tokens for slot in cells.slots]
+    held += [entry.tokens for entry in cells.store.entries]
+    return max((common_prefix(other, tokens) for other in held), default=0)
+
+
 def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None:
     """Return a slot not in use with the longest prefix of `tokens` that is held anywhere, cut to it.
 

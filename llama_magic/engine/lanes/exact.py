@@ -38,6 +38,7 @@ class ExactLane(Lane):
 
     def _begin(self, running: Running) -> None:
         limit = running.n_prompt - 1 if running.job.reuse else 0
+        self._look(running)
         slot = take_exact(self.kv, running.tokens, limit)
         self._start(running, slot, len(slot.tokens))
 

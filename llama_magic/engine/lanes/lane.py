@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.cells import Cells
+from llama_magic.engine.kv.reuse import common_with
 from llama_magic.engine.kv.slots import Slot, cells_used
 from llama_magic.engine.kv.store import PrefixStore
 from llama_magic.engine.lanes.batch import Batch
@@ -245,6 +246,14 @@ class Lane:
             self._fail_job(running.job, error)
             return
         running.report_prompt(cached)
+
+    def _look(self, running: Running) -> None:
+        """Note what there is for a job to reuse, before it has a slot, so that it can be said why not."""
+        job = running.job
+        if not job.stats.started:
+            job.found = bool(self.kv.store.entries) or any(slot.tokens for slot in self.kv.slots)
+            if self.cut or self.weights.recurrent:  # else all that is common is reused
+                job.common = common_with(self.kv, running.tokens)
 
     def fits(self, running: Running) -> bool:
         """Whether a sample has its cells to the end beside those that run, which have theirs."""

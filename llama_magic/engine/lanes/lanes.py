@@ -27,8 +27,8 @@ class Lanes:
 
     @property
     def named(self) -> tuple[tuple[str, Lane], ...]:
-        """The lanes that are made, each with its name."""
-        pairs = (("shared", self.shared), ("exact", self.exact))
+        """The lanes that are made, each with the name that people see."""
+        pairs = (("main", self.shared), ("seeded", self.exact))
         return tuple((name, lane) for name, lane in pairs if lane is not None)
 
     def clear(self) -> None:

@@ -51,6 +51,7 @@ class SharedLane(Lane):
         """Give a sample a slot, with the longest prefix that is held anywhere."""
         limit = len(running.tokens) - 1  # the last token is decoded in any case: its logits are needed
         slot: Slot | None = None
+        self._look(running)
         if running.job.reuse:
             slot = take_longest(self.kv, running.tokens, limit)
         if slot is None:
