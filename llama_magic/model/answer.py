@@ -21,7 +21,7 @@ from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenL
 from llama_magic.model.sample import Sample
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, TokenEvent
 from llama_magic.request.messages import assistant_message
-from llama_magic.request.request import Request
+from llama_magic.request.request import Request, piece_of
 from llama_magic.request.text import TextStream
 from llama_magic.threads import Latch
 from llama_magic.words.progress import Progress
@@ -104,8 +104,7 @@ class Assembler:
 
     def piece(self, token: int) -> bytes:
         """Return the bytes that a token adds to the text."""
-        hidden = token in self.tokenizer.control_ids and token not in self.request.visible_ids
-        return b"" if hidden else self.tokenizer.piece(token)
+        return piece_of(self.tokenizer, self.request, token)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TokenEvent):

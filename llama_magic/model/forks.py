@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
+from llama_magic.request.request import piece_of
 from llama_magic.request.text import TextStream
 from llama_magic.request.tokenizer import going_on
 
@@ -28,7 +29,9 @@ class Maker:
         self, backend: Backend, assembler: Assembler, start: Callable[[Backend, Assembler], Any]
     ) -> None:
         self._backend = backend
-        self._assembler = assembler
+        # Not the assembler itself: an answer is kept in a history, and it would keep the error that ended
+        # it, and with that every frame which the error went through.
+        self._plan, self._request, self._tokenizer = assembler.plan, assembler.request, assembler.tokenizer
         self._start = start
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -46,7 +49,7 @@ class Maker:
         begun = (*answer.token_ids[:step], *self._tokens(choice))
         if not begun:
             raise OptionError("The branch begins with nothing.", remedy="Ask the model again instead.")
-        sampling = self._assembler.request.sampling
+        sampling = self._request.sampling
         base = {"n": 1, "seed": answer.seed if answer.seeded else None, "sampling": sampling}
         made = self._again({**base, **changes}, begun)
         made.branches = answer._branches
@@ -56,13 +59,13 @@ class Maker:
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         """Return the text that each token makes certain; the last one brings what is never whole."""
         stream = TextStream()
-        texts = [stream.decode(self._assembler.piece(token)) for token in ids]
+        texts = [stream.decode(piece_of(self._tokenizer, self._request, token)) for token in ids]
         if rest := stream.flush():
             texts[-1] += rest
         return tuple(texts)
 
     def _again(self, changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler:
-        again, request = self._assembler.plan.again, self._assembler.request
+        again, request = self._plan.again, self._request
         assert again is not None  # every call sets it
         made = again(changes, begun)
         before = request.prompt[: len(request.prompt) - len(request.begun)]
@@ -72,7 +75,7 @@ class Maker:
 
     def _tokens(self, choice: object) -> Sequence[int]:
         """Return what stands at the step in place of what was drawn."""
-        tokenizer, request = self._assembler.tokenizer, self._assembler.request
+        tokenizer, request = self._tokenizer, self._request
         if isinstance(choice, Alternative):
             choice = choice.token_id
         if isinstance(choice, str):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llama_magic.request.matcher import Constraint
     from llama_magic.request.sampling import Sampling
+    from llama_magic.request.tokenizer import Tokenizer
 
 _GOLDEN = 0x9E3779B1  # 2**32 over the golden ratio: neighbouring samples get far seeds
 
@@ -80,3 +81,9 @@ def row_seed(seed: int, row: int) -> int:
 def sample_seed(seed: int, index: int) -> int:
     """Return the seed of the `index`-th sample of a call: the call's own for the first."""
     return (seed + index * _GOLDEN) % 0xFFFFFFFF
+
+
+def piece_of(tokenizer: Tokenizer, request: Request, token: int) -> bytes:
+    """Return the bytes that a token adds to an answer: none for control tokens, unless asked for."""
+    hidden = token in tokenizer.control_ids and token not in request.visible_ids
+    return b"" if hidden else tokenizer.piece(token)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.backend import Capabilities, Sink
-from llama_magic.request.events import EndEvent, FinishEvent, FinishReason, PromptEvent, TokenEvent
+from llama_magic.request.events import EndEvent, Event, FinishEvent, FinishReason, PromptEvent, TokenEvent
 from llama_magic.request.matcher import Matcher
 from llama_magic.request.request import Request
 from llama_magic.request.text import TextStream
@@ -157,7 +157,9 @@ class _Run:
             self._write()
         except BaseException as caught:
             error = caught
-        self.sink(EndEvent(error))
+        # The request is kept with its answer; who listened, what ended it, and its frames, are not.
+        sink, self.sink, self.script = self.sink, _nobody, Script()
+        sink(EndEvent(error))
 
     def _write(self) -> None:
         request = self.request
@@ -265,3 +267,7 @@ class _Run:
         if sample.text.stop is not None and reason == "length":
             reason = "stop"
         self.sink(FinishEvent(sample.index, reason, rest, stop or sample.text.stop))
+
+
+def _nobody(_event: Event) -> None:
+    """Take events that come after the end."""
