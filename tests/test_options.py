@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_magic.loading.options import LoadKeywords
+from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.magics._options import FETCH, LOAD, MODES, VERBS, Option
 from llama_magic.magics._parse import parse_cell, parse_line
 from llama_magic.model.options import StructuredOptions

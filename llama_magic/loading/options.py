@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf
 from llama_magic.engine.contexts import Contexts
@@ -49,38 +49,6 @@ CALLED_ELSEWHERE = {
     "type_k": "kv_type", "type_v": "kv_type", "cache_type": "kv_type", "chat_format": "formatter",
     "chat_template": "formatter",
 }  # fmt: skip
-
-
-_Adapter = str | os.PathLike[str]  # `PATH` or `PATH:SCALE`
-
-
-class LoadKeywords(TypedDict, total=False):
-    """The options of `load` as keywords; `load` says what each means."""
-
-    ctx: int | None
-    gpu_layers: int | Literal["all"] | None
-    threads: int | None
-    batch: int | None
-    kv_type: Literal["f16", "q8_0", "q4_0"] | None
-    flash_attn: Literal["auto", "on", "off"] | None
-    mmap: bool | None
-    mlock: bool | None
-    rope_freq_base: float | None
-    rope_freq_scale: float | None
-    rope_scaling: Literal["none", "linear", "yarn"] | None
-    yarn_ext_factor: float | None
-    yarn_attn_factor: float | None
-    yarn_beta_fast: float | None
-    yarn_beta_slow: float | None
-    yarn_orig_ctx: int | None
-    profile: Literal["fast", "balanced", "quality", "memory", "batch"] | None
-    formatter: str | os.PathLike[str] | Formatter | None
-    lora: (
-        str
-        | os.PathLike[str]
-        | Sequence[str | os.PathLike[str] | tuple[str | os.PathLike[str], float]]
-        | None
-    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,161 @@
+"""From a file on this disk to a `Model` in memory: judged, tried, mapped, its engine started."""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import itertools
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from llama_magic import fit, gguf, sources
+from llama_magic.engine.core import EngineOptions
+from llama_magic.engine.engine import Engine
+from llama_magic.engine.vocabulary import Vocabulary
+from llama_magic.errors import InvalidGGUFError
+from llama_magic.loading.checks import gpu_available, room_for_seeded
+from llama_magic.loading.facts import describe
+from llama_magic.loading.weights import SharedWeights, acquire, prove
+from llama_magic.model.model import Model
+from llama_magic.threads import Latch, may_wait, module_lock
+
+if TYPE_CHECKING:
+    from llama_magic.fit import Machine
+    from llama_magic.loading.options import LoadOptions
+    from llama_magic.sources import Resolved
+    from llama_magic.words.progress import ProgressCallback
+
+_models: dict[Any, Model] = {}
+_lock = module_lock()  # one load at a time
+_loading: set[int] = set()  # the thread that holds it
+os.register_at_fork(after_in_child=_models.clear)  # their engines stayed in the parent
+os.register_at_fork(after_in_child=_loading.clear)
+
+
+def open_file(
+    found: Resolved,
+    wanted: LoadOptions,
+    name: str | None,
+    report: ProgressCallback,
+    began: float,
+    machine: Machine,
+) -> Model:
+    """Return the model of a file, the one that is loaded already where file and options are the same.
+
+    `began` is when its load began (`time.perf_counter()`).
+    """
+    try:
+        with _lock:
+            _loading.add(threading.get_ident())
+            try:
+                return _open(found, wanted, name, report, began, machine)
+            finally:
+                _loading.discard(threading.get_ident())
+    except InvalidGGUFError as error:
+        again = sources.doubt(found)
+        if not again:
+            raise
+        remedy = f"{error.remedy or ''} {again}".strip()
+        raise InvalidGGUFError(error.message, field=error.field, offset=error.offset, remedy=remedy) from None
+
+
+def _open(
+    found: Resolved,
+    wanted: LoadOptions,
+    name: str | None,
+    report: ProgressCallback,
+    began: float,
+    machine: Machine,
+) -> Model:
+    info = gguf.inspect(found.path, parts=found.parts)
+    gguf.validate(info)
+    settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
+    identity = tuple((str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in found.parts)
+    key = (identity, settings)
+    known = _models.get(key)
+    if known is not None and not known.closed:
+        return known
+    for adapter in settings.lora:
+        gguf.validate_adapter(gguf.inspect(adapter.path), info)
+    estimate = settings.estimate(info)
+    warnings = fit.check(estimate, machine)
+    verdict = prove(found, info, settings, report)
+    shared = acquire(found, settings, verdict, identity, report)
+    try:
+        if shared.vocabulary is None:
+            shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
+        seeded = settings.seeded_bytes(info)
+        options = EngineOptions(
+            settings.context(),
+            settings.store_budget(machine),
+            before_exact=functools.partial(room_for_seeded, seeded, on_gpu=bool(settings.gpu_layers)),
+        )
+        engine = Engine(shared.weights, options, shared.vocabulary)
+    except BaseException:
+        shared.release()
+        raise
+    try:
+        file = describe(found, info, wanted, settings, shared, engine, estimate, verdict, began, warnings)
+    except BaseException:
+        engine.close()
+        shared.release()
+        raise
+    file.release = _Release(key, engine, shared)
+    others = [m.name for k, m in list(_models.items()) if k[0] == identity and not m.closed]
+    if others:
+        names = ", ".join(others)
+        note = f"{names}: of the same file, stays loaded, shares the weights. %llama unload {others[0]}"
+        file.notes = (*file.notes, note)
+    model = Model(name or _free_name(found.name), file, engine)
+    _models[key] = model
+    return model
+
+
+class _Release:
+    """Stop a model's engine, then let go of its weights: done once, and waited for by every caller that can.
+
+    A thread of its own does it, for this may be called where nothing can be waited for: by a finalizer on
+    the thread that computes, or in the middle of a load.
+    """
+
+    def __init__(self, key: Any, engine: Engine, shared: SharedWeights) -> None:
+        self._key, self._engine, self._shared = key, engine, shared
+        self._calls = itertools.count()
+        self._freed = Latch()
+
+    def __call__(self) -> None:
+        if not self._engine.closed:
+            _models.pop(self._key, None)
+            self._engine.stop()
+        if self._engine.forked or self._freed.is_set():
+            return  # memory and engine are the parent's, or gone
+        _thread.start_new_thread(self._free, ())
+        if may_wait() and threading.get_ident() not in _loading:
+            self._freed.wait_long()
+
+    def _free(self) -> None:
+        if next(self._calls):
+            return  # another thread is at it
+        try:
+            self._engine.close()
+            with _lock:
+                self._shared.release()
+        finally:
+            self._freed.set()
+
+
+def _free_name(name: str) -> str:
+    """Return `name`, with a number if another loaded model has it."""
+    taken = {model.name for model in loaded()}
+    number = 2
+    free = name
+    while free in taken:
+        free = f"{name}-{number}"
+        number += 1
+    return free
+
+
+def loaded() -> list[Model]:
+    """Return the models that are in memory now."""
+    return [model for model in list(_models.values()) if not model.closed]
