@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import structured
-from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler
 from llama_magic.model.asked import Beside, Call
@@ -36,6 +37,7 @@ class Settings(Protocol):
 
     sampling: Sampling
     formatter: Formatter
+    _calls: Calls
 
 
 class Calls:
@@ -166,8 +168,10 @@ class Calls:
             )
         prompt, limit = self._fit(call).text(text)
 
+        home = self._home()
+
         def again(changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler:
-            return self.text(text, constraint, changed(options, changes), mode, begun=begun)
+            return home().text(text, constraint, changed(options, changes), mode, begun=begun)
 
         ask = Ask(mode, text, prompt, limit, call, options, constraint, begun=tuple(begun), again=again)
         return self._assemble(ask)
@@ -219,15 +223,29 @@ class Calls:
         prompt, limit = self._fit(call).messages(everything, render)
         prompt = replace(prompt, notes=(*prompt.notes, *notes))
 
+        home = self._home()
+
         def again(changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler:
             kept = {"prefill": call.prefill} if begins else {}
             new = changed(options, {**changes, **kept})
-            return self.chat(mode, messages, constraint, new, beside, thinking, steps, begun=begun)
+            return home().chat(mode, messages, constraint, new, beside, thinking, steps, begun=begun)
 
         added = tuple(dict(step) for step in steps)
         ask = Ask(mode, messages, prompt, limit, call, options, constraint, formatter, beside, thinking,
                   offer, added, begun=tuple(begun), again=again)  # fmt: skip
         return self._assemble(ask)
+
+    def _home(self) -> Callable[[], Calls]:
+        """Return what gives the calls of this model as long as it is there: an answer does not keep it."""
+        held, name = weakref.ref(self._settings), self.name
+
+        def find() -> Calls:
+            model = held()
+            if model is None:
+                raise ModelClosedError(f"The model {name!r} is gone, so no branch can be written.")
+            return model._calls
+
+        return find
 
     def _assemble(self, ask: Ask) -> Assembler:
         ask = replace(ask, keep=self._keep)
