@@ -13,7 +13,7 @@ from typing import Any
 
 from llama_magic import engine, fit, sources
 from llama_magic.display import view
-from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.static.doc import Fold, Grid, Head, Node
 from llama_magic.engine import build, crash_check
 from llama_magic.engine.crash_check import Verdict
 from llama_magic.errors import LlamaMagicError, OptionError
@@ -63,11 +63,14 @@ class DoctorReport(Shown):
 
 @view.register(DoctorReport)
 def doctor(report: DoctorReport) -> list[Node]:
-    """Show each check with what was found, and one line of advice for each problem."""
-    rows = tuple((check.name, check.value, "ok" if check.ok else "look") for check in report.checks)
-    out: list[Node] = [Head("doctor"), Grid(Table(("check", "found", "verdict"), rows))]
-    out.extend(Line(f"{check.name}: {check.advice}", tone="warn") for check in report.problems)
-    return out
+    """Show what is wrong and what to do about it, then what is well, folded."""
+    wrong = tuple((check.name, check.value, check.advice) for check in report.problems)
+    well = tuple((check.name, check.value) for check in report.checks if check.ok)
+    number, verb = counted(len(well), "check"), "is" if len(well) == 1 else "are"
+    out: list[Node] = [Head("doctor", f"{counted(len(wrong), 'problem')}, {number} {verb} well")]
+    if wrong:
+        out.append(Grid(Table(("problem", "found", "what to do"), wrong)))
+    return [*out, Fold(f"the {number} that {verb} well", (Grid(Table(("check", "found"), well)),))]
 
 
 def examine(kernel: Kernel, machine: Machine | None = None) -> DoctorReport:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic import display, fit, sources
 from llama_magic.display.hosts import somebody_looks
+from llama_magic.display.static.doc import Code, Grid, Head, Line, Node
+from llama_magic.display.views.gguf._tensors import tensors
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.loading import compare as choosing
 from llama_magic.loading.inspect import inspect
 from llama_magic.loading.plan import Plan, plan
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand
+from llama_magic.words.shown import Shown
 from llama_magic.words.tables import Table
 
 _PARTS = ("tensors", "tokenizer", "template")
@@ -37,7 +40,7 @@ def inspect_verb(kernel: Kernel, command: LineCommand) -> Any:
         info = _header(source, options, with_plan=not parts)
     if parts and not command.silent:
         for part in parts:
-            _show(part, info, kernel.shell)
+            display.show(_Part(part, info), kernel.shell)
         return kernel.mark_shown(info)
     return info
 
@@ -63,21 +66,28 @@ def _header(source: str | None, options: dict[str, Any], *, with_plan: bool) -> 
     return info
 
 
-def _show(part: str, info: Any, shell: Any) -> None:
-    if part == "template":
-        templates = info.chat_templates or {"default": "The file holds no chat template."}
-        for name, text in templates.items():
-            print(text if len(templates) == 1 else f"{name}:\n{text}\n")
-    else:
-        display.show(_tensor_table(info) if part == "tensors" else _tokenizer_table(info), shell)
+@dataclass(frozen=True)
+class _Part(Shown):
+    """One part of a header, shown alone."""
+
+    name: str
+    info: Any
 
 
-def _tensor_table(info: Any) -> Any:
-    rows = tuple(
-        (t.name, " × ".join(str(n) for n in t.shape), t.type, t.n_bytes, t.offset)
-        for t in info.tensors.values()
-    )
-    return Table(("tensor", "shape", "type", "bytes", "offset"), rows, "Tensors, in the file's order")
+@display.view.register(_Part)
+def _part(part: _Part) -> list[Node]:
+    """Show the tensors by block, the tokenizer, or each chat template of the file."""
+    info = part.info
+    if part.name == "tensors":
+        return [Head("tensors", f"{len(info.tensors):,} in {info.name}"), *tensors(info.tensors.values())]
+    if part.name == "tokenizer":
+        return [Grid(_tokenizer_table(info))]
+    if not info.chat_templates:
+        return [Line("The file holds no chat template.")]
+    out: list[Node] = []
+    for name, text in info.chat_templates.items():
+        out += [Head("chat template", name), Code(text, template=True)]
+    return out
 
 
 def _with_piece(info: Any, key: str, value: Any) -> str:

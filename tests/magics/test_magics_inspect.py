@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def test_several_templates_are_named(
     two = lm.inspect(both.write(tmp_path / "two.gguf"))
     keep("a", two)
     assert run("%llama inspect a --template").result is two
-    assert "default:\n{{ a }}\n\ntools:\n{{ b }}\n" in capsys.readouterr().out
+    assert "chat template: default\n{{ a }}\nchat template: tools\n{{ b }}\n" in capsys.readouterr().out
     none = lm.inspect(tiny_llama().write(tmp_path / "none.gguf"))
     keep("b", none)
     assert run("%llama inspect --template --tokenizer").result is none
@@ -143,7 +144,7 @@ def test_a_repository_of_several_quants_is_compared(
     assert "quants: hf:o/r" in out
     assert "Take Q8_0: the most precise that fits" in out
     assert "%llama load hf:o/r:F32 --ctx 512\n" in out
-    html = display.to_html(found)
+    html = re.sub(r' (?:class|style)="[^"]*"', "", display.to_html(found))
     assert "<td>m-F32.gguf, here</td>" in html
     assert html.count("<tr>") == 3
     del models[0]

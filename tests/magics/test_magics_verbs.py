@@ -126,10 +126,8 @@ def test_kv(run: Any, engine: Any, capsys: pytest.CaptureFixture[str]) -> None:
     used = run("%llama kv").result.used
     assert used > 2
     run("%llama kv save 'my state.bin'")
-    assert re.search(
-        rf"Saved shared-0, {used} tokens, [\d.]+ \w+, to my state.bin\.", capsys.readouterr().out
-    )
-    forks = run("%llama kv fork shared-0 draft").result.forks
+    assert re.search(rf"Saved main-0, {used} tokens, [\d.]+ \w+, to my state.bin\.", capsys.readouterr().out)
+    forks = run("%llama kv fork main-0 draft").result.forks
     assert forks == (("draft", used),)
     run("%llama kv save other.bin draft")
     assert f"Saved draft, {used} tokens" in capsys.readouterr().out

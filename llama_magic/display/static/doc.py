@@ -140,9 +140,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class Code:
-    """Verbatim text in a fixed-width face."""
+    """Verbatim text in a fixed-width face; a `template` is Jinja, its parts told apart."""
 
     text: str
+    template: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from llama_magic.display.static import commonmark, doc, inline
+from llama_magic.display.static import commonmark, doc, inline, jinja
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
@@ -181,7 +181,11 @@ def _share(item: Share) -> Html:
 
 
 def _code(node: doc.Code) -> Html:
-    return Html('<pre class="lm-code"><code>{}</code></pre>').format(node.text)
+    pieces = jinja.parts(node.text) if node.template else [(node.text, "")]
+    marks = {"": Html("{}"), "remark": Html('<i class="lm-dim">{}</i>'), "does": Html("<b>{}</b>")}
+    marks["fills"] = Html('<mark class="lm-fills">{}</mark>')
+    inner = Html("<wbr>").join(marks[kind].format(piece) for piece, kind in pieces)
+    return Html('<pre class="lm-code"><code>{}</code></pre>').format(inner)
 
 
 def _fold(node: doc.Fold) -> Html:

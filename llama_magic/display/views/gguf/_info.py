@@ -7,13 +7,14 @@ from typing import Any
 
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.views.find import nodes
+from llama_magic.display.views.gguf._tensors import tensors
 from llama_magic.display.views.view import view
-from llama_magic.gguf import GGUFInfo, TensorInfo
+from llama_magic.gguf import GGUFInfo
 from llama_magic.words.amounts import count, size
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
 
-_MAX_ROWS = 2000  # of tensors or metadata; more are counted
+_MAX_ROWS = 2000  # of metadata; more are counted
 
 
 @view.register(GGUFInfo)
@@ -42,10 +43,9 @@ def _folds(info: GGUFInfo) -> Iterable[Node]:
         table = Grid(_metadata_table(info.metadata))
         yield Fold(f"metadata ({counted(len(info.metadata), 'key')})", (table,), brief=True)
     if info.tensors:
-        table = Grid(_tensor_table(list(info.tensors.values())))
-        yield Fold(f"tensors ({len(info.tensors):,})", (table,), brief=True)
+        yield Fold(f"tensors ({len(info.tensors):,})", tuple(tensors(info.tensors.values())), brief=True)
     if info.chat_template:
-        yield Fold("chat template", (Code(info.chat_template),), brief=True)
+        yield Fold("chat template", (Code(info.chat_template, template=True),), brief=True)
 
 
 def _metadata_table(metadata: Mapping[str, Any]) -> Table:
@@ -64,13 +64,6 @@ def _short(value: Any) -> str:
         return str(value)[:120]
     head = ", ".join(repr(value[i]) for i in range(min(4, length)))
     return f"[{head}{', …' if length > 4 else ''}] ({counted(length, 'item')})"
-
-
-def _tensor_table(tensors: list[TensorInfo]) -> Table:
-    rows = tuple(
-        (t.name, " × ".join(str(n) for n in t.shape), t.type, size(t.n_bytes)) for t in tensors[:_MAX_ROWS]
-    )
-    return Table(("tensor", "shape", "type", "size"), rows, caption=_cut(len(tensors)))
 
 
 def _cut(length: int) -> str:

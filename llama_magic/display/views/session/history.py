@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llama_magic.display.static.doc import Grid, Node
+from llama_magic.display.static.doc import Grid, Head, Node, Pages
 from llama_magic.display.views.model.results import completion
 from llama_magic.display.views.view import together, view
 from llama_magic.session.history import History, HistoryEntry, table
+from llama_magic.words.counting import counted
+from llama_magic.words.tables import Table
+
+_PAGE = 50  # generations
 
 
 @view.register(HistoryEntry)
@@ -18,11 +22,32 @@ def entry(one: HistoryEntry) -> list[Node]:
 
 @together.register(HistoryEntry)
 def entries(_first: HistoryEntry, every: Sequence[HistoryEntry]) -> list[Node]:
-    """Show one line for each generation."""
-    return [Grid(table(every))]
+    """Show one line for each generation, as they were given."""
+    return [_pages(every)]
 
 
 @view.register(History)
 def history(every: History) -> list[Node]:
-    """Show one line for each generation."""
-    return [Grid(every.table())]
+    """Show one line for each generation, the newest first, page by page."""
+    newest = list(reversed(every))
+    if not newest:
+        return [Grid(every.table())]
+    return [Head("history", f"{counted(len(newest), 'generation')}, the newest first"), _pages(newest)]
+
+
+def _pages(every: Sequence[HistoryEntry]) -> Pages:
+    """Return the table in pages; a model that wrote all of them has no column."""
+    starts = range(0, len(every), _PAGE)
+    whole = table(every)
+    one_model = len({entry.completion.model for entry in every}) == 1
+    left_out = {"model"} if one_model and len(every) > 1 else set()
+    kept = [i for i, name in enumerate(whole.headers) if name not in left_out]
+    headers = tuple(whole.headers[i] for i in kept)
+    rows = [tuple(row[i] for i in kept) for row in whole.rows]
+    pages = []
+    for start in starts:
+        part = every[start : start + _PAGE]
+        name = f"{part[0].number:,} to {part[-1].number:,}"
+        pages.append((name, Table(headers, tuple(rows[start : start + _PAGE]))))
+    rest = f"{_PAGE} of {len(every):,}: %llama history N shows the last N, history.to_pandas() has all."
+    return Pages(tuple(pages), rest * (len(every) > _PAGE))
