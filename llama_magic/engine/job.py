@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llama_magic.request.events import EndEvent, Event, Stats
+from llama_magic.request.events import EndEvent, Event, Stats, nobody
 from llama_magic.request.request import Request, sample_seed
 
 if TYPE_CHECKING:
@@ -81,9 +81,5 @@ class Job:
         if not self.closed:
             self.closed = True
             self.stats.ended = time.perf_counter()
-            sink, self.sink = self.sink, _nobody  # who listened is not kept alive by what was answered
+            sink, self.sink = self.sink, nobody  # who listened is not kept alive by what was answered
             sink(EndEvent(error, self.stats))
-
-
-def _nobody(_event: Event) -> None:
-    """Take events that come after the end."""

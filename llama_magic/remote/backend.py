@@ -15,7 +15,7 @@ from llama_magic.remote import network
 from llama_magic.remote.dialect import Dialect, Reader, lacking
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
-from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats
+from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, nobody
 from llama_magic.request.request import Request
 
 
@@ -223,4 +223,5 @@ class _Job:
         if error is not None and not isinstance(error, (LlamaMagicError, OptionError)):
             base = self.backend.wire.address.base
             error = ServerAnswerError(f"Asking {base} failed: {type(error).__name__}: {error}")
-        self.sink(EndEvent(error, self.stats))
+        sink, self.sink = self.sink, nobody  # the request is kept with its answer; who listened is not
+        sink(EndEvent(error, self.stats))

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 
 from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.backend import Capabilities, Sink
-from llama_magic.request.events import EndEvent, Event, FinishEvent, FinishReason, PromptEvent, TokenEvent
+from llama_magic.request.events import (
+    EndEvent,
+    FinishEvent,
+    FinishReason,
+    PromptEvent,
+    TokenEvent,
+    nobody,
+)
 from llama_magic.request.matcher import Matcher
 from llama_magic.request.request import Request
 from llama_magic.request.text import TextStream
@@ -158,7 +165,7 @@ class _Run:
         except BaseException as caught:
             error = caught
         # The request is kept with its answer; who listened, what ended it, and its frames, are not.
-        sink, self.sink, self.script = self.sink, _nobody, Script()
+        sink, self.sink, self.script = self.sink, nobody, Script()
         sink(EndEvent(error))
 
     def _write(self) -> None:
@@ -267,7 +274,3 @@ class _Run:
         if sample.text.stop is not None and reason == "length":
             reason = "stop"
         self.sink(FinishEvent(sample.index, reason, rest, stop or sample.text.stop))
-
-
-def _nobody(_event: Event) -> None:
-    """Take events that come after the end."""
