@@ -22,7 +22,8 @@ from llama_magic.threads import Latch, may_wait, module_lock
 
 if TYPE_CHECKING:
     from llama_magic.fit import Machine
-    from llama_magic.loading.options import LoadOptions
+    from llama_magic.gguf import GGUFInfo
+    from llama_magic.loading.options import LoadOptions, Settings
     from llama_magic.sources import Resolved
     from llama_magic.words.progress import ProgressCallback
 
@@ -83,15 +84,7 @@ def _open(
     verdict = prove(found, info, settings, report)
     shared = acquire(found, settings, verdict, identity, report)
     try:
-        if shared.vocabulary is None:
-            shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
-        seeded = settings.seeded_bytes(info)
-        options = EngineOptions(
-            settings.context(),
-            settings.store_budget(machine),
-            before_exact=functools.partial(room_for_seeded, seeded, on_gpu=bool(settings.gpu_layers)),
-        )
-        engine = Engine(shared.weights, options, shared.vocabulary)
+        engine = _engine(shared, settings, info, machine)
     except BaseException:
         shared.release()
         raise
@@ -110,6 +103,18 @@ def _open(
     model = Model(name or _free_name(found.name), file, engine)
     _models[key] = model
     return model
+
+
+def _engine(shared: SharedWeights, settings: Settings, info: GGUFInfo, machine: Machine) -> Engine:
+    if shared.vocabulary is None:
+        shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
+    seeded = settings.seeded_bytes(info)
+    options = EngineOptions(
+        settings.context(),
+        settings.store_budget(machine),
+        before_exact=functools.partial(room_for_seeded, seeded, on_gpu=bool(settings.gpu_layers)),
+    )
+    return Engine(shared.weights, options, shared.vocabulary)
 
 
 class _Release:

@@ -40,6 +40,14 @@ class Settings(Protocol):
     _calls: Calls
 
 
+def _check_offer(offer: Offer, constraint: Constraint | None) -> None:
+    if offer.tools and constraint is not None:
+        raise OptionError(
+            f"tools stand beside a constraint ({constraint.kind}), under which none could be called.",
+            remedy="Leave one of them out.",
+        )
+
+
 class Calls:
     """Build the request of each kind of call for one model."""
 
@@ -197,11 +205,7 @@ class Calls:
         variables = beside.template_variables if thinking is None else thinking.variables
         call = Call.read(self._settings.sampling, options, self._tokenizer)
         offer = Offer.read(beside.tools, beside.tool_choice, beside.parallel_tool_calls, beside.tools_as_text)
-        if offer.tools and constraint is not None:
-            raise OptionError(
-                f"tools stand beside a constraint ({constraint.kind}), under which none could be called.",
-                remedy="Leave one of them out.",
-            )
+        _check_offer(offer, constraint)
         formatter = offer.formatter(self.formatter)
         if thinking is not None and call.prefill is None and prompting.is_begun(messages):
             *messages, last = messages
