@@ -258,4 +258,6 @@ class Calls:
     def _fit(self, call: Call) -> Fit:
         file = self._file
         guard = Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
-        return Fit(guard, call.max_tokens, self._tokenizer)
+        marks = self._settings.formatter.spec.marks
+        ends = tuple(m.text for m in marks if "thinking" in m.where and m.then is not None)
+        return Fit(guard, call.max_tokens, self._tokenizer, ends)
