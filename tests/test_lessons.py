@@ -1,0 +1,81 @@
+"""The lessons: their exercises are solved by the answers for instructors, their one page is understood."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from llama_magic.lesson import Checked
+from llama_magic.magics._parse import parse_cell, parse_line
+
+FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+LESSONS = sorted(FOLDER.glob("[01]*.ipynb"))
+README = (FOLDER / "README.md").read_text("utf-8")
+PARTS = (
+    "**Goal:**", "## Predict", "## Run", "## Explain", "## Exercise 1", "## Exercise 2", "## A misconception",
+    "## Exit question", "<details>", "## What this does not show",
+)  # fmt: skip
+
+
+def _solutions(number: int) -> list[str]:
+    part = re.search(rf"^### Lesson {number}\n(.*?)(?=^### |\Z)", README, re.DOTALL | re.MULTILINE)
+    assert part is not None
+    return re.findall(r"```python\n(.*?)```", part[1], re.DOTALL)
+
+
+def _code(path: Path) -> list[str]:
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+@pytest.mark.parametrize("path", LESSONS[1:], ids=lambda path: path.stem)
+def test_exercises_are_open_and_the_answers_solve_them(path: Path, ip: Any) -> None:
+    """As it stands each exercise says that it is open; with the instructor's answer it is solved."""
+    solutions = iter(_solutions(int(path.stem[:2])))
+    solved = 0
+    for source in _code(path):
+        found = ip.run_cell(source, store_history=False)
+        found.raise_error()
+        if open_line := re.search(r"^(\w+) = \.\.\.$", source, re.MULTILINE):
+            assert isinstance(found.result, Checked)
+            assert found.result.solved is None, path.stem
+            answer = next(solutions)
+            assert re.search(rf"^(class )?{open_line[1]}\b", answer, re.MULTILINE)
+            found = ip.run_cell(source.replace(open_line[0], answer), store_history=False)
+            found.raise_error()
+            assert found.result.solved, found.result.words
+            solved += 1
+    assert solved == 2
+    assert next(solutions, None) is None
+
+
+@pytest.mark.parametrize("path", LESSONS[1:], ids=lambda path: path.stem)
+def test_a_lesson_has_all_its_parts(path: Path) -> None:
+    """Goal, prediction, run, explanation, exercises, misconception, exit question, limits; in this order."""
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    places = [text.index(part) for part in PARTS]
+    assert places == sorted(places)
+    assert "NBVAL_CHECK_OUTPUT" not in text
+    assert text.count("lm.lesson.predict(") == 1
+
+
+def test_the_index_names_every_lesson() -> None:
+    """Each file is linked once, and thirty words are explained."""
+    assert re.findall(r"\]\((\w+\.ipynb)\)", README) == [path.name for path in LESSONS]
+    words = README.partition("## Thirty words")[2].partition("## Answers")[0]
+    assert len(re.findall(r"^\| (?!word|---)", words, re.MULTILINE)) == 30
+
+
+def test_the_one_page_is_understood() -> None:
+    """Every line of the cheat sheet is one that the magics take."""
+    page = re.search(r"## One page to keep\n\n```\n(.*?)```", README, re.DOTALL)
+    assert page is not None
+    lines = re.findall(r"%%?llama [^\n]*?(?=\s{2,}|$)", page[1], re.MULTILINE)
+    assert len(lines) == 14
+    for line in lines:
+        what = line.partition("llama ")[2]
+        found = parse_cell(what) if line.startswith("%%") else parse_line(what)
+        assert found is not None
