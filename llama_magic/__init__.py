@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from llama_magic.record.record import open_record as open_record
     from llama_magic.remote.connect import connect as connect
     from llama_magic.request.sampling import Sampling as Sampling
+    from llama_magic.serving.server import serve as serve
     from llama_magic.sources import add_alias as add_alias
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ _PLACES = {
     "decide": "llama_magic.experiments.decide",
     "inspect": "llama_magic.loading.inspect",
     "load": "llama_magic.loading.load",
+    "serve": "llama_magic.serving.server",
     "map": "llama_magic.experiments.map",
     "open_record": "llama_magic.record.record",
     "diff": "llama_magic.experiments.difference",

@@ -25,6 +25,7 @@ COMMANDS = {
     "verify": Command(
         "write the seeded answers of a notebook or record again", "llama_magic.magics._verify", "command"
     ),
+    "serve": Command("serve a model to other programs", "llama_magic.magics._serve", "command"),
     "doctor": Command("what is wrong here, and what to do", "llama_magic.magics._doctor", "command"),
 }
 
@@ -59,3 +60,7 @@ def _help() -> str:
     width = max(map(len, COMMANDS))
     rows = (f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items())
     return "usage: llama-magic COMMAND [options]\n\n" + "\n".join(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

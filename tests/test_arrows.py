@@ -21,7 +21,7 @@ FLOORS = (
     "record remote",
     "loading",
     "experiments lesson",
-    "session",
+    "session serving",
     "display",
     "magics testing",
     "command",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from llama_magic.lesson.question import Question
     from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.model.model import Model
+    from llama_magic.serving.server import Server
 
 __all__ = [
     "Format",
@@ -38,6 +39,7 @@ __all__ = [
     "saved_receipt",
     "show",
     "show_live",
+    "show_server",
     "show_stream",
     "to_html",
     "to_markdown",
@@ -68,6 +70,13 @@ def pad(model: Model, **options: Any) -> Any:
     from llama_magic.display.boards.pad import Pad  # ipywidgets
 
     return Pad(model, **options)
+
+
+def show_server(server: Server, shell: Any = None) -> None:
+    """Show a server with a row a request, brought up to date while it runs where the host can do that."""
+    from llama_magic.display.live.served import show_server as show_it  # what serves
+
+    show_it(server, shell)
 
 
 def live_trace(trace: SamplerTrace) -> Any:

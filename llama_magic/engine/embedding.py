@@ -24,12 +24,17 @@ _RANK = 4  # LLAMA_POOLING_TYPE_RANK
 
 
 def embed(
-    engine: Engine, info: GGUFInfo, window: int, texts: str | Sequence[str], *, normalize: bool
+    engine: Engine,
+    info: GGUFInfo,
+    window: int,
+    texts: str | Sequence[str | Sequence[int]],
+    *,
+    normalize: bool,
 ) -> NDArray[np.float32]:
     """Return (len(texts), n_embd) float32; see `Model.embed`."""
     import numpy as np
 
-    texts = as_texts(texts)
+    wanted = as_texts(texts, tokens=True)
     pooling = _pooling(info)
     if pooling == _RANK:
         raise OptionError(
@@ -38,7 +43,7 @@ def embed(
         )
     batches = [
         tokens_within(engine.tokenizer, window, text, what=f"Text {i}", purpose="embed")
-        for i, text in enumerate(texts)
+        for i, text in enumerate(wanted)
     ]
     with engine.side_job("embed texts"):
         rows = [_one(engine, info, tokens) for tokens in batches]

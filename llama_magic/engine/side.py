@@ -29,14 +29,16 @@ T = TypeVar("T")
 
 
 def tokens_within(tokenizer: Tokenizer, window: int, text: object, *, what: str, purpose: str) -> list[int]:
-    """Return the tokens of a text that is read as a whole; `what` names it in errors ("Text 3").
+    """Return the tokens of a text (or tokens) that is read as a whole; `what` names it in errors ("Text 3").
 
     Raises `InputTypeError` for what is no text, `OptionError` for an empty one, `ContextOverflowError`.
     """
-    if not isinstance(text, str):
-        raise InputTypeError(f"{what} is a {type(text).__name__}; expected a str.")
+    if not isinstance(text, (str, list, tuple)):
+        raise InputTypeError(f"{what} is a {type(text).__name__}; expected a str, or tokens.")
     try:
-        tokens = tokenizer.encode(text, most=window)
+        tokens = (
+            tokenizer.encode(text, most=window) if isinstance(text, str) else _tokens(tokenizer, text, what)
+        )
         count, said = len(tokens), f"{len(tokens):,}"
     except TooManyTokensError as many:
         tokens, count, said = [0], many.least, f"at least {many.least:,}"
@@ -52,6 +54,14 @@ def tokens_within(tokenizer: Tokenizer, window: int, text: object, *, what: str,
             remedy="Give it in shorter parts, or load the model with a larger --ctx.",
         )
     return tokens
+
+
+def _tokens(tokenizer: Tokenizer, given: Sequence[object], what: str) -> list[int]:
+    for token in given:
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < tokenizer.n_tokens:
+            last = tokenizer.n_tokens - 1
+            raise OptionError(f"{what} holds the token {token!r}; this tokenizer has ids 0 to {last}.")
+    return list(given)  # type: ignore[arg-type]  # that was looked at
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import re
 
 # nbval reads these anywhere in a cell (its plugin.py, comment_markers), Quarto and nbdev `#|` at the top.
 _NBVAL = re.compile(r"^[ \t]*#+[ \t]*(?:NBVAL|PYTEST_VALIDATE)_[A-Z_]+[ \t]*(?:\n|\Z)", re.MULTILINE)
-_MOST = 1_000_000  # characters
 _DIRECTIVES = re.compile(r"(?:#\|.*(?:\n|\Z))+")
 
 
@@ -18,8 +17,6 @@ def without_markers(body: str) -> tuple[str, list[str]]:
         found.extend(line.strip() for line in match[0].splitlines())
         return ""
 
-    if len(body) > _MOST:  # a text from a file or a variable; looking through it would take time
-        return body, found
     if "NBVAL_" in body or "PYTEST_VALIDATE_" in body:
         body = _NBVAL.sub(leave_out, body)
     if directives := _DIRECTIVES.match(body):

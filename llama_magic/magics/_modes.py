@@ -27,7 +27,7 @@ def run_mode(kernel: Kernel, command: CellCommand, cell: str) -> Any:
     if hosts.is_typed(kernel.shell):
         body = body.removesuffix("\n")
     body, markers = without_markers(body)
-    if not body or body.isspace():
+    if not body.strip():
         raise OptionError(
             f"%%llama {command.mode} has an empty body.",
             remedy="Write the prompt in the lines below the %%llama line.",

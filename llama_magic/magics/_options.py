@@ -60,6 +60,11 @@ FETCH = (
     _o("--revision", "text", "branch, tag or commit of a hub repository", "REV"),
     _o("--offline", "flag", "use what is on disk only"),
 )
+SERVE = (
+    _o("--host", "text", "address to listen at; any but a loopback address needs a key", "ADDRESS"),
+    _o("--port", "count", "port to listen at; 0: any that is free", "N"),
+    _o("--key-env", "text", "the environment variable that holds the key", "VAR"),
+)
 DRY_RUN = _o("--dry-run", "flag", "resolve and estimate, do not load")
 
 
@@ -379,6 +384,23 @@ VERBS = {
             (MODEL, *LOAD[1:]),
             most=1,
             completes=("files",),
+        ),
+        Verb(
+            "stats",
+            "[reset]",
+            "requests, waits, speeds and errors of a model",
+            "ModelStats",
+            (MODEL,),
+            most=1,
+        ),
+        Verb(
+            "serve",
+            "[NAME …|stop]",
+            "serve models to other programs: OpenAI's API, and llama-server's",
+            "Server",
+            SERVE,
+            most=99,
+            completes=("models",),
         ),
         Verb("doctor", "", "versions, devices, crash check, caches, advice", "report"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from llama_magic.magics import _other_names
 from llama_magic.magics._readers import nearest
 from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._variables import Variables
-from llama_magic.magics._words import Word, Words
+from llama_magic.magics._words import Arguments, Word, Words
 
 
 def _none() -> Mapping[str, Any]:
@@ -64,6 +64,16 @@ def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
     command = LineCommand(
         verb.name, tuple(map(variables.word, free)), MappingProxyType(options), wants_help, silent
     )
+    if not wants_help:
+        _check_count(verb, free)
+    return command
+
+
+def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
+    """Read the arguments of `llama-magic VERB …`, by the same rows as those of `%llama`."""
+    where = f"llama-magic {verb.name}"
+    free, options, wants_help = _read(Arguments(arguments), verb.options, where, Variables({}))
+    command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help)
     if not wants_help:
         _check_count(verb, free)
     return command

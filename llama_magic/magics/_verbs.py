@@ -188,6 +188,21 @@ def _doctor(kernel: Kernel, command: LineCommand) -> Any:
     return examine(kernel)
 
 
+def _stats(kernel: Kernel, command: LineCommand) -> Any:
+    stats = kernel.get_model(command.options.get("model")).stats
+    if command.words == ("reset",):
+        stats.reset()
+    elif command.words:
+        raise OptionError(f"%llama stats takes reset or nothing, and got {command.words[0]!r}.")
+    return stats
+
+
+def _serve(kernel: Kernel, command: LineCommand) -> Any:
+    from llama_magic.magics._serve import serve_verb  # weight: what serves
+
+    return serve_verb(kernel, command)
+
+
 _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "load": _load,
     "pull": _pull,
@@ -207,5 +222,7 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "rerun": _records.rerun,
     "diff": _records.diff,
     "verify": _verify.verify_verb,
+    "stats": _stats,
+    "serve": _serve,
     "doctor": _doctor,
 }

@@ -10,6 +10,7 @@ apostrophe and must never be cut at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llama_magic.errors import OptionError
@@ -108,3 +109,28 @@ class Words:
                 remedy="Close it, or enclose an apostrophe in double quotes.",
             )
         return end
+
+
+class Arguments(Words):
+    """The words of a shell's command line, which the shell has cut already."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__(" ".join(arguments))
+        self._left: list[Word] = []
+        at = 0
+        for text in arguments:
+            self._left.append(Word(text, at, at + len(text), True))
+            at += len(text) + 1
+        self._left.reverse()
+
+    def take(self) -> Word | None:
+        """Return the next word, or None at the end."""
+        if not self._left:
+            return None
+        word = self._left.pop()
+        self.position = word.end
+        return word
+
+    def peek(self) -> Word | None:
+        """Return the next word without taking it."""
+        return self._left[-1] if self._left else None

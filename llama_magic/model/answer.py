@@ -29,6 +29,7 @@ from llama_magic.words.progress import Progress
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.model.prompt import Prompt
+    from llama_magic.model.stats import ModelStats
     from llama_magic.model.tools.offer import Offer
     from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
@@ -72,6 +73,7 @@ class Assembler:
         self.tokenizer = tokenizer
         self.request = request
         self.stats = Stats()
+        self.counts: ModelStats | None = None
         self.id = uuid.uuid4().hex
         self.asked_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self.samples = [self._sample(index) for index in range(self.request.n)]
@@ -117,11 +119,21 @@ class Assembler:
             self.error = event.error
             self.stats.ended = time.perf_counter()
             self.stats = event.stats or self.stats
+            self._count()
             self.ended.set()
             self.deliver(None)
             if self.abandoned and self.error is None:
                 with contextlib.suppress(Exception):  # of a listener: this is the compute thread
                     self.tell(self.completions())
+
+    def _count(self) -> None:
+        if self.counts is None:
+            return
+        begun = len(self.request.begun)
+        tokens = sum(len(sample.ids) - begun for sample in self.samples)
+        stopped = any(sample.reason == "interrupted" for sample in self.samples)
+        failed = self.error is not None
+        self.counts.add(self.stats, len(self.request.prompt), tokens, failed=failed, stopped=stopped)
 
     def _prompt(self, event: PromptEvent) -> None:
         self.progress = Progress("prompt", event.done, event.total, unit="tokens")

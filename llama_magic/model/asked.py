@@ -35,6 +35,7 @@ class Call:
     logprobs: int | None = None
     overflow: Overflow = "error"
     reuse: bool = True
+    min_tokens: int = 0
     ignore_eos: bool = False
     pressure: bool = False
     timeout: float | None = None
@@ -55,6 +56,11 @@ class Call:
         for text in stop:
             if not isinstance(text, str) or not text:
                 raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
+        least = _count("min_tokens", given.pop("min_tokens", 0), least=0) or 0
+        most = _count("max_tokens", given.pop("max_tokens", None), least=1)
+        if least and (stop or (most is not None and least > most)):
+            against = f"max_tokens={most}" if not stop else "stop texts, which may end the answer before"
+            raise OptionError(f"min_tokens={least} stands beside {against}.", remedy="Leave one of them out.")
         seed = given.pop("seed", None)
         if "logit_bias" in given:
             given["logit_bias"] = bias.by_id(given["logit_bias"], tokenizer)
@@ -62,13 +68,14 @@ class Call:
         if not isinstance(sampling, Sampling):
             raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
         return cls(
-            max_tokens=_count("max_tokens", given.pop("max_tokens", None), least=1),
+            max_tokens=most,
             seed=None if seed is None else check_seed(seed),
             stop=stop,
             n=_count("n", given.pop("n", 1), least=1) or 1,
             logprobs=_count("logprobs", given.pop("logprobs", None), least=0),
             overflow=check_overflow(given.pop("overflow", "error")),
             reuse=bool(given.pop("reuse", True)),
+            min_tokens=least,
             ignore_eos=bool(given.pop("ignore_eos", False)),
             pressure=bool(given.pop("pressure", False)),
             timeout=_seconds(given.pop("timeout", None)),
@@ -102,6 +109,7 @@ _IN_RECEIPT = (
     "n",
     "overflow",
     "reuse",
+    "min_tokens",
     "ignore_eos",
     "logprobs",
     "pressure",
@@ -166,6 +174,8 @@ def digest(request: Request, constraint: Constraint | None, model: str, made_wit
         constraint and constraint.asked,
         getattr(request.constraint, "mark", None),  # of a thinking part that comes first
     ]
+    if request.min_tokens:
+        asked.append(request.min_tokens)
     if request.tools:
         asked += [request.tools, request.tool_choice, request.parallel_tool_calls]
     text = json.dumps(as_json(asked), sort_keys=True)

@@ -18,6 +18,7 @@ from llama_magic.model.tools.offer import Offer
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling, default_sampling
 from llama_magic.request.stages import PARAMETERS
+from llama_magic.structured.atleast import at_least
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -72,6 +73,9 @@ def assemble(
         mask = after_thinking(constraint, formatter, prompt.head, tokenizer, ask.thinking)
     elif formatter is not None and capabilities.masks:
         mask = offer.constraint(formatter, prompt.head, tokenizer)
+    if capabilities.masks:
+        ends = [*(token for token in ids.values() if token is not None), *tokenizer.eog_ids]
+        mask = at_least(held(mask, prompt, tokenizer), call.min_tokens, ends, tokenizer.n_tokens)
     request = Request(
         prompt=prompt.ids,
         max_tokens=limit,
@@ -87,13 +91,14 @@ def assemble(
         keep=ask.keep,
         ignore_eos=call.ignore_eos,
         measure_outside=call.pressure and constraint is not None,
-        constraint=held(mask, prompt, tokenizer) if capabilities.masks else mask,
+        constraint=mask,
         begun=prompt.begun,
         text=prompt.text,
         messages=prompt.sent,
         tools=tuple(offer.descriptions),
         tool_choice=offer.choice,
         parallel_tool_calls=offer.parallel,
+        min_tokens=call.min_tokens,
     )
     if lack := capabilities.lacks(request):
         raise OptionError(f"{name} cannot honour {lack}.", remedy="Leave it out, or load the model here.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Generic
@@ -17,14 +19,52 @@ from llama_magic.request.backend import Backend
 C = TypeVar("C", default=Any)  # what `completion` is
 
 
+class Mail:
+    """Carries what other threads tell into a loop: one wake-up for all that waits.
+
+    A wake-up takes the GIL from the thread that computes; with many answers at once, one a token would
+    cost more than the tokens do.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._waiting: deque[tuple[asyncio.Queue[Any], Any]] = deque()
+        self._called = False
+
+    def put(self, box: asyncio.Queue[Any], thing: Any) -> None:
+        """Put a thing into a queue of the loop. Any thread. RuntimeError where the loop is closed."""
+        self._waiting.append((box, thing))
+        if not self._called:
+            loop = self._loop()
+            if loop is None or loop.is_closed():
+                raise RuntimeError("The loop is closed.")
+            self._called = True
+            loop.call_soon_threadsafe(self._empty)
+
+    def _empty(self) -> None:
+        self._called = False  # first: what comes from here on calls again, or is taken now
+        while self._waiting:
+            box, thing = self._waiting.popleft()
+            box.put_nowait(thing)
+
+
+_mails: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Mail] = weakref.WeakKeyDictionary()
+
+
+def mail() -> Mail:
+    """Return what carries things into the running loop."""
+    loop = asyncio.get_running_loop()
+    return _mails.setdefault(loop, Mail(loop))
+
+
 def _courier(
-    loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[Chunk | None], cancel: Callable[[], None]
+    mail: Mail, chunks: asyncio.Queue[Chunk | None], cancel: Callable[[], None]
 ) -> Callable[[Chunk | None], None]:
     """Return what carries chunks from the compute thread into a loop. It does not hold the stream."""
 
     def deliver(chunk: Chunk | None) -> None:
         try:
-            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+            mail.put(chunks, chunk)
         except RuntimeError:  # the loop was closed while the answer was written
             cancel()
 
@@ -38,7 +78,7 @@ class AsyncStream(Generic[C]):
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
         self._done = False
         cancel = partial(backend.cancel, assembler.request)
-        courier = _courier(asyncio.get_running_loop(), self._chunks, cancel)
+        courier = _courier(mail(), self._chunks, cancel)
         self._inner: Stream[C] = Stream(backend, assembler, courier)
 
     @property

@@ -17,6 +17,7 @@ from llama_magic.model.assemble import Ask, assemble, changed
 from llama_magic.model.begun import text_of
 from llama_magic.model.guard import Guard
 from llama_magic.model.overflow import Fit
+from llama_magic.model.stats import ModelStats
 from llama_magic.model.thinking import Thinking, drop_thinking
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.sampling import Sampling
@@ -57,6 +58,7 @@ class Calls:
         self.backend = backend
         self._tokenizer = backend.tokenizer
         self._settings = settings
+        self.stats = ModelStats(name)
         self._visible: dict[str, frozenset[int]] = {}
         self._keep = True
 
@@ -156,14 +158,14 @@ class Calls:
 
     def text(
         self,
-        text: str,
+        text: str | Sequence[int],
         constraint: Constraint | None,
         options: Mapping[str, Any],
         mode: str = "complete",
         *,
         begun: Sequence[int] = (),
     ) -> Assembler:
-        """Prepare the continuation of a raw text; `mode` is what the answer says it was made for.
+        """Prepare the continuation of a raw text, or of tokens; `mode` is what the answer was made for.
 
         `begun` are tokens that the answer begins with.
         """
@@ -253,11 +255,11 @@ class Calls:
 
     def _assemble(self, ask: Ask) -> Assembler:
         ask = replace(ask, keep=self._keep)
-        return assemble(self.name, self._file, self.backend, ask, self.visible_ids(ask.formatter))
+        made = assemble(self.name, self._file, self.backend, ask, self.visible_ids(ask.formatter))
+        made.counts = self.stats
+        return made
 
     def _fit(self, call: Call) -> Fit:
         file = self._file
         guard = Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
-        marks = self._settings.formatter.spec.marks
-        ends = tuple(m.text for m in marks if "thinking" in m.where and m.then is not None)
-        return Fit(guard, call.max_tokens, self._tokenizer, ends)
+        return Fit(guard, call.max_tokens, self._tokenizer)

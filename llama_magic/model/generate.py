@@ -40,7 +40,7 @@ class Generating:
     @overload
     def complete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         stream: Literal[False] = False,
         instruct: bool = False,
@@ -53,7 +53,7 @@ class Generating:
     @overload
     def complete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         n: int,
         stream: Literal[False] = False,
@@ -67,7 +67,7 @@ class Generating:
     @overload
     def complete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         stream: Literal[True],
         n: int = 1,
@@ -82,7 +82,7 @@ class Generating:
     @shown_briefly("The call")
     def complete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         stream: bool = False,
         n: int = 1,
@@ -93,14 +93,15 @@ class Generating:
         choices: Sequence[Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Continue a text as it stands; `instruct` wraps it as one user turn first.
+        """Continue a text as it stands, or its tokens; `instruct` wraps a text as one user turn first.
 
         `max_tokens`: longest answer (256 or a quarter of the window, whichever is less). `seed`:
         makes the answer reproducible. `stop`: text or texts that end it. `n`: samples of one prompt,
         decoded together. `logprobs`: alternatives to report a token. `overflow`: "error", "drop-oldest"
         or "truncate-prompt" where prompt and answer exceed the window. `reuse`: of the KV cache.
-        `ignore_eos`: go on where the model would end. `timeout`: seconds, after which the answer ends with
-        what is there (finish reason "timeout"). `prefill`: what the answer begins with, where a template
+        `min_tokens`: those before which the answer cannot end by itself. `ignore_eos`: go on where the
+        model would end. `timeout`: seconds, after which the answer ends with what is there (finish reason
+        "timeout"). `prefill`: what the answer begins with, where a template
         opens it. `drop_thinking`: leave out the thinking of earlier turns. `tag`: a word to find the answer
         again by. `sampling`: a `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …)
         may be given one by one. `grammar` (GBNF), `regex` and `choices` constrain the text.
@@ -117,7 +118,7 @@ class Generating:
     @overload
     def acomplete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         stream: Literal[False] = False,
         instruct: bool = False,
@@ -130,7 +131,7 @@ class Generating:
     @overload
     def acomplete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         n: int,
         stream: Literal[False] = False,
@@ -144,7 +145,7 @@ class Generating:
     @overload
     def acomplete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         stream: Literal[True],
         n: int = 1,
@@ -158,7 +159,7 @@ class Generating:
     @shows(CallOptions)
     def acomplete(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         *,
         stream: bool = False,
         n: int = 1,
@@ -179,7 +180,7 @@ class Generating:
 
     def _completing(
         self,
-        prompt: str,
+        prompt: str | Sequence[int],
         n: int,
         instruct: bool,
         system: str | None,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from llama_magic.microscope.savefile import Fingerprint
     from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.model.file import LoadedFile
+    from llama_magic.model.stats import ModelStats
     from llama_magic.request.backend import Backend
     from llama_magic.sources import Resolved
     from llama_magic.structured import Constraint
@@ -139,6 +140,11 @@ class Model(Generating, Shown):
     def made_with(self) -> dict[str, Any]:
         """What receipts say of it: `file`, with its fingerprint, and `engine`: build, KV type, threads, …"""
         return dict(self._file.made_with)
+
+    @property
+    def stats(self) -> ModelStats:
+        """What was asked of this model since it was loaded: requests, waits, tokens, speeds, errors."""
+        return self._calls.stats
 
     @property
     def closed(self) -> bool:
@@ -253,8 +259,12 @@ class Model(Generating, Shown):
         return self._calls.constraint(schema, regex=regex, choices=choices, grammar=grammar, lark=lark)
 
     @shown_briefly("The embedding")
-    def embed(self, texts: str | Sequence[str], *, normalize: bool = True) -> NDArray[np.float32]:
+    def embed(
+        self, texts: str | Sequence[str | Sequence[int]], *, normalize: bool = True
+    ) -> NDArray[np.float32]:
         """Return one vector a text: (len(texts), n_embd) float32, of length 1 unless `normalize` is off.
+
+        A text may be given as its tokens.
 
         Each text must fit the window; nothing is cut. Uses a context of its own.
         """

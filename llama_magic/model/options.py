@@ -21,6 +21,7 @@ class CallOptions(SamplingOptions, total=False):
     logprobs: int | None
     overflow: Overflow
     reuse: bool
+    min_tokens: int
     ignore_eos: bool
     timeout: float | None
     tag: str | None
@@ -53,6 +54,7 @@ DEFAULTS: dict[str, Any] = {
     "logprobs": None,
     "overflow": "error",
     "reuse": True,
+    "min_tokens": 0,
     "ignore_eos": False,
     "timeout": None,
     "tag": None,

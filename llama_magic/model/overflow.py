@@ -19,8 +19,6 @@ from llama_magic.words.counting import counted
 
 Render = Callable[[Sequence[Any]], Prompt]  # raises TooManyTokensError
 _STAYS = ("system", "developer")
-_A_TOKEN = 8  # characters that most tokens do not exceed
-_EDGE = 4096  # characters at either end of a text that may be white space
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,6 @@ class Fit:
     guard: Guard
     max_tokens: int | None
     tokenizer: Tokenizer
-    ends: tuple[str, ...] = ()  # what ends a thinking part in a past answer
 
     @property
     def room(self) -> int:
@@ -46,7 +43,7 @@ class Fit:
             error, counted_out = self._error(problem), isinstance(problem, ContextOverflowError)
         if self.guard.overflow != "truncate-prompt" or not isinstance(text, str):
             raise error
-        prompt = self._tail(text)
+        prompt = from_text(self.tokenizer, self._tail(text))
         bos = self.tokenizer.add_bos and prompt.ids[0] == self.tokenizer.bos_id
         first = prompt.ids[:1] if bos else []
         room = self.room - len(first)
@@ -62,16 +59,6 @@ class Fit:
         notes = (*prompt.notes, note)
         done = replace(prompt, ids=ids, text=kept, parts=parts, notes=notes, shortened=True)
         return done, self.guard.check(done, self.max_tokens)
-
-    def _tail(self, text: str) -> Prompt:
-        """Return the end of a text as a prompt that has all the tokens that fit, and not much more."""
-        size = _A_TOKEN * max(1, self.room)
-        while size < len(text):
-            prompt = from_text(self.tokenizer, text[-size:])
-            if len(prompt.ids) > self.room + _A_TOKEN:  # the first of them may be cut
-                return prompt
-            size *= 2
-        return from_text(self.tokenizer, text)
 
     def messages(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:
         """Return the prompt of a conversation that fits, and the tokens reserved; notes say what is gone."""
@@ -100,17 +87,16 @@ class Fit:
         return self.guard.too_long(problem.least, self.max_tokens)
 
     def _least(self, message: Any) -> int:
-        # Templates leave out the thinking of past answers, and what stands beside their calls; all else is
-        # written whole, white space apart.
+        # Templates leave out the thinking of past answers; all else is written whole, white space apart.
         text = _of(message, "content")
-        if not isinstance(text, str) or len(text) < self.guard.window or _of(message, "tool_calls"):
+        if not isinstance(text, str) or len(text) < self.guard.window or _role(message) == "assistant":
             return 0
-        past = _role(message) == "assistant"
-        start = max((text.rfind(mark) + len(mark) for mark in self.ends if past and mark in text), default=0)
-        text, longest = text[start:], self.tokenizer.longest or 1
-        if text[:_EDGE].strip() and text[-_EDGE:].strip():  # a long text is not copied
-            return max(0, self.tokenizer.at_least(text) - 2 * _EDGE // longest - 1)
-        return self.tokenizer.at_least(text[: (self.guard.window + 1) * longest].strip())
+        return self.tokenizer.at_least(text.strip())
+
+    def _tail(self, text: str) -> str:
+        """Return the end of a text that has all tokens that could fit, and not much more."""
+        longest = self.tokenizer.longest
+        return text[-self.guard.window * longest :] if longest else text
 
     def _drop(
         self, messages: Sequence[Any], render: Render, error: ContextOverflowError
@@ -162,26 +148,17 @@ class Fit:
         length, place = max(texts)
         content = _of(messages[place], "content")
         message = _fields(messages[place])
-
-        def attempt(cut: int) -> tuple[Prompt, int] | None:
-            shorter = [*messages[:place], {**message, "content": content[cut:]}, *messages[place + 1 :]]
-            try:
-                return self._try(shorter, render)
-            except ContextOverflowError:
-                return None
-
+        low, high = max(1, length - len(self._tail(content))), length - 1  # characters cut off
         best: tuple[Prompt, int, int] | None = None
-        low, high = 1, length - 1  # characters cut off
-        kept = _A_TOKEN * max(1, self.room)  # first how much may be kept: a short end costs little to try
-        while kept < length - 1 and (made := attempt(length - kept)) is not None:
-            best, high, kept = (*made, length - kept), length - kept - 1, 2 * kept
-        low = max(low, length - kept + 1) if kept < length - 1 else low
         while low <= high:
             cut = (low + high) // 2
-            if (made := attempt(cut)) is None:
+            shorter = [*messages[:place], {**message, "content": content[cut:]}, *messages[place + 1 :]]
+            try:
+                prompt, limit = self._try(shorter, render)
+            except ContextOverflowError:
                 low = cut + 1
-            else:
-                best, high = (*made, cut), cut - 1
+                continue
+            best, high = (prompt, limit, cut), cut - 1
         if best is None:
             raise error
         prompt, limit, cut = best

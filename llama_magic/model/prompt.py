@@ -112,8 +112,10 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
 
     Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
     """
+    if isinstance(text, (list, tuple)):
+        return _from_tokens(tokenizer, text)
     if not isinstance(text, str):
-        raise InputTypeError(f"The prompt is a {type(text).__name__}; expected a str.")
+        raise InputTypeError(f"The prompt is a {type(text).__name__}; expected a str, or tokens.")
     ids = tokenizer.encode(text, most)
     if not ids:
         raise OptionError(
@@ -129,6 +131,20 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
                 f"The prompt begins with {written}, which the tokenizer adds by itself; it is sent once.",
             )
     return Prompt(str(text), ids, _count(tokenizer, ids, stretches), notes)
+
+
+def _from_tokens(tokenizer: Tokenizer, tokens: Sequence[Any]) -> Prompt:
+    """Take tokens as they are, with no BOS in front but the one that is among them."""
+    if not tokens:
+        raise OptionError("The prompt is empty.", remedy="Give at least one token.")
+    for token in tokens:
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise InputTypeError(f"The prompt holds {token!r}; expected a str, or the ids of tokens.")
+        if not 0 <= token < tokenizer.n_tokens:
+            last = tokenizer.n_tokens - 1
+            raise OptionError(f"The prompt holds the token {token}; this tokenizer has ids 0 to {last}.")
+    ids = list(tokens)
+    return Prompt(tokenizer.decode(ids), ids, (BudgetPart("prompt", "prompt", len(ids)),))
 
 
 def from_messages(

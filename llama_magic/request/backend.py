@@ -61,7 +61,10 @@ class Capabilities:
         choice = request.tool_choice if request.tool_choice in ("none", "auto", "required") else "named"
         if request.tools and choice not in self.tools:
             return f"tool_choice={request.tool_choice!r}" if self.tools else "tools"
-        if request.constraint is not None and request.constraint.kind not in (*self.constraints, "tools"):
+        if request.min_tokens and not self.masks:
+            return f"min_tokens={request.min_tokens}"
+        kept = (*self.constraints, "tools", "ends")
+        if request.constraint is not None and request.constraint.kind not in kept:
             return f"a constraint of the kind {request.constraint.kind!r}"
         if request.logprobs is not None and (self.logprobs is None or request.logprobs > self.logprobs):
             most = "none" if self.logprobs is None else f"at most {self.logprobs}"

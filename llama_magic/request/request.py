@@ -28,9 +28,9 @@ class Request:
     outside of the constraint. `begun` are the last tokens of `prompt`, where they are the answer's already:
     stop texts may begin in them, and the constraint has taken them in. `tools` are what may be called, in
     the form of OpenAI's API, `tool_choice` is none, auto, required or a name; a constraint of the kind
-    "tools" sees to it where tokens are drawn here, and a server is sent these. `keep`: later
-    requests may go on from what this one leaves; one of very many is not kept for that. `handle` belongs to
-    the backend while the request is on its way.
+    "tools" sees to it where tokens are drawn here, and a server is sent these; `min_tokens` likewise. `keep`:
+    later requests may go on from what this one leaves; one of very many is not kept for that. `handle`
+    belongs to the backend while the request is on its way.
     """
 
     prompt: Sequence[int]
@@ -54,6 +54,7 @@ class Request:
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str = "auto"
     parallel_tool_calls: bool | None = None
+    min_tokens: int = 0
     handle: Any = field(default=None, repr=False)
 
     def sample_seed(self, index: int) -> int:

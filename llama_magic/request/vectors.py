@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
 
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def as_texts(texts: object) -> list[str]:
-    """Return one text or several as a list. Raises `InputTypeError`."""
+def as_texts(texts: object, *, tokens: bool = False) -> list[Any]:
+    """Return one text or several as a list; with `tokens` a text may be a list of these. `InputTypeError`."""
     if isinstance(texts, str):
         return [texts]
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+    kinds = (str, list, tuple) if tokens else (str,)
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, kinds) for text in texts):
         raise InputTypeError(f"The texts are a {type(texts).__name__}; expected a str or a list of str.")
     return list(texts)
 

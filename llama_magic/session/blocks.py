@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 _BLOCK_ROLES = ("system", "user", "assistant")
-_WORD = re.compile(r"\S")
-_LONGEST = 1000  # characters of a line that are looked at for its opening
 
 
 def split_blocks(body: str) -> list[tuple[str, str]]:
@@ -19,9 +16,10 @@ def split_blocks(body: str) -> list[tuple[str, str]]:
     say. Blank lines around a block's text are not part of it. To keep a first line that
     only looks like an opening, indent it by one blank.
     """
-    if not _opens(body):
-        return [("user", body)]
     lines = body.split("\n")
+    first = next((line for line in lines if line.strip()), "")
+    if _opening(first) is None:
+        return [("user", body)]
     blocks: list[tuple[str, list[str]]] = []
     for line in lines:
         if (opening := _opening(line)) is not None:
@@ -46,16 +44,6 @@ def _body(text: str) -> str:
     indented = [f" {line}" if _opening(line) is not None else line for line in (first, *rest)]
     # Behind the colon a line loses the blanks at its ends: one that has some stands below.
     return ("\n" if first != first.strip() else " ") + "\n".join(indented) if text.strip() else ""
-
-
-def _opens(body: str) -> bool:
-    """Say whether the first line that is not blank opens a block, without cutting a long body into lines."""
-    first = _WORD.search(body)
-    if first is None:
-        return False
-    start = body.rfind("\n", 0, first.start()) + 1
-    end = body.find("\n", start, start + _LONGEST)
-    return _opening(body[start : start + _LONGEST] if end < 0 else body[start:end]) is not None
 
 
 def _opening(line: str) -> tuple[str, str] | None:

@@ -185,7 +185,7 @@ class _Run:
     def _sample(self, index: int) -> _Sample:
         tokenizer, constraint = self.backend.tokenizer, self.request.constraint
         text = self.script.of(index)
-        if constraint is None:
+        if constraint is None or constraint.kind == "ends":
             tokens = tokenizer.encode(text)
         else:
             held = tokenizer.encode_held if constraint.kind == "tools" else tokenizer.tokenize

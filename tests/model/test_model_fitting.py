@@ -11,7 +11,6 @@ import llama_cpp
 import pytest
 
 import llama_magic as lm
-from llama_magic.formatters.gguf import GGUFFormatter, Template
 from llama_magic.model.guard import Guard
 
 _ODD = ["a", " ", "\n", "é", "日", "\x04", "=", "<|im_end|>", "\U00100000"]
@@ -88,9 +87,6 @@ def test_truncate_cuts_the_longest_text(scripted: Any) -> None:
     assert "begins now with 'x" in note
 
 
-TALK = [{"role": "user", "content": "Hi"}]
-
-
 @pytest.mark.parametrize("unit", ["a", "word ", "日本", "<|im_end|>"])
 def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str) -> None:
     """100 million characters are refused without being tokenized or copied, raw and in a message."""
@@ -98,8 +94,6 @@ def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str)
     for ask in (
         lambda: real.complete(text),
         lambda: real.chat([{"role": "user", "content": text + "."}]),
-        lambda: real.chat([*TALK[:1], {"role": "assistant", "content": text}, *TALK[:1]]),
-        lambda: real.chat([{"role": "system", "content": f"   {text}  "}, *TALK[:1]]),
         lambda: real.read(text),
         lambda: real.embed(text),
     ):
@@ -108,25 +102,6 @@ def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str)
             with pytest.raises(lm.ContextOverflowError, match="at least") as caught:
                 ask()
         assert caught.value.prompt_tokens > real.window
-
-
-def test_white_space_and_left_out_thinking_are_no_tokens(real: Any) -> None:
-    """A bound counts neither what a template strips nor the thinking of a past answer that it leaves out."""
-    thought = [{"role": "assistant", "content": f"<think>{'word ' * 400_000}</think>Fine."}, *TALK]
-    strips = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1].strip() }}"
-        "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    before = real.formatter
-    real.formatter = GGUFFormatter(Template(strips), name="strips")
-    try:
-        for talk in (
-            [*TALK, *thought],
-            [{"role": "user", "content": f"{' ' * 4_000_000}Hi{' ' * 4_000_000}"}],
-        ):
-            assert real.chat(talk, max_tokens=2).usage.prompt_tokens < 60
-    finally:
-        real.formatter = before
 
 
 def test_the_end_of_a_text_that_is_far_too_long(scripted: Any) -> None:

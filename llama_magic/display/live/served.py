@@ -1,0 +1,48 @@
+"""A server while it runs: its rows, brought up to date in the cell that began it; static at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+import uuid
+from typing import Any
+
+from llama_magic.display import hosts
+from llama_magic.display.bundle import mimebundle
+from llama_magic.serving.server import Server
+from llama_magic.threads import Bell
+
+_PERIOD = 0.5  # seconds between updates, at least
+_BUSY = 1.0  # and at most, while something is written
+
+
+def show_server(server: Server, shell: Any = None) -> None:
+    """Show a server; where displays can be updated, its rows as they change."""
+    shell = shell if shell is not None else hosts.current_shell()
+    where = hosts.host(shell)
+    if where != "live":
+        hosts.publish(shell, mimebundle(server))
+        return
+    display_id = uuid.uuid4().hex
+    hosts.publish(shell, mimebundle(server), display_id=display_id)
+    bell = Bell()
+    server.log.changed = bell.ring
+    # In the cell's context: ipykernel finds the cell that messages belong to by it.
+    context = contextvars.copy_context()
+    arguments = (_follow, server, shell, display_id, bell)
+    threading.Thread(target=context.run, args=arguments, name="llama_magic serving", daemon=True).start()
+
+
+def _follow(server: Server, shell: Any, display_id: str, bell: Bell) -> None:
+    while server.running:
+        busy = any(not row.ended for row in server.log)
+        if bell.wait(_BUSY if busy else 60.0) or busy:
+            _update(server, shell, display_id)
+            server.ended.wait(_PERIOD)
+    _update(server, shell, display_id)
+
+
+def _update(server: Server, shell: Any, display_id: str) -> None:
+    with contextlib.suppress(Exception):  # a page that is gone, a kernel that ends: the server goes on
+        hosts.publish(shell, mimebundle(server), display_id=display_id, update=True)

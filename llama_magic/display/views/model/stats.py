@@ -1,0 +1,31 @@
+"""How the numbers of a model look."""
+
+from __future__ import annotations
+
+from llama_magic.display.static.doc import Grid, Head, Node
+from llama_magic.display.views.view import view
+from llama_magic.model.stats import ModelStats
+from llama_magic.words.counting import counted
+from llama_magic.words.tables import Table
+
+
+@view.register(ModelStats)
+def stats(s: ModelStats) -> list[Node]:
+    """Show what a model was asked, how long it took, what failed."""
+    rows = (
+        ("requests", s.requests, f"{s.errors} failed, {s.interrupted} stopped"),
+        ("prompt", s.prompt_tokens, f"tokens, {s.cached_tokens:,} of them reused"),
+        ("written", s.completion_tokens, "tokens"),
+        ("reading", s.read_per_second, "tokens a second"),
+        ("writing", s.tokens_per_second, "tokens a second, one answer's own"),
+        ("wait", s.wait(0.5), f"seconds until half were begun; 95 % within {_seconds(s.wait(0.95))}"),
+        ("first token", s.first_token(0.5), f"seconds for half; 95 % within {_seconds(s.first_token(0.95))}"),
+    )
+    return [
+        Head("stats", f"{s.name} · {counted(s.requests, 'request')}"),
+        Grid(Table(("what", "number", ""), rows)),
+    ]
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

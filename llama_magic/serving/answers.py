@@ -1,0 +1,168 @@
+"""An answer on its way: what the engine tells is carried into the server's loop, and read there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.request.events import EndEvent, Event, PromptEvent, TokenEvent
+from llama_magic.serving.log import Row
+from llama_magic.serving.refusals import busy
+
+if TYPE_CHECKING:
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.astream import Mail
+    from llama_magic.model.model import Model
+    from llama_magic.model.results import Chunk, Completion
+
+_BEGUN = object()
+PING_S = 15.0  # seconds
+
+
+class Answer:
+    """One request to a model. Lives on the server's loop; `streamed`: chunks are wanted, not the end alone.
+
+    The engine is never held up: what it tells waits here for a client that reads slowly.
+    """
+
+    def __init__(self, model: Model, assembler: Assembler, mail: Mail, row: Row, *, streamed: bool) -> None:
+        self.model = model
+        self.assembler = assembler
+        self._row = row
+        self._mail = mail
+        self._streamed = streamed
+        self._told: asyncio.Queue[Any] = asyncio.Queue()
+        self._begun = self._ended = False
+        row.prompt_tokens += len(assembler.request.prompt)
+
+    def submit(self) -> None:
+        """Ask the engine. Raises `ModelClosedError` where the model is closed."""
+        self.assembler.deliver = self._deliver
+        self.model.backend.submit(self.assembler.request, self._sink)
+
+    # --- on the thread that computes --------------------------------------------------------
+
+    def _sink(self, event: Event) -> None:
+        row = self._row
+        if isinstance(event, TokenEvent):
+            row.last = time.monotonic()
+            row.first = row.first or row.last
+            row.written += 1
+        elif isinstance(event, PromptEvent) and not self._begun:
+            self._begun = True
+            row.began = row.began or time.monotonic()
+            row.cached_tokens += event.cached
+            self._tell(_BEGUN)
+        self.assembler(event)
+        if isinstance(event, EndEvent):
+            self._ended = True
+
+    def _deliver(self, chunk: Chunk | None) -> None:
+        if chunk is None or self._streamed:
+            self._tell(chunk)
+
+    def _tell(self, thing: Any) -> None:
+        try:
+            self._mail.put(self._told, thing)
+        except RuntimeError:  # the server has gone meanwhile
+            self.model.backend.cancel(self.assembler.request)
+
+    # --- on the loop ------------------------------------------------------------------------
+
+    async def begin(self, seconds: float) -> None:
+        """Wait until the engine begins with it. Raises `Refusal` where that takes too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                told = await self._told.get()
+        except TimeoutError:
+            self.cancel()
+            raise busy(f"The request waited {seconds:g} seconds and was not begun.", 5) from None
+        if told is not _BEGUN:
+            self._told.put_nowait(told)
+            self._raise()
+
+    @property
+    def begun(self) -> bool:
+        """Whether the engine has begun with it."""
+        return self._begun
+
+    async def chunks(self) -> AsyncIterator[list[Chunk]]:
+        """Yield what came since the last time, until the end; then raise what ended it, if it failed.
+
+        After each `PING_S` seconds in which nothing came, yields nothing (an empty list).
+        """
+        while True:
+            try:
+                async with asyncio.timeout(PING_S):
+                    told = [await self._told.get()]
+            except TimeoutError:
+                yield []
+                continue
+            while not self._told.empty():
+                told.append(self._told.get_nowait())
+            ended = told[-1] is None
+            chunks = [chunk for chunk in told if chunk is not None and chunk is not _BEGUN]
+            if chunks:
+                yield chunks
+            if ended:
+                self._raise()
+                return
+
+    async def run(self) -> list[Completion[Any]]:
+        """Wait for the end and return the completions."""
+        async for _ in self.chunks():
+            pass
+        return self.completions()
+
+    def completions(self) -> list[Completion[Any]]:
+        """Return what was written, and tell the kernel's history of it."""
+        made = self.assembler.completions()
+        with contextlib.suppress(Exception):  # a listener's error is not the client's
+            self.assembler.tell(made)
+        return made
+
+    def cancel(self) -> None:
+        """Stop now; the cells are free within a step. What was written is told to the history."""
+        if not self._ended:
+            backend, request = self.model.backend, self.assembler.request
+            self.assembler.abandoned = True
+            backend.cancel(request)
+            backend.settle(request)
+
+    def _raise(self) -> None:
+        if self.assembler.error is not None:
+            raise self.assembler.error
+
+
+async def merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[int, list[Chunk]]]:
+    """Yield what comes of any of several answers, each with its place, until all are at their end."""
+    if len(answers) == 1:
+        async for chunks in answers[0].chunks():
+            yield 0, chunks
+        return
+    told: asyncio.Queue[tuple[int, list[Chunk]] | BaseException | None] = asyncio.Queue()
+
+    async def read(place: int) -> None:
+        try:
+            async for chunks in answers[place].chunks():
+                told.put_nowait((place, chunks))
+            told.put_nowait(None)
+        except Exception as error:  # raised below, where it is waited for
+            told.put_nowait(error)
+
+    tasks = [asyncio.ensure_future(read(place)) for place in range(len(answers))]
+    try:
+        left = len(tasks)
+        while left:
+            item = await told.get()
+            if isinstance(item, BaseException):
+                raise item
+            left -= item is None
+            if item is not None:
+                yield item
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,100 @@
+"""The application: every path, and what answers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from llama_magic.serving.about import About
+from llama_magic.serving.chat import chat_completions
+from llama_magic.serving.completions import completions
+from llama_magic.serving.embeddings import embeddings
+from llama_magic.serving.exchange import Endpoint, Handler, as_json
+from llama_magic.serving.fields import chat as chats
+from llama_magic.serving.fields import completions as texts
+from llama_magic.serving.fields import responses as newer
+from llama_magic.serving.fields import tokens as cut
+from llama_magic.serving.guard import Guard, Rules
+from llama_magic.serving.native import completion
+from llama_magic.serving.refusals import Refusal, refusal_of
+from llama_magic.serving.responses import responses
+from llama_magic.serving.schema import document
+from llama_magic.serving.tokens import (
+    apply_template,
+    detokenize,
+    extra_count,
+    extra_detokenize,
+    extra_tokenize,
+    tokenize,
+)
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from llama_magic.serving.state import State
+
+# Path, what its body is, what answers it. Others call a path without /v1, or llama-server calls it so.
+POSTS: tuple[tuple[str, type[BaseModel], Handler, tuple[str, ...]], ...] = (
+    ("/v1/chat/completions", chats.ChatCompletion, chat_completions, ("/chat/completions",)),
+    ("/v1/completions", texts.Completion, completions, ()),
+    ("/v1/responses", newer.Response, responses, ("/responses",)),
+    ("/v1/embeddings", texts.Embedding, embeddings, ("/embeddings",)),
+    ("/completion", texts.NativeCompletion, completion, ("/completions",)),
+    ("/tokenize", cut.Tokenize, tokenize, ()),
+    ("/detokenize", cut.Detokenize, detokenize, ()),
+    ("/apply-template", chats.ApplyTemplate, apply_template, ()),
+    ("/extras/tokenize", cut.ExtraInput, extra_tokenize, ()),
+    ("/extras/tokenize/count", cut.ExtraInput, extra_count, ()),
+    ("/extras/detokenize", cut.ExtraTokens, extra_detokenize, ()),
+)  # fmt: skip
+
+
+def application(state: State, rules: Rules) -> ASGIApp:
+    """Return the application of a server."""
+    about = About(state)
+    routes: list[BaseRoute] = []
+    for path, kind, handle, others in POSTS:
+        for name in (path, *others):
+            routes.append(Route(name, Endpoint(state, kind, handle), methods=["POST"]))
+
+    async def openapi(request: Request) -> Response:
+        """Describe the paths."""
+        return Response(as_json(document(POSTS)), media_type="application/json")
+
+    for name, page in (
+        ("/v1/models", about.models),
+        ("/models", about.models),
+        ("/v1/models/{name:path}", about.one_model),
+        ("/props", about.props),
+        ("/health", about.health),
+        ("/v1/health", about.health),
+        ("/metrics", about.metrics),
+        ("/openapi.json", openapi),
+    ):
+        routes.append(Route(name, page, methods=["GET"]))
+    handlers = {HTTPException: _http, Refusal: _refused}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), rules)  # type: ignore[arg-type]
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    words = {
+        404: f"There is nothing at {request.url.path[:200]}.",
+        405: f"{request.method} is not taken here.",
+    }
+    status = error.status_code if error.status_code in words else 400
+    return await _refused(
+        request, Refusal(status, words.get(status, str(error.detail)), headers=error.headers or {})
+    )
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    refusal = refusal_of(error)
+    return Response(
+        as_json(refusal.body()), refusal.status, dict(refusal.headers), media_type="application/json"
+    )

@@ -1,0 +1,148 @@
+"""From the fields of a request to a call on a model: options, constraint, tools, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.errors import LlamaMagicError, SchemaError
+from llama_magic.model.asked import Beside
+from llama_magic.model.thinking import Thinking
+from llama_magic.request.stages import PARAMETERS
+from llama_magic.serving.fields.common import Drawing
+from llama_magic.serving.refusals import Refusal, refusal_of
+
+if TYPE_CHECKING:
+    from llama_magic.formatters import Formatter
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.model import Model
+    from llama_magic.serving.fields.chat import Message
+    from llama_magic.structured import Constraint
+
+_STAGES = {"typ_p": "typical_p"}  # llama-server's name, ours
+_EFFORT = "reasoning_effort"
+
+
+def options(asked: Drawing, max_tokens: int | None) -> dict[str, Any]:
+    """Return the options of a call: what a request says of drawing and ending, where it says something."""
+    given: dict[str, Any] = {
+        name: value for name in PARAMETERS if (value := getattr(asked, name, None)) is not None
+    }
+    if asked.samplers is not None:
+        given["samplers"] = [_STAGES.get(name, name) for name in asked.samplers]
+    if asked.logit_bias is not None:
+        given["logit_bias"] = _bias(asked.logit_bias)
+    for name in ("seed", "stop", "min_tokens", "ignore_eos"):
+        if (value := getattr(asked, name)) is not None:
+            given[name] = value
+    if asked.stop is not None:
+        given["stop"] = [asked.stop] if isinstance(asked.stop, str) else asked.stop
+    if asked.cache_prompt is False:
+        given["reuse"] = False
+    if max_tokens is not None:
+        given["max_tokens"] = max_tokens
+    return given
+
+
+def _bias(given: Mapping[str, float] | Sequence[Sequence[float]]) -> dict[int, float]:
+    pairs = given.items() if isinstance(given, Mapping) else [(pair[0], pair[1]) for pair in given]
+    made: dict[int, float] = {}
+    for token, bias in pairs:
+        if not (isinstance(token, int) or (str(token).isascii() and str(token).isdecimal())):
+            raise Refusal(
+                400, f"logit_bias names {str(token)[:50]!r}; expected the id of a token.", "logit_bias"
+            )
+        made[int(token)] = bias
+    return made
+
+
+def naming(param: str, work: Callable[[], Any]) -> Any:
+    """Return what `work` returns; a refusal of it names a field."""
+    try:
+        return work()
+    except LlamaMagicError as error:
+        refusal = refusal_of(error)
+        if not refusal.type and refusal.param is None:  # a window that is full is said in its own way
+            refusal.param, refusal.message = param, f"{param}: {refusal.message}"
+        raise refusal from None
+
+
+def constraint(
+    model: Model, param: str, *, schema: Any = None, grammar: str | None = None, strict: bool = False
+) -> Constraint:
+    """Compile what an answer must be. With `strict` all of it must hold while it is written.
+
+    Raises `Refusal` that names the field, and the keyword that is at fault.
+    """
+    if grammar is not None:
+        return naming(param, lambda: model.calls.constraint(grammar=grammar))  # type: ignore[no-any-return]
+    made: Constraint = naming(param, lambda: _schema(model, schema))
+    later = [keyword for keyword in made.checked if keyword.keyword not in ("json", "type")]
+    if strict and later:
+        raise Refusal(
+            400,
+            f"{param}: {later[0]} cannot be seen to while the answer is written. Leave it out, or leave out "
+            "strict: then all else is seen to.",
+            param,
+        )
+    return made
+
+
+def _schema(model: Model, schema: Any) -> Constraint:
+    if schema is False:
+        raise SchemaError("No value can be valid under this schema: false.")
+    return model.calls.constraint({} if schema is True else schema)
+
+
+def messages(given: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as formatters take them."""
+    return [_message(message, place) for place, message in enumerate(given)]
+
+
+def _message(message: Message, place: int) -> dict[str, Any]:
+    plain: dict[str, Any] = {"role": message.role}
+    if isinstance(message.content, list):
+        plain["content"] = [
+            {"type": "text", "text": part.text if part.type != "refusal" else part.refusal}
+            for part in message.content
+        ]
+    elif message.content is not None:
+        plain["content"] = message.content
+    elif not message.tool_calls:
+        text = message.refusal
+        if text is None:
+            raise Refusal(400, f"messages[{place}] has no content.", f"messages[{place}].content")
+        plain["content"] = text
+    if message.tool_calls:
+        plain["tool_calls"] = [call.model_dump() for call in message.tool_calls]
+    for name in ("name", "tool_call_id", "reasoning_content"):
+        if (value := getattr(message, name)) is not None:
+            plain[name] = value
+    return plain
+
+
+def variables(formatter: Formatter, given: Mapping[str, Any] | None, effort: str | None) -> dict[str, Any]:
+    """Return the variables of the template. Raises `Refusal` for one that it does not read."""
+    wanted = {**(given or {}), **({_EFFORT: effort} if effort is not None else {})}
+    template = getattr(formatter, "template", None)
+    known = template.variables if template is not None else None
+    for name in wanted:
+        field = _EFFORT if name == _EFFORT and effort is not None else f"chat_template_kwargs.{name}"
+        reads = name in known if known is not None else name in (formatter.thinking_off_variables or {})
+        if not reads and not (known is None and name == _EFFORT and formatter.name == "gpt_oss"):
+            raise Refusal(400, f"{field}: the template of this model does not read it.", field)
+    return wanted
+
+
+def chat(
+    model: Model,
+    conversation: Sequence[Mapping[str, Any]],
+    options: Mapping[str, Any],
+    beside: Beside,
+    held_to: Constraint | None,
+) -> Assembler:
+    """Prepare the answer to a conversation."""
+    thinking = None
+    if held_to is not None:
+        thinking = Thinking.choose(model.formatter, False, beside.template_variables)
+    return model.calls.chat("chat", conversation, held_to, options, beside, thinking)

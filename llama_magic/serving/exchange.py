@@ -1,0 +1,188 @@
+"""One request over HTTP and its answer: read, watched for the client's going, answered whole or in events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from llama_magic.serving.answers import Answer
+from llama_magic.serving.reading import read
+from llama_magic.serving.refusals import refusal_of
+
+if TYPE_CHECKING:
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.model import Model
+    from llama_magic.serving.state import State
+
+PING = b": still at it\n\n"  # a comment: it keeps the connection of a silent stream alive
+_EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+def as_json(value: Any) -> bytes:
+    """Return JSON as UTF-8; halves of surrogate pairs, which UTF-8 has not, as U+FFFD."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def event(data: Any, name: str = "") -> bytes:
+    """Return a server-sent event."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + as_json(data) + b"\n\n"
+
+
+class Exchange:
+    """One request on its way. `row` is its line in the log."""
+
+    def __init__(self, state: State, request: Request, send: Send) -> None:
+        self.state = state
+        self.request = request
+        client = request.client.host if request.client else ""
+        self.row = state.log.begin(client, request.url.path)
+        self.started = False  # the head of the answer is sent
+        self.streams = False
+        self.gone = False  # the client has closed the connection
+        self._send = send
+        self._status = 0
+        self._answers: list[Answer] = []
+        self._watch: asyncio.Task[None] | None = None
+
+    # --- asking -----------------------------------------------------------------------------
+
+    async def ask(
+        self, model: Model, prepare: list[Callable[[], Assembler]], *, streamed: bool
+    ) -> list[Answer]:
+        """Ask a model, all at once, and wait until the engine has begun with each."""
+        state = self.state
+        self.row.model = model.name
+        state.admit(len(prepare))
+        made = await asyncio.gather(*(state.aside(one) for one in prepare))
+        for assembler in made:
+            answer = Answer(model, assembler, state.mail, self.row, streamed=streamed)
+            answer.submit()
+            self._answers.append(answer)
+            state.answers.add(answer)
+        self._watch = asyncio.ensure_future(self._watch_for_the_end())
+        for answer in self._answers:
+            await answer.begin(state.limits.queue_s)
+        return list(self._answers)
+
+    async def _watch_for_the_end(self) -> None:
+        """Stop what is written for a client that closes the connection."""
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        for answer in self._answers:
+            answer.cancel()
+
+    # --- answering --------------------------------------------------------------------------
+
+    async def whole(self, body: Any, how: str = "200", status: int = 200, headers: Any = None) -> None:
+        """Answer with JSON; `how` it ended stands in the row."""
+        response = Response(as_json(body), status, headers, "application/json")
+        self.started, self._status = True, status
+        self.finish(how)  # before the client knows it
+        await response(self.request.scope, self.request.receive, self._send)
+
+    async def text(self, text: str, media_type: str) -> None:
+        """Answer with a text."""
+        self.started, self._status = True, 200
+        await Response(text, 200, media_type=media_type)(self.request.scope, self.request.receive, self._send)
+        self.finish("200")
+
+    async def events(self, frames: AsyncIterator[bytes]) -> None:
+        """Answer with events as they come."""
+        self.started, self.streams, self._status = True, True, 200
+        head = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        head += [(name.encode(), value.encode()) for name, value in _EVENTS.items()]
+        await self._out({"type": "http.response.start", "status": 200, "headers": head})
+        async for frame in frames:
+            if self.gone:
+                return
+            await self._out({"type": "http.response.body", "body": frame, "more_body": True})
+        await self._out({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _out(self, message: dict[str, Any]) -> None:
+        """Send, and wait for a slow reader; one who reads nothing at all is given up."""
+        try:
+            async with asyncio.timeout(self.state.limits.stall_s):
+                await self._send(message)
+        except TimeoutError:
+            self.gone = True
+            raise
+
+    async def fail(self, error: BaseException) -> None:
+        """Tell the client of an error: as the answer, or as the last event of a stream."""
+        refusal = refusal_of(error)
+        how = str(refusal.status)
+        if not self.started:
+            await self.whole(refusal.body(), how, refusal.status, dict(refusal.headers))
+        elif self.streams and not self.gone:
+            self._status = refusal.status
+            with contextlib.suppress(TimeoutError):
+                await self._out(
+                    {"type": "http.response.body", "body": event(refusal.body()), "more_body": True}
+                )
+                await self._out({"type": "http.response.body", "body": b"", "more_body": False})
+        self.finish(how)
+
+    def finish(self, how: str) -> None:
+        """Say in the row how it ended."""
+        self.state.log.end(self.row, "disconnected" if self.gone else how)
+
+    def close(self) -> None:
+        """Stop what is still written, and count."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for answer in self._answers:
+            answer.cancel()
+            self.state.answers.discard(answer)
+        self.finish("disconnected")
+        row, metrics = self.row, self.state.metrics
+        metrics.answered[row.path, self._status] += 1
+        metrics.seconds.add(row.done - row.came)
+        if row.began:
+            metrics.waited.add(row.began - row.came)
+        if row.first:
+            metrics.first_token.add(row.first - row.came)
+
+
+Handler = Callable[[Exchange, Any], Awaitable[None]]
+
+
+class Endpoint:
+    """An ASGI application that answers one path: the body is read as a `kind`, `handle` does the rest."""
+
+    def __init__(self, state: State, kind: type[BaseModel] | None, handle: Handler) -> None:
+        self.kind = kind
+        self._state = state
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = self._state
+        exchange = Exchange(state, Request(scope, receive), send)
+        try:
+            asked = None
+            if self.kind is not None:
+                asked = await read(
+                    exchange.request, self.kind, most=state.limits.body, seconds=state.limits.body_s
+                )
+                exchange.row.user = (getattr(asked, "user", None) or "")[:100]
+            await self._handle(exchange, asked)
+        except Exception as error:  # whatever it is, the client is told, and the others go on
+            with contextlib.suppress(OSError):
+                await exchange.fail(error)
+        finally:
+            exchange.close()
+
+
+def now() -> int:
+    """Return the Unix time, in seconds."""
+    return int(time.time())

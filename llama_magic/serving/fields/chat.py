@@ -1,0 +1,167 @@
+"""`/v1/chat/completions`, and what shares its messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from llama_magic.serving.fields.common import (
+    MAX_SAMPLES,
+    MAX_TEXTS,
+    MAX_TOOLS,
+    Count,
+    Drawing,
+    Fields,
+    StreamOptions,
+)
+
+
+class TextPart(Fields):
+    """A part of a content. Images and sound are not taken."""
+
+    type: Literal["text", "input_text", "output_text"]
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+
+
+class RefusalPart(Fields):
+    """A refusal among the parts of an assistant's content."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+class Called(Fields):
+    """The function of a tool call: `arguments` are JSON as text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Fields):
+    """A tool call of an earlier answer."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: Called
+
+
+class Message(Fields):
+    """One message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: (
+        str | Annotated[list[TextPart | RefusalPart], Field(min_length=1, max_length=MAX_TEXTS)] | None
+    ) = None
+    name: str | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOLS)] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    audio: None = None
+    function_call: None = None
+
+
+Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_TEXTS)]
+
+
+class Function(Fields):
+    """A function that may be called."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Fields):
+    """A tool: a function."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class FunctionName(Fields):
+    """Names a function."""
+
+    name: str
+
+
+class NamedTool(Fields):
+    """Names the tool that is to be called."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class JsonSchema(Fields):
+    """A schema that the answer is held to. With `strict`, one that cannot be held to it is refused."""
+
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class TextFormat(Fields):
+    """The answer is a text."""
+
+    type: Literal["text"]
+
+
+class ObjectFormat(Fields):
+    """The answer is a JSON object; with `schema`, as llama-server has it, one of that schema."""
+
+    type: Literal["json_object"]
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class SchemaFormat(Fields):
+    """The answer is JSON of a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")]
+
+
+class ChatCompletion(Drawing):
+    """A conversation to answer."""
+
+    model: str | None = None
+    messages: Messages
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    response_format: ResponseFormat | None = None
+    json_schema: dict[str, Any] | None = Field(None, description="llama-server's form of a schema")
+    grammar: str | None = Field(None, description="GBNF")
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = Field(None, description="variables of the template")
+    reasoning_effort: str | None = Field(None, description="taken where the template reads it")
+    add_generation_prompt: Literal[True] | None = None
+    continue_final_message: bool | None = None
+    modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    store: Literal[False] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+
+
+class ApplyTemplate(Fields):
+    """A conversation to render."""
+
+    model: str | None = None
+    messages: Messages
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None

@@ -1,0 +1,65 @@
+"""`/v1/completions`, llama-server's `/completion`, and `/v1/embeddings`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from llama_magic.serving.fields.common import (
+    MAX_SAMPLES,
+    MAX_TEXTS,
+    Count,
+    Drawing,
+    Fields,
+    StreamOptions,
+    Token,
+    Tokens,
+)
+
+Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+Many = Annotated[list[Tokens], Field(min_length=1, max_length=MAX_TEXTS)]
+
+
+class Completion(Drawing):
+    """Texts to continue, or their tokens."""
+
+    model: str | None = None
+    prompt: str | Texts | Tokens | Many
+    max_tokens: Count | None = Field(None, description="16 without one, as OpenAI's API has it")
+    n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
+    best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = Field(
+        None, description="what n is, or null"
+    )
+    echo: bool | None = None
+    suffix: None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | None = None
+
+
+class NativeCompletion(Drawing):
+    """llama-server's own form: one prompt, one answer, tokens told."""
+
+    model: str | None = None
+    prompt: str | Annotated[list[Token | str], Field(min_length=1, max_length=2**20)]
+    n_predict: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
+    stream: bool | None = None
+    n_probs: Annotated[int, Field(ge=0, le=1000)] | None = None
+    return_tokens: bool | None = None
+    post_sampling_probs: Literal[False] | None = None
+    preserved_tokens: Annotated[list[str], Field(max_length=4096)] | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | None = None
+
+
+class Embedding(Fields):
+    """Texts to embed, or their tokens."""
+
+    model: str | None = None
+    input: str | Texts | Tokens | Many
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Count | None = Field(None, description="what the model has, or null")
+    user: str | None = None

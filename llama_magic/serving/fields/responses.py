@@ -1,0 +1,134 @@
+"""`/v1/responses`: what can be honoured without keeping responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from llama_magic.serving.fields.chat import RefusalPart, TextPart
+from llama_magic.serving.fields.common import MAX_TEXTS, MAX_TOOLS, Count, Drawing, Fields
+
+
+class InputMessage(Fields):
+    """A message, given or of an earlier response."""
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Annotated[list[TextPart | RefusalPart], Field(min_length=1, max_length=MAX_TEXTS)]
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+
+class FunctionCall(Fields):
+    """A tool call of an earlier response."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+    status: str | None = None
+
+
+class FunctionOutput(Fields):
+    """What a tool gave back."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | Annotated[list[TextPart], Field(max_length=MAX_TEXTS)]
+    id: str | None = None
+    status: str | None = None
+
+
+class ReasoningItem(Fields):
+    """A reasoning of an earlier response; a template leaves it out, or takes it as the answer's thinking."""
+
+    type: Literal["reasoning"]
+    id: str | None = None
+    summary: list[Any] | None = None
+    content: list[Any] | None = None
+    encrypted_content: None = None
+    status: str | None = None
+
+
+Item = InputMessage | FunctionCall | FunctionOutput | ReasoningItem
+
+
+class FlatTool(Fields):
+    """A tool: a function, in the flat form of this endpoint."""
+
+    type: Literal["function"]
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class FlatNamedTool(Fields):
+    """Names the tool that is to be called."""
+
+    type: Literal["function"]
+    name: str
+
+
+class PlainText(Fields):
+    """The answer is a text."""
+
+    type: Literal["text"]
+
+
+class PlainObject(Fields):
+    """The answer is a JSON object."""
+
+    type: Literal["json_object"]
+
+
+class FlatSchema(Fields):
+    """The answer is JSON of a schema, in the flat form of this endpoint."""
+
+    type: Literal["json_schema"]
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class TextConfig(Fields):
+    """What the text of an answer is to be."""
+
+    format: Annotated[PlainText | PlainObject | FlatSchema, Field(discriminator="type")] | None = None
+
+
+class Reasoning(Fields):
+    """How much a model thinks; taken where the template reads `reasoning_effort`."""
+
+    effort: str | None = None
+    summary: None = None
+
+
+class Response(Drawing):
+    """A conversation to answer; nothing of it is kept."""
+
+    model: str | None = None
+    input: str | Annotated[list[Item], Field(min_length=1, max_length=MAX_TEXTS)]
+    instructions: str | None = None
+    max_output_tokens: Count | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    include: Annotated[list[Literal["message.output_text.logprobs"]], Field(max_length=8)] | None = None
+    stream: bool | None = None
+    tools: Annotated[list[FlatTool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | FlatNamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+    store: Literal[False] | None = None
+    background: Literal[False] | None = None
+    previous_response_id: None = None
+    conversation: None = None
+    service_tier: Literal["auto", "default"] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None

@@ -1,0 +1,49 @@
+"""The HTTP server: uvicorn, on a loop of its own, with its limits."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from llama_magic.serving.app import application
+
+if TYPE_CHECKING:
+    from llama_magic.serving.guard import Rules
+    from llama_magic.serving.state import State
+
+_KEEP_ALIVE_S = 15
+_CONNECTIONS = 2048
+_END_S = 3  # for what is under way, once it was cancelled
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._say = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._say()
+
+
+def make(state: State, rules: Rules, started: Callable[[], None]) -> uvicorn.Server:
+    """Return a server of `state`; `started` is called once it listens."""
+    config = uvicorn.Config(
+        application(state, rules),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        http="h11",
+        ws="none",
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_END_S,
+        limit_concurrency=_CONNECTIONS,
+        h11_max_incomplete_event_size=rules.most_header_bytes,
+    )
+    return _Server(config, started)

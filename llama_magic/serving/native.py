@@ -1,0 +1,166 @@
+"""`/completion`: llama-server's own form, in which tokens go in and tokens are told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from llama_magic.serving import asking
+from llama_magic.serving.exchange import PING, Exchange, event
+from llama_magic.serving.fields.completions import NativeCompletion
+from llama_magic.serving.refusals import Refusal
+from llama_magic.serving.telling import Told
+
+if TYPE_CHECKING:
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.model import Model
+    from llama_magic.model.results import Chunk, Completion
+    from llama_magic.serving.answers import Answer
+
+
+async def completion(exchange: Exchange, asked: NativeCompletion) -> None:
+    """Continue a text."""
+    model = exchange.state.model(asked.model)
+    prepare = partial(_prepared, model, asked, exchange.state.limits.max_tokens)
+    wanted = bool(asked.stream or asked.n_probs)
+    (answer,) = await exchange.ask(model, [prepare], streamed=wanted)
+    writer = _Writer(answer, asked)
+    if asked.stream:
+        await exchange.events(writer.frames())
+        exchange.finish(writer.ended)
+    else:
+        body = await writer.whole()
+        await exchange.whole(body, writer.ended)
+
+
+def _prepared(model: Model, asked: NativeCompletion, max_tokens: int | None) -> Assembler:
+    options = asking.options(asked, asked.n_predict or max_tokens)
+    if asked.n_probs:
+        options["logprobs"] = asked.n_probs
+    if asked.grammar is not None and asked.json_schema is not None:
+        raise Refusal(400, "grammar and json_schema stand together; expected one of them.", "grammar")
+    held_to = None
+    if asked.grammar is not None:
+        held_to = asking.constraint(model, "grammar", grammar=asked.grammar)
+    elif asked.json_schema is not None:
+        held_to = asking.constraint(model, "json_schema", schema=asked.json_schema)
+    prompt = _prompt(model, asked.prompt)
+    visible = frozenset(_special(model, text) for text in asked.preserved_tokens or ())
+    made: Assembler = asking.naming("prompt", lambda: model.calls.text(prompt, held_to, options))
+    made.request.visible_ids |= visible
+    return made
+
+
+def _special(model: Model, text: str) -> int:
+    token = model.backend.tokenizer.special_id(text)
+    if token is None:
+        raise Refusal(400, f"preserved_tokens names {text[:80]!r}, which is no token.", "preserved_tokens")
+    return token
+
+
+def _prompt(model: Model, given: str | Sequence[int | str]) -> str | list[int]:
+    """Return a text, or tokens; of a mixed list each text is cut by itself, with BOS where it begins."""
+    if isinstance(given, str):
+        return given
+    tokens: list[int] = []
+    for place, part in enumerate(given):
+        if isinstance(part, int):
+            tokens.append(part)
+        else:
+            made = model.tokenize(part)
+            tokens += made if not place else made[len(model.tokenize("")) :]
+    return tokens
+
+
+class _Writer:
+    """Writes one answer. `ended` is how it ended."""
+
+    def __init__(self, answer: Answer, asked: NativeCompletion) -> None:
+        self._answer = answer
+        self._asked = asked
+        self._told = Told(answer.model, bool(asked.n_probs))
+        self._probabilities: list[dict[str, Any]] = []
+        self._tokens = 0
+        self.ended = ""
+
+    async def whole(self) -> dict[str, Any]:
+        """Return the body when all is written."""
+        async for chunks in self._answer.chunks():
+            for chunk in chunks:
+                self._probabilities += self._probabilities_of(chunk)
+        (made,) = self._answer.completions()
+        body = {**self._end(made), "content": made.text}
+        body["tokens"] = list(made.token_ids) if self._asked.return_tokens else []
+        if self._told.wanted:
+            body["completion_probabilities"] = self._probabilities
+        return body
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """Yield the events: a part of the text each, then the end."""
+        async for chunks in self._answer.chunks():
+            yield b"".join(self._frame(chunk) for chunk in chunks) or PING
+        (made,) = self._answer.completions()
+        yield event({**self._end(made), "content": "", "tokens": []})
+
+    def _frame(self, chunk: Chunk) -> bytes:
+        if not chunk.token_ids and not chunk.delta:
+            return b""
+        self._tokens += len(chunk.token_ids)
+        body: dict[str, Any] = {
+            "index": 0,
+            "content": chunk.delta,
+            "tokens": list(chunk.token_ids) if self._asked.return_tokens is not False else [],
+            "stop": False,
+            "id_slot": -1,
+            "tokens_predicted": self._tokens,
+            "tokens_evaluated": len(self._answer.assembler.request.prompt),
+        }
+        if self._told.wanted:
+            body["completion_probabilities"] = self._probabilities_of(chunk)
+        return event(body)
+
+    def _probabilities_of(self, chunk: Chunk) -> list[dict[str, Any]]:
+        """Return those of the tokens of a chunk, whatever became of their text."""
+        if not self._told.wanted:
+            return []
+        found = self._told.shown(chunk.logprobs)
+        for one, shown in zip(chunk.logprobs, found, strict=True):
+            shown["id"] = one.token_id
+            for (token, _, _), entry in zip(one.top, shown["top_logprobs"], strict=True):
+                entry["id"] = token
+        return found
+
+    def _end(self, made: Completion[Any]) -> dict[str, Any]:
+        stopped = "word" if made.stop is not None else "eos"
+        kind = {"stop": stopped, "length": "limit", "timeout": "limit"}.get(made.finish_reason, "none")
+        self.ended = made.finish_reason
+        usage, times = made.usage, made.timings
+        writing = times.total_s - times.first_token_s
+        return {
+            "index": 0,
+            "stop": True,
+            "id_slot": -1,
+            "model": made.model,
+            "tokens_predicted": usage.completion_tokens,
+            "tokens_evaluated": usage.prompt_tokens,
+            "tokens_cached": usage.prompt_tokens + usage.completion_tokens,
+            "generation_settings": {
+                **made.sampling.to_dict(),
+                "seed": made.seed,
+                "n_predict": made.budget.max_tokens,
+            },
+            "prompt": made.prompt,
+            "has_new_line": "\n" in made.text,
+            "truncated": False,
+            "stop_type": kind,
+            "stopping_word": made.stop or "",
+            "timings": {
+                "cache_n": usage.cached_tokens,
+                "prompt_n": usage.prompt_tokens - usage.cached_tokens,
+                "prompt_ms": times.prompt_s * 1000,
+                "predicted_n": usage.completion_tokens,
+                "predicted_ms": max(0.0, writing) * 1000,
+                "predicted_per_second": times.tokens_per_second,
+            },
+        }

@@ -1,0 +1,103 @@
+"""A request's body: read within limits, checked, and made an object; a mistake is named by its field."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from llama_magic.model.names import CALLED_ELSEWHERE
+from llama_magic.serving.refusals import Refusal
+from llama_magic.words.harmless import one_line
+from llama_magic.words.names import meant
+
+M = TypeVar("M", bound=BaseModel)
+
+
+async def read(request: Request, kind: type[M], *, most: int, seconds: float) -> M:
+    """Return the body as a `kind`. Raises `Refusal`: too large, too slow, no JSON, a wrong field."""
+    return parse(await read_bytes(request, most=most, seconds=seconds), kind)
+
+
+async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
+    """Return the body, of at most `most` bytes, that has to come within `seconds`."""
+    size, pieces = 0, []
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > most:
+                    raise Refusal(413, f"The body has more than {most:,} bytes.")
+                pieces.append(piece)
+    except TimeoutError:
+        raise Refusal(408, f"The body did not come within {seconds:g} seconds.") from None
+    except ClientDisconnect:
+        raise Refusal(400, "The client closed the connection in the middle of the body.") from None
+    return b"".join(pieces)
+
+
+def parse(data: bytes, kind: type[M]) -> M:
+    """Return JSON as a `kind`."""
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        raise _refusal(error, data, kind) from None
+
+
+def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refusal:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    if problems[0]["type"] == "json_invalid":
+        return Refusal(
+            400, f"The body is no JSON: {one_line(problems[0]['msg'].removeprefix('Invalid JSON: '), 200)}."
+        )
+    body = json.loads(data)
+    if not isinstance(body, dict):
+        return Refusal(400, f"The body is {_kind(body)}; expected an object.")
+    # Of a union each branch complains: the one that came furthest knows best, and of a part its type.
+    path, problem = max(((_path(p["loc"], body), p) for p in problems), key=_tells)
+    name = _written(path)
+    if problem["type"] == "extra_forbidden":
+        known = set(kind.model_fields) if len(path) == 1 else set()
+        hint = f" {meant(str(path[-1]), known, CALLED_ELSEWHERE)}" if known else ""
+        return Refusal(400, f"There is no field {one_line(name, 200)!r} here.{_near(hint)}", param=name)
+    return Refusal(400, f"{one_line(name, 200) or 'The body'}: {problem['msg']}.", param=name or None)
+
+
+def _tells(found: tuple[list[int | str], Any]) -> tuple[int, bool, bool]:
+    path, problem = found
+    of_type = path[-1:] == ["type"] and problem["type"] in ("literal_error", "union_tag_invalid")
+    return len(path), of_type, problem["type"] == "extra_forbidden"
+
+
+def _near(hint: str) -> str:
+    """Leave out a list of all fields: only a likely one helps."""
+    return "" if hint.startswith(" Known:") else hint
+
+
+def _path(loc: tuple[int | str, ...], body: Any) -> list[int | str]:
+    """Return the steps of a place that lead into the body; pydantic names branches of unions between them."""
+    path: list[int | str] = []
+    at = body
+    for step in loc:
+        if (isinstance(at, dict) and step in at) or (isinstance(at, list) and isinstance(step, int)):
+            if isinstance(at, list):
+                assert isinstance(step, int)
+                at = at[step] if step < len(at) else None
+            else:
+                at = at[step]
+            path.append(step)
+    if loc and loc[-1] != (path[-1] if path else None) and isinstance(at, dict):
+        path.append(loc[-1])  # a field that is missing
+    return path
+
+
+def _written(path: list[int | str]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false"}
+    return names.get(type(value), "null")

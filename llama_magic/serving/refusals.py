@@ -1,0 +1,74 @@
+"""Errors as bodies: OpenAI's shape, with llama-server's types and codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_magic.errors import (
+    BackendError,
+    ContextOverflowError,
+    LlamaMagicError,
+    ModelClosedError,
+)
+
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "invalid_request_error",
+    413: "invalid_request_error",
+    431: "invalid_request_error",
+    500: "server_error",
+    503: "unavailable_error",
+}
+
+
+@dataclass(eq=False)
+class Refusal(Exception):  # noqa: N818 - what the client gets is no fault of ours
+    """A request that is not answered. `param` names the field at fault, `extra` stands beside the message."""
+
+    status: int
+    message: str
+    param: str | None = None
+    type: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """Return the body: `{"error": {"code", "message", "type", "param", …}}`."""
+        kind = self.type or TYPES[self.status]
+        error = {"code": self.status, "message": self.message, "type": kind, "param": self.param}
+        return {"error": {**error, **self.extra}}
+
+
+def busy(message: str, seconds: int) -> Refusal:
+    """Return the refusal of a request that can be sent again after some seconds."""
+    return Refusal(503, message, headers={"retry-after": str(seconds)})
+
+
+def refusal_of(error: BaseException) -> Refusal:
+    """Return how an error is told to a client. What is none of ours is told without its words."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ContextOverflowError):
+        return Refusal(
+            400,
+            f"the request exceeds the available context size: {error.message}",
+            type="exceed_context_size_error",
+            extra={"n_prompt_tokens": error.prompt_tokens, "n_ctx": error.window},
+        )
+    if isinstance(error, ModelClosedError):
+        return Refusal(503, _words(error))
+    if isinstance(error, BackendError):
+        return Refusal(500, _words(error))
+    if isinstance(error, LlamaMagicError):
+        return Refusal(400, _words(error))
+    return Refusal(500, f"The request failed inside the server ({type(error).__name__}).")
+
+
+def _words(error: LlamaMagicError) -> str:
+    return " ".join(text for text in (error.message, error.remedy) if text)

@@ -1,0 +1,84 @@
+"""What an answer is, in the words of OpenAI's API: usage, why it ended, log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llama_magic.model.model import Model
+    from llama_magic.model.results import Chunk, Completion, TokenLogprob
+
+_REASONS = {"stop": "stop", "length": "length", "timeout": "length", "interrupted": "stop"}
+
+
+def reason_of(made: Completion[Any]) -> str:
+    """Return why an answer ended."""
+    if made.finish_reason == "stop" and any(call["name"] for call in made.tool_calls):
+        return "tool_calls"
+    return _REASONS[made.finish_reason]
+
+
+def usage_of(*answers: Sequence[Completion[Any]]) -> dict[str, Any]:
+    """Return the tokens of one or more answers, each to a prompt of its own, with one or more samples."""
+    prompt = sum(made[0].usage.prompt_tokens for made in answers)
+    written = sum(one.usage.completion_tokens for made in answers for one in made)
+    cached = sum(made[0].usage.cached_tokens for made in answers)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": written,
+        "total_tokens": prompt + written,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+class Told:
+    """The log-probabilities of the tokens of one sample's text, given out with the text that they wrote."""
+
+    def __init__(self, model: Model, wanted: bool) -> None:
+        self.wanted = wanted
+        self._tokenizer = model.backend.tokenizer
+        self._held: list[TokenLogprob] = []  # of tokens whose text is held back, or is none of the answer's
+        self._due: list[TokenLogprob] = []
+
+    def add(self, chunk: Chunk) -> None:
+        """Take a chunk in."""
+        if not self.wanted:
+            return
+        self._held += chunk.logprobs
+        if chunk.thinking or chunk.tool_calls:
+            self._held.clear()
+        elif chunk.delta:
+            self._due += self._that_wrote(chunk.delta)
+            self._held.clear()
+
+    def _that_wrote(self, text: str) -> list[TokenLogprob]:
+        """Return the last tokens that make up a text; others before them were marks."""
+        size, wanted = 0, len(text.encode("utf-8", "replace"))
+        for place in range(len(self._held) - 1, -1, -1):
+            size += len(self._tokenizer.piece(self._held[place].token_id))
+            if size >= wanted:
+                return self._held[place:]
+        return list(self._held)
+
+    def take_tokens(self) -> list[TokenLogprob]:
+        """Return what is due, as it is."""
+        due, self._due = self._due, []
+        return due
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return what is due, in the form of a chat."""
+        return self.shown(self.take_tokens())
+
+    def shown(self, tokens: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+        """Return log-probabilities in the form of a chat."""
+        return [
+            {
+                **self._entry(one.token_id, one.text, one.logprob),
+                "top_logprobs": [self._entry(token, text, value) for token, text, value in one.top],
+            }
+            for one in tokens
+        ]
+
+    def _entry(self, token: int, text: str, logprob: float) -> dict[str, Any]:
+        return {"token": text, "bytes": list(self._tokenizer.piece(token)), "logprob": max(logprob, -9999.0)}
