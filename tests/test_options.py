@@ -33,6 +33,7 @@ _VERBS = "magics/test_magics_verbs.py::"
 _INSPECT = "magics/test_magics_inspect.py::"
 _CHAT = "magics/test_magics_chat.py::"
 _TOOLS = "magics/test_magics_tools.py::"
+_EXPERIMENTS = "magics/test_magics_experiments.py::"
 _ANSWERS = "model/test_model_answers.py::"
 
 # What an option is called in Python (or its flag, where it is none there) -> the test in which it works.
@@ -96,12 +97,18 @@ WORKS: dict[str, str] = {
     "tools_auto": _TOOLS + "test_nothing_runs_unseen_unless_asked",
     **dict.fromkeys(("tool_choice", "tool_rounds", "tools_as_text"), _TOOLS + "test_options_reach_the_call"),
     "raw": _SHELL + "test_variables_fill_the_body_and_their_spans_travel",
+    **dict.fromkeys(
+        ("over", "models", "score", "on_error"), _EXPERIMENTS + "test_options_reach_the_experiment"
+    ),
+    "record": _EXPERIMENTS + "test_a_record_goes_on",
+    **dict.fromkeys(("options", "abstain_below", "end"), _EXPERIMENTS + "test_decide_weighs_its_options"),
     "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",
 }
 _SAMPLE = {
     "int": "1", "float": "0.5", "count": "1", "positive": "2", "seed": "3", "text": "a", "escaped": "a",
     "template": "a", "regex": "a", "grammar": "a", "schema": "a", "stages": "top_k",
     "name": "r", "layers": "1", "choices": "a|b", "bias": "3=1", "tools": "f,g",
+    "models": "a,b", "axes": "seed=1",
 }  # fmt: skip
 
 
@@ -114,7 +121,8 @@ def _magic_options() -> dict[str, tuple[str, Option]]:
             found.setdefault(f"{verb.name} {option.flags[-1]}", (f"{verb.name}{words}", option))
     for mode in MODES.values():
         for option in mode.options:
-            found.setdefault(f"%%{mode.name} {option.flags[-1]}", (f"%%{mode.name}", option))
+            line = f"%%{mode.name}{' w' * mode.least}"
+            found.setdefault(f"%%{mode.name} {option.flags[-1]}", (line, option))
     return found
 
 

@@ -2,86 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, shown_briefly
-from llama_magic.experiments.experiment import Experiment, whole
-from llama_magic.experiments.odds import Decision, Odds, prefixes
+from llama_magic.experiments.deciding import Deciding
+from llama_magic.experiments.forecast import forecast
+from llama_magic.experiments.odds import Odds
 from llama_magic.experiments.plan import read_plan
-from llama_magic.experiments.results import Progress, Results
+from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
-from llama_magic.experiments.scoring import scores_of
-from llama_magic.experiments.tasks import Task, conversation
-from llama_magic.model.asked import Beside
-from llama_magic.model.scoring import Texts, request_for, score
-from llama_magic.model.thinking import Thinking
-
-if TYPE_CHECKING:
-    from llama_magic.model.model import Model
 
 _OPTIONS = frozenset({"mode", "system", "template_variables"})
-
-
-@dataclass
-class Deciding(Experiment[Decision]):
-    """Every row is read once for all options of it, one row after the other."""
-
-    options: Mapping[str, str] = field(default_factory=dict)  # by name: what is written for it
-    end: bool = False
-    abstain_below: float = 0.0
-
-    def ask(
-        self, model: Model, tasks: list[Task], results: Results[Decision], tick: Callable[[], None]
-    ) -> None:
-        calls = model.calls
-        texts = Texts.of(calls, list(self.options.values()), end=self.end)
-        named = dict(zip(self.options, texts.tokens, strict=True))
-        results.notes = tuple(
-            f"{one!r} begins {other!r}: its probability holds that of the other. With end=True the end of "
-            "the answer counts, and they exclude each other."
-            for one, other in prefixes(named)
-        )
-        for task in tasks:
-            try:
-                made = self._decided(model, task, texts)
-            except Exception as error:  # of this row alone
-                made = self.failed(task, error)
-            whole(partial(self.put, results, made))
-            tick()
-
-    def _decided(self, model: Model, task: Task, texts: Texts) -> Decision:
-        began = time.perf_counter()
-        own = task.setting.options
-        filled, system = task.filled(), task.system()
-        variables = Thinking.choose(
-            model.calls.formatter, False, own.get("template_variables") or {}
-        ).variables
-        raw = own["mode"] == "complete"
-        if raw and (not isinstance(filled, str) or system is not None):
-            raise OptionError(
-                "mode='complete' goes on from a text, and this is a conversation.",
-                remedy="Leave mode and system out, or give a text.",
-            )
-        prompt = filled if raw else conversation(filled, system)
-        request = request_for(model.calls, prompt, texts, Beside(template_variables=variables))
-        logprobs = dict(zip(self.options, score(model.calls, request, texts), strict=True))
-        made = replace(
-            _blank(task), logprobs=logprobs, prompt=request.text, seconds=time.perf_counter() - began
-        )
-        if made.confidence < self.abstain_below:
-            return replace(made, abstained=True)
-        return replace(made, scores=scores_of(made, self.scores))
-
-    def failed(self, task: Task, error: Exception) -> Decision:
-        return replace(_blank(task), error=error.with_traceback(None))
-
-
-def _blank(task: Task) -> Decision:
-    return Decision(task.place, task.row.place, task.row.inputs, task.setting.values)
 
 
 @shown_briefly("The decisions")
@@ -96,14 +28,16 @@ def decide(
     abstain_below: float = 0.0,
     end: bool = False,
     score: Any = None,
+    record: Any = None,
     on_error: str = "keep",
+    dry_run: bool = False,
     progress: Progress = True,
     variables: Mapping[str, Any] | None = None,
     mode: str = "chat",
     system: str | None = None,
     template_variables: Mapping[str, Any] | None = None,
     **names: Any,
-) -> Odds:
+) -> Any:
     """Say for every row how likely each option is as the answer; nothing is drawn. Returns `Odds`.
 
     `rows` and `prompt` as for `map`; `names` are values of names in the prompt. `options` are texts, or a
@@ -114,8 +48,9 @@ def decide(
 
     A row is read once for all options, and what rows begin with alike once for all rows. With `end` the
     token that ends an answer counts as well, so that "1" and "10" exclude each other. `score`, `over`,
-    `models`, `on_error`, `progress`, `variables`, `mode` and `system` as for `map`; a bad row costs no
-    other, an interrupt keeps what is done. `odds.calibration("label")` says how far they can be trusted.
+    `models`, `record`, `on_error`, `dry_run`, `progress`, `variables`, `mode` and `system` as for `map`; a
+    bad row costs no other, an interrupt keeps what is done. `odds.calibration("label")` says how far they
+    can be trusted.
     """
     named = _read_options(options)
     if (
@@ -131,7 +66,7 @@ def decide(
         model=model,
         models=models,
         score=score,
-        record=None,
+        record=record,
         on_error=on_error,
         progress=progress,
         variables=variables,
@@ -139,7 +74,7 @@ def decide(
         known=_OPTIONS,
     )
     made = Deciding.of(plan, options=named, end=end, abstain_below=float(abstain_below))
-    return Odds(made, {}).resume()
+    return forecast(made) if dry_run else Odds(made, {}).resume()
 
 
 def _read_options(given: Any) -> dict[str, str]:

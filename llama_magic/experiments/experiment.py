@@ -17,12 +17,14 @@ from llama_magic.words.counting import counted
 from llama_magic.words.shown import watched
 
 if TYPE_CHECKING:
+    from llama_magic.experiments.forecast import Speed
     from llama_magic.experiments.models import Models
     from llama_magic.experiments.plan import Plan
     from llama_magic.experiments.rows import Row
     from llama_magic.experiments.settings import Setting
     from llama_magic.model.model import Model
     from llama_magic.record.record import Record
+    from llama_magic.request.request import Request
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error, but carries one
@@ -124,6 +126,14 @@ class Experiment(Generic[R]):
         """Return the result of a task that ended with an error."""
         raise NotImplementedError
 
+    def request(self, model: Model, task: Task) -> Request:
+        """Return what a task would ask, which is not asked. Raises what is wrong with it."""
+        raise NotImplementedError
+
+    def measured(self, model: Model, task: Task | None) -> Speed | None:
+        """Return how fast a model was here, by `task` where no more is known; None: that is not known."""
+        raise NotImplementedError
+
 
 def whole(work: Callable[[], None]) -> None:
     """Do `work` to its end, and anew where an interrupt breaks into it; then let the interrupt through."""
@@ -134,9 +144,12 @@ def whole(work: Callable[[], None]) -> None:
         raise
 
 
-def interrupted(results: Results[Any]) -> GenerationInterrupted:
-    """Return what to raise for an experiment that was interrupted: it holds what is done."""
-    name = bind(results)
+def interrupted(results: Results[Any], name: str | None = None) -> GenerationInterrupted:
+    """Return what to raise for an experiment that was interrupted: it holds what is done.
+
+    `name` is what the results are bound to already.
+    """
+    name = name or bind(results)
     resume = f"{name}.resume()" if name else "resume()"
     words = f"{len(results):,} of {counted(results.total, results.noun)} are done and kept; {resume} goes on"
     return GenerationInterrupted(results, words)

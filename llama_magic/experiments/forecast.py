@@ -6,17 +6,18 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from llama_magic.errors import ContextOverflowError, LlamaMagicError
-from llama_magic.experiments.tasks import Task, begin, check_call, prepared
+from llama_magic.errors import ContextOverflowError
+from llama_magic.experiments.tasks import Task
 from llama_magic.model.journal import journal
 from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
-    from llama_magic.experiments.experiment import Experiment
+    from llama_magic.experiments.models import Models
     from llama_magic.model.model import Model
     from llama_magic.model.results import Completion
+    from llama_magic.request.request import Request
 
 _LATEST = 50  # answers of a model that its speed is measured by
 _LEAST = 8  # tokens of one that says something of it
@@ -36,7 +37,10 @@ class ForecastRow:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a model was measured at: tokens a second read and written, tokens of a usual answer."""
+    """What a model was measured at: tokens a second read and written, tokens of a usual answer.
+
+    `write` is 0 where nothing is written.
+    """
 
     read: float
     write: float
@@ -88,49 +92,58 @@ class Forecast(Printed):
         )  # fmt: skip
 
 
-def forecast(experiment: Experiment[Any]) -> Forecast:
+class Askable(Protocol):
+    """What is foretold of: an `Experiment`."""
+
+    @property
+    def models(self) -> Models: ...
+    @property
+    def tasks(self) -> Sequence[Task]: ...
+    def request(self, model: Model, task: Task) -> Request: ...
+    def measured(self, model: Model, task: Task | None) -> Speed | None: ...
+
+
+def forecast(experiment: Askable) -> Forecast:
     """Count what an experiment would read, and foretell how long it takes.
 
     Where a model in this process was not measured yet, one row is asked for it.
     """
     rows: list[ForecastRow] = []
-    distinct, seconds = 0, 0.0
+    distinct, seconds, known = 0, 0.0, True
     speeds: dict[str, Speed] = {}
-    known = True
     for name in experiment.models.names:
         tasks = [task for task in experiment.tasks if task.setting.model == name]
         if not tasks:
             continue
         model = experiment.models.open(name)
         try:
-            made = _count(model, tasks)
-            rows += [row for row, _ in made.values()]
-            prompts = sorted(ids for _, ids in made.values() if ids)
-            read = _distinct(prompts)
-            distinct += read
+            made = _count(experiment, model, tasks)
+            fit = [(row, ids) for row, ids in made.values() if row.error is None]
+            read = _distinct(sorted(ids for _, ids in fit))
             first = next((task for task in tasks if made[task.place][1]), None)
-            speed = _measured(model) or (_measure(model, first) if first is not None else None)
-            if speed is None:
-                known = known and not prompts
-            else:
-                speeds[name or model.name] = speed
-                most = [row.max_tokens or 0 for row, ids in made.values() if ids]
-                written = sum(min(speed.answer, limit) for limit in most)
-                seconds += read / speed.read + written / speed.write
+            speed = experiment.measured(model, first)
         finally:
             experiment.models.leave(name)
+        rows += [row for row, _ in made.values()]
+        distinct += read
+        if speed is None:
+            known = known and not fit
+            continue
+        speeds[name or model.name] = speed
+        written = sum(min(speed.answer, row.max_tokens or 0) for row, _ in fit)
+        seconds += read / speed.read + (written / speed.write if speed.write else 0.0)
     return Forecast(tuple(rows), distinct, seconds if known else None, speeds)
 
 
-def _count(model: Model, tasks: Sequence[Task]) -> dict[int, tuple[ForecastRow, tuple[int, ...]]]:
-    for setting in {id(task.setting): task.setting for task in tasks}.values():
-        check_call(model, setting)
+def _count(
+    experiment: Askable, model: Model, tasks: Sequence[Task]
+) -> dict[int, tuple[ForecastRow, tuple[int, ...]]]:
     made: dict[int, tuple[ForecastRow, tuple[int, ...]]] = {}
     for task in tasks:
         setting = task.setting
         head = (task.row.place, task.sample, setting.values)  # noqa: PD011 - no column of pandas
         try:
-            request = prepared(model, task).request
+            request = experiment.request(model, task)
         except Exception as error:  # of this row alone
             count = error.prompt_tokens if isinstance(error, ContextOverflowError) else None
             made[task.place] = (ForecastRow(*head, count, None, error.with_traceback(None)), ())
@@ -149,24 +162,14 @@ def _distinct(prompts: Sequence[tuple[int, ...]]) -> int:
     return total
 
 
-def _measured(model: Model) -> Speed | None:
+def speed_so_far(model: Model) -> Speed | None:
     """Return the speed of the answers that this process has had of a model."""
     answers = [one for one in journal if one.model == model.name and one.mode != "xray"]
-    return _speed_of(answers[-_LATEST:])
+    return speed_of(answers[-_LATEST:])
 
 
-def _measure(model: Model, task: Task) -> Speed | None:
-    """Ask one row and return what that says of the speed; not elsewhere, where it may cost money."""
-    if model.backend.local is None:
-        return None
-    try:
-        return _speed_of([begin(model, task).run()])
-    except LlamaMagicError as error:
-        completion = getattr(error, "completion", None)
-        return None if completion is None else _speed_of([completion])
-
-
-def _speed_of(answers: Sequence[Completion[Any]]) -> Speed | None:
+def speed_of(answers: Sequence[Completion[Any]]) -> Speed | None:
+    """Return the speed that answers show; None where they are too short to."""
     read = [(a.usage.prompt_tokens - a.usage.cached_tokens, a.timings.prompt_s) for a in answers]
     read = [(tokens, spent) for tokens, spent in read if tokens >= _LEAST and spent > 0]
     written = [a for a in answers if a.usage.completion_tokens > 1 and a.timings.tokens_per_second > 0]

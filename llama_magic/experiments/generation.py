@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
 from llama_magic.experiments.experiment import Experiment, whole
+from llama_magic.experiments.forecast import speed_of, speed_so_far
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run
 from llama_magic.experiments.scheduler import Scheduler
 from llama_magic.experiments.scoring import scores_of
-from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, key_of
+from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, key_of, prepared
 
 if TYPE_CHECKING:
+    from llama_magic.experiments.forecast import Speed
     from llama_magic.model.model import Model
     from llama_magic.model.results import Completion
+    from llama_magic.request.request import Request
 
 
 @dataclass
@@ -67,6 +70,20 @@ class Generation(Experiment[Run]):
             _blank(task), completion=completion, seconds=completion.timings.total_s, seed=completion.seed
         )
         return replace(made, scores=scores_of(made, self.scores))
+
+    def request(self, model: Model, task: Task) -> Request:
+        check_call(model, task.setting)
+        return prepared(model, task).request
+
+    def measured(self, model: Model, task: Task | None) -> Speed | None:
+        found = speed_so_far(model)
+        if found is not None or task is None or model.backend.local is None:  # elsewhere it may cost money
+            return found
+        try:
+            return speed_of([begin(model, task).run()])
+        except LlamaMagicError as error:
+            completion = getattr(error, "completion", None)
+            return None if completion is None else speed_of([completion])
 
     def failed(self, task: Task, error: Exception) -> Run:
         completion = getattr(error, "completion", None)

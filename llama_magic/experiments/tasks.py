@@ -134,10 +134,11 @@ def conversation(filled: Filled, system: str | None) -> Sequence[Any]:
     return filled if system is None else [{"role": "system", "content": system}, *filled]
 
 
-def key_of(model: Model, task: Task) -> str:
+def key_of(model: Model, task: Task, **more: Any) -> str:
     """Return the name under which a record keeps this answer: equal for the same call, row and sample.
 
-    The SHA-256, in hexadecimal, of what is asked as JSON: model file, prompt, options, seed, row, sample.
+    The SHA-256, in hexadecimal, of what is asked as JSON: model file, prompt, options, seed, row, sample;
+    and `more`.
     """
     options = dict(task.setting.options)
     schema = options.pop("schema", None)
@@ -152,6 +153,7 @@ def key_of(model: Model, task: Task) -> str:
         "seed": task.seed,
         "row": task.row.place,
         "sample": task.sample,
+        **more,
     }
     text = json.dumps(asked, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

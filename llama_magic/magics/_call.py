@@ -19,7 +19,7 @@ from llama_magic.words.shown import Shown
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
 # What the cell itself does; every other option is a keyword of the call on the model.
 _OF_THE_CELL = {"grammar", "instruct", "live", "model", "new", "out", "format", "quiet", "raw", "schema"}
-_OF_THE_CELL |= {"session", "system", "tools", *_SAMPLING_KEYS}
+_OF_THE_CELL |= {"session", "system", "tools", "models", "score", "over", *_SAMPLING_KEYS}
 
 
 class Samples(Shown, list[Any]):
@@ -58,7 +58,7 @@ class Call:
     def sampling(self) -> dict[str, Any]:
         """Return the sampling parameters to pass on: option over `%llama sampler` over %config."""
         given = {key: value for key, value in self.options.items() if key in _SAMPLING_KEYS}
-        if "logit_bias" in given:
+        if "logit_bias" in given and self.model is not None:
             given["logit_bias"] = find_bias(given["logit_bias"], self.model)
         return self.kernel.sampling_defaults() | given
 

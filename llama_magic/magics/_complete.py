@@ -90,7 +90,9 @@ def _cell(shell: Any, before: list[str], word: str) -> Iterable[str]:
         return value
     if word.startswith("-"):
         return (*(flag for option in options for flag in option.flags), "--help")
-    return () if mode else MODES
+    if mode is None:
+        return MODES
+    return OFFERS[mode.completes](shell, word) if mode.completes else ()
 
 
 def _value(options: Iterable[Option], before: list[str], shell: Any, word: str) -> Iterable[str] | None:
@@ -137,6 +139,16 @@ def _chats(shell: Any, word: str) -> Iterable[str]:
     return sessions.current(shell).chats
 
 
+def _rows(shell: Any, word: str) -> Iterable[str]:
+    """Return the variables that hold rows."""
+    kinds = ("DataFrame", "Series")
+    return [
+        name
+        for name, value in shell.user_ns.items()
+        if not name.startswith("_") and (type(value).__name__ in kinds or (isinstance(value, list) and value))
+    ]
+
+
 def _parameters(shell: Any, word: str) -> Iterable[str]:
     return ("reset", *(f"{field.name}=" for field in fields(Sampling)))
 
@@ -179,6 +191,8 @@ OFFERS: dict[str, Callable[[Any, str], Iterable[str]]] = {
     "sources": _sources,
     "models": _models,
     "chats": _chats,
+    "rows": _rows,
+    "scores": lambda shell, word: [n for n, v in shell.user_ns.items() if callable(v) and n[0] != "_"],
     "parameters": _parameters,
     "schemas": _schemas,
     "tools": _tools,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from llama_magic.magics._options import (
@@ -42,7 +43,7 @@ def line_help() -> str:
 
 def cell_help() -> str:
     """Return the text of `%%llama?`."""
-    rows = [(mode.name, f"{mode.body} → {mode.result}") for mode in MODES.values()]
+    rows = [(mode.usage, f"{mode.body} → {mode.result}") for mode in MODES.values()]
     return (
         "%%llama [MODE] [options]: the cell's body goes to the model. Without a mode it is chat.\n\n"
         + _columns(rows)
@@ -62,7 +63,7 @@ def verb_help(verb: Verb) -> str:
 
 def mode_help(mode: Mode) -> str:
     """Return the text of `%%llama MODE --help`."""
-    head = f"%%llama {mode.name} [options]\nThe body is {mode.body}; gives back: {mode.result}"
+    head = f"%%llama {mode.usage} [options]\nThe body is {mode.body}; gives back: {mode.result}"
     return f"{head}\n\n{_options(mode.options)}\n\n{_BODY_RULES}"
 
 
@@ -73,7 +74,7 @@ def reference_markdown() -> str:
         usage = _code(f"{verb.name} {verb.arguments}".rstrip())
         lines.append(f"| {usage} | {_cell(verb.help)} | {_cell(verb.gives)} |")
     lines += ["", "| `%%llama` mode | the cell body is | result |", "| --- | --- | --- |"]
-    lines += [f"| `{m.name}` | {_cell(m.body)} | {_cell(m.result)} |" for m in MODES.values()]
+    lines += [f"| {_code(m.usage)} | {_cell(m.body)} | {_cell(m.result)} |" for m in MODES.values()]
     lines += ["", "| option of `%%llama` | does | in |", "| --- | --- | --- |"]
     for option in _every_option():
         owners = [mode.name for mode in MODES.values() if option in mode.options]
@@ -117,4 +118,4 @@ def _code(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("{{ }}", "`{{ }}`")
+    return re.sub(r"\{\{ ?\w* \}\}", r"`\g<0>`", text.replace("|", "\\|"))

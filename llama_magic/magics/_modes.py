@@ -8,6 +8,7 @@ from typing import Any
 from llama_magic import display
 from llama_magic.display import hosts
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
+from llama_magic.magics import _experiments as experiments
 from llama_magic.magics import _looking as looking
 from llama_magic.magics._call import Call, Samples
 from llama_magic.magics._kernel import Kernel
@@ -174,6 +175,9 @@ _RUNNERS: dict[str, Callable[[Call], Any]] = {
     "complete": _complete,
     "chat": _chat,
     "structured": _structured,
+    "map": experiments.map_rows,
+    "sweep": experiments.sweep,
+    "decide": experiments.decide,
     "tokens": looking.tokens,
     "surprise": looking.surprise,
     "xray": looking.xray,

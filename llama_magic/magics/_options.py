@@ -135,6 +135,41 @@ SCHEMA = _o(
 _SHOW = (OUT, FORMAT, QUIET, RAW)
 _GENERATE = (MODEL, *LIMITS, *SAMPLING)
 
+_STRUCTURED = (
+    SCHEMA,
+    _o("--show-schema", "flag", "let the model read the schema, with its descriptions"),
+    _o("--retries", "count", "times to ask again when a check after the mask fails", "N"),
+    _o("--pressure", "flag", "show per field how hard the mask held the model"),
+    _o("--think", "flag", "let the model think first, and constrain what comes after", dest="thinking"),
+)
+# Of many prompts as one value: what each answer may be asked for with, and what all of them are.
+_ANSWERS = (*_GENERATE, *CONSTRAINTS, *_STRUCTURED, SYSTEM)
+_EXPERIMENT = (
+    _o("--over", "axes", "axes: options and names in the prompt, with values", '"style=dry,warm; seed=1..4"'),
+    _o("--models", "models", "an axis of loaded models and sources", "A,B", completes="models"),
+    _o(
+        "--score",
+        "text",
+        "a function of a run, or the column that the answer is to equal",
+        "NAME",
+        completes="scores",
+    ),
+    _o(
+        "--record",
+        "text",
+        "keep answers in this file, and go on from what it holds",
+        "PATH",
+        completes="files",
+    ),
+    _o("--on-error", "choice", "what to do with a row that fails", choices=("keep", "stop")),
+    _o("--dry-run", "flag", "count tokens and foretell the time, ask nothing"),
+)
+_DECIDES = (
+    _o("--options", "choices", "the answers to weigh", '"A|B|C"'),
+    _o("--abstain-below", "float", "choose nothing where the likeliest option has less, 0 to 1", "P"),
+    _o("--end", "flag", "count the end of the answer, so that 1 and 10 exclude each other"),
+)
+
 MODES = {
     mode.name: mode
     for mode in (
@@ -172,20 +207,40 @@ MODES = {
             "Completion, `.parsed` is the instance",
             (
                 *_GENERATE,
-                SCHEMA,
-                _o("--show-schema", "flag", "let the model read the schema, with its descriptions"),
-                _o("--retries", "count", "times to ask again when a check after the mask fails", "N"),
-                _o("--pressure", "flag", "show per field how hard the mask held the model"),
-                _o(
-                    "--think",
-                    "flag",
-                    "let the model think first, and constrain what comes after",
-                    dest="thinking",
-                ),
+                *_STRUCTURED,
                 SYSTEM,
                 PREFILL,
                 *_SHOW,
             ),
+        ),
+        Mode(
+            "map",
+            "a prompt with {{ column }}, asked for every row; several under lines `=== name`",
+            "Runs",
+            (*_ANSWERS, *_EXPERIMENT, OUT, FORMAT, QUIET),
+            arguments="DF",
+            least=1,
+            most=1,
+            completes="rows",
+        ),
+        Mode(
+            "sweep",
+            "a prompt with {{ name }}, asked with every combination; several under lines `=== name`",
+            "Runs",
+            (*_ANSWERS, *_EXPERIMENT, OUT, FORMAT, QUIET),
+            arguments="[DF]",
+            most=1,
+            completes="rows",
+        ),
+        Mode(
+            "decide",
+            "a question with {{ column }}; how likely each option is as its answer, nothing drawn",
+            "Odds",
+            (MODEL, *_DECIDES, SYSTEM, *_EXPERIMENT, OUT, FORMAT, QUIET),
+            arguments="DF",
+            least=1,
+            most=1,
+            completes="rows",
         ),
         Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, OUT, QUIET, RAW)),
         Mode(

@@ -36,11 +36,12 @@ class LineCommand:
 
 @dataclass(frozen=True)
 class CellCommand:
-    """`%%llama [MODE] [options]`."""
+    """`%%llama [MODE] [options]`. `words` are those behind the mode's name, as they stand."""
 
     mode: str = table.DEFAULT_MODE
     options: Mapping[str, Any] = field(default_factory=_none)
     help: bool = False
+    words: tuple[str, ...] = ()
 
 
 def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> LineCommand:
@@ -87,13 +88,16 @@ def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
     mode = table.MODES.get(name)
     if mode is None:
         raise _unknown_mode(name)
-    if len(free) > 1:
+    words = tuple(free[1:])
+    if len(words) > mode.most:
         raise OptionError(
-            f"%%llama {name} takes no further word, and {free[1]!r} is one.",
+            f"%%llama {mode.usage} takes no further word, and {words[mode.most]!r} is one.",
             remedy="The prompt goes into the lines below; quote a value that holds blanks.",
         )
+    if len(words) < mode.least and not wants_help:
+        raise OptionError(f"%%llama {name} needs {mode.arguments}.", remedy=f"Write %%llama {mode.usage}.")
     _check_fit(mode, options)
-    return CellCommand(name, MappingProxyType(options), wants_help)
+    return CellCommand(name, MappingProxyType(options), wants_help, words)
 
 
 def _parse_text_verb(verb: Verb, words: Words, variables: Variables) -> LineCommand:

@@ -124,6 +124,14 @@ def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
     )
 
 
+def _read_models(flag: str, text: str, option: Option) -> tuple[str, ...]:
+    """Cut at commas; names and sources hold none."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise OptionError(f"{flag} is {text!r}, which holds an empty name; expected {option.metavar}.")
+    return names
+
+
 READERS: dict[str, Callable[[str, str, Option], Any]] = {
     "int": _read_int,
     "float": _read_float,
@@ -143,4 +151,6 @@ READERS: dict[str, Callable[[str, str, Option], Any]] = {
     "choices": _read_choices,
     "tools": _read_tools,
     "bias": _read_bias,
+    "models": _read_models,
+    "axes": _read_text,
 }

@@ -78,9 +78,21 @@ class Verb:
 
 @dataclass(frozen=True)
 class Mode:
-    """A cell magic mode and the options that mean something in it."""
+    """A cell magic mode and the options that mean something in it.
+
+    `arguments` are the words behind its name, `least` to `most` of them; `completes` is what Tab offers
+    for them.
+    """
 
     name: str
     body: str
     result: str
     options: tuple[Option, ...]
+    arguments: str = ""
+    least: int = 0
+    most: int = 0
+    completes: str = ""
+
+    @property
+    def usage(self) -> str:
+        return f"{self.name} {self.arguments}".rstrip()

@@ -65,7 +65,7 @@ class Variables:
         if value is _NONE:
             value = self._bare(text, option)
         if value is _NONE:
-            filled = text if option.kind == "schema" else self.fill(text)
+            filled = text if option.kind in ("schema", "axes") else self.fill(text)
             return (READERS[option.kind](flag, filled, option),)
         if option.repeat and isinstance(value, (list, tuple, Mapping)) and option.kind != "bias":
             return tuple(_of(flag, text, item, option) for item in value)
@@ -109,8 +109,10 @@ class Variables:
 
 def _of(flag: str, text: str, value: Any, option: Option) -> Any:
     """Return a variable's value as what the option takes."""
-    if option.kind in ("schema", "tools"):
+    if option.kind in ("schema", "tools") or (option.kind == "axes" and isinstance(value, Mapping)):
         return value
+    if option.kind == "models" and isinstance(value, (list, tuple)):
+        return tuple(map(str, value))
     if option.kind == "choices" and (listed := _listed(value)) is not None:
         return listed
     if option.kind == "bias" and isinstance(value, (Mapping, list, tuple)):

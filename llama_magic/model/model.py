@@ -288,7 +288,7 @@ class Model(Generating, Shown):
         """
         self._open()
         wanted = scoring.Texts.of(self._calls, texts, end=end)
-        return scoring.score(self._calls, scoring.request_for(self._calls, prompt, wanted), wanted)
+        return scoring.score(self._calls, scoring.prepare(self._calls, prompt, wanted).request, wanted)
 
     # --- the microscope -------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from llama_magic.model.asked import Beside
 from llama_magic.request.backend import Scores
 
 if TYPE_CHECKING:
+    from llama_magic.model.answer import Assembler
     from llama_magic.model.call import Calls
     from llama_magic.request.request import Request
 
@@ -54,15 +55,15 @@ def _ending(calls: Calls) -> int:
     return next((token for token in ids if token is not None), tokenizer.eos_id)
 
 
-def request_for(calls: Calls, prompt: Any, texts: Texts, beside: Beside | None = None) -> Request:
-    """Return the prompt as a request: a text as it stands, or a conversation up to its answer.
+def prepare(calls: Calls, prompt: Any, texts: Texts, beside: Beside | None = None) -> Assembler:
+    """Return the prompt as a call: a text as it stands, or a conversation up to its answer.
 
     Raises `ContextOverflowError` where prompt and longest text do not fit the window.
     """
     options = {"max_tokens": texts.longest}
     if isinstance(prompt, str):
-        return calls.text(prompt, None, options, "score").request
-    return calls.chat("score", prompt, None, options, beside or Beside()).request
+        return calls.text(prompt, None, options, "score")
+    return calls.chat("score", prompt, None, options, beside or Beside())
 
 
 def score(calls: Calls, request: Request, texts: Texts) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -19,6 +20,7 @@ import llama_magic as lm
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.engine.native import Context
 from llama_magic.experiments.odds import Odds
+from llama_magic.model.journal import journal
 from llama_magic.request.backend import Scores
 from llama_magic.testing import ScriptedBackend, scripted_model
 
@@ -332,3 +334,35 @@ def test_decisions_read_well_without_styles() -> None:
     assert "choice yes" in to_text(odds[0])
     assert "0.3" in to_text(odds[0])
     assert "no text" in to_text(odds[1])
+
+
+def test_decisions_go_on_from_a_record(tmp_path: Path) -> None:
+    """What is in the record is not read again, in another kernel either; other options are."""
+    path = tmp_path / "odds.sqlite"
+    how: dict[str, Any] = {"prompt": "{{ text }}", "options": {"ja": "yes", "no": "no"}, "record": path}
+    first = lm.decide(["0.3", "0.1", "0.05"], model=scripted_model(odds=_odds), **how)
+    other = scripted_model(odds=_odds)
+    again = lm.decide(["0.3", "0.1", "0.2"], model=other, **how)
+    assert [said(request) for request in other.backend.requests] == ["0.2"]
+    assert [one.logprobs for one in again][:2] == [one.logprobs for one in first][:2]
+    assert [one.choice for one in again] == ["ja", "ja", "ja"]
+    assert again[0].seconds == first[0].seconds
+    lm.decide(["0.3"], model=other, **{**how, "options": ["yes", "nope"]})
+    lm.decide(["0.3"], model=other, **how, end=True)
+    assert len(other.backend.requests) == 3
+    assert sorted(answer.text for answer in lm.open_record(path))== ["no", *["yes"] * 5]
+
+
+def test_a_dry_run_of_decisions_counts_and_times(loaded: Callable[..., Any]) -> None:
+    """Tokens and those that do not fit; the time is that of reading, for nothing is written."""
+    model = scripted_model(window=30)
+    found = lm.decide(["a b", "w " * 40], options=["yes", "no"], model=model, dry_run=True)
+    assert model.backend.requests == []
+    assert [row.row for row in found.too_long] == [1]
+    assert found.seconds is None
+    real = loaded("smollm2")
+    journal.clear()
+    timed = lm.decide(TEXTS, options=["yes", "no"], model=real, dry_run=True)
+    (speed,) = timed.speeds.values()
+    assert timed.seconds == pytest.approx(timed.distinct_tokens / speed.read)
+    assert (speed.write, speed.read > 0) == (0.0, True)

@@ -163,6 +163,7 @@ def test_the_table_says_what_every_word_completes_to(ip: Any, session: Any, tmp_
 
     rows: list[Any] = [*MODES.values(), *VERBS.values()]
     named = {option.completes for row in rows for option in row.options}
+    named |= {mode.completes for mode in MODES.values()}
     for verb in VERBS.values():
         named |= {*verb.completes, *(name for action in verb.actions for name in action.completes)}
     assert named - {"", "actions"} == set(OFFERS)

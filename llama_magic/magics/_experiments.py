@@ -1,0 +1,223 @@
+"""The modes for many prompts as one value: `%%llama map DF`, `%%llama sweep`, `%%llama decide DF`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from llama_magic import display
+from llama_magic.errors import GenerationInterrupted, LlamaMagicError, OptionError
+from llama_magic.experiments.decide import decide as decide_rows
+from llama_magic.experiments.experiment import interrupted
+from llama_magic.experiments.map import map as map_all
+from llama_magic.experiments.models import Models
+from llama_magic.experiments.results import Results
+from llama_magic.experiments.sweep import sweep as sweep_all
+from llama_magic.magics._call import Call
+from llama_magic.magics._interpolate import interpolate_line
+from llama_magic.magics._lookup import find_schema
+from llama_magic.magics._readers import nearest
+from llama_magic.session.blocks import split_blocks
+
+_NAME = re.compile(r"^===[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_WORD = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|$)""")
+_VARIABLE = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
+
+
+def map_rows(call: Call) -> Any:
+    rows = _rows(call)
+    return _run(call, lambda: map_all(rows, _prompts(call.body), **_keywords(call)))
+
+
+def sweep(call: Call) -> Any:
+    rows = _rows(call) if call.command.words else None
+    return _run(call, lambda: sweep_all(_prompts(call.body), rows=rows, **_keywords(call)))
+
+
+def decide(call: Call) -> Any:
+    if "options" not in call.options:
+        raise OptionError(
+            "%%llama decide needs --options.", remedy='Write the answers to weigh: --options "yes|no".'
+        )
+    rows, names = _rows(call), ("options", "abstain_below", "end")
+    given = {name: call.options[name] for name in names if name in call.options}
+    return _run(call, lambda: decide_rows(rows, _prompts(call.body), **given, **_common(call)))
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+def _rows(call: Call) -> Any:
+    """Return the value of the word behind the mode: a variable, or a Python expression such as `df[:30]`."""
+    text = call.command.words[0].strip("{}").removeprefix("$")
+    try:
+        return eval(text, dict(call.kernel.namespace))  # noqa: S307 - the user's own line, in their own kernel
+    except NameError as error:
+        known = (name for name in call.kernel.namespace if not name.startswith("_"))
+        near = nearest(str(error.name), known)
+        hint = f" Did you mean {near}?" if near else ""
+        raise OptionError(
+            f"There is no variable {error.name!r} in your namespace.{hint}",
+            remedy=f"Write %%llama {call.command.mode} DF, where DF holds the rows.",
+        ) from None
+    except Exception as error:
+        raise OptionError(f"{text} gives no rows: {type(error).__name__}: {error}.") from None
+
+
+def _prompts(body: str) -> Any:
+    """Return the body's one prompt, or a dict of those that stand under lines `=== name`."""
+    marks = list(_NAME.finditer(body))
+    if not marks:
+        return _prompt(body)
+    if body[: marks[0].start()].strip():
+        raise OptionError(
+            "Text stands above the first line of === name.",
+            remedy="Give it a name of its own, or leave out all such lines.",
+        )
+    ends = [mark.start() for mark in marks[1:]] + [len(body)]
+    prompts: dict[str, Any] = {}
+    for mark, end in zip(marks, ends, strict=True):
+        name, text = mark["name"], body[mark.end() : end].strip("\n")
+        if not name or name in prompts or not text.strip():
+            wrong = (
+                "has no name" if not name else "stands twice" if name in prompts else "has no text below it"
+            )
+            raise OptionError(
+                f"The prompt {mark[0].strip()!r} {wrong}.", remedy="Write === name, then its text."
+            )
+        prompts[name] = _prompt(text)
+    return prompts
+
+
+def _prompt(text: str) -> Any:
+    blocks = split_blocks(text)
+    if len(blocks) == 1 and blocks[0][0] == "user":
+        return blocks[0][1]
+    return [{"role": role, "content": content} for role, content in blocks]
+
+
+# --- how ------------------------------------------------------------------------------------------
+
+
+def _keywords(call: Call) -> dict[str, Any]:
+    """Return the keywords of `map` and `sweep`."""
+    given = call.keywords()
+    if "schema" in call.options:
+        given["schema"] = find_schema(call.options["schema"], call.kernel.namespace)
+    return given | _common(call)
+
+
+def _common(call: Call) -> dict[str, Any]:
+    """Return the keywords that all three take."""
+    options, namespace = call.options, call.kernel.namespace
+    given = {name: options[name] for name in ("record", "on_error", "dry_run") if name in options}
+    if "system" in options:  # its {{ }} are filled row by row
+        given["system"] = str(interpolate_line(options["system"], namespace, raw=True))
+    if "models" in options:
+        if "model" in options:
+            raise OptionError("-m and --models stand together.", remedy="Give all of them in --models.")
+        given["models"] = Models({name: name for name in options["models"]}, call.kernel.get_model)
+    else:
+        given["model"] = call.kernel.get_model(options.get("model"))
+    if "over" in options:
+        given["over"] = read_axes(options["over"], namespace)
+    if "score" in options:
+        found = namespace.get(options["score"])
+        given["score"] = found if callable(found) or isinstance(found, dict) else options["score"]
+    return {**given, "progress": not call.quiet, "variables": namespace}
+
+
+def read_axes(text: Any, namespace: Any) -> dict[str, list[Any]]:
+    """Read `style=dry,warm; temperature=0,0.8; seed=1..4`: values by name; a dict stays what it is.
+
+    Numbers are numbers, `1..4` is each of them, quotes keep commas, `{name}` and `$name` are variables.
+    """
+    if isinstance(text, Mapping):
+        return dict(text)
+    axes: dict[str, list[Any]] = {}
+    for part in filter(str.strip, text.split(";")):
+        name, equals, values = part.partition("=")
+        if not equals or not values.strip():
+            raise OptionError(
+                f"--over holds {part.strip()!r}; expected NAME=VALUES.",
+                remedy='Write it as --over "style=dry,warm; temperature=0,0.8; seed=1..4".',
+            )
+        axes[name.strip()] = _values(values.strip(), namespace)
+    return axes
+
+
+def _values(text: str, namespace: Any) -> list[Any]:
+    found: list[Any] = []
+    for word in _WORD.finditer(text):
+        if word["quoted"] is not None:
+            found.append(word["quoted"])
+        elif word["plain"] and (variable := _VARIABLE.fullmatch(word["plain"])):
+            found += _variable(variable[1] or variable[2], namespace)
+        elif word["plain"]:
+            found += _plain(word["plain"])
+    return found
+
+
+def _variable(name: str, namespace: Any) -> list[Any]:
+    """Return the values of a variable: those that it lists, or it itself."""
+    if name not in namespace:
+        near = nearest(name, (known for known in namespace if not known.startswith("_")))
+        hint = f" Did you mean {near}?" if near else ""
+        raise OptionError(f"--over names the variable {name!r}, and there is none.{hint}")
+    value = namespace[name]
+    listed = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, type))
+    return list(value) if listed else [value]
+
+
+def _plain(word: str) -> list[Any]:
+    if range_ := _RANGE.fullmatch(word):
+        first, last = int(range_[1]), int(range_[2])
+        return list(range(first, last + 1) if first <= last else range(first, last - 1, -1))
+    if word in ("true", "false"):
+        return [word == "true"]
+    try:
+        value = ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return [word]
+    return [value] if isinstance(value, (int, float, bool)) or value is None else [word]
+
+
+# --- what comes back ------------------------------------------------------------------------------
+
+
+def _run(call: Call, run: Callable[[], Any]) -> Any:
+    """Carry it out, bind and show what comes; of a stopped one what is done, and only then the reason."""
+    try:
+        result = run()
+    except GenerationInterrupted as stop:
+        if not isinstance(stop.completion, Results):
+            raise
+        raise interrupted(stop.completion, _kept(call, stop.completion)) from None
+    except LlamaMagicError as error:
+        if isinstance(error.completions, Results):
+            _kept(call, error.completions)
+        raise
+    call.bind(result)
+    _show(call, result)
+    return None if "out" in call.options else call.kernel.mark_shown(result)
+
+
+def _kept(call: Call, results: Results[Any]) -> str:
+    """Bind and show what there is of a stopped experiment; return its name: `-o`, or what the cell gave."""
+    call.bind(results)
+    if "out" not in call.options:
+        call.kernel.shell.displayhook.update_user_ns(results)
+    _show(call, results)
+    return str(call.options.get("out", "_"))
+
+
+def _show(call: Call, result: Any) -> None:
+    if call.quiet:
+        return
+    format = call.options.get("format", call.kernel.settings.display)
+    if format == "json" and isinstance(result, Results):
+        result = [one.record() for one in result]
+    display.show(result, call.kernel.shell, format)
