@@ -350,7 +350,7 @@ def test_decisions_go_on_from_a_record(tmp_path: Path) -> None:
     lm.decide(["0.3"], model=other, **{**how, "options": ["yes", "nope"]})
     lm.decide(["0.3"], model=other, **how, end=True)
     assert len(other.backend.requests) == 3
-    assert sorted(answer.text for answer in lm.open_record(path))== ["no", *["yes"] * 5]
+    assert sorted(answer.text for answer in lm.open_record(path)) == ["no", *["yes"] * 5]
 
 
 def test_a_dry_run_of_decisions_counts_and_times(loaded: Callable[..., Any]) -> None:
