@@ -544,6 +544,7 @@ class Generating:
         done = made.run()
         return done[receipt.get("sample", 0)] if isinstance(done, list) and "n" not in changes else done
 
+    @shown_briefly("The repetition")
     def repeated(self, receipt: Any) -> list[Completion[Any]]:
         """Return the answers of the call that a receipt is of, written again; no history is told of them."""
         self._open()

@@ -183,6 +183,7 @@ class Model(Generating, Shown):
 
         A server that renders prompts itself tells no parts, only their sum.
         """
+        self._open()
         if not self.backend.capabilities.renders:
             return Budget(self.window, self.count_tokens(messages), max_tokens)
         return self.calls.offering(messages, None, False).budget(self.window, max_tokens)

@@ -110,7 +110,7 @@ def test_an_order_as_text(tab: Any) -> None:
         "logits",
         "temperature 0.8",
         "top_k 40",
-        "dist",
+        "draw",
     ]
 
 

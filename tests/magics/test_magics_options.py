@@ -17,7 +17,8 @@ from llama_magic.session import session as sessions
 
 OF_THE_CELL = {"model", "out", "format", "quiet", "raw", "session", "new", "live", "schema"}
 TEXTS = ("text", "escaped", "template", "grammar", "regex")
-SAMPLE = {"choices": "a|b", "bias": "3=1", "stages": "top_k", **dict.fromkeys(TEXTS, "a")}  # else a number
+# Of each kind; of the others a number.
+SAMPLE = {"choices": "a|b", "bias": "3=1", "stages": "top_k", "tools": "f", **dict.fromkeys(TEXTS, "a")}
 
 
 @pytest.mark.parametrize("mode", ["complete", "chat", "structured"])
@@ -27,6 +28,7 @@ def test_every_option_of_a_mode_reaches_the_call(
     """All but what the cell itself does are keywords of the model's method, one by one."""
     taken: dict[str, Any] = {}
     ip.user_ns["a"] = 'root ::= "a"'  # --grammar names a variable
+    ip.user_ns["f"] = lambda: 1  # --tools names a function
 
     def take(_self: Any, *args: Any, **options: Any) -> None:
         taken.update(options, messages=args[0])

@@ -25,6 +25,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "embed": lambda m: m.embed("a"),
     "read": lambda m: m.read("a"),
     "xray": lambda m: m.xray("a"),
+    "score": lambda m: m.score("a", ["b"]),
+    "budget_for": lambda m: m.budget_for([], max_tokens=1),
+    "rerun": lambda m: m.rerun({}),
+    "repeated": lambda m: m.repeated({}),
     "kv": lambda m: m.kv,
     "kv_save": lambda m: m.kv_save("a"),
     "kv_restore": lambda m: m.kv_restore("a"),
@@ -61,7 +65,7 @@ def test_no_method_was_forgotten() -> None:
 def test_a_function_that_is_interrupted(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
     """`load`, `inspect` and `compare` do so, too."""
     name = module.__name__.rpartition(".")[2]
-    inside = {"load": "LoadOptions", "inspect": "sources", "compare": "sources"}[name]
+    inside = {"load": "fit", "inspect": "sources", "compare": "sources"}[name]
     monkeypatch.setattr(module, inside, _Striking())
     with pytest.raises(lm.GenerationInterrupted, match="was stopped; nothing of it is kept"):
         getattr(lm, name)("x")

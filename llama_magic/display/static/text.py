@@ -73,7 +73,7 @@ def _grid(node: doc.Grid) -> str:
         at = widths.index(max(widths)) if len(widths) > 2 else 1  # all but the long ones stay side by side
         widths[at] = max(_LONG, terminal() - sum(widths) + widths[at] - 2 * (len(widths) - 1))
         cells = [line for row in cells for line in _wrapped(row, at, widths[at])]
-    elif wide:
+    elif wide and any(width > _LONG for width in widths):  # many short columns stay a table
         return "\n".join([visible(table.caption)] * bool(table.caption) + _records(cells, widths))
     lines = [
         "  ".join(
