@@ -40,6 +40,11 @@ class GGUFFormatter(Formatter):
         self._others = dict(others or {})
 
     @property
+    def others(self) -> dict[str, str]:
+        """The other templates in the file, by name."""
+        return dict(self._others)
+
+    @property
     def template_names(self) -> tuple[str, ...]:
         """The names of the other templates in the file."""
         return tuple(self._others)

@@ -51,6 +51,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     magics.register(shell)
     yield shell
     session.current(shell).keep_record(None)
+    session.current(shell).replay_from(None)
     magics.unregister(shell)
     atexit.unregister(shell.atexit_operations)
     shell.atexit_operations()

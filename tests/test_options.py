@@ -85,6 +85,7 @@ WORKS: dict[str, str] = {
     "format": _SHELL + "test_json_format_shows_the_receipt",
     "tag": "model/test_model_batches.py::test_a_receipt_has_what_an_equal_answer_needs",
     "drop_thinking": _CHAT + "test_thinking_of_earlier_turns_can_be_left_out",
+    "only": "magics/test_magics_replay.py::test_only_what_was_recorded_is_answered",
     "grep": "magics/test_magics_records.py::test_the_history_can_be_searched_and_saved",
     "prefill": "model/test_model_prefill.py::test_a_beginning_is_part_of_the_answer",
     "key_env": _CONNECT,

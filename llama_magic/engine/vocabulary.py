@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from llama_magic.engine.native import Vocab
-from llama_magic.request.tokenizer import TooManyTokensError
+from llama_magic.request.tokenizer import PIECE, TooManyTokensError, at_least
 
-PIECE = 1 << 16  # characters that are tokenized in one call
-_MEASURED = 1 << 24  # characters that are counted for a bound
 # Between two letters and a space no released pre-tokenizer looks across, and where no token of the
 # vocabulary reaches across either, the tokens on both sides do not depend on each other.
 _CUT = re.compile(r"(?<=[A-Za-z]) (?=[A-Za-z])")
@@ -46,12 +44,7 @@ class Vocabulary:
 
         Costs about 50 ms at most: of a longer text the first 16 million characters are looked at.
         """
-        end = min(len(text), start + _MEASURED)
-        if end - start <= PIECE or not self.native.longest:
-            return 0
-        # Each character leaves a byte or more in the tokens, apart from those that may be lost.
-        size = end - start - sum(text.count(char, start, end) for char in self.native.lost)
-        return -(-size // self.native.longest)
+        return at_least(text, self.native.longest, self.native.lost, start)
 
     def _tokens(self, text: str, *, begins: bool, parse_special: bool, most: int | None) -> list[int]:
         """Tokenize a text, a long one in pieces; `begins` says that nothing stands before it."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _asked: list[tuple[Callable[[], Model | None], Callable[[str], Model | None]]] = []
 
+_openers: list[Callable[..., Model]] = []
+
 
 def ask(answer: Callable[[], Model | None], known: Callable[[str], Model | None]) -> None:
     """Ask `answer` from now on for the current model, `known` for one by its name; None: there is none."""
@@ -22,6 +24,16 @@ def ask(answer: Callable[[], Model | None], known: Callable[[str], Model | None]
 def current() -> Model | None:
     """Return the current model, None where there is none."""
     return _asked[0][0]() if _asked else None
+
+
+def open_by(opener: Callable[..., Model] | None) -> None:
+    """Let `load` give what `opener(source, name=…, **options)` gives, and open no file; None ends that."""
+    _openers[:] = [] if opener is None else [opener]
+
+
+def opener() -> Callable[..., Model] | None:
+    """Return what opens models in place of `load`, None where nothing does."""
+    return _openers[0] if _openers else None
 
 
 def named(name: str) -> Model | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # What is named there (`module:function`, imported when asked for) is called with the source and the
 # keywords, and makes a `Model` over a `Backend` of its own.
 OPENERS = {
+    "record": "llama_magic.record.replay:open_recorded",
     "server": "llama_magic.remote.connect:open_server",
 }
 
@@ -84,6 +85,9 @@ def load(
         if value is not None and (not isinstance(value, str) or not value.strip() or len(value) > 200):
             raise OptionError(f"{what} is {str(value)[:40]!r}; expected a text.")
     scheme = source.partition(":")[0] if isinstance(source, str) else ""
+    opener = current.opener()
+    if opener is not None and scheme != "record" and not dry_run:
+        return opener(source, name=name, **options)
     if scheme in OPENERS:
         of_files = {"dry_run": dry_run, "sha256": sha256, "revision": revision, "offline": offline}
         return _opened(scheme, str(source), of_files, name=name, progress=progress, **options)

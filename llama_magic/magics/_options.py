@@ -414,6 +414,15 @@ VERBS = {
             completes=("files",),
         ),
         Verb(
+            "replay",
+            "[PATH|off]",
+            "answer requests that equal one of a record from it, and say so",
+            "nothing",
+            (_o("--only", "flag", "answer nothing else; needs neither weights nor llama.cpp"),),
+            most=1,
+            completes=("files",),
+        ),
+        Verb(
             "rerun",
             "N [k=v …]",
             "ask again what generation N was asked, with some options changed",

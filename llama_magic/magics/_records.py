@@ -43,6 +43,29 @@ def record(kernel: Kernel, command: LineCommand) -> Any:
     return None
 
 
+def replay(kernel: Kernel, command: LineCommand) -> Any:
+    """Begin or end to answer from a record, or say which one."""
+    session, only = kernel.session, bool(command.options.get("only"))
+    if not command.words:
+        if session.replay is None or only:
+            raise OptionError("Nothing is replayed.", remedy="%llama replay PATH answers from a record.")
+        print(session.replay)
+        return None
+    (path,) = command.words
+    if path == "off":
+        if only:
+            raise OptionError("--only goes with the path of a record, not with off.")
+        was = session.replay
+        session.replay_from(None)
+        print(f"No longer answered from {was.record.path}." if was else "Nothing was replayed.")
+        return None
+    made = session.replay_from(path, only=only)
+    assert made is not None
+    others = "nothing else is answered" if only else "everything else is asked of the model"
+    print(f"What equals a request of {made.record.path} is answered from it; {others}.")
+    return None
+
+
 def history(kernel: Kernel, command: LineCommand) -> Any:
     """List what was generated, all or some of it, or save that."""
     words = list(command.words)

@@ -219,6 +219,7 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "pad": _pad,
     "history": _records.history,
     "record": _records.record,
+    "replay": _records.replay,
     "rerun": _records.rerun,
     "diff": _records.diff,
     "verify": _verify.verify_verb,

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
 from llama_magic.model.sample import Sample
-from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, TokenEvent
+from llama_magic.request.events import (
+    EndEvent,
+    Event,
+    FinishEvent,
+    KnownEvent,
+    PromptEvent,
+    Stats,
+    TokenEvent,
+)
 from llama_magic.request.messages import assistant_message
 from llama_magic.request.request import Request, piece_of
 from llama_magic.request.text import TextStream
@@ -83,6 +91,7 @@ class Assembler:
         self.timed_out = False
         self.abandoned = False  # nobody will ask for the completion
         self._told = itertools.count()
+        self._known: list[Completion[Any]] = []
         self.listed = True  # history and records are told of it
         self.branches: list[Completion[Any]] = []  # of the answer that this one goes on from
         self.deliver: Callable[[Chunk | None], None] = lambda _chunk: None
@@ -115,6 +124,8 @@ class Assembler:
             self._prompt(event)
         elif isinstance(event, FinishEvent):
             self._finish(event)
+        elif isinstance(event, KnownEvent):
+            self._know(event.answers)
         elif isinstance(event, EndEvent):
             self.error = event.error
             self.stats.ended = time.perf_counter()
@@ -134,6 +145,16 @@ class Assembler:
         stopped = any(sample.reason == "interrupted" for sample in self.samples)
         failed = self.error is not None
         self.counts.add(self.stats, len(self.request.prompt), tokens, failed=failed, stopped=stopped)
+
+    def _know(self, answers: Sequence[Completion[Any]]) -> None:
+        """End at once, with answers that were written before."""
+        self._known = list(answers)
+        for at, one in enumerate(answers):
+            told, end = one.logprobs or (), one.finish_reason
+            ids, calls = one.token_ids, one.tool_calls
+            self.deliver(Chunk(one.text, one.text, ids, told, end, one.thinking, None, at, calls))
+        self.ended.set()
+        self.deliver(None)
 
     def _prompt(self, event: PromptEvent) -> None:
         self.progress = Progress("prompt", event.done, event.total, unit="tokens")
@@ -214,6 +235,8 @@ class Assembler:
 
     def completions(self) -> list[Completion[Any]]:
         """Return what was written so far, one completion a sample."""
+        if self._known:
+            return list(self._known)
         return [self._completion(index, sample) for index, sample in enumerate(self.samples)]
 
     def _completion(self, index: int, sample: Sample) -> Completion[Any]:

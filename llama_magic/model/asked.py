@@ -149,15 +149,23 @@ def for_receipt(
 _DIGEST_BYTES = 16
 
 
-def digest(request: Request, constraint: Constraint | None, model: str, made_with: Mapping[str, Any]) -> str:
+def digest(
+    mode: str,
+    request: Request,
+    constraint: Constraint | None,
+    thinking: str,
+    model: str,
+    made_with: Mapping[str, Any],
+) -> str:
     """Return what equal requests to the same file have in common, whatever computes it, in hexadecimal.
 
-    A seed that was drawn is no part of it.
+    `thinking` is what was chosen of it, in words. A seed that was drawn is no part.
     """
     engine = made_with.get("engine", {})
     file = made_with.get("file", {}).get("fingerprint") or [model, dict(made_with)]
     matters = {key: engine[key] for key in engine if key == "lora" or key.startswith(("rope_", "yarn_"))}
     asked = [
+        mode,
         file,
         matters,
         list(request.prompt),
@@ -172,7 +180,7 @@ def digest(request: Request, constraint: Constraint | None, model: str, made_wit
         request.ignore_eos,
         request.measure_outside,
         constraint and constraint.asked,
-        getattr(request.constraint, "mark", None),  # of a thinking part that comes first
+        thinking,
     ]
     if request.min_tokens:
         asked.append(request.min_tokens)

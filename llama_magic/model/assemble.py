@@ -102,6 +102,7 @@ def assemble(
     )
     if lack := capabilities.lacks(request):
         raise OptionError(f"{name} cannot honour {lack}.", remedy="Leave it out, or load the model here.")
+    request.digest = digest(ask.mode, request, constraint, note, name, file.made_with)
     plan = Plan(
         ask.mode,
         name,
@@ -119,7 +120,7 @@ def assemble(
         offer=offer,
         steps=ask.steps,
         advice=_advice(call.sampling, ask.options),
-        request=digest(request, constraint, name, file.made_with),
+        request=request.digest,
         again=ask.again,
     )
     return Assembler(plan, tokenizer, request)

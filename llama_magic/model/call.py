@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.model.file import LoadedFile
     from llama_magic.request.backend import Backend
+    from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
 
@@ -52,11 +53,13 @@ def _check_offer(offer: Offer, constraint: Constraint | None) -> None:
 class Calls:
     """Build the request of each kind of call for one model."""
 
-    def __init__(self, name: str, file: LoadedFile, backend: Backend, settings: Settings) -> None:
+    def __init__(
+        self, name: str, file: LoadedFile, backend: Backend, settings: Settings, tokenizer: Tokenizer
+    ) -> None:
         self.name = name
         self._file = file
         self.backend = backend
-        self._tokenizer = backend.tokenizer
+        self._tokenizer = tokenizer
         self._settings = settings
         self.stats = ModelStats(name)
         self._visible: dict[str, frozenset[int]] = {}

@@ -21,6 +21,7 @@ from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_
 from llama_magic.model import bias, scoring
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
+from llama_magic.model.hearing import hearing
 from llama_magic.model.results import Budget
 from llama_magic.request.backend import Counts, Embeds, Reads
 from llama_magic.request.sampling import Sampling
@@ -60,8 +61,8 @@ class Model(Generating, Shown):
         self.name = name
         self._file = file
         self.backend = backend
-        self._tokenizer = backend.tokenizer
-        self._calls = Calls(name, file, backend, self)
+        self._tokenizer = hearing(backend.tokenizer, name, file)
+        self._calls = Calls(name, file, backend, self, self._tokenizer)
         self.sampling: Sampling = file.sampling
         self.formatter: Formatter = file.formatter
         self.notes: tuple[str, ...] = file.notes

@@ -143,6 +143,7 @@ class Completion(Branching, Shown, Generic[T]):
     `request` is equal for equal requests to the same file, whoever asks; a drawn seed is no part of it.
     `sample` counts from 0 the samples of a call. `id` names this very answer, `time` is when it was asked
     for (ISO 8601, UTC), and `tag` what the caller wrote on it: these stand beside the receipt, not in it.
+    `replayed` says where the answer was read from, where it was not written now.
     """
 
     text: str
@@ -176,6 +177,7 @@ class Completion(Branching, Shown, Generic[T]):
     id: str = field(default="", compare=False)
     time: str = ""
     tag: str | None = None
+    replayed: str = field(default="", compare=False)
     _tracer: Tracer | None = field(default=None, repr=False, compare=False)
     _origin: Origin | None = field(default=None, repr=False, compare=False)
     _branches: list[Completion[Any]] = field(default_factory=list, repr=False, compare=False)

@@ -17,6 +17,7 @@ from llama_magic.model.answer import Assembler
 from llama_magic.model.finished import finished
 from llama_magic.model.forks import Maker
 from llama_magic.model.results import Budget, Chunk, Completion
+from llama_magic.model.standing_in import begin
 from llama_magic.request.backend import Backend, wait_for
 from llama_magic.threads import despite_interrupts, may_wait
 from llama_magic.words.progress import Progress
@@ -42,14 +43,13 @@ class Stream(Generic[C]):
         assembler: Assembler,
         deliver: Callable[[Chunk | None], None] | None = None,
     ) -> None:
-        self._backend = backend
         self._assembler = assembler
         self.request = assembler.request  # what the backend was asked
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._result: C | None = None
         self._failure: StructuredOutputError | None = None
         assembler.deliver = deliver or self._chunks.put
-        backend.submit(self.request, assembler)
+        self._backend = backend = begin(backend, self.request, assembler)
         self._finalizer = weakref.finalize(self, _drop, backend, assembler)
         self._finalizer.atexit = False
         if assembler.plan.timeout is not None:

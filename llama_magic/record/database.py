@@ -48,6 +48,19 @@ SCHEMA = (
     )""",
     "CREATE INDEX answers_request ON answers (request)",
     "CREATE INDEX answers_label ON answers (label) WHERE label IS NOT NULL",
+    # What a replay needs where the model is not at hand.
+    """CREATE TABLE models (
+        id TEXT PRIMARY KEY,
+        vocabulary TEXT NOT NULL,
+        facts TEXT NOT NULL CHECK (json_valid(facts))
+    )""",
+    "CREATE TABLE vocabularies (id TEXT PRIMARY KEY, facts TEXT NOT NULL CHECK (json_valid(facts)))",
+    """CREATE TABLE texts (
+        vocabulary TEXT, text TEXT, tokens TEXT NOT NULL, PRIMARY KEY (vocabulary, text)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE pieces (
+        vocabulary TEXT, token INTEGER, piece BLOB NOT NULL, written TEXT, PRIMARY KEY (vocabulary, token)
+    ) WITHOUT ROWID""",
 )
 
 

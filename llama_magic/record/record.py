@@ -38,7 +38,7 @@ class Record(Printed, Sequence[Completion[Any]]):
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         self.path: Path = user_path(path)
-        self._database = Database(self.path, create=create)
+        self.database = Database(self.path, create=create)
 
     def add(self, *made: Completion[Any], label: str | None = None, tag: str | None = None) -> None:
         """Keep the answers of a call, all of them or none; one that is there already is not kept twice.
@@ -59,7 +59,7 @@ class Record(Printed, Sequence[Completion[Any]]):
         interrupts = 0
         while True:
             try:
-                self._database.write(sql, values)
+                self.database.write(sql, values)
                 break
             except KeyboardInterrupt:
                 interrupts += 1
@@ -76,7 +76,7 @@ class Record(Printed, Sequence[Completion[Any]]):
         return list(map(_completion, self._rows(f"WHERE {column} = ? ORDER BY id", (value,))))
 
     def __len__(self) -> int:
-        return int(self._database.read("SELECT count(*) FROM answers")[0][0])
+        return int(self.database.read("SELECT count(*) FROM answers")[0][0])
 
     def __iter__(self) -> Iterator[Completion[Any]]:
         return map(_completion, self._pages())
@@ -104,7 +104,7 @@ class Record(Printed, Sequence[Completion[Any]]):
         """Return a `pandas.DataFrame` with a row an answer. Raises ImportError where pandas is missing."""
         import pandas
 
-        rows = self._database.read(f"SELECT {', '.join(_TABLE)} FROM answers ORDER BY id")
+        rows = self.database.read(f"SELECT {', '.join(_TABLE)} FROM answers ORDER BY id")
         frame = pandas.DataFrame(rows, columns=list(_TABLE)).set_index("id")
         time = pandas.to_datetime(frame["time"], format="ISO8601", utc=True)
         return frame.assign(time=time, seeded=frame["seeded"].astype(bool))
@@ -144,9 +144,19 @@ class Record(Printed, Sequence[Completion[Any]]):
             "No answer is kept here yet.",
         )
 
+    def models(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return the models that wrote here while it was a kernel's record: id, vocabulary, facts."""
+        rows = self.database.read("SELECT id, vocabulary, facts FROM models ORDER BY rowid")
+        return [(name, vocabulary, json.loads(facts)) for name, vocabulary, facts in rows]
+
+    def vocabulary(self, name: str) -> dict[str, Any]:
+        """Return the facts of a vocabulary."""
+        ((facts,),) = self.database.read("SELECT facts FROM vocabularies WHERE id = ?", (name,))
+        return dict(json.loads(facts))
+
     def close(self) -> None:
         """Close the file; using the record again opens it again."""
-        self._database.close()
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +168,7 @@ class Record(Printed, Sequence[Completion[Any]]):
         return f"<Record {str(self.path)!r}: {counted(len(self), 'answer')}>"
 
     def _rows(self, condition: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._database.read(
+        return self.database.read(
             f"SELECT receipt, more, answer, time, tag, label, id FROM answers {condition}", values
         )
 

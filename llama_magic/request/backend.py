@@ -116,7 +116,8 @@ class Backend(Protocol):
     """A source of tokens: llama.cpp in this process, a server, a script.
 
     `submit` returns at once; events go to `sink`, from any one thread, in this order: `PromptEvent`s,
-    then `TokenEvent`s and one `FinishEvent` for each sample, and one `EndEvent` last, whatever happens.
+    then `TokenEvent`s and one `FinishEvent` for each sample, and one `EndEvent` last, whatever happens; or
+    one `KnownEvent` in place of all.
     `cancel` may be called from any thread at any moment, by a finalizer too: it takes no lock and does
     not wait. `close` is idempotent, and ends what runs. `local` is the engine in this process, None
     where there is none: the microscope asks it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 FinishReason = Literal["stop", "length", "interrupted", "timeout"]
 
@@ -49,6 +49,13 @@ class EndEvent:
     stats: Stats | None = None
 
 
+@dataclass(frozen=True)
+class KnownEvent:
+    """Answers that were written before, one a sample, in place of all other events of the request."""
+
+    answers: tuple[Any, ...]
+
+
 @dataclass
 class Stats:
     """Times of a request, `time.perf_counter()` seconds, and token counts.
@@ -69,7 +76,7 @@ class Stats:
     completion_tokens: int = 0
 
 
-Event = TokenEvent | PromptEvent | FinishEvent | EndEvent
+Event = TokenEvent | PromptEvent | FinishEvent | EndEvent | KnownEvent
 
 
 def nobody(_event: Event) -> None:

@@ -29,8 +29,8 @@ class Request:
     stop texts may begin in them, and the constraint has taken them in. `tools` are what may be called, in
     the form of OpenAI's API, `tool_choice` is none, auto, required or a name; a constraint of the kind
     "tools" sees to it where tokens are drawn here, and a server is sent these; `min_tokens` likewise. `keep`:
-    later requests may go on from what this one leaves; one of very many is not kept for that. `handle`
-    belongs to the backend while the request is on its way.
+    later requests may go on from what this one leaves; one of very many is not kept for that. `digest` is
+    equal for equal requests to one model. `handle` belongs to the backend while the request is on its way.
     """
 
     prompt: Sequence[int]
@@ -55,6 +55,7 @@ class Request:
     tool_choice: str = "auto"
     parallel_tool_calls: bool | None = None
     min_tokens: int = 0
+    digest: str = ""
     handle: Any = field(default=None, repr=False)
 
     def sample_seed(self, index: int) -> int:

@@ -80,6 +80,23 @@ class Tokenizer(Protocol):
         """Return the tokens of a text, special tokens not parsed."""
 
 
+PIECE = 1 << 16  # characters that are tokenized in one call
+_MEASURED = 1 << 24  # characters that are counted for a bound
+
+
+def at_least(text: str, longest: int, lost: str, start: int = 0) -> int:
+    """Return a number of tokens that a text has at least, by the bytes of the longest; 0 for a short text.
+
+    Characters of `lost` may leave no byte in the tokens.
+    """
+    end = min(len(text), start + _MEASURED)
+    if end - start <= PIECE or not longest:
+        return 0
+    # Each character leaves a byte or more in the tokens, apart from those that may be lost.
+    size = end - start - sum(text.count(char, start, end) for char in lost)
+    return -(-size // longest)
+
+
 def going_on(tokenizer: Tokenizer, text: str) -> list[int]:
     """Return the tokens of a text that goes on from another, special tokens not parsed."""
     # SPM vocabularies put a space before a text that they think begins here; a line break takes it.

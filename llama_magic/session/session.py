@@ -17,8 +17,10 @@ from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.loading import current as loading
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Completion
-from llama_magic.record.record import Record
+from llama_magic.model.standing_in import stand_in
+from llama_magic.record.record import Record, open_record
 from llama_magic.record.recording import Recording
+from llama_magic.record.replay import Replay
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import History
 from llama_magic.words.names import nearest
@@ -41,13 +43,14 @@ class Session:
         self._history = History()
         journal.listen(self._history.hear)
         self.recording: Recording | None = None
+        self.replay: Replay | None = None
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
     # --- models ---
 
     def load(self, source: str | None = None, *, name: str | None = None, **options: Any) -> Any:
         """Load a model through the loader, keep it under its name and make it current."""
-        model = self.loader(source, name=name, **options)
+        model = (loading.opener() or self.loader)(source, name=name, **options)
         self.current_name = self._keep(model, name)
         return model
 
@@ -185,6 +188,13 @@ class Session:
             self.recording.stop()
         self.recording = None if record is None else Recording(record, tag)
         return record
+
+    def replay_from(self, path: str | os.PathLike[str] | None, *, only: bool = False) -> Replay | None:
+        """Answer equal requests from a record from now on, `only` those without any model; None ends that."""
+        self.replay = None if path is None else Replay(open_record(path), only=only)
+        stand_in(self.replay)
+        loading.open_by(self.replay.open if self.replay is not None and only else None)
+        return self.replay
 
     def record(self, completion: Completion) -> None:
         """Add a generation to the history, unless it is there."""

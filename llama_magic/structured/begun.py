@@ -19,7 +19,7 @@ class Begun:
     """
 
     def __init__(self, constraint: Constraint, tokens: Sequence[int], text: str) -> None:
-        self._constraint = constraint
+        self.inner = constraint
         self._tokens = tuple(tokens)
         self._how: dict[str, Any] = {}
         if not self._takes() and hasattr(constraint, "writing"):
@@ -33,14 +33,14 @@ class Begun:
 
     @property
     def kind(self) -> str:
-        return self._constraint.kind
+        return self.inner.kind
 
     @property
     def schema(self) -> Any:
-        return self._constraint.schema
+        return self.inner.schema
 
     def start(self) -> Matcher:
-        matcher = self._constraint.start(**self._how)
+        matcher = self.inner.start(**self._how)
         for token in self._tokens:
             matcher.accept(token)
         return matcher

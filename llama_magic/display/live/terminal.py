@@ -112,8 +112,8 @@ def figures(completion: Completion) -> str:
     """Return one line: how the window was filled, how fast, why it ended; then what was dropped or cut."""
     written = completion.usage.completion_tokens
     times = completion.timings
-    speed = f" · first token {times.first_token_s:.2f} s" if written else ""
-    speed += f" · {times.tokens_per_second:.1f} tok/s" if completion.usage.drawn_tokens > 1 else ""
+    speed = f" · first token {times.first_token_s:.2f} s" if written and not completion.replayed else ""
+    speed += f" · {times.tokens_per_second:.1f} tok/s" if completion.usage.drawn_tokens > 1 and speed else ""
     words = gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)
     line = f"[{words}{speed} · seed {completion.seed} · {ending(completion)}]"
     return "\n".join((line, *notes(completion)))

@@ -59,8 +59,9 @@ def is_markdown(mode: str) -> bool:
 
 
 def notes(r: Completion) -> list[str]:
-    """Return what was dropped, cut or repaired; what was chosen of thinking is said elsewhere."""
-    return [note for note in r.notes if note != r.thinking_choice]
+    """Return where the answer is from, and what was dropped or cut; thinking is spoken of elsewhere."""
+    known = [f"answered from the record {r.replayed}"] if r.replayed else []
+    return known + [note for note in r.notes if note != r.thinking_choice]
 
 
 def seed_words(r: Completion) -> str:
