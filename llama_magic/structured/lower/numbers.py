@@ -12,6 +12,7 @@ from llama_magic.structured.schema.effort import takes_step
 LEAST = -9 * 10**18
 MOST = 2**63 - 1025  # the last double below 2^63; a bound above it is cut to 2^63 - 1 there
 _EXACT = 2**53  # it reads numbers as doubles
+_FAR = 10**17  # of a bound beyond its range the sign and the number of digits are kept
 
 
 def in_range(value: Any) -> bool:
@@ -37,9 +38,11 @@ def _bound(lowered: Lowered, site: Site) -> None:
         return
     float(value)  # an OverflowError refuses what no double can hold
     large = site.keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
-    large = large or (site.keyword in ("maximum", "exclusiveMaximum") and not LEAST <= value <= MOST)
-    large = large or (site.keyword in ("minimum", "exclusiveMinimum") and value > MOST)
-    if (large or "numbers" in lowered.loosening.kinds) and site.keyword not in site.out:
+    large = large or (site.keyword != "multipleOf" and not LEAST <= value <= MOST)
+    loosened = "numbers" in lowered.loosening.kinds
+    if (large or loosened) and site.keyword not in site.out:
+        if not loosened and site.keyword != "multipleOf" and site.keyword.endswith("aximum") == (value < 0):
+            site.out[site.keyword.replace("exclusiveM", "m")] = _FAR if value > 0 else -_FAR
         lowered.leave(site.path, site.keyword, "out of the mask's range")
         return
     if site.keyword not in site.out and not in_range(value) and isinstance(value, int):
