@@ -44,41 +44,42 @@ def cold(model: Any, prompt: str, **options: Any) -> tuple[int, ...]:
     return model.complete(prompt, reuse=False, **options).token_ids  # type: ignore[no-any-return]
 
 
-@pytest.fixture(scope="module", params=["repacked", "plain"])
-def model(request: pytest.FixtureRequest, real_name: str, loaded: Callable[..., Any]) -> Any:
-    """Each real model, with weights repacked for the CPU and with weights as they are in the file."""
-    return loaded(real_name, **({"profile": "quality"} if request.param == "plain" else {}))
+# Weights as they are in the file, and repacked for the CPU: each on one model here, both on both in the soak.
+PROFILES = {"smollm2": "quality", "gemma": "balanced"}
+
+
+@pytest.fixture(scope="module")
+def model(real_name: str, loaded: Callable[..., Any]) -> Any:
+    """Each real model."""
+    return loaded(real_name, profile=PROFILES[real_name])
 
 
 def test_lengths_around_cuts(model: Any) -> None:
     """Prompts of 63 to 257 tokens that extend each other, longest first and last: as from a cold engine."""
-    lengths = [63, 64, 65, 127, 128, 129, 257]
+    lengths = [63, 64, 65, 128, 257]
     prompts = {n: prompt_of(model, n) for n in lengths}
-    options = {"max_tokens": 6, **SETTINGS[0]}
+    options = {"max_tokens": 4, **SETTINGS[0]}
     expected = {n: cold(model, prompts[n], **options) for n in lengths}
     model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
-    reused = 0
-    for n in [257, *lengths, *reversed(lengths)]:
+    for step, n in enumerate([257, *lengths, *reversed(lengths)]):
         done = model.complete(prompts[n], **options)
         assert done.token_ids == expected[n], n
-        assert done.usage.cached_tokens % 64 == 0
-        reused += done.usage.cached_tokens
-    assert reused > 1000
+        assert done.usage.cached_tokens == ((n - 1) // 64 * 64 if step else 0)
 
 
 def test_alternating_chats_over_the_sliding_window(model: Any) -> None:
-    """Two conversations take turns, parked and restored: on Gemma, whose window is 512, of 550 tokens."""
-    options = {"max_tokens": 8, **SETTINGS[0]}
-    length = 550 if model.info.sliding_window else 200
-    turns = [[prompt_of(model, length, i) + " and then" * more for more in (0, 20)] for i in (1, 2)]
+    """Two conversations take turns, parked and restored: on Gemma, whose window is 512, one of 550 tokens."""
+    options = {"max_tokens": 5, **SETTINGS[0]}
+    lengths = (550 if model.info.sliding_window else 200, 130)
+    turns = [[prompt_of(model, n, n) + " and then" * more for more in (0, 10)] for n in lengths]
     expected = [[cold(model, text, **options) for text in chat] for chat in turns]
     model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
-    for turn in (0, 1, 0):
+    for step, turn in enumerate((0, 1, 0)):
         for chat in (0, 1):
             done = model.complete(turns[chat][turn], **options)
             assert done.token_ids == expected[chat][turn], (chat, turn)
-            if turn:
-                assert done.usage.cached_tokens == length // 64 * 64
+            reused = 0 if step == 0 else lengths[chat] // 64 * 64
+            assert done.usage.cached_tokens == reused
 
 
 def test_beside_seven_others_and_after_cancels(model: Any) -> None:
@@ -136,15 +137,16 @@ print(json.dumps([model.complete(p, **o).token_ids for p, o in calls]))
 """
 
 
-def test_in_a_new_process(real: Any, real_name: str, path_of: Callable[[str], Any]) -> None:
+def test_in_a_new_process(loaded: Callable[..., Any], path_of: Callable[[str], Any]) -> None:
     """Another process gives the same tokens, greedy and sampled, whatever came before here."""
-    calls = [(prompt_of(real, 140, i), {"max_tokens": 12, **s}) for i, s in enumerate(SETTINGS)]
-    arguments = json.dumps([str(path_of(real_name)), {"ctx": 2048, "threads": 1}, calls])
+    model = loaded("smollm2")
+    calls = [(prompt_of(model, 140, i), {"max_tokens": 12, **s}) for i, s in enumerate(SETTINGS)]
+    arguments = json.dumps([str(path_of("smollm2")), {"ctx": 2048, "threads": 1}, calls])
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, arguments], capture_output=True, text=True, check=True, timeout=300
     )
     assert [tuple(ids) for ids in json.loads(done.stdout)] == [
-        real.complete(prompt, **options).token_ids for prompt, options in calls
+        model.complete(prompt, **options).token_ids for prompt, options in calls
     ]
 
 
@@ -180,9 +182,9 @@ def schedule(model: Any, draw: random.Random, steps: int, lengths: Sequence[int]
                     yield done
 
 
-def test_random_schedules(real: Any) -> None:
+def test_random_schedules(model: Any) -> None:
     """After a random schedule of calls and cancellations every seeded answer is that of a cold engine."""
-    answers = list(schedule(real, random.Random(11), 6, [20, 63, 64, 130]))
+    answers = list(schedule(model, random.Random(10), 4, [20, 63, 64, 130]))
     assert len(answers) >= 4
     for prompt, options, tokens in answers:
-        assert cold(real, prompt, **options) == tokens
+        assert cold(model, prompt, **options) == tokens
