@@ -52,8 +52,8 @@ def interrupt(model: Any, delay: float, seed: int | None, stream: bool) -> dict[
 def main(path: str, moments: int, threads: int) -> int:
     """Print one JSON line: facts of each moment, and whether seeded answers stayed the same.
 
-    The moments lie between a call's beginning and twice the time in which the prompt is read and 10 tokens are
-    written, on this machine as busy as it is now.
+    The moments lie between a call's beginning and twice the time in which, on this machine as busy as it is
+    now, the prompt is read and 10 tokens are written.
     """
     with lm.load(path, ctx=2048, threads=threads) as model:
         first = model.complete(PROMPT, reuse=False, **OPTIONS)
