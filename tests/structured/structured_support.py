@@ -6,6 +6,7 @@ import ctypes
 import functools
 import importlib.util
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,28 +93,40 @@ def random_text(constraint: Any, chance: random.Random, steps: int = 120) -> str
     """Return an answer that the masks let a random model write, None if it did not come to an end."""
     matcher = constraint.start()
     vocabulary = smollm2()
+    ending, closing = tokens_that(is_end), tokens_that(closes)
     written = b""
     for _ in range(steps):
         allowed = matcher.allowed()
-        ends = np.intersect1d(allowed, vocabulary.eog_ids)
+        ends = allowed[ending[allowed]]
         if ends.size and (allowed.size == ends.size or chance.random() < 0.3):
             matcher.accept(int(ends[0]))
             return written.decode()
-        tokens = np.setdiff1d(allowed, ends, assume_unique=True) if ends.size else allowed
+        tokens = allowed[~ending[allowed]] if ends.size else allowed
         if chance.random() < 0.6:  # a random model never closes a string by itself
-            closing = np.intersect1d(tokens, closers(), assume_unique=True)
-            tokens = closing if closing.size else tokens
+            closers = tokens[closing[tokens]]
+            tokens = closers if closers.size else tokens
         token = int(tokens[chance.randrange(tokens.size)])
         matcher.accept(token)
         written += vocabulary.token_bytes(token)
     return None
 
 
-@functools.lru_cache(maxsize=1)
-def closers() -> tuple[int, ...]:
+@functools.cache
+def tokens_that(are: Callable[[Vocabulary, int], bool]) -> np.ndarray:
+    """Return for each token of SmolLM2 whether it is so: sets of 49,152 would take longer than the masks."""
     vocabulary = smollm2()
+    return np.array([are(vocabulary, token) for token in range(vocabulary.n_tokens)])
+
+
+def is_end(vocabulary: Vocabulary, token: int) -> bool:
+    """Say whether a token ends an answer."""
+    return token in vocabulary.eog_ids
+
+
+def closes(vocabulary: Vocabulary, token: int) -> bool:
+    """Say whether a token ends what is open, or is a digit to go on with."""
     wanted = {b'"', b"}", b"]", b":", b",", b'",', b'"}', b"0", b"1", b"7", b"}}"}
-    return tuple(t for t in range(vocabulary.n_tokens) if vocabulary.token_bytes(t) in wanted)
+    return vocabulary.token_bytes(token) in wanted
 
 
 def grown(small: Any, large: Any) -> bool:

@@ -17,6 +17,12 @@ from llama_magic.errors import SchemaError
 PATH = DATA / "maskbench.jsonl.gz"
 
 
+def labelled() -> list[Any]:
+    """Return all schemas, each with texts that are valid and texts that are not."""
+    with gzip.open(PATH, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
 def measure(rows: list[Any]) -> dict[str, Any]:
     """Return how many schemas are wholly right with the check and by the mask, and compile times in ms."""
     right = masked = invalid = 0
@@ -59,12 +65,11 @@ def shuffled(value: Any, chance: random.Random) -> Any:
 
 @pytest.mark.skipif(not PATH.exists(), reason="the shared data is not beside this repository")
 def test_maskbench() -> None:
-    """99 % of the schemas are wholly right, 90 % by the mask alone; nothing invalid passes.
+    """Of every fourth schema 99 % are wholly right, 90 % by the mask alone; nothing invalid passes.
 
     No valid instance is refused for the order of its keys.
     """
-    with gzip.open(PATH, "rt") as file:
-        rows = [json.loads(line) for line in file]
+    rows = labelled()[::4]
     found = measure(rows)
     assert found["invalid"] == 0
     assert len(found["disordered"]) <= len(rows) - found["right"]

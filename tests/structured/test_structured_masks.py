@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from structured_support import ToyVocabulary, Vocabulary, closers, smollm2
+from structured_support import ToyVocabulary, Vocabulary, closes, smollm2, tokens_that
 
 from llama_magic import structured
 from llama_magic.errors import BackendError, SchemaError
@@ -192,7 +192,7 @@ def _shortest_written(constraint: Any, vocabulary: Vocabulary) -> int:
                 best = min(best, count)
                 break
             allowed = matcher.allowed()
-            closing = np.intersect1d(allowed, closers(), assume_unique=True)
+            closing = allowed[tokens_that(closes)[allowed]]
             matcher.accept(int(chance.choice(closing if closing.size else allowed)))
     return best
 

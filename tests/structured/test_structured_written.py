@@ -13,11 +13,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pydantic
 import pytest
 from pydantic import BaseModel, Field
-from structured_support import random_text, smollm2
+from structured_support import Vocabulary, is_end, random_text, smollm2, tokens_that
 
 from llama_magic import structured
 
@@ -26,18 +25,21 @@ def eager(schema: Any, seed: int, steps: int = 300) -> str | None:
     """Return what a model writes that loves digits above all and ends only when it must."""
     chance, vocabulary = random.Random(seed), smollm2()
     constraint = structured.compile(schema, vocabulary=vocabulary)
-    digits = [t for t in range(vocabulary.n_tokens) if vocabulary.token_bytes(t).isdigit()]
+    digits, ends = tokens_that(_are_digits), tokens_that(is_end)
     matcher, written = constraint.start(), b""
     for _ in range(steps):
         allowed = matcher.allowed()
-        wanted = np.intersect1d(allowed, digits)
-        others = np.setdiff1d(allowed, vocabulary.eog_ids)
-        if not wanted.size and np.intersect1d(allowed, vocabulary.eog_ids).size:
+        wanted, others = allowed[digits[allowed]], allowed[~ends[allowed]]
+        if not wanted.size and others.size < allowed.size:
             return written.decode()
-        token = int(chance.choice(list(wanted if wanted.size else others)))
+        token = int(chance.choice(wanted if wanted.size else others))
         matcher.accept(token)
         written += vocabulary.token_bytes(token)
     return None
+
+
+def _are_digits(vocabulary: Vocabulary, token: int) -> bool:
+    return vocabulary.token_bytes(token).isdigit()
 
 
 NUMBERS: list[tuple[Any, int]] = [  # (schema, the most characters of a number)
