@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import importlib.util
 import signal
@@ -46,6 +47,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     config.HistoryManager.hist_file = ":memory:"
     config.HistoryManager.enabled = False
     InteractiveShell.clear_instance()
+    gc.freeze()  # a shell that ends collects garbage: its own, not that of all tests before it
     hook, main = sys.displayhook, sys.modules["__main__"]
     shell = InteractiveShell.instance(config=config)
     magics.register(shell)
@@ -55,6 +57,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     magics.unregister(shell)
     atexit.unregister(shell.atexit_operations)
     shell.atexit_operations()
+    gc.unfreeze()
     InteractiveShell.clear_instance()
     sys.displayhook, sys.modules["__main__"] = hook, main
 

@@ -69,7 +69,7 @@ def test_maskbench() -> None:
 
     No valid instance is refused for the order of its keys.
     """
-    rows = labelled()[::4]
+    rows = labelled()[1::4]
     found = measure(rows)
     assert found["invalid"] == 0
     assert len(found["disordered"]) <= len(rows) - found["right"]
