@@ -58,7 +58,9 @@ def tokens_within(tokenizer: Tokenizer, window: int, text: object, *, what: str,
 
 def _tokens(tokenizer: Tokenizer, given: Sequence[object], what: str) -> list[int]:
     for token in given:
-        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < tokenizer.n_tokens:
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise InputTypeError(f"{what} is a list that holds {token!r}; expected a str, or ids of tokens.")
+        if not 0 <= token < tokenizer.n_tokens:
             last = tokenizer.n_tokens - 1
             raise OptionError(f"{what} holds the token {token!r}; this tokenizer has ids 0 to {last}.")
     return list(given)  # type: ignore[arg-type]  # that was looked at
