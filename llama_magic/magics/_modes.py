@@ -75,7 +75,13 @@ def _chat(call: Call) -> Any:
         call.kernel.session.chats[name] = chat
 
     before, last = chat.saved_before(cell=cell, system=system, fresh=fresh)
-    return finish(call, stream, f"chat · {name}", keep, Earlier(before, len(messages) + 1, last))
+    return finish(
+        call,
+        stream,
+        "chat" if name == "default" else f"chat in session {name}",
+        keep,
+        Earlier(before, len(messages) + 1, last),
+    )
 
 
 def _structured(call: Call) -> Any:
@@ -95,7 +101,8 @@ def _structured(call: Call) -> Any:
         prompt = call.fill(blocks[0][1])
     call.model = call.kernel.get_model(call.options.get("model"))
     stream = call.model.structured(prompt, schema, stream=True, **call.keywords(), **begun)
-    return finish(call, stream, f"structured · {getattr(schema, '__name__', 'schema')}")
+    named = getattr(schema, "__name__", "")
+    return finish(call, stream, f"structured as {named}" if named else "structured")
 
 
 def _messages(call: Call) -> tuple[list[Message], str | None, dict[str, str]]:

@@ -70,6 +70,16 @@ class Stream(Generic[C]):
         """Names of the top fields of the answer: none, for it is a text."""
         return ()
 
+    @property
+    def samples(self) -> int:
+        """How many answers are written side by side."""
+        return self.request.n
+
+    @property
+    def prompt(self) -> str:
+        """The text that the model goes on from, template and all."""
+        return self._assembler.plan.prompt.text
+
     def progress(self) -> Progress | None:
         """How much of the prompt is read, None before the engine begins."""
         return self._assembler.progress

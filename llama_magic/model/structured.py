@@ -270,6 +270,14 @@ class StructuredStream(Generic[C]):
         properties = schema.get("properties") if isinstance(schema, dict) else None
         return tuple(properties) if isinstance(properties, dict) else ()
 
+    @property
+    def samples(self) -> int:
+        return self._stream.samples
+
+    @property
+    def prompt(self) -> str:
+        return self._stream.prompt
+
     def __iter__(self) -> Iterator[Chunk]:
         while True:
             yield from self._stream

@@ -73,7 +73,7 @@ def test_a_terminal_gets_the_text_as_it_grows_then_one_line_of_figures(
     """Escapes are shown, not sent; the last line has the window, the speed, the seed and the ending."""
     r = show_stream(stream("One \x1b[31mtwo"), title="chat", model_name="m", shell=shell(kernel=False))
     out = capsys.readouterr().out
-    assert out.startswith("One ␛[31mtwo\n[100 prompt + 2 written of 4,096 tokens · 254 reserved · 3,740 free")
+    assert out.startswith("One ␛[31mtwo\n[100 prompt + 2 written of 4,096 tokens · 3,994 free")
     assert re.search(r"first token \d+\.\d\d s · [\d.]+ tok/s · seed 42 · ended by itself\]\n", out)
     assert out.count("\n") == 2
     assert r.text == "One \x1b[31mtwo"
@@ -325,7 +325,7 @@ def test_an_answer_that_stalls_is_sent_again_to_a_view_that_came_late() -> None:
     form.add(Chunk("", "", (1,), partial={"name": "Ada"}))
     rows = [message["rows"] for message in [form.take() for _ in range(99)] if message]
     assert len(rows) >= 6
-    assert all(row == [["name", 0, "Ada"]] for row in rows)
+    assert all(row == [[0, "name", 0, "Ada"]] for row in rows)
 
 
 def test_structured_rows_travel_as_changes() -> None:
@@ -340,7 +340,7 @@ def test_structured_rows_travel_as_changes() -> None:
     ):
         feed.add(Chunk("", "", (1,), partial=partial))
         sent.append(feed.take().get("rows"))
-    assert sent == [[["name", 0, "A"]], [["name", 0, "Ada"]], [["tags[0]", 0, "x"]], None]
+    assert sent == [[[0, "name", 0, "A"]], [[0, "name", 0, "Ada"]], [[0, "tags[0]", 0, "x"]], None]
 
 
 def test_early_rows_are_sent_again_for_a_view_that_loads_late() -> None:
@@ -350,14 +350,39 @@ def test_early_rows_are_sent_again_for_a_view_that_loads_late() -> None:
     for partial in ({"name": "Ada"}, {"name": "Ada", "born": 18}, {"name": "Ada", "born": 1815}):
         feed.add(Chunk("", "", (1,), partial=partial))
         sent.append(feed.take()["rows"])
-    assert sent[-1] == [["name", 0, "Ada"], ["born", 0, "1815"]]
+    assert sent[-1] == [[0, "name", 0, "Ada"], [0, "born", 0, "1815"]]
+
+
+def test_each_sample_has_its_rows_and_the_gauge_is_that_of_the_longest() -> None:
+    """Two samples do not mix; an object that holds nothing yet has no row; the rate counts all tokens."""
+    clock = itertools.chain([0.0, 1.0], itertools.repeat(60.0))
+    feed = Feed(clock=lambda: next(clock))
+    for sample, partial in ((0, {}), (1, {"name": "Ada"}), (0, {"name": "Bo"}), (1, {"name": "Adam"})):
+        feed.add(Chunk("", "", (1,), sample=sample, partial=partial))
+    feed.add(Chunk("", "", (1, 1), sample=1, partial={"name": "Adam"}))
+    message = feed.take()
+    assert message["rows"] == [[0, "name", 0, "Bo"], [1, "name", 0, "Adam"]]
+    assert message["figures"] == [4, 1.0, round(5 / 59, 1)]
+    feed.add(Chunk("", "", (1,), sample=0, partial={"name": "Bob"}))
+    assert feed.take()["rows"] == [[0, "name", 2, "b"]]
+    begun = Feed()
+    begun.add(Chunk("{", "{", (1,), partial={}))
+    assert "rows" not in begun.take()
 
 
 def test_the_live_view_sends_at_most_ten_messages_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """However fast chunks come, from one message to the next a tenth of a second passes."""
     sent: list[float] = []
     monkeypatch.setattr(LiveView, "send", lambda self, message, buffers=None: sent.append(time.monotonic()))
-    head = {"title": "chat", "model": "m", "fields": [], "markdown": True}
+    head = {
+        "title": "chat",
+        "model": "m",
+        "markdown": True,
+        "form": False,
+        "fields": [],
+        "samples": 1,
+        "after": "",
+    }
     live = Live(shell(LAB), head=head, budget=Budget(4096, 100, 256), progress=lambda: None)
     live.begin()
     written = 0

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
+from llama_magic.display.static.html import fragment
 from llama_magic.display.static.text import columns
 from llama_magic.display.views import gauge
 from llama_magic.display.views.data import leaves
@@ -29,7 +30,7 @@ from llama_magic.gguf import inspect
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tokens import TokenPiece, TokenStrip
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
-from llama_magic.model.results import Budget
+from llama_magic.model.results import Budget, BudgetPart
 from llama_magic.request.sampling import Sampling
 from llama_magic.session import history
 from llama_magic.session.history import HistoryEntry
@@ -42,12 +43,32 @@ def test_the_gauge_adds_up(prompt: int, reserve: int, window: int, written: int)
     """Prompt, written, reserved and free in words sum to the window wherever the request fits it."""
     written = min(written, reserve)
     budget = Budget(window, prompt, reserve)
-    numbers = [int(n.replace(",", "")) for n in re.findall(r"[\d,]+", gauge.words(budget, written))]
-    shown_prompt, shown_written, shown_window, reserved, free = numbers
-    assert (shown_prompt, shown_written, shown_window) == (prompt, written, window)
-    if prompt + reserve <= window:
-        assert shown_prompt + shown_written + reserved + free == window
-    assert sum(part.amount for part in gauge.segments(budget, written)) == prompt + reserve
+    for shown in (budget, gauge.ended(budget, written)):
+        said = gauge.words(shown, written)
+        numbers = [int(n.replace(",", "")) for n in re.findall(r"[\d,]+", said)]
+        assert numbers[:3] == [prompt, written, window]
+        kept = shown.max_tokens - written
+        assert ("reserved" in said) == (kept > 0)
+        if prompt + shown.max_tokens <= window:
+            assert numbers[0] + numbers[1] + sum(numbers[3:]) == window
+        assert sum(part.amount for part in gauge.segments(shown, written)) == prompt + written + kept
+
+
+def test_a_little_of_a_large_window_is_drawn_large() -> None:
+    """Its parts fill the bar, and a thin one says how much of the window they are; else one bar says both."""
+    little = bar_widths(
+        Budget(2048, 53, 7, (BudgetPart("template", "template", 40), BudgetPart("user", "user", 13))), 7
+    )
+    assert little == {"lm-bar": [66.67, 21.67, 11.67], "lm-whole": [2.93]}
+    assert bar_widths(Budget(100, 53, 7), 7) == {"lm-bar": [53.0, 7.0]}
+    assert bar_widths(Budget(100, 153, 7), 7) == {"lm-bar": [95.62, 4.38]}
+
+
+def bar_widths(budget: Budget, written: int) -> dict[str, list[float]]:
+    """Return the widths in each bar of a gauge, in percent."""
+    html = fragment(gauge.bar(gauge.ended(budget, written), written))
+    bars = re.findall(r'<div class="(lm-bar|lm-whole)"[^>]*>(.*?)</div>', html)
+    return {name: [float(width) for width in re.findall(r"width:([\d.]+)%", inner)] for name, inner in bars}
 
 
 def test_what_ended_an_answer_is_said() -> None:
@@ -308,7 +329,7 @@ def test_colours_are_of_marks_and_seen_on_both_themes() -> None:
     """WCAG 2.1: a mark has 3 : 1 on white, black and the grounds between; no text has a colour of ours."""
     css = (Path(display.__file__).parent / "static" / "base.css").read_text()
     colours = dict(re.findall(r"--lm-([\w-]+): (#\w{6});", css))
-    assert len(colours) == 6
+    assert len(colours) == 7
     for name, colour in colours.items():
         for ground in ("#ffffff", "#111111", "#1e1e1e", "#0d1117"):
             assert _contrast(colour, ground) >= 3, (name, ground)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,9 @@ class Feed:
 
     A message holds `nodes`: `[channel, from, to, changes]` for each channel with news (a sample's number, or
     `"thinking"`), which turns the channel's state number `from` into `to`, and now and then all of it as a
-    fifth item; `rows`: `[path, offset, piece]` for a structured answer's fields that changed;
-    `figures`: tokens, seconds to the first, tokens a second. `clock` returns seconds.
+    fifth item; `rows`: `[sample, path, offset, piece]` for a structured answer's fields that changed;
+    `figures`: tokens of the longest sample, seconds to the first, tokens a second of all. `clock` returns
+    seconds.
     """
 
     def __init__(self, markdown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,11 +37,10 @@ class Feed:
         self._lock = threading.Lock()
         self._begun = self._clock()
         self._first = 0.0
-        self._tokens = self._forced = 0
+        self._tokens: Counter[int] = Counter()  # by sample
+        self._forced = 0
         self._channels: dict[int | str, _Channel] = {}
-        self._partial: Any = None
-        self._rows: dict[str, str] = {}
-        self._whole = _Whole()
+        self._forms: dict[int, _Form] = {}  # by sample
         self._again = _QUIET
 
     def add(self, chunk: Chunk) -> None:
@@ -47,7 +48,7 @@ class Feed:
         with self._lock:
             if not self.started:
                 self.started, self._first = True, self._clock()
-            self._tokens += len(chunk.token_ids)
+            self._tokens[chunk.sample] += len(chunk.token_ids)
             self._forced += chunk.forced
             if chunk.delta:
                 self._channel(chunk.sample).pieces.append(chunk.delta)
@@ -57,7 +58,7 @@ class Feed:
                 around = "\n\n```\n{}\n```\n\n" if self._markdown else "\n{}\n"  # verbatim
                 self._channel(chunk.sample).pieces.append(around.format(line))
             if chunk.partial is not None:
-                self._partial = chunk.partial
+                self._forms.setdefault(chunk.sample, _Form()).partial = chunk.partial
         self.news.ring()
 
     def _channel(self, name: int | str) -> _Channel:
@@ -75,11 +76,11 @@ class Feed:
         early = now - self._begun < _EARLY
         with self._lock:  # reading Markdown takes a while: nobody who decodes waits for that
             fresh = [(name, channel, channel.taken()) for name, channel in self._channels.items()]
-            partial, tokens = self._partial, self._tokens
-            drawn = tokens - self._forced
+            forms = [(sample, form, form.partial) for sample, form in self._forms.items()]
+            tokens, drawn = max(self._tokens.values(), default=0), self._tokens.total() - self._forced
         quiet = self.started and not any(text for _, _, text in fresh) and self._quiet_for(now)
         nodes = [[name, *channel.grown(text, early, quiet)] for name, channel, text in fresh if text or quiet]
-        rows = self._changed(partial, early, quiet) if partial is not None else []
+        rows = [[i, *row] for i, form, partial in forms for row in form.changed(partial, early, quiet)]
         if not nodes and not rows:
             return {}
         spent = now - self._first
@@ -94,8 +95,19 @@ class Feed:
         self._again = 2 * (now - self._begun)
         return True
 
-    def _changed(self, partial: Any, early: bool, quiet: bool) -> list[list[Any]]:
-        rows = {path: visible(str(value)) for path, value in leaves(plain(partial))}
+
+class _Form:
+    """A structured answer as it grows: the object so far, and the rows of it that were sent."""
+
+    def __init__(self) -> None:
+        self.partial: Any = None
+        self._rows: dict[str, str] = {}
+        self._whole = _Whole()
+
+    def changed(self, partial: Any, early: bool, quiet: bool) -> list[list[Any]]:
+        """Return `[path, offset, piece]` for each row that differs from what was sent, or is due again."""
+        empty = partial in ({}, [])  # not begun: what is shown of it is that nothing is there yet
+        rows = {} if empty else {path: visible(str(value)) for path, value in leaves(plain(partial))}
         before, self._rows = self._rows, rows
         if rows == before and not (early or quiet):
             return []

@@ -1,13 +1,13 @@
 // @ts-check
 // The live view of an answer. live.py puts the modules that it imports before it, into one.
 import { Growing, make } from "./nodes.js";
-import { announcer, count, form, gauge, stopControl } from "./parts.js";
+import { announcer, count, form, gauge, GROUP, grouped, stopControl } from "./parts.js";
 import { initialize } from "./settle.js";
 
 /**
  * What is new, as `Feed.take` of feed.py says it.
  * @typedef {import("./nodes.js").Change[]} Changes
- * @typedef {{ progress?: [number, number], rows?: [string, number, string][], figures?: [number, number, number],
+ * @typedef {{ progress?: [number, number], rows?: [number, string, number, string][], figures?: [number, number, number],
  *   nodes?: [string | number, number, number, Changes, Changes?][] }} Message
  */
 
@@ -18,6 +18,7 @@ function render({ model, el }) {
   const meter = gauge(head);
   const title = make("p", "lm-head", make("b", "", head.title), " ", make("span", "lm-dim", head.model));
   const text = make("div", "lm-body");
+  if (head.after) text.append(make("p", "lm-foot", head.after));
   const foot = make("p", "lm-foot", meter.words(0));
   const state = make("p", "lm-foot", "waiting for the model");
   const region = make("div", "lm-heard");
@@ -25,7 +26,7 @@ function render({ model, el }) {
   const announce = announcer(region);
   const root = make(
     "div", "lm lm-live tex2jax_ignore mathjax_ignore",
-    make("div", "lm-row", title, stopControl(model)), text, meter.bar, meter.key,
+    make("div", "lm-row", title, stopControl(model)), text, meter.bar, meter.key, meter.whole,
     make("div", "lm-row lm-wrap", foot, state), region,
   );
   root.setAttribute("role", "group");
@@ -39,28 +40,37 @@ function render({ model, el }) {
     if (!growing) {
       const markdown = head.markdown && name !== "thinking";
       const className = name === "thinking" ? "lm-thinking" : markdown ? "lm-text" : "lm-text lm-raw";
-      const node = make("div", className);
-      if (typeof name === "number" && name > 0) text.append(make("p", "lm-head", make("b", "", `sample ${name + 1}`)));
-      name === "thinking" ? text.prepend(node) : text.append(node);
-      channels.set(name, (growing = new Growing(node)));
+      channels.set(name, (growing = new Growing(make("div", className))));
+      if (name === "thinking") text.prepend(growing.node);
+      else if (head.samples < 2) text.append(growing.node);
     }
     return growing;
   };
-  /** @type {ReturnType<typeof form> | null} */
-  let table = null;
-  if (head.fields.length) text.append((table = form(head.fields)).node);
+  /** @type {ReturnType<typeof form>[]} */
+  const forms = []; // of each group of samples
+  if (head.form) {
+    grouped(text, head.samples, (place, first, last) => {
+      forms.push(form(head.fields, first, last));
+      place.append(forms[forms.length - 1].node);
+    });
+  } else if (head.samples > 1) {
+    grouped(text, head.samples, (place, first, last) => {
+      for (let i = first; i <= last; i++) {
+        place.append(make("p", "lm-head", make("b", "", `sample ${i + 1}`)), channel(i).node);
+      }
+    });
+  }
 
   const read = (/** @type {Message} */ message) => {
     if (message.progress) {
       const [done, total] = message.progress;
       state.textContent = `reading the prompt: ${count(done)} of ${count(total)}`;
     }
-    for (const row of message.rows ?? []) {
-      if (!table) text.append((table = form([])).node);
-      table.set(row);
+    for (const [sample, ...row] of message.rows ?? []) {
+      forms[Math.floor(sample / GROUP)].set(sample, ...row);
     }
     for (const [name, ...change] of message.nodes ?? []) {
-      if (!table) channel(name).take(...change);
+      if (!head.form || name === "thinking") channel(name).take(...change);
     }
     return message.figures;
   };

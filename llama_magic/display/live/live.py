@@ -96,7 +96,9 @@ class Live:
         budget: Budget,
         progress: Callable[[], Progress | None],
     ) -> None:
-        """Make the view; `head` has `title`, `model`, `fields` and whether the answer is `markdown`."""
+        """Make the view; `head` has `title`, `model`, how many `samples`, whether the answer is `markdown` or
+        a `form`, the names of its `fields`, and what it comes `after`, in words.
+        """
         self._shell, self._progress, self._budget = shell, progress, budget
         self._display_id: str | None = uuid.uuid4().hex  # transient: it is not saved
         self._feed = Feed(head["markdown"])

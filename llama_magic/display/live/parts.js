@@ -4,8 +4,8 @@ import { make, spoken } from "./nodes.js";
 
 /**
  * What is known before the first token.
- * @typedef {{ title: string, model: string, markdown: boolean, fields: string[], window: number, prompt: number,
- *   cached: number, max_tokens: number, parts: { label: string, kind: string, amount: number }[] }} Head
+ * @typedef {{ title: string, model: string, after: string, markdown: boolean, form: boolean, fields: string[], samples: number,
+ *   window: number, prompt: number, cached: number, max_tokens: number, parts: { label: string, kind: string, amount: number }[] }} Head
  */
 /**
  * What of anywidget's model is used here.
@@ -21,8 +21,12 @@ export const count = (/** @type {number} */ number) => number.toLocaleString("en
  */
 export function gauge(head) {
   const bar = make("div", "lm-bar");
-  bar.setAttribute("aria-hidden", "true");
-  const total = Math.max(head.window, head.prompt + head.max_tokens) || 1;
+  const used = make("span", "lm-used");
+  const whole = make("div", "lm-whole", used);
+  for (const part of [bar, whole]) part.setAttribute("aria-hidden", "true");
+  const most = head.prompt + head.max_tokens;
+  const total = (2 * most < head.window ? most : Math.max(head.window, most)) || 1; // as doc.Bar.enlarged
+  whole.hidden = total >= head.window;
   const key = make("p", "lm-legend");
   /**
    * @param {string} kind
@@ -46,18 +50,20 @@ export function gauge(head) {
   const set = (/** @type {number} */ tokens) => {
     written(tokens);
     kept(Math.max(0, head.max_tokens - tokens));
+    used.style.width = `${(100 * (head.prompt + tokens)) / (head.window || 1)}%`;
   };
   set(0);
   const words = (/** @type {number} */ tokens) => {
     const reused = head.cached ? ` (${count(head.cached)} reused)` : "";
     const free = Math.max(0, head.window - head.prompt - Math.max(head.max_tokens, tokens));
     const reserved = Math.max(0, head.max_tokens - tokens);
+    const kept = reserved ? ` · ${count(reserved)} reserved` : "";
     return (
-      `${count(head.prompt)} prompt${reused} + ${count(tokens)} written of ${count(head.window)} tokens` +
-      ` · ${count(reserved)} reserved · ${count(free)} free`
+      `${head.samples > 1 ? "longest sample: " : ""}${count(head.prompt)} prompt${reused} + ${count(tokens)} written of ${count(head.window)} tokens` +
+      `${kept} · ${count(free)} free`
     );
   };
-  return { bar, key, set, words };
+  return { bar, key, whole, set, words };
 }
 
 /**
@@ -103,39 +109,64 @@ export function announcer(region) {
   };
 }
 
+export const GROUP = 5; // samples side by side; those beyond are folded
+
 /**
- * The fields of a structured answer: its table, and `set` for [path, offset, piece].
- * @param {string[]} fields
+ * A place for samples: the first few stand in `node` itself, the others in a fold below.
+ * @param {HTMLElement} node
+ * @param {number} samples
+ * @param {(place: HTMLElement, first: number, last: number) => void} fill is given the place of each group
  */
-export function form(fields) {
+export function grouped(node, samples, fill) {
+  fill(node, 0, Math.min(GROUP, samples) - 1);
+  for (let first = GROUP; first < samples; first += GROUP) {
+    const last = Math.min(first + GROUP, samples) - 1;
+    const words = first === last ? `sample ${first + 1}` : `samples ${first + 1} to ${last + 1}`;
+    const fold = make("details", "lm-fold", make("summary", "lm-sum", words));
+    node.append(fold);
+    fill(fold, first, last);
+  }
+}
+
+/**
+ * The fields of structured answers: a table with a column for each sample, and `set` for [path, offset, piece].
+ * @param {string[]} fields
+ * @param {number} first
+ * @param {number} last
+ */
+export function form(fields, first, last) {
+  const columns = last - first + 1;
   const body = make("tbody");
-  /** @type {Map<string, { value: HTMLElement, empty: boolean }>} */
+  /** @type {Map<string, { node: HTMLElement, values: HTMLElement[], empty: boolean[] }>} */
   const rows = new Map();
   const row = (/** @type {string} */ path) => {
     let entry = rows.get(path);
     if (!entry) {
-      const value = make("td", "lm-td lm-empty", "not written yet");
-      body.append(make("tr", "lm-tr", make("td", "lm-td", path), value));
-      rows.set(path, (entry = { value, empty: true }));
+      const values = Array.from({ length: columns }, () => make("td", "lm-td lm-empty", "not written yet"));
+      const node = make("tr", "lm-tr", make("td", "lm-td", path), ...values);
+      body.append(node);
+      rows.set(path, (entry = { node, values, empty: values.map(() => true) }));
     }
     return entry;
   };
   fields.forEach(row);
-  const set = (/** @type {[string, number, string]} */ [path, offset, piece]) => {
+  const set = (/** @type {number} */ sample, /** @type {string} */ path, /** @type {number} */ offset, /** @type {string} */ piece) => {
+    const at = sample - first;
     const top = path.split(/[.[]/)[0]; // a field's first row makes room for its inner ones
     const room = rows.get(top);
-    if (top !== path && room?.empty) {
-      room.value.parentElement?.remove();
+    if (top !== path && room?.empty.every(Boolean)) {
+      room.node.remove();
       rows.delete(top);
     }
     const entry = row(path);
-    const known = entry.empty ? "" : entry.value.textContent ?? "";
+    const value = entry.values[at];
+    const known = entry.empty[at] ? "" : value.textContent ?? "";
     if (offset > known.length) return; // a gap: wait for the whole
-    entry.value.textContent = known.slice(0, offset) + piece;
-    entry.value.className = "lm-td";
-    entry.empty = false;
+    value.textContent = known.slice(0, offset) + piece;
+    value.className = "lm-td";
+    entry.empty[at] = false;
   };
-  const names = ["field", "value"].map((name) => make("th", "lm-th", name));
-  const header = make("thead", "", make("tr", "lm-tr", ...names));
+  const titles = columns === 1 && first === 0 ? ["value"] : Array.from({ length: columns }, (_, i) => `sample ${first + i + 1}`);
+  const header = make("thead", "", make("tr", "lm-tr", ...["field", ...titles].map((name) => make("th", "lm-th", name))));
   return { node: make("table", "lm-table", header, body), set };
 }

@@ -11,7 +11,7 @@ from llama_magic.display.live.terminal import Terminal
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Answer, Head, Line
-from llama_magic.display.views.model.results import is_markdown
+from llama_magic.display.views.model.results import after, is_markdown
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.results import Chunk, Completion
 from llama_magic.threads import despite_interrupts
@@ -75,7 +75,9 @@ def show_stream(
     view: View = Silent(shell, quiet=quiet)  # until there is the right one: it imports a widget library
     text = ""
     try:
-        head = {"title": title, "model": model_name, "fields": list(stream.fields)}
+        head = {"title": title, "model": model_name, "samples": stream.samples}
+        head |= {"form": stream.mode == "structured", "fields": list(stream.fields)}
+        head["after"] = after(stream.mode, stream.prompt)
         view = _view(stream, shell, format, quiet, head)
         if not isinstance(view, Silent) and isinstance(stream, ToolStream):
             stream.announce = None  # the view shows each call before it is run

@@ -114,6 +114,7 @@ def figures(completion: Completion) -> str:
     times = completion.timings
     speed = f" · first token {times.first_token_s:.2f} s" if written and not completion.replayed else ""
     speed += f" · {times.tokens_per_second:.1f} tok/s" if completion.usage.drawn_tokens > 1 and speed else ""
-    words = gauge.words(completion.budget, written, forced=completion.usage.forced_tokens, reused=True)
+    budget = gauge.ended(completion.budget, written)
+    words = gauge.words(budget, written, forced=completion.usage.forced_tokens, reused=True)
     line = f"[{words}{speed} · seed {completion.seed} · {ending(completion)}]"
     return "\n".join((line, *notes(completion)))

@@ -57,11 +57,24 @@ class Segment:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of segments out of `total`. The words beside it say the same, so text formats leave it out."""
+    """A bar of segments out of `total`; small ones are drawn large, above a thin bar of the whole.
+
+    The words beside it say the same, so text formats leave it out.
+    """
 
     segments: tuple[Segment, ...]
     total: float
     legend: bool = False  # name each segment with its amount in text too (HTML does where there are several)
+
+    @property
+    def enlarged(self) -> bool:
+        """Whether the segments are drawn larger than the whole."""
+        return 2 * self.used < self.total
+
+    @property
+    def used(self) -> float:
+        """The amount of all segments."""
+        return sum(part.amount for part in self.segments)
 
 
 @dataclass(frozen=True)

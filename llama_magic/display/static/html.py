@@ -82,18 +82,20 @@ def _line(node: doc.Line) -> Html:
     return Html('<p class="{}">{}</p>').format(classes, _lines(node.text))
 
 
+_PART = Html('<span class="lm-part lm-k-{}" style="width:{:.2f}%"></span>')
+_BAR = Html('<div class="lm-bar" aria-hidden="true">{}</div>')
+_WHOLE = Html(
+    '<div class="lm-whole" aria-hidden="true"><span class="lm-used" style="width:{:.2f}%"></span></div>'
+)
+
+
 def _bar(node: doc.Bar) -> Html:
-    total = node.total or 1
-    parts = _NONE.join(
-        Html('<span class="lm-part lm-k-{}" style="width:{:.2f}%"></span>').format(
-            part.kind, 100 * part.amount / total
-        )
-        for part in node.segments
-        if part.amount > 0
-    )
-    bar = Html('<div class="lm-bar" aria-hidden="true">{}</div>').format(parts)
+    total = (node.used if node.enlarged else node.total) or 1
+    parts = (_PART.format(part.kind, 100 * part.amount / total) for part in node.segments if part.amount > 0)
     keyed = node.legend or len(node.segments) > 1  # colours need a key; the words of other formats do not
-    return bar + (_legend(node.segments) if keyed else _NONE)
+    legend = _legend(node.segments) if keyed else _NONE
+    whole = _WHOLE.format(max(0.3, 100 * node.used / node.total)) if node.enlarged else _NONE
+    return _BAR.format(_NONE.join(parts)) + legend + whole
 
 
 def _legend(segments: Iterable[doc.Segment]) -> Html:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llama_magic.display.static.doc import Bar, Segment
 from llama_magic.model.earlier import gathered
 from llama_magic.model.results import Budget
@@ -32,11 +34,21 @@ def bar(budget: Budget, written: int = 0, *, legend: bool = False) -> Bar:
 
 def words(budget: Budget, written: int = 0, *, forced: int = 0, reused: bool = False) -> str:
     """Say the gauge in one line. `reused` adds what came from the KV cache, which differs from run to run."""
+    kept = reserved(budget, written)
+    free = max(0, budget.window - budget.prompt_tokens - written - kept)
+    for_answer = f" · {kept:,} reserved" if kept else ""
+    return f"{_filled(budget, written, forced, reused)}{for_answer} · {free:,} free"
+
+
+def ended(budget: Budget, written: int) -> Budget:
+    """Return the budget of an answer that has ended: nothing is reserved for it any more."""
+    return replace(budget, max_tokens=written)
+
+
+def _filled(budget: Budget, written: int, forced: int, reused: bool) -> str:
     not_drawn = f" ({forced:,} forced)" if forced else ""
     from_cache = f" ({budget.cached_tokens:,} reused)" if reused and budget.cached_tokens else ""
-    free = max(0, budget.window - budget.prompt_tokens - max(budget.max_tokens, written))
     return (
         f"{budget.prompt_tokens:,} prompt{from_cache} + {written:,} written{not_drawn}"
         f" of {budget.window:,} tokens"
-        f" · {reserved(budget, written):,} reserved · {free:,} free"
     )

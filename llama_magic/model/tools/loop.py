@@ -167,6 +167,14 @@ class ToolStream:
         return ()
 
     @property
+    def samples(self) -> int:
+        return 1
+
+    @property
+    def prompt(self) -> str:
+        return self._stream.prompt
+
+    @property
     def announce(self) -> Callable[[dict[str, Any]], None] | None:
         """What says a call before it is run; None where whoever reads the chunks shows it."""
         return self._rounds.announce

@@ -25,19 +25,22 @@ ENDINGS = {
 }
 
 
+_GROUP = 5  # samples; those beyond are folded
+
+
 @view.register(Completion)
 def completion(r: Completion) -> list[Node]:
     """Show an answer: head, thinking folded, text or table, gauge, how it ended. No times: they differ."""
     out: list[Node] = [Head(r.mode, f"{r.model} · {seed_words(r)}")]
     if r.thinking:
         out.append(Fold("thinking", (Answer(r.thinking, markdown=True),)))
-    if r.mode == "complete":
-        out.append(Line(f"after “{_tail(r.prompt)}”", dim=True))
+    if before := after(r.mode, r.prompt):
+        out.append(Line(before, dim=True))
     out.extend(_body(r))
     out.extend(sureness.nodes(r))
-    out.append(gauge.bar(r.budget, r.usage.completion_tokens))
-    usage = r.usage
-    filled = gauge.words(r.budget, usage.completion_tokens, forced=usage.forced_tokens)
+    written, budget = r.usage.completion_tokens, gauge.ended(r.budget, r.usage.completion_tokens)
+    out.append(gauge.bar(budget, written))
+    filled = gauge.words(budget, written, forced=r.usage.forced_tokens)
     out.append(Line(f"{filled} · {ending(r)}", dim=True))
     if r.thinking_choice:
         out.append(Line(r.thinking_choice, dim=True))
@@ -47,10 +50,10 @@ def completion(r: Completion) -> list[Node]:
     return out
 
 
-def _tail(prompt: str) -> str:
-    """Return the end of a prompt that was gone on from."""
+def after(mode: str, prompt: str) -> str:
+    """Say which text is gone on from, of a long one its end; nothing where a prompt was answered."""
     line = one_line(prompt)
-    return line if len(line) <= _TAIL else f"…{line[-_TAIL:]}"
+    return f"after “{line if len(line) <= _TAIL else f'…{line[-_TAIL:]}'}”" if mode == "complete" else ""
 
 
 def is_markdown(mode: str) -> bool:
@@ -82,7 +85,7 @@ def ending(r: Completion) -> str:
 
 
 def _body(r: Completion) -> list[Node]:
-    if r.mode == "structured" and (r.parsed is not None or r.text.strip() == "null"):
+    if _is_instance(r):
         return [Grid(_form(r)), Fold("JSON", (Code(r.text),))]
     text = Answer(r.text, markdown=is_markdown(r.mode))
     return [*turns.steps(r.steps), text, *map(Code, turns.calls(r.tool_calls))]
@@ -103,23 +106,67 @@ def _form(r: Completion) -> Table:
 
 @together.register(Completion)
 def samples(first: Completion, answers: Sequence[Completion]) -> list[Node]:
-    """Show several answers to one prompt, numbered."""
-    out: list[Node] = [
-        Head(first.mode, f"{first.model} · {counted(len(answers), 'sample')} · {seed_words(first)}")
-    ]
-    for number, answer in enumerate(answers, 1):
-        out.append(
-            Head(f"sample {number}", f"{counted(answer.usage.completion_tokens, 'token')} · {ending(answer)}")
-        )
-        out.extend(_body(answer))
+    """Show several answers to one prompt: instances side by side, texts not; those above five folded."""
+    said = f"{first.model} · {counted(len(answers), 'sample')} · {seed_words(first)}"
+    out: list[Node] = [Head(first.mode, said)]
+    if before := after(first.mode, first.prompt):
+        out.append(Line(before, dim=True))
+    numbered = list(enumerate(answers, 1))
+    side_by_side = len(answers) > 1 and all(_is_instance(answer) and not answer.fields for answer in answers)
+    for group in _groups(numbered):
+        shown = _columns(group) if side_by_side else [node for pair in group for node in _sample(*pair)]
+        out += shown if group[0][0] == 1 else [Fold(_span(group), tuple(shown))]
     if (first.mode == "structured" or _is_choice(first)) and len(answers) > 1:
         out.extend(views_vote.of_samples(answers))
     longest = max(answers, key=lambda a: a.usage.completion_tokens).usage  # each has the window to itself
-    out.append(gauge.bar(first.budget, longest.completion_tokens))
-    filled = gauge.words(first.budget, longest.completion_tokens, forced=longest.forced_tokens)
+    budget = gauge.ended(first.budget, longest.completion_tokens)
+    out.append(gauge.bar(budget, longest.completion_tokens))
+    filled = gauge.words(budget, longest.completion_tokens, forced=longest.forced_tokens)
     out.append(Line(f"longest sample: {filled}" if len(answers) > 1 else filled, dim=True))
     out.extend(Line(note, dim=True) for note in notes(first))  # of the one prompt that they share
     return out
+
+
+def _groups(numbered: list[tuple[int, Completion]]) -> list[list[tuple[int, Completion]]]:
+    return [numbered[at : at + _GROUP] for at in range(0, len(numbered), _GROUP)]
+
+
+def _span(group: Sequence[tuple[int, Completion]]) -> str:
+    (first, _), (last, _) = group[0], group[-1]
+    return f"sample {first}" if first == last else f"samples {first} to {last}"
+
+
+def _sample(number: int, answer: Completion) -> list[Node]:
+    """Show one of several answers below its heading, with what it filled of the window and how it ended."""
+    written, budget = answer.usage.completion_tokens, answer.budget
+    filled = f"{budget.prompt_tokens + written:,} of {budget.window:,} tokens"
+    return [
+        Head(f"sample {number}", f"{counted(written, 'token')}, {filled} · {ending(answer)}"),
+        *_body(answer),
+        *sureness.nodes(answer),
+    ]
+
+
+def _columns(group: Sequence[tuple[int, Completion]]) -> list[Node]:
+    """Show instances side by side, a row a field; then what each filled of the window, and its JSON."""
+    values = [dict(leaves(plain(answer.parsed))) for _, answer in group]
+    paths = dict.fromkeys(path for fields in values for path in fields)
+    rows = tuple((path, *(fields.get(path) for fields in values)) for path in paths)
+    names = [f"sample {number}" for number, _ in group]
+    ends = tuple(
+        (name, a.usage.completion_tokens, a.budget.prompt_tokens + a.usage.completion_tokens, ending(a))
+        for name, (_, a) in zip(names, group, strict=True)
+    )
+    window = f"of {group[0][1].budget.window:,}"
+    return [
+        Grid(Table(("field", *names), rows)),
+        Grid(Table(("", "tokens", window, "how it ended"), ends)),
+        Fold("JSON", (Code("\n".join(answer.text for _, answer in group)),)),
+    ]
+
+
+def _is_instance(r: Completion) -> bool:
+    return r.mode == "structured" and (r.parsed is not None or r.text.strip() == "null")
 
 
 def _is_choice(r: Completion) -> bool:

@@ -12,7 +12,7 @@ from llama_magic.words.counting import counted
 @view.register(Chat)
 def chat(c: Chat) -> list[Node]:
     """Show a conversation, turn by turn."""
-    out: list[Node] = [Head("chat", c.name)]
+    out: list[Node] = [Head("chat", f"session {c.name}, {counted(len(c.turns), 'turn')}")]
     for message in c.messages:
         role = str(message["role"])
         out.append(Head(role))
