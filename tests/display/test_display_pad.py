@@ -48,6 +48,21 @@ def test_an_error_while_counting_stands_on_the_pad() -> None:
     assert "was unloaded; load it again to use it." in board.gauge.value
 
 
+def test_a_stream_that_pauses_is_drawn_to_its_last_word() -> None:
+    """What was written before a pause stands on the pad while it lasts, however soon one word followed."""
+    gate, seen = threading.Event(), threading.Event()
+    board = pad(fake(Script("one two three four five", at=4, hold=gate)), prompt="Hi")
+    board.output.observe(lambda change: "four" in change["new"] and seen.set(), "value")
+    board.run_button.click()
+    try:
+        assert seen.wait(10)
+        assert "five" not in board.output.value
+    finally:
+        gate.set()
+    settle()
+    assert "one two three four five" in board.output.value
+
+
 def test_run_shows_the_answer_and_keeps_it() -> None:
     """Run passes the messages and the moved sliders on; the answer stands below, escaped."""
     model = fake("Hello <b>you</b>")

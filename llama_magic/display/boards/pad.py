@@ -11,7 +11,6 @@ import contextvars
 import dataclasses
 import secrets
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import ipywidgets
 from llama_magic.display import hosts
 from llama_magic.display.boards import as_cell, controls
 from llama_magic.display.boards.board import Board
+from llama_magic.display.boards.drawing import Drawing
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Answer, Code, Head, Line, Node
 from llama_magic.display.views import gauge
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from llama_magic.model.model import Model
     from llama_magic.model.stream import Stream
 
-_PERIOD = 1 / 8  # seconds between updates of a growing answer: each sends the whole view
-_SHARE = 10  # the pad is idle this many times as long as it took to draw
 _COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
 _STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
 _SAID = 400  # characters of an answer that are announced
@@ -260,13 +258,13 @@ class Pad(Board):
             self._stream.cancel()
 
     def _read(self, stream: Stream, asked: _Asked) -> None:
-        due = 0.0
+        drawing = Drawing(self._draw)
         try:
-            for chunk in stream:
-                if (now := time.monotonic()) >= due:
-                    began = time.thread_time()
-                    self.output.value = render_html.page((Head("writing"), Answer(chunk.text, markdown=True)))
-                    due = now + max(_PERIOD, _SHARE * (time.thread_time() - began))
+            try:
+                for chunk in stream:
+                    drawing.show(chunk.text)
+            finally:
+                drawing.end()
             self.answer, self._asked = stream.completion, asked
             self.output.value = render_html.page(completion(self.answer))
             self.voice.text = f"Answer: {one_line(self.answer.text, _SAID)}"
@@ -276,6 +274,9 @@ class Pad(Board):
         finally:
             self._stream = None
             self.run_button.disabled, self.stop_button.disabled = False, True
+
+    def _draw(self, text: str) -> None:
+        self.output.value = render_html.page((Head("writing"), Answer(text, markdown=True)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""A growing text that is drawn whole: often enough to follow it, and never late by more than one drawing."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+
+from llama_magic.threads import Bell, Latch
+
+_PERIOD = 1 / 8  # seconds between drawings: each sends the whole view
+_SHARE = 10  # it rests this many times as long as it took to draw
+
+
+class Drawing:
+    """Calls `draw` with the newest text, on a thread of its own: a stream that pauses is drawn to its end."""
+
+    def __init__(self, draw: Callable[[str], None]) -> None:
+        self._draw = draw
+        self._text = ""
+        self._news, self._ended = Bell(), Latch()
+        # In the caller's context: ipykernel finds the cell that messages belong to by it.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(
+            target=run, args=(self._run,), name="llama_magic-pad-drawing", daemon=True
+        )
+        self._thread.start()
+
+    def show(self, text: str) -> None:
+        """Have a text drawn when the last drawing is old enough."""
+        self._text = text
+        self._news.ring()
+
+    def end(self) -> None:
+        """Draw nothing more; return when the last drawing is done."""
+        self._ended.set()
+        self._news.ring()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            if not self._news.wait(0.2) or self._ended.is_set():
+                continue
+            began = time.thread_time()
+            self._draw(self._text)
+            self._ended.wait(max(_PERIOD, _SHARE * (time.thread_time() - began)))
