@@ -427,7 +427,7 @@ VERBS = {
             "N [k=v …]",
             "ask again what generation N was asked, with some options changed",
             "Completion",
-            (MODEL, *LIMITS, *SAMPLING, *_SHOW[:-1]),
+            (MODEL, *LIMITS, *SAMPLING, FORMAT, QUIET),
             least=1,
             most=99,
             completes=("", "parameters"),

@@ -21,7 +21,10 @@ ARGUMENTS = {
     "chat": "x show",
     "exp": "x",
     "connect": "x",
+    "rerun": "1",
+    "diff": "1 2",
 }
+ROWS = {"map": "df", "decide": "df"}  # modes that are told of rows
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def test_a_verb_that_is_interrupted(shell: Any, monkeypatch: pytest.MonkeyPatch,
 def test_a_cell_that_is_interrupted(shell: Any, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """Every mode says in one line that nothing is kept, where the interrupt came before its first token."""
     monkeypatch.setattr(_modes, "run_mode", _strike)
-    error, lines = _run(shell, f"%%llama {mode}\ntext")
+    error, lines = _run(shell, f"%%llama {mode} {ROWS.get(mode, '')}\ntext")
     assert isinstance(error, KeyboardInterrupt)
     assert lines == ["Interrupted: %%llama was stopped; nothing of it is kept."]
 
