@@ -56,6 +56,7 @@ def test_sliders_move_by_keyboard_and_what_they_lead_to_is_heard(tab: Any) -> No
     handle = live.get_by_role("slider", name="temperature")
     assert handle.get_attribute("aria-description") == "0 is greedy, more is bolder"
     handle.focus()
+    tab.page.keyboard.press("Shift")  # from here on the keyboard is what is used: focus is seen
     assert handle.evaluate("n => getComputedStyle(n).outlineStyle") == "solid"
     for _ in range(4):
         tab.page.keyboard.press("ArrowRight")
