@@ -218,7 +218,7 @@ def test_overflow_modes_say_what_was_dropped(scripted: Any) -> None:
 
 def test_wrong_types_are_one_tree(scripted: Any) -> None:
     """Prompts and options of a wrong type raise errors of the tree that name what is taken."""
-    for prompt in (None, 123, b"x", ["a"], (1, 2), "\ud800"):
+    for prompt in (None, 123, b"x", ["a"], (1, "b"), "\ud800"):  # token ids are a prompt, too
         with pytest.raises(lm.InputTypeError):
             scripted.complete(prompt)
     wrong: list[dict[str, Any]] = [
