@@ -13,7 +13,7 @@ import pytest
 from scripted_gguf import EOS, chain
 
 import llama_magic as lm
-from llama_magic import command, display
+from llama_magic import command, display, sources
 from llama_magic.experiments import finding
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.journal import journal
@@ -105,9 +105,7 @@ def test_what_is_another_is_named(answers: list[Any], option: dict[str, Any], re
 
 
 def _path() -> Any:
-    from conftest import real_path
-
-    return real_path("smollm2")
+    return sources.resolve("smollm2").path
 
 
 def test_another_file_is_named(scripted_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
