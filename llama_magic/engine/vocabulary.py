@@ -44,6 +44,9 @@ class Vocabulary:
 
         Costs about 50 ms at most: of a longer text the first 16 million characters are looked at.
         """
+        # A text of one piece is tokenized sooner than the longest token is looked for.
+        if len(text) - start <= PIECE:
+            return 0
         return at_least(text, self.native.longest, self.native.lost, start)
 
     def _tokens(self, text: str, *, begins: bool, parse_special: bool, most: int | None) -> list[int]:

@@ -187,6 +187,7 @@ class Vocab:
         self._pointer = None
         self._calls.finish()
         self._pieces.clear()
+        self.__dict__.pop("texts", None)
 
 
 def _encode(text: str | bytes) -> bytes:
