@@ -78,7 +78,8 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Words
         ) from None
     except UndefinedError as error:
         raise TemplateError(
-            f"{what} cannot be filled: {error.message}.", remedy=words.define + words.braces
+            f"{what} cannot be filled: {(error.message or '').rstrip('.')}.",
+            remedy=words.define + words.braces,
         ) from None
     except SecurityError as error:
         raise TemplateError(f"{what} is not allowed: {str(error).rstrip('.')}.", remedy=_CELL) from None
@@ -191,11 +192,16 @@ def _schema(spec: Any) -> str:
 
 @cache
 def _environment() -> Any:
-    from jinja2 import StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
+    # Below is Jinja, which a cell without `{{` need not wait for.
+    from llama_magic.model.missing import LOOK, Missing, demand, demanded, of_what_is_there, without_json
+
     class Environment(SandboxedEnvironment):
-        """Jinja's sandbox, in which a method that is not called cannot become text."""
+        """Jinja's sandbox, in which a name that is missing or a method that is not called is no value."""
+
+        def _generate(self, source: Any, *args: Any, **options: Any) -> str:
+            return super()._generate(demand(source), *args, **options)
 
         def getattr(self, obj: Any, attribute: str) -> Any:
             return _uncalled(attribute, super().getattr(_of(obj), attribute))
@@ -207,8 +213,12 @@ def _environment() -> Any:
         def is_safe_callable(self, obj: Any) -> bool:
             return super().is_safe_callable(_of(obj))
 
-    environment = Environment(undefined=StrictUndefined)
+    environment = Environment(undefined=Missing)
+    setattr(environment, LOOK, demanded)
     environment.globals = {name: environment.globals[name] for name in ("range", "dict")}
     environment.globals |= {name: _uncalled(name, getattr(builtins, name)) for name in _BUILTINS}
+    tests: dict[str, Any] = dict(environment.tests)
+    environment.tests = {name: of_what_is_there(name, test) for name, test in tests.items()}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": without_json}
     environment.globals["schema"] = _schema
     return environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -101,6 +102,85 @@ def test_json_of_a_value_survives() -> None:
     """A JSON text as value arrives byte for byte."""
     text = json.dumps({"a": [{"b": "{{ x }}"}]}, indent=1)
     assert fill("{{ t }}", t=text, x="no") == text
+
+
+# Every place in which a value can stand, and each way in which one can be missing.
+PLACES = re.split(
+    r"\s{2,}",
+    """[@]  [1, @, 2]  [[@]]  (@, 1)  (@, 1)[1]  [@][1:]  {'k': @}  {@: 1}  [@] | length
+    f(@)  f(1, @)  f(a=@)  f(*[@])  f(**{'a': @})  dict(a=@)  range(@)  len([@])  f(@) | default(3)
+    text | replace(@, '')  text | default(@)  text | truncate(@)  [text] | join(@)  @ | upper
+    [@] | tojson  [@] | string  [@] | pprint  [@] | first == 1  [text] | batch(2, @) | list
+    @ is none  @ is string  1 is sameas(@)  1 is divisibleby(@)  1 in [@]  @ in [1]  [@] is defined
+    @ == 1  1 != @  1 < @  not @  -@  1 + @  text ~ @  '%s' % @  '%r' % [@]  '%d' % @  '{}'.format(@)
+    text[@]  text[@:]  d[@]  @[0]  @.x  @.x is defined  @()  @.upper()  [@ | default(@)]
+    1 if @ else 2  1 if @ is none else 2  @ if 1 else 2  2 if 0 else @  [@ if 1 else 2]
+    @ or 1  0 or @  1 and @""",
+)
+LACKS = {
+    "nope": "'nope' is undefined",
+    "d.nope": "no attribute 'nope'",
+    "d['nope']": "no attribute 'nope'",
+    "text.nope": "no attribute 'nope'",
+    "[1][5]": "no element 5",
+    "(1 if 0)": "no else",
+    "([] | first)": "empty",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_missing_is_named_in_any_place(place: str) -> None:
+    """A missing name, attribute, item or else is an error that names it, wherever it stands."""
+    for lack, said in LACKS.items():
+        with pytest.raises(TemplateError, match=f"(?s)cannot be filled: .*{re.escape(said)}"):
+            fill(f"{{{{ {place.replace('@', lack)} }}}}", text="abc", d={"k": 1}, f=lambda *_, **__: "called")
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("nope is defined", "False"),
+        ("nope is undefined", "True"),
+        ("d.nope is defined", "False"),
+        ("nope | default('x')", "x"),
+        ("[nope | d(3), d.nope | d(4)]", "[3, 4]"),
+        ("nope | default(gone) | default('x')", "x"),
+        ("(nope if 1 else 2) | default('x')", "x"),
+        ("(1 if 0) | default('x')", "x"),
+        ("1 or nope", "1"),
+        ("nope if nope is defined else 'none'", "none"),
+        ("rows | selectattr('nope', 'defined') | list", "[]"),
+        ("rows | map(attribute='nope', default=4) | list", "[4]"),
+        ("rows | map(attribute='nope') | map('default', 4) | list", "[4]"),
+        ("'' | default('x', true)", "x"),
+    ],
+)
+def test_what_may_be_missing(expression: str, text: str) -> None:
+    """`is defined`, `default` and what is not come to may hold names that are missing."""
+    assert fill(f"{{{{ {expression} }}}}", d={}, rows=[{"a": 1}]) == text
+
+
+@pytest.mark.parametrize(
+    "use",
+    re.split(
+        r"\s{2,}",
+        """@  @ | string  @ | tojson  @ | pprint  str(@)  repr(@)  '%s' % @  '%r' % [@]  [@]  '{!r}'.format(@)
+        @ | join(',')  @ | sum  1 in @  @ | sort | first  @ | max  @ | min  @ | first  @ == [1, 2]
+        @ | select('none') | list  @ | reject('string') | list  @ | unique | list""",
+    ),
+)
+def test_what_a_filter_found_missing_has_no_text(use: str) -> None:
+    """`map(attribute=…)` of an attribute that an item lacks is named when it is shown, compared or tested."""
+    found = "(rows | map(attribute='nope') | list)"
+    expression = use.replace("@", found)
+    with pytest.raises(TemplateError, match=r"(?s)cannot be filled: .*no attribute 'nope'"):
+        fill(f"{{{{ {expression} }}}}", rows=[{"a": 1}, {"a": 2}])
+
+
+def test_self_is_jinjas() -> None:
+    """`{{ self }}` is never a reference to Jinja's template; it says that the name is taken."""
+    with pytest.raises(TemplateError, match="'self' is a name of Jinja's own"):
+        fill("{{ [self] }}")
 
 
 ORDER = {"id": 1, "items": ["tea"], "get": 2}
