@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from llama_magic.errors import SourceError as SourceError
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
+    from llama_magic.experiments.bench import bench as bench
     from llama_magic.experiments.decide import decide as decide
     from llama_magic.experiments.difference import diff as diff
     from llama_magic.experiments.map import map as map
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from llama_magic.experiments.verify import verify as verify
     from llama_magic.experiments.vote import vote as vote
     from llama_magic.gguf import GGUFInfo as GGUFInfo
+    from llama_magic.loading.alias import alias as alias
     from llama_magic.loading.compare import compare as compare
     from llama_magic.loading.inspect import inspect as inspect
     from llama_magic.loading.load import load as load
@@ -62,6 +64,8 @@ _PLACES = {
     "Record": "llama_magic.record.record",
     "Sampling": "llama_magic.request.sampling",
     "add_alias": "llama_magic.sources",
+    "alias": "llama_magic.loading.alias",
+    "bench": "llama_magic.experiments.bench",
     "compare": "llama_magic.loading.compare",
     "connect": "llama_magic.remote.connect",
     "decide": "llama_magic.experiments.decide",

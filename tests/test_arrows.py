@@ -15,7 +15,7 @@ FLOORS = (
     "errors threads",
     "words",
     "request formatters gguf sources",
-    "structured fit engine",
+    "structured fit engine environment",
     "microscope",
     "model",
     "record remote",

@@ -103,6 +103,11 @@ WORKS: dict[str, str] = {
     ),
     "record": _EXPERIMENTS + "test_a_record_goes_on",
     **dict.fromkeys(("options", "abstain_below", "end"), _EXPERIMENTS + "test_decide_weighs_its_options"),
+    "remove": "magics/test_magics_aliases.py::test_aliases_are_listed_shown_completed_and_taken_away",
+    **dict.fromkeys(
+        ("n_prompt", "n_gen", "repetitions"),
+        "experiments/test_experiments_bench.py::test_the_line_measures_a_named_model",
+    ),
     "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",
 }
 _SAMPLE = {

@@ -1,12 +1,15 @@
 """What `load` takes where it is given nothing: the current default model, as whoever keeps one says.
 
-A session, which stands above, gives its answer to `ask`; light to import, so that it can.
+A session, which stands above, gives its answer to `ask`; light to import, so that it can. What the
+environment names comes after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from llama_magic import environment
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -24,6 +27,14 @@ def ask(answer: Callable[[], Model | None], known: Callable[[str], Model | None]
 def current() -> Model | None:
     """Return the current model, None where there is none."""
     return _asked[0][0]() if _asked else None
+
+
+def usual_source() -> str | None:
+    """Return what is loaded where nothing is named and no model is current, None for the demo model.
+
+    Raises `OptionError` for an environment variable of ours that holds what it cannot mean.
+    """
+    return environment.read().source
 
 
 def open_by(opener: Callable[..., Model] | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from llama_magic import gguf, sources
 from llama_magic.errors import shown_briefly
 from llama_magic.gguf import GGUFInfo
+from llama_magic.loading import current
 
 if TYPE_CHECKING:
     from llama_magic.sources import Located
@@ -25,6 +26,8 @@ def inspect(
     `source` is anything that `load` takes; of a remote file only the header travels.
     Raises `SourceError` and `InvalidGGUFError`.
     """
+    if source is None and revision is None:
+        source = current.usual_source()
     return header(source, revision, offline)[1]
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from llama_magic import fit, sources
+from llama_magic import environment, fit, sources
 from llama_magic.errors import OptionError, shown_briefly
 from llama_magic.loading import current
 from llama_magic.loading.keywords import LoadKeywords
@@ -73,48 +73,66 @@ def load(
 ) -> Any:
     """Load a model and return it; a second call for the same file and options returns the same object.
 
-    `source` is nothing (the current model of the session; where there is none, the demo model), an
-    alias, a path, a URL or a hub name. With nothing at all the current model itself is returned, with
-    options its file is loaded with them. Options are those of `%llama load`: `ctx` (tokens; 0: as
-    trained, capped by what fits), `gpu_layers`, `threads`, `batch`, `kv_type`, `flash_attn`, `mmap`,
-    `mlock`, `rope_*`, `yarn_*`, `profile`, `formatter`, `lora`. With `dry_run` returns a `DryRun`.
+    `source` is nothing (the current model of the session; where there is none, what the environment
+    names, `LLAMA_MAGIC_MODEL` or `LLAMA_MAGIC_SERVER_URL`; else the demo model), an alias, a path, a URL
+    or a hub name. With nothing at all the current model itself is returned, with options its file is
+    loaded with them. Options are those of `%llama load`: `ctx` (tokens; 0: as trained, capped by what
+    fits), `gpu_layers`, `threads`, `batch`, `kv_type`, `flash_attn`, `mmap`, `mlock`, `rope_*`,
+    `yarn_*`, `profile`, `formatter`, `lora`. With `dry_run` returns a `DryRun`.
 
     Raises `SourceError`, `InvalidGGUFError`, `FitError`, `BackendError`, `OptionError`.
     """
     for what, value in (("name", name), ("sha256", sha256), ("revision", revision)):
         if value is not None and (not isinstance(value, str) or not value.strip() or len(value) > 200):
             raise OptionError(f"{what} is {str(value)[:40]!r}; expected a text.")
-    scheme = source.partition(":")[0] if isinstance(source, str) else ""
+    here = current.current() if source is None and revision is None else None
+    if here is None and source is None:
+        source = current.usual_source()
+    of_files = {"sha256": sha256, "revision": revision, "offline": offline}
+    given: dict[str, Any] = {**of_files, **options}
+    meant, of_alias = sources.meaning(source)
+    options = {**of_alias, **{key: value for key, value in given.items() if value is not None}}
+    of_files = {key: options.pop(key, None) for key in of_files}
+    scheme = meant.partition(":")[0] if isinstance(meant, str) else ""
     opener = current.opener()
     if opener is not None and scheme != "record" and not dry_run:
         return opener(source, name=name, **options)
     if scheme in OPENERS:
-        of_files = {"dry_run": dry_run, "sha256": sha256, "revision": revision, "offline": offline}
-        return _opened(scheme, str(source), of_files, name=name, progress=progress, **options)
+        called = name or (str(source) if source != meant else None)
+        of_files["dry_run"] = dry_run or None
+        return _opened(scheme, str(meant), of_files, name=called, progress=progress, **options)
+    return _load_file(source, here, name, of_files, options, progress, dry_run=dry_run)
+
+
+def _load_file(
+    source: Any,
+    here: Model | None,
+    name: str | None,
+    of_files: dict[str, Any],
+    options: dict[str, Any],
+    progress: ProgressCallback | None,
+    *,
+    dry_run: bool,
+) -> Any:
+    """Load a model file, that of the current model `here` where there is one and nothing is named."""
     from llama_magic.loading import dry  # for weight: llama.cpp
     from llama_magic.loading.opening import open_file
     from llama_magic.loading.options import LoadOptions
 
     wanted = LoadOptions.read(options)
-    model = current.current() if source is None and revision is None else None
-    if model is not None and wanted == LoadOptions() and name is sha256 is None and not dry_run:
-        return model
-    if model is not None and model.has_file:
-        source = model.path
-    report = progress or (lambda _progress: None)
+    if here is not None and wanted == LoadOptions() and name is of_files["sha256"] is None and not dry_run:
+        return here
+    wanted = wanted.over(environment.read().load_options)
+    if here is not None and here.has_file:
+        source = here.path
     began = time.perf_counter()
     if dry_run:
-        return dry.dry_run(source, wanted, revision, offline)
+        return dry.dry_run(source, wanted, of_files["revision"], of_files["offline"])
     machine = fit.machine()
     found = sources.resolve(
-        source,
-        revision=revision,
-        offline=offline,
-        sha256=sha256,
-        progress=progress,
-        fits=lambda size: size < machine.ram_available,
+        source, progress=progress, fits=lambda size: size < machine.ram_available, **of_files
     )
-    return open_file(found, wanted, name, report, began, machine)
+    return open_file(found, wanted, name, progress or (lambda _progress: None), began, machine)
 
 
 def _opened(scheme: str, source: str, of_files: dict[str, Any], **options: Any) -> Model:

@@ -180,6 +180,11 @@ class LoadOptions:
             given["lora"] = _adapters(given["lora"])
         return cls(**given)
 
+    def over(self, defaults: Mapping[str, Any]) -> LoadOptions:
+        """Return the options with defaults where nothing was said."""
+        unsaid = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return replace(self, **unsaid)
+
     def settle(self, info: GGUFInfo, machine: Machine, *, gpu: bool) -> Settings:
         """Fill in what was not given: from the profile, the file and this machine."""
         base = fit.profile(self.profile or DEFAULT_PROFILE, machine, info)

@@ -188,6 +188,7 @@ def _tools(shell: Any, word: str) -> Iterable[str]:
 
 OFFERS: dict[str, Callable[[Any, str], Iterable[str]]] = {
     "loaded": _loaded,
+    "aliases": lambda shell, word: sources.own_aliases(),
     "sources": _sources,
     "models": _models,
     "chats": _chats,

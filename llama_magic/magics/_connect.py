@@ -12,7 +12,7 @@ from llama_magic.remote.connect import connect
 
 def connect_verb(kernel: Kernel, command: LineCommand) -> Any:
     """Connect, make the model current, and show its card."""
-    model = connect(command.words[0], **command.options)
+    model = connect(command.words[0] if command.words else None, **command.options)
     try:
         kernel.session.keep(model, command.options.get("name"))
     except BaseException:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from llama_magic import engine, fit, sources
+from llama_magic import engine, environment, fit, sources
 from llama_magic.display import view
 from llama_magic.display.static.doc import Fold, Grid, Head, Node
 from llama_magic.engine import build, crash_check
@@ -85,6 +85,7 @@ def examine(kernel: Kernel, machine: Machine | None = None) -> DoctorReport:
         ("machine", lambda: _machine(kernel, machine)),
         ("crash check", _crash_check),
         ("caches", _caches),
+        ("environment", _environment),
         ("kernel", lambda: _kernel(kernel)),
     )
     checks: list[Check] = []
@@ -245,6 +246,15 @@ def _caches() -> Iterable[Check]:
     demo = any(found.kind == "demo" for found in sources.on_disk())
     advice = "" if demo else 'Without a source %llama load needs it: pip install "llama-magic[demo]".'
     yield Check("demo model", "installed" if demo else "not installed", advice)
+
+
+def _environment() -> Iterable[Check]:
+    """List the variables of ours that are set, and near misses."""
+    found = list(environment.listed())
+    if not found:
+        yield Check("environment", "no variable LLAMA_MAGIC_… is set")
+    for variable, value, advice in found:
+        yield Check(variable, value, advice)
 
 
 def _kernel(kernel: Kernel) -> Iterable[Check]:

@@ -55,14 +55,17 @@ class Kernel:
         with display.load_progress(self.shell) as progress:
             if name is None:
                 source = self.settings.model or None
-                return session.load(source, progress=progress, **self.load_defaults())
-            return session.model(name, progress=progress, **self.load_defaults())
+                return session.load(source, progress=progress, **self.load_defaults(source))
+            return session.model(name, progress=progress, **self.load_defaults(name))
 
     # --- what %config and %llama sampler set ---
 
-    def load_defaults(self) -> dict[str, Any]:
-        """Return the load options that %config sets."""
-        return {} if self.settings.ctx is None else {"ctx": self.settings.ctx}
+    def load_defaults(self, source: str | None) -> dict[str, Any]:
+        """Return the load options that %config sets, and that what is loaded, an alias, does not."""
+        from llama_magic import sources  # weight: only what loads needs it
+
+        set_ = self.settings.ctx is not None and "ctx" not in sources.meaning(source).options
+        return {"ctx": self.settings.ctx} if set_ else {}
 
     def sampling_defaults(self) -> dict[str, Any]:
         """Return the sampling parameters that %config, and over it `%llama sampler`, set."""

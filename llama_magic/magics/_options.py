@@ -65,6 +65,13 @@ SERVE = (
     _o("--port", "count", "port to listen at; 0: any that is free", "N"),
     _o("--key-env", "text", "the environment variable that holds the key", "VAR"),
 )
+# Of a server in place of a file.
+_CONNECT = (
+    _o("--model", "text", "one of the server's models", "ID"),
+    _o("--key-env", "text", "the environment variable that holds the key", "VAR"),
+    _o("--stall", "float", "seconds that a stream may be silent", "S"),
+    _o("--no-probe", "flag", "try nothing, believe all", value=False, dest="probing"),
+)
 DRY_RUN = _o("--dry-run", "flag", "resolve and estimate, do not load")
 
 
@@ -319,19 +326,24 @@ VERBS = {
         ),
         Verb(
             "connect",
-            "URL",
+            "[URL]",
             "a server in place of a file: the same cells, its abilities tried and shown",
             "Model",
             (
                 _o("--as", "text", "the name to keep it under", "NAME", dest="name"),
-                _o("--model", "text", "one of the server's models", "ID"),
-                _o("--key-env", "text", "the environment variable that holds the key", "VAR"),
                 _o("--ctx", "count", "context window in tokens, where the server does not tell it", "N"),
-                _o("--stall", "float", "seconds that a stream may be silent", "S"),
-                _o("--no-probe", "flag", "try nothing, believe all", value=False, dest="probing"),
+                *_CONNECT,
             ),
-            least=1,
             most=1,
+        ),
+        Verb(
+            "alias",
+            "[NAME [SOURCE]]",
+            "let a task's name stand for a model and its options; loaded when first asked for",
+            "Alias, or a table",
+            (*LOAD[1:], *FETCH, *_CONNECT, _o("--remove", "flag", "let the name stand for nothing again")),
+            most=2,
+            completes=("aliases", "sources"),
         ),
         Verb("use", "NAME", "choose the current model", "Model", least=1, most=1, completes=("loaded",)),
         Verb("models", "", "list loaded and on-disk models with their sizes", "table"),
@@ -456,6 +468,19 @@ VERBS = {
             "ModelStats",
             (MODEL,),
             most=1,
+        ),
+        Verb(
+            "bench",
+            "[NAME]",
+            "how fast a model reads and writes, as llama-bench says it: pp512, tg128",
+            "Bench, `.to_pandas()`",
+            (
+                _o("-p --n-prompt", "count", "tokens to read; 0: leave it out", "N"),
+                _o("-n --n-gen", "count", "tokens to write; 0: leave it out", "N"),
+                _o("-r --repetitions", "positive", "how often each is measured", "N"),
+            ),
+            most=1,
+            completes=("models",),
         ),
         Verb(
             "serve",

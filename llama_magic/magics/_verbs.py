@@ -39,7 +39,7 @@ def _load(kernel: Kernel, command: LineCommand) -> Any:
     from llama_magic.display.views.model.model import card  # weight: numpy and the engine
 
     source = command.words[0] if command.words else kernel.settings.model or None
-    options = kernel.load_defaults() | dict(command.options)
+    options = kernel.load_defaults(source) | dict(command.options)
     if options.get("dry_run"):
         return kernel.session.loader(source, **options)
     with display.load_progress(kernel.shell) as progress:
@@ -59,6 +59,12 @@ def _connect(kernel: Kernel, command: LineCommand) -> Any:
     return connect_verb(kernel, command)
 
 
+def _alias(kernel: Kernel, command: LineCommand) -> Any:
+    from llama_magic.magics._aliases import alias_verb  # weight: what checks load options
+
+    return alias_verb(kernel, command)
+
+
 def _use(kernel: Kernel, command: LineCommand) -> Any:
     return kernel.session.use(command.words[0])
 
@@ -71,6 +77,9 @@ def _models(kernel: Kernel, command: LineCommand) -> Any:
         state = "current" if name == session.current_name else "loaded"
         here = (amounts.size(model.size_bytes), str(model.path)) if model.has_file else (None, None)
         rows.append((name, state, here[0], model.window, here[1]))
+    for name, to in sources.own_aliases().items():
+        if name not in session.models:
+            rows.append((name, "alias, not loaded", None, None, sources.redact(to.source)))
     loaded = {row[-1] for row in rows}
     for found in sources.on_disk():
         if str(found.path) not in loaded:
@@ -197,6 +206,12 @@ def _stats(kernel: Kernel, command: LineCommand) -> Any:
     return stats
 
 
+def _bench(kernel: Kernel, command: LineCommand) -> Any:
+    from llama_magic.experiments.bench import bench  # weight: experiments
+
+    return bench(kernel.get_model(*command.words), **command.options)
+
+
 def _serve(kernel: Kernel, command: LineCommand) -> Any:
     from llama_magic.magics._serve import serve_verb  # weight: what serves
 
@@ -207,6 +222,7 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "load": _load,
     "pull": _pull,
     "connect": _connect,
+    "alias": _alias,
     "use": _use,
     "models": _models,
     "unload": _unload,
@@ -224,6 +240,7 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "diff": _records.diff,
     "verify": _verify.verify_verb,
     "stats": _stats,
+    "bench": _bench,
     "serve": _serve,
     "doctor": _doctor,
 }

@@ -62,6 +62,7 @@ class Calls:
         self._tokenizer = tokenizer
         self._settings = settings
         self.stats = ModelStats(name)
+        self.max_tokens: int | None = None  # of an answer, where a call does not say
         self._visible: dict[str, frozenset[int]] = {}
         self._keep = True
 
@@ -265,4 +266,7 @@ class Calls:
     def _fit(self, call: Call) -> Fit:
         file = self._file
         guard = Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
-        return Fit(guard, call.max_tokens, self._tokenizer)
+        most = call.max_tokens
+        if most is None and self.max_tokens is not None:
+            most = max(self.max_tokens, call.min_tokens)
+        return Fit(guard, most, self._tokenizer)

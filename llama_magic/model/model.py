@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from llama_magic import fit, formatters
+from llama_magic import environment, fit, formatters
 from llama_magic.errors import (
     BackendError,
     GenerationInterrupted,
@@ -53,7 +53,8 @@ class Model(Generating, Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 
     Made by `llama_magic.load`, of facts and a `Backend`. `window` is the context window in tokens,
-    `sampling` the parameters used where a call names none (from the file, else llama.cpp's defaults).
+    `sampling` the parameters used where a call names none (from the environment, else from the file, else
+    llama.cpp's defaults).
     `close()` cancels what runs and frees the memory; any use after it is `ModelClosedError`.
     """
 
@@ -63,7 +64,9 @@ class Model(Generating, Shown):
         self.backend = backend
         self._tokenizer = hearing(backend.tokenizer, name, file)
         self._calls = Calls(name, file, backend, self, self._tokenizer)
-        self.sampling: Sampling = file.sampling
+        defaults = environment.read()
+        self._calls.max_tokens = defaults.max_tokens
+        self.sampling: Sampling = defaults.over(file.sampling)
         self.formatter: Formatter = file.formatter
         self.notes: tuple[str, ...] = file.notes
         self.card: Shown | None = None  # of a server: what held when it was tried

@@ -6,6 +6,7 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
+from llama_magic import environment
 from llama_magic.errors import OptionError, ServerError, shown_briefly
 from llama_magic.model.file import LoadedFile
 from llama_magic.model.model import Model
@@ -24,7 +25,7 @@ _LONG = 400_000  # characters, more than most windows hold
 
 @shown_briefly("The connection")
 def connect(
-    url: str,
+    url: str | None = None,
     *,
     name: str | None = None,
     model: str | None = None,
@@ -36,15 +37,16 @@ def connect(
     """Return a `Model` whose tokens come from a server; everything that asks a model can ask it.
 
     `url` is the address of llama-server, vLLM, Ollama, llama_cpp.server or of any OpenAI-compatible
-    server; `model` one of its models (needed where it has several), `name` what to call it here.
-    `key_env` names the environment variable of its key: the key itself is sent, and kept nowhere.
-    `ctx` is the window in tokens, for servers that do not tell theirs (Ollama is told it). With
-    `probing`, each ability is tried with a few tokens, and what does not hold is refused later by name;
-    `model.card` says what held. `stall` is how many seconds a stream may be silent.
+    server; None is what `LLAMA_MAGIC_SERVER_URL` in the environment says. `model` is one of its models
+    (needed where it has several), `name` what to call it here. `key_env` names the environment variable
+    of its key: the key itself is sent, and kept nowhere. `ctx` is the window in tokens, for servers that
+    do not tell theirs (Ollama is told it). With `probing`, each ability is tried with a few tokens, and
+    what does not hold is refused later by name; `model.card` says what held. `stall` is how many seconds
+    a stream may be silent.
 
     Raises `ServerError` and `OptionError`.
     """
-    address = Address.read(url, key_env)
+    address = Address.read(url if url is not None else _usual(), key_env)
     if ctx is not None and (isinstance(ctx, bool) or not isinstance(ctx, int) or ctx < 1):
         raise OptionError(f"ctx is {ctx!r}; expected tokens, 1 or more.")
     began = time.perf_counter()
@@ -57,6 +59,16 @@ def connect(
         wire.close()
         raise
     return made
+
+
+def _usual() -> str:
+    url = environment.read().server_url
+    if url is None:
+        raise OptionError(
+            "No address of a server was given.",
+            remedy="Name one, http://host:port, or set the environment variable LLAMA_MAGIC_SERVER_URL.",
+        )
+    return url
 
 
 def _model(wire: Wire, dialect: Found, name: str | None, ctx: int | None, began: float) -> Model:

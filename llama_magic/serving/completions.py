@@ -58,7 +58,7 @@ def _prompts(given: Any) -> list[str | list[int]]:
 
 
 def _prepared(model: Model, asked: Asked, prompt: str | list[int], place: int) -> Assembler:
-    options = asking.options(asked, asked.max_tokens or DEFAULT_MAX_TOKENS)
+    options = asking.options(asked, asked.max_tokens or model.calls.max_tokens or DEFAULT_MAX_TOKENS)
     if asked.n is not None:
         options["n"] = asked.n
     if asked.logprobs is not None:

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from llama_magic import sources
 from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.loading import current as loading
 from llama_magic.model.journal import journal
@@ -51,6 +52,8 @@ class Session:
     def load(self, source: str | None = None, *, name: str | None = None, **options: Any) -> Any:
         """Load a model through the loader, keep it under its name and make it current."""
         model = (loading.opener() or self.loader)(source, name=name, **options)
+        if name is None and source in sources.own_aliases() and source not in self.models:
+            name = source  # one that is loaded already has another name, and is asked by this one too
         self.current_name = self._keep(model, name)
         return model
 

@@ -13,9 +13,10 @@ from llama_magic.sources.disk.cache import cache_dir, cache_note, cached_repos, 
 from llama_magic.sources.disk.files import read_whole, user_path, write_whole
 from llama_magic.sources.listing import HubModel, HubModels, hub_models
 from llama_magic.sources.locator import locate, open_parts, open_remote
-from llama_magic.sources.notation import add_alias, aliases, parse
+from llama_magic.sources.meanings import Meaning, add_alias, aliases, own_aliases, remove_alias
+from llama_magic.sources.notation import hidden, meaning, parse
 from llama_magic.sources.redact import redact
-from llama_magic.sources.resolver import doubt, resolve
+from llama_magic.sources.resolver import check, doubt, resolve
 from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "HubModels",
     "Kind",
     "Located",
+    "Meaning",
     "OnDisk",
     "ParsedSource",
     "RangeReader",
@@ -36,16 +38,21 @@ __all__ = [
     "cache_dir",
     "cache_note",
     "cached_repos",
+    "check",
     "doubt",
+    "hidden",
     "hub_cache",
     "hub_models",
     "locate",
+    "meaning",
     "on_disk",
     "open_parts",
     "open_remote",
+    "own_aliases",
     "parse",
     "read_whole",
     "redact",
+    "remove_alias",
     "resolve",
     "user_path",
     "write_whole",

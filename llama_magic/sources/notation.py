@@ -23,12 +23,11 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from llama_magic.errors import InputTypeError, SourceError
+from llama_magic.sources.meanings import DEMO_ALIAS, Meaning, aliases, own_aliases
 from llama_magic.sources.redact import redact
 from llama_magic.sources.types import ParsedSource
 from llama_magic.words.names import nearest
 
-DEMO_ALIAS = "smollm2"
-_ALIAS_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 _REPO = re.compile(r"^(?P<repo>[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*)(?P<rest>.*)$", re.DOTALL)
 _HUB_PAGE = re.compile(
@@ -37,24 +36,27 @@ _HUB_PAGE = re.compile(
 _QUANT_SPEC = re.compile(r"[A-Za-z0-9][\w.-]*")
 _WRITTEN_AS_PATH = re.compile(r"^(?:[./\\~$%]|[A-Za-z]:[\\/]?)|\\|\.gguf$", re.IGNORECASE)
 _HUB_FOLDERS = frozenset({"datasets", "spaces", "api", "docs", "collections", "papers", "buckets"})
-_aliases: dict[str, str] = {}
 
 
-def add_alias(name: str, source: str | os.PathLike[str]) -> None:
-    """Let `name` stand for `source` in this kernel. A name given again stands for the newer source."""
-    if not isinstance(name, str) or not _ALIAS_NAME.fullmatch(name):
-        raise SourceError(
-            f"{name!r} cannot be an alias.",
-            remedy="Use letters, digits, '.', '_' and '-', a letter or digit first, and no '/' or ':'.",
-        )
-    if not isinstance(source, str | os.PathLike):
-        raise InputTypeError(f"An alias stands for a str or a path, not for {type(source).__name__}.")
-    _aliases[name] = os.fspath(source)
+def meaning(source: Any, *, base: Path | None = None) -> Meaning:
+    """Return what a source stands for in the end, and the options of the aliases on the way there.
+
+    What an outer alias says counts. A source that is no alias, or an existing file, stands for itself.
+    """
+    options: dict[str, Any] = {}
+    seen: set[str] = set()
+    own = {name: to for name, to in own_aliases().items() if not hidden(name, base)}
+    while isinstance(source, str) and source in own and source not in seen:
+        seen.add(source)
+        source, more = own[source]
+        options = {**more, **options}
+    return Meaning(source, options)
 
 
-def aliases() -> dict[str, str]:
-    """Return all aliases and what each stands for; `smollm2` is the demo model unless you redefined it."""
-    return {DEMO_ALIAS: "the demo model", **{name: redact(source) for name, source in _aliases.items()}}
+def hidden(name: str, base: Path | None = None) -> bool:
+    """Return whether a file of that name stands where an alias would be looked for: the file is taken."""
+    path = _existing(name, base)
+    return path is not None and not path.is_dir()
 
 
 def parse(source: Any = None, *, base: Path | None = None) -> ParsedSource:
@@ -84,7 +86,7 @@ def _parse_text(text: str, base: Path | None, seen: tuple[str, ...]) -> ParsedSo
     path = _existing(text, base)
     if path is not None and not path.is_dir():
         return ParsedSource("path", text, path=path)
-    if text in _aliases or text == DEMO_ALIAS:
+    if text in own_aliases() or text == DEMO_ALIAS:
         return _follow_alias(text, base, seen)
     if text.startswith("hf:"):
         return _parse_hub(text[3:].lstrip("/"), text)
@@ -103,14 +105,14 @@ def _parse_text(text: str, base: Path | None, seen: tuple[str, ...]) -> ParsedSo
 
 
 def _follow_alias(name: str, base: Path | None, seen: tuple[str, ...]) -> ParsedSource:
-    if name not in _aliases:
+    if name not in own_aliases():
         return ParsedSource("demo", name, alias=name)
     if name in seen:
         raise SourceError(
             f"The aliases {' -> '.join((*seen, name))} lead in a circle.",
             remedy="Let one of them stand for a path, a URL or hf:owner/repo.",
         )
-    found = _parse_text(_aliases[name], base, (*seen, name))
+    found = _parse_text(own_aliases()[name].source, base, (*seen, name))
     return ParsedSource(**{**vars(found), "alias": name})
 
 

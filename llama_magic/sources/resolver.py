@@ -68,6 +68,15 @@ def doubt(found: Resolved) -> str:
     return "The next load asks the server for it again." if doubt_url(found.parts) else ""
 
 
+def check(source: Any, *, revision: str | None = None, sha256: str | None = None) -> ParsedSource:
+    """Return the parsed source where it and what is said of it could be meant; no network is asked.
+
+    Raises `SourceError` and `OptionError`.
+    """
+    _checked_sha256(sha256)
+    return parsed_source(source, None, None, revision)
+
+
 def parsed_source(source: Any, default: str | None, base: Path | None, revision: str | None) -> ParsedSource:
     """Return the parsed source, `default` in place of None, its revision checked against the option."""
     parsed = parse(default if source is None else source, base=base)

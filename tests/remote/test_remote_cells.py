@@ -55,3 +55,37 @@ def test_a_server_can_be_loaded_by_name(start: Start, ip: Any) -> None:
     model = lm.load(f"server:{fake.url}", name="far", probing=False)  # type: ignore[call-overload]
     assert (model.name, model.chat([{"role": "user", "content": "x"}]).text) == ("far", "yes")
     model.close()
+
+
+def test_the_environment_names_a_server(start: Start, ip: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLAMA_MAGIC_SERVER_URL: connect without an address, and a load of nothing; a model goes before it."""
+    with pytest.raises(lm.OptionError, match="No address of a server"):
+        lm.connect()
+    fake = start("openai", "yes", window=500)
+    monkeypatch.setenv("LLAMA_MAGIC_SERVER_URL", fake.url)
+    monkeypatch.setenv("LLAMA_MAGIC_TEMPERATURE", "0.5")
+    model = ip.run_line_magic("llama", "connect --as far")
+    assert (model.name, model.sampling.temperature) == ("far", 0.5)
+    ip.run_line_magic("llama", "unload far")
+    ip.run_cell_magic("llama", "chat -q -o answer", "Hi")
+    assert ip.user_ns["answer"].text == "yes"
+    assert sessions.current(ip).model().options["server"] == fake.url
+    ip.run_line_magic("llama", "unload --all")
+
+
+def test_an_alias_may_be_a_server(start: Start, ip: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`server:URL` with the options of connect; those of a file are refused when the alias is made."""
+    monkeypatch.setattr("llama_magic.sources.meanings._aliases", {})
+    monkeypatch.setenv("CLASS_KEY", "sk-1")
+    fake = start("openai", "yes", key="sk-1", window=500)
+    line = f"alias far server:{fake.url} --model fake-1b --key-env CLASS_KEY --ctx 128 --stall 9 --no-probe"
+    ip.run_line_magic("llama", line)
+    assert fake.keys == []
+    ip.run_cell_magic("llama", "chat -q -m far -o answer", "Hi")
+    model = sessions.current(ip).models["far"]
+    assert (ip.user_ns["answer"].model, model.window, model.card.probed) == ("far", 128, False)
+    with pytest.raises(lm.OptionError, match="mlock"):
+        ip.run_line_magic("llama", f"alias bad server:{fake.url} --mlock")
+    with pytest.raises(lm.OptionError, match="no address of a server"):
+        ip.run_line_magic("llama", "alias bad server:ftp://x")
+    ip.run_line_magic("llama", "unload --all")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llama_magic.sources import notation as _parse
+from llama_magic.sources import meanings as _meanings
 from llama_magic.sources.http import transfer as _transfer
 
 
@@ -50,7 +50,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
     monkeypatch.setattr(_transfer, "BACKOFF_S", 0.0)
     monkeypatch.setattr(_transfer, "MAX_WAIT_S", 0.0)
-    monkeypatch.setattr(_parse, "_aliases", {})
+    monkeypatch.setattr(_meanings, "_aliases", {})
     return tmp_path
 
 

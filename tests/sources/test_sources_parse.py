@@ -197,6 +197,11 @@ def test_the_public_names_are_these() -> None:
     assert functions == {
         "add_alias",
         "aliases",
+        "check",
+        "hidden",
+        "meaning",
+        "own_aliases",
+        "remove_alias",
         "cache_dir",
         "cache_note",
         "cached_repos",

@@ -79,7 +79,12 @@ class Pad(Board):
         recipe = {name: defaults[name] for name in PARAMETERS if name in defaults}
         self._sampling: Sampling = model.sampling.replace(**recipe)
         self._overflow = {"overflow": defaults["overflow"]} if "overflow" in defaults else {}
-        self._build(prompt, system, defaults.get("max_tokens", _MOST), defaults.get("seed"))
+        self._build(
+            prompt,
+            system,
+            defaults.get("max_tokens") or model.calls.max_tokens or _MOST,
+            defaults.get("seed"),
+        )
         super().__init__(self._boxes())
         self.voice.runs = True
         self.voice.on_msg(self._told)
