@@ -122,13 +122,13 @@ def test_the_longest_answer(put: Set) -> None:
 def test_the_command_that_serves(put: Set, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`llama-magic serve` without a source serves what the environment names, loaded as it says."""
     put(MODEL=file, CTX=512, THREADS=1, TEMPERATURE=0.5)
-    seen: list[Any] = []
-    monkeypatch.setattr(_serve.Server, "wait", seen.append)
     kept: list[Any] = []
+    monkeypatch.setattr(_serve.Server, "wait", lambda server: kept.append(server.models))
     monkeypatch.setattr(_serve, "serve", lambda model, **how: kept.append(model) or lm.serve(model, **how))
     assert _serve.command(["--port", "0"]) == 0
-    assert [(m.path, m.window, m.sampling.temperature) for m in kept] == [(file, 512, 0.5)]
-    assert seen[0].models == ("endless",)
+    model, served = kept
+    assert (model.path, model.window, model.sampling.temperature) == (file, 512, 0.5)
+    assert served == ("endless",)
 
 
 def test_the_cache_folder(put: Set, tmp_path: Path) -> None:
