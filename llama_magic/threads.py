@@ -83,12 +83,17 @@ def module_lock() -> Any:
     return lock
 
 
-def start_thread(work: Callable[[], Any], name: str) -> None:
-    """Start a thread of our own, one that others wait for.
+def set_going(thread: threading.Thread) -> None:
+    """Start a thread, whatever Ctrl-C comes meanwhile.
 
-    A Ctrl-C meanwhile does not keep it from starting: `Thread.start` waits for an Event, and an interrupt
-    inside of that would leave the new thread waiting for ever.
+    `Thread.start` waits for an Event, and an interrupt inside of that would leave the new thread waiting for
+    ever. After an interrupt it may start a moment later: what ends it must be kept before this is called.
     """
+    LeftBehind().run(thread.start)
+
+
+def start_thread(work: Callable[[], Any], name: str) -> None:
+    """Start a thread of our own, one that others wait for, whatever Ctrl-C comes meanwhile."""
 
     def run() -> None:
         ident = threading.get_ident()
@@ -98,8 +103,7 @@ def start_thread(work: Callable[[], Any], name: str) -> None:
         finally:
             _ours.discard(ident)
 
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    LeftBehind().run(thread.start)
+    set_going(threading.Thread(target=run, name=name, daemon=True))
 
 
 def may_wait() -> bool:

@@ -15,7 +15,7 @@ from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.model.model import Model
 from llama_magic.serving.guard import Rules, digest, is_loopback
 from llama_magic.serving.state import Limits, State
-from llama_magic.threads import Latch
+from llama_magic.threads import Latch, set_going
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -73,9 +73,17 @@ class Server(Shown):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._uvicorn: Any = None
         self._failure: BaseException | None = None
+        self._unwanted = False  # nobody has it: an interrupt came while it began
         arguments = (listener, rules, app)
-        threading.Thread(target=self._run, args=arguments, name="llama_magic server", daemon=True).start()
-        self._started.wait_long()
+        thread = threading.Thread(target=self._run, args=arguments, name="llama_magic server", daemon=True)
+        try:
+            set_going(thread)
+            self._started.wait_long()
+        except KeyboardInterrupt:
+            self._unwanted = True
+            if self._started.is_set():
+                self._ask_to_stop()
+            raise
         if self._failure is not None:
             raise self._failure
         _running.append(self)
@@ -110,17 +118,24 @@ class Server(Shown):
 
     async def _main(self, listener: socket.socket, rules: Rules, app: Any) -> None:
         self._loop = asyncio.get_running_loop()
-        self._uvicorn = app(self._state, rules, self._started.set)
+        self._uvicorn = app(self._state, rules, self._begun)
         await self._uvicorn.serve(sockets=[listener])
+
+    def _begun(self) -> None:
+        self._started.set()
+        if self._unwanted:
+            self._stop()
 
     def stop(self) -> None:
         """End the server: what it writes is cancelled, its port is free. Idempotent."""
-        if self.ended.is_set() or self._process != os.getpid():
-            return
+        if not self.ended.is_set() and self._process == os.getpid():
+            self._ask_to_stop()
+            self.ended.wait(_STOP_S)
+
+    def _ask_to_stop(self) -> None:
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # it ends by itself at this moment
             self._loop.call_soon_threadsafe(self._stop)
-        self.ended.wait(_STOP_S)
 
     def _stop(self) -> None:
         self._state.stop()

@@ -80,6 +80,25 @@ def test_run_shows_the_answer_and_keeps_it() -> None:
     assert (board.run_button.disabled, board.stop_button.disabled) == (False, True)
 
 
+def test_an_interrupt_while_run_begins_lets_it_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer that nobody would read is cancelled, and the next Run writes one."""
+    model = fake(Script("first", at=0, hold=threading.Event()))
+    model.backend.answers.append("second")
+    board = pad(model, prompt="Hi")
+
+    def strike(_thread: threading.Thread) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llama_magic.display.boards.pad.set_going", strike)
+    with pytest.raises(KeyboardInterrupt):
+        board.run()
+    assert model.backend.requests[0].handle.cancelled
+    board.run()
+    settle()
+    assert board.answer.text == "second"
+
+
 def test_stop_cancels_the_stream() -> None:
     """Stop ends a slow answer and the pad can run again."""
     model = fake(Script("a b c", at=1, hold=threading.Event()))

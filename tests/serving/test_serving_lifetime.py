@@ -13,11 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 from serving.conftest import Served, ask, check_error
 
-from llama_magic.serving.server import servers
+from llama_magic.serving import server
+from llama_magic.serving.server import Server, serve, servers
 from llama_magic.serving.state import Limits
-from llama_magic.testing import Script
+from llama_magic.testing import Script, scripted_model
 
 CHAT = "/v1/chat/completions"
 LONG = " ".join(f"w{i}" for i in range(400))
@@ -59,6 +61,33 @@ def test_a_client_that_goes_stops_its_answer(served: Callable[..., Served]) -> N
     gate.set()
     until(lambda: here.model.stats.interrupted == 3)
     assert here.model.stats.completion_tokens < 5 * 15
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupt_while_a_server_begins_leaves_none(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    """Before or after it listens: the port is free again, and no server is left that nobody can stop."""
+    made = []
+
+    class Struck(Server):
+        def __init__(self, *given: Any) -> None:
+            made.append(self)
+            super().__init__(*given)
+
+    def strike(thread: threading.Thread) -> None:
+        thread.start()
+        if late:
+            made[0]._started.wait_long()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "Server", Struck)
+    monkeypatch.setattr(server, "set_going", strike)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(KeyboardInterrupt):
+        serve(scripted_model(["a"]), port=port)
+    made[0].ended.wait(60)
+    assert (made[0].running, servers()) == (False, [])
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_cells_are_free_at_once(served: Callable[..., Served], loaded: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from llama_magic.threads import Bell, Latch
+from llama_magic.threads import Bell, Latch, set_going
 
 _PERIOD = 1 / 8  # seconds between drawings: each sends the whole view
 _SHARE = 10  # it rests this many times as long as it took to draw
@@ -25,7 +25,7 @@ class Drawing:
         self._thread = threading.Thread(
             target=run, args=(self._run,), name="llama_magic-pad-drawing", daemon=True
         )
-        self._thread.start()
+        set_going(self._thread)
 
     def show(self, text: str) -> None:
         """Have a text drawn when the last drawing is old enough."""

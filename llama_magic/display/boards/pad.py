@@ -30,6 +30,7 @@ from llama_magic.model.results import Budget, Completion
 from llama_magic.request.sampling import MAX_SEED, Sampling
 from llama_magic.request.stages import PARAMETERS
 from llama_magic.session import session
+from llama_magic.threads import set_going
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
 
@@ -243,9 +244,16 @@ class Pad(Board):
             messages, options = self.messages(), self.options()
             seed = options.get("seed", secrets.randbelow(MAX_SEED))
             self._stream = self.model.chat(messages, stream=True, **options | {"seed": seed})
+            self._follow(messages, options, seed)
         except Exception as error:  # shown where the answer would stand
             self.output.value = render_html.page(error_view(error))
-            return
+        except BaseException:  # an interrupt of the kernel: nobody reads this stream, so Run would do nothing
+            self.stop()
+            self._stream = None
+            raise
+
+    def _follow(self, messages: list[dict[str, str]], options: dict[str, Any], seed: int) -> None:
+        """Read the stream on a thread of its own."""
         self.run_button.disabled, self.stop_button.disabled = True, False
         self.seed.placeholder = "drawn" if "seed" in options else f"drawn: {seed}"
         context = contextvars.copy_context()
@@ -255,7 +263,7 @@ class Pad(Board):
             name="llama_magic-pad",
             daemon=True,
         )
-        self._reader.start()
+        set_going(self._reader)
 
     def stop(self) -> None:
         """Cancel the answer that is being written; what is there stays."""

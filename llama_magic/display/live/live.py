@@ -31,7 +31,7 @@ from llama_magic.display import hosts
 from llama_magic.display.live.feed import Feed
 from llama_magic.display.views import gauge
 from llama_magic.model.results import Budget, Chunk
-from llama_magic.threads import Latch
+from llama_magic.threads import Latch, set_going
 from llama_magic.words.progress import Progress
 
 _PERIOD = 1 / 10  # seconds between messages: each costs a page about 8 ms of drawing, whatever its size
@@ -117,7 +117,7 @@ class Live:
         bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
         hosts.publish(self._shell, bundle, display_id=self._display_id)
         self._shown = True
-        self._thread.start()
+        set_going(self._thread)
 
     def feed(self, chunk: Chunk) -> None:
         """Take a chunk; it is sent with the next message."""
@@ -138,14 +138,18 @@ class Live:
 
     def finish(self, bundle: dict[str, Any], completion: Any) -> None:
         """Put the static output in the view's place; the widget closes when a page has it."""
-        self._ended.set()
-        self._feed.news.ring()
+        self.quit()
         if self._thread.is_alive():
             self._thread.join()
         if self._display_id is not None:
             hosts.publish(self._shell, bundle, display_id=self._display_id, update=self._shown)
             self._display_id = None
             self._widget.leave(hosts.cell(self._shell), hosts.run_number(self._shell), bundle)
+
+    def quit(self) -> None:
+        """Send nothing more."""
+        self._ended.set()
+        self._feed.news.ring()
 
 
 def _gauge_head(budget: Budget) -> dict[str, Any]:

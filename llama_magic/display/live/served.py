@@ -11,7 +11,7 @@ from typing import Any
 from llama_magic.display import hosts
 from llama_magic.display.bundle import mimebundle
 from llama_magic.serving.server import Server
-from llama_magic.threads import Bell
+from llama_magic.threads import Bell, set_going
 
 _PERIOD = 0.5  # seconds between updates, at least
 _BUSY = 1.0  # and at most, while something is written
@@ -31,7 +31,7 @@ def show_server(server: Server, shell: Any = None) -> None:
     # In the cell's context: ipykernel finds the cell that messages belong to by it.
     context = contextvars.copy_context()
     arguments = (_follow, server, shell, display_id, bell)
-    threading.Thread(target=context.run, args=arguments, name="llama_magic serving", daemon=True).start()
+    set_going(threading.Thread(target=context.run, args=arguments, name="llama_magic serving", daemon=True))
 
 
 def _follow(server: Server, shell: Any, display_id: str, bell: Bell) -> None:

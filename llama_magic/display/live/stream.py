@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import errors
@@ -32,6 +33,7 @@ class View(Protocol):
     def begin(self) -> None: ...
     def feed(self, chunk: Chunk) -> None: ...
     def finish(self, bundle: dict[str, Any], completion: Answers | None) -> None: ...
+    def quit(self) -> None: ...  # nothing more is done on a thread of its own, whatever came of `finish`
 
 
 class Silent:
@@ -51,6 +53,9 @@ class Silent:
         if not self._quiet:
             self._quiet = True
             hosts.publish(self._shell, bundle)
+
+    def quit(self) -> None:
+        """There is no thread."""
 
 
 def show_stream(
@@ -86,15 +91,21 @@ def show_stream(
             text = chunk.text
             view.feed(chunk)
         completion: Answers = stream.completion
+        _finish(view, lambda: mimebundle(completion, format, earlier), completion)
+        return completion
     except KeyboardInterrupt as stop:
-        completion = _stopped(stream, stop)
-        _finish(view, mimebundle(completion, format, earlier), completion)
-        raise errors.GenerationInterrupted(completion) from None
+        kept = _stopped(stream, stop)
+        _finish(view, lambda: mimebundle(kept, format, earlier), kept)
+        raise errors.GenerationInterrupted(kept) from None
     except BaseException as error:
-        _finish(view, _broken(title, model_name, Answer(text, is_markdown(stream.mode)), error), None)
+        bundle = _broken(title, model_name, Answer(text, is_markdown(stream.mode)), error)
+        _finish(view, lambda: bundle, None)
         raise
-    _finish(view, mimebundle(completion, format, earlier), completion)
-    return completion
+    finally:
+        try:
+            view.quit()
+        finally:  # an interrupt that struck there finds it done again
+            view.quit()
 
 
 def _view(stream: AnyStream, shell: Any, format: Format, quiet: bool, head: dict[str, Any]) -> View:
@@ -126,8 +137,8 @@ def _stopped(stream: AnyStream, stop: BaseException) -> Answers:
         return stream.completion
 
 
-def _finish(view: View, bundle: dict[str, Any], completion: Answers | None) -> None:
-    despite_interrupts(lambda: view.finish(bundle, completion))
+def _finish(view: View, bundle: Callable[[], dict[str, Any]], completion: Answers | None) -> None:
+    despite_interrupts(lambda: view.finish(bundle(), completion))
 
 
 def _broken(title: str, model_name: str, answer: Answer, error: BaseException) -> dict[str, Any]:

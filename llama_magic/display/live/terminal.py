@@ -10,7 +10,7 @@ from typing import Any
 from llama_magic.display.views import gauge, turns
 from llama_magic.display.views.model.results import ending, notes
 from llama_magic.model.results import Chunk, Completion
-from llama_magic.threads import Latch
+from llama_magic.threads import Latch, set_going
 from llama_magic.words.harmless import visible
 from llama_magic.words.progress import Progress
 
@@ -31,10 +31,12 @@ class Terminal:
 
     def begin(self) -> None:
         """Wait for the first words."""
+        if self._reading is not None:
+            self._reading.start()
 
     def feed(self, chunk: Chunk) -> None:
         """Write what is new. Of several samples the first is streamed, the others follow at the end."""
-        self._stop_reading()
+        self.quit()
         if chunk.sample:
             self._samples = True
             return
@@ -52,7 +54,7 @@ class Terminal:
         if self._done:
             return
         self._done = True
-        self._stop_reading()
+        self.quit()
         line = "" if self._text.endswith("\n") or not self._text else "\n"
         if isinstance(completion, Completion):
             self._out.write(f"{line}{figures(completion)}\n")
@@ -65,7 +67,8 @@ class Terminal:
         self._out.write(visible(text))
         self._out.flush()
 
-    def _stop_reading(self) -> None:
+    def quit(self) -> None:
+        """Say no more of how far the prompt is read."""
         if self._reading is not None:
             self._reading.stop()
             self._reading = None
@@ -87,13 +90,18 @@ class Terminal:
 
 
 class Ticker:
-    """Call `tick(False)` a few times a second on a thread of its own, and `tick(True)` at the end."""
+    """Call `tick(False)` a few times a second on a thread of its own, and `tick(True)` at the end.
+
+    It is made by itself and started when it is kept where an interrupt finds it: else it would tick for ever.
+    """
 
     def __init__(self, tick: Callable[[bool], None]) -> None:
         self._tick = tick
         self._ended = Latch()
         self._thread = threading.Thread(target=self._run, name="llama_magic-progress", daemon=True)
-        self._thread.start()
+
+    def start(self) -> None:
+        set_going(self._thread)
 
     def _run(self) -> None:
         wait = _WAIT
@@ -105,7 +113,8 @@ class Ticker:
     def stop(self) -> None:
         """End the thread and wait for its last tick."""
         self._ended.set()
-        self._thread.join()
+        if self._thread.is_alive():  # else it was not started, or is about to see that it has ended
+            self._thread.join()
 
 
 def figures(completion: Completion) -> str:
