@@ -137,6 +137,10 @@ class Family(Formatter):
         plain = [{**m, "content": neutralise(m["content"], marks)} for m in normalise_messages(messages)]
         return super().messages_to_prompt(plain, add_generation_prompt, tools, **template_variables)
 
+    @property
+    def source(self) -> str:
+        return "\n".join((*self.marks, *(mark.text for mark in self.spec.marks)))
+
     def plain_marks(self, guarded: frozenset[str]) -> frozenset[str]:
         """Return the marks that are ordinary text to the tokeniser, which has tokens for `guarded`.
 

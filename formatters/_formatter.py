@@ -18,6 +18,11 @@ class Formatter:
     notes: tuple[str, ...] = ()
 
     @property
+    def source(self) -> str:
+        """All that this family writes by itself: a template's source, or its marks."""
+        return ""
+
+    @property
     def spec(self) -> ReplySpec:
         """The marks by which this family's answers are read."""
         return PLAIN

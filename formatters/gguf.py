@@ -64,6 +64,10 @@ class GGUFFormatter(Formatter):
         return self.template.stop
 
     @property
+    def source(self) -> str:
+        return self.template.source
+
+    @property
     def spec(self) -> ReplySpec:
         return self.template.spec
 

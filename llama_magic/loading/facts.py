@@ -64,7 +64,7 @@ def describe(
         load_s=time.perf_counter() - began,
         memory=memory,
         notes=tuple(dict.fromkeys(notes)),
-        guarded=_guarded(engine.tokenizer, info),
+        guarded=_guarded(engine.tokenizer, info, formatter),
         made_with={
             **made_with(found, info, settings, verdict, window),
             **({"formatter": formatter.name} if (wanted.formatter or "auto") != "auto" else {}),
@@ -84,13 +84,13 @@ def _measured(engine: Engine, info: GGUFInfo, settings: Settings) -> tuple[int, 
     return min(settings.window, context.n_ctx), context.buffers
 
 
-def _guarded(tokenizer: Tokenizer, info: GGUFInfo) -> frozenset[str]:
+def _guarded(tokenizer: Tokenizer, info: GGUFInfo, formatter: formatters.Formatter) -> frozenset[str]:
     """Return the texts that a message must not be able to write as tokens.
 
-    Control tokens, ends of generation, and those user-defined tokens that the chat template
-    writes itself. (Other user-defined tokens, such as runs of line breaks, are ordinary text.)
+    Control tokens, ends of generation, and those user-defined tokens that the file's templates or the
+    formatter write themselves. (Other user-defined tokens, such as runs of line breaks, are ordinary text.)
     """
-    templates = "\n".join(info.chat_templates.values())
+    templates = "\n".join((*info.chat_templates.values(), formatter.source))
     user_defined = (tokenizer.text(i) for i in tokenizer.user_defined_ids)
     marks = {t for t in user_defined if len(t) > 2 and t.strip("▁ \t\r\n") and t in templates}
     return tokenizer.control_texts | frozenset(marks)
