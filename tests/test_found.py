@@ -1,4 +1,4 @@
-"""The 75 cases that people hit, each with the test of its kind. A test that is renamed or lost is named here."""
+"""The 75 cases that people hit, each with the test of its kind; one that is renamed or lost is named."""
 
 from __future__ import annotations
 
