@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import contextvars
 import os
 import queue
 import threading
@@ -81,6 +82,12 @@ def module_lock() -> Any:
     lock: Any = threading.RLock()
     os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does with its own
     return lock
+
+
+def of_the_cell(work: Callable[..., Any], *arguments: Any, name: str) -> threading.Thread:
+    """Return a thread, not started, in the caller's context: ipykernel finds the cell of a message by it."""
+    run = contextvars.copy_context().run
+    return threading.Thread(target=run, args=(work, *arguments), name=name, daemon=True)
 
 
 def set_going(thread: threading.Thread) -> None:

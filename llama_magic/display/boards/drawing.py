@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from collections.abc import Callable
 
-from llama_magic.threads import Bell, Latch, set_going
+from llama_magic.threads import Bell, Latch, of_the_cell, set_going
 
 _PERIOD = 1 / 8  # seconds between drawings: each sends the whole view
 _SHARE = 10  # it rests this many times as long as it took to draw
@@ -20,11 +18,7 @@ class Drawing:
         self._draw = draw
         self._text = ""
         self._news, self._ended = Bell(), Latch()
-        # In the caller's context: ipykernel finds the cell that messages belong to by it.
-        run = contextvars.copy_context().run
-        self._thread = threading.Thread(
-            target=run, args=(self._run,), name="llama_magic-pad-drawing", daemon=True
-        )
+        self._thread = of_the_cell(self._run, name="llama_magic-pad-drawing")
         set_going(self._thread)
 
     def show(self, text: str) -> None:

@@ -30,7 +30,7 @@ from llama_magic.model.results import Budget, Completion
 from llama_magic.request.sampling import MAX_SEED, Sampling
 from llama_magic.request.stages import PARAMETERS
 from llama_magic.session import session
-from llama_magic.threads import set_going
+from llama_magic.threads import of_the_cell, set_going
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
 
@@ -256,13 +256,8 @@ class Pad(Board):
         """Read the stream on a thread of its own."""
         self.run_button.disabled, self.stop_button.disabled = True, False
         self.seed.placeholder = "drawn" if "seed" in options else f"drawn: {seed}"
-        context = contextvars.copy_context()
-        self._reader = threading.Thread(
-            target=context.run,
-            args=(self._read, self._stream, _Asked(messages, options, seed)),
-            name="llama_magic-pad",
-            daemon=True,
-        )
+        asked = _Asked(messages, options, seed)
+        self._reader = of_the_cell(self._read, self._stream, asked, name="llama_magic-pad")
         set_going(self._reader)
 
     def stop(self) -> None:

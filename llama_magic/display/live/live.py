@@ -13,9 +13,7 @@ elements (`growing`); the page makes nodes of them and reads nothing.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import re
-import threading
 import time
 import uuid
 from collections import deque
@@ -31,7 +29,7 @@ from llama_magic.display import hosts
 from llama_magic.display.live.feed import Feed
 from llama_magic.display.views import gauge
 from llama_magic.model.results import Budget, Chunk
-from llama_magic.threads import Latch, set_going
+from llama_magic.threads import Latch, of_the_cell, set_going
 from llama_magic.words.progress import Progress
 
 _PERIOD = 1 / 10  # seconds between messages: each costs a page about 8 ms of drawing, whatever its size
@@ -105,11 +103,7 @@ class Live:
         self._ended = Latch()
         self._widget = LiveView(head=head | _gauge_head(budget))
         self._shown = False
-        # The thread runs in the cell's context: ipykernel finds the cell that messages belong to by it.
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="llama_magic-live", daemon=True
-        )
+        self._thread = of_the_cell(self._run, name="llama_magic-live")
 
     def begin(self) -> None:
         """Show it."""

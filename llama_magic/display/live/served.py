@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
-import threading
 import uuid
 from typing import Any
 
 from llama_magic.display import hosts
 from llama_magic.display.bundle import mimebundle
 from llama_magic.serving.server import Server
-from llama_magic.threads import Bell, set_going
+from llama_magic.threads import Bell, of_the_cell, set_going
 
 _PERIOD = 0.5  # seconds between updates, at least
 _BUSY = 1.0  # and at most, while something is written
@@ -28,10 +26,7 @@ def show_server(server: Server, shell: Any = None) -> None:
     hosts.publish(shell, mimebundle(server), display_id=display_id)
     bell = Bell()
     server.log.changed = bell.ring
-    # In the cell's context: ipykernel finds the cell that messages belong to by it.
-    context = contextvars.copy_context()
-    arguments = (_follow, server, shell, display_id, bell)
-    set_going(threading.Thread(target=context.run, args=arguments, name="llama_magic serving", daemon=True))
+    set_going(of_the_cell(_follow, server, shell, display_id, bell, name="llama_magic serving"))
 
 
 def _follow(server: Server, shell: Any, display_id: str, bell: Bell) -> None:
