@@ -84,6 +84,13 @@ def somebody_looks() -> bool:
     return host(current_shell()) != "plain"
 
 
+def next_cell(source: str) -> None:
+    """Have the shell offer source text as its next cell, where there is a shell."""
+    shell = current_shell()
+    if shell is not None:
+        shell.set_next_input(source)
+
+
 def _request(kernel: Any) -> dict[str, Any]:
     """Return the execute request that runs now (empty where the kernel is not ipykernel)."""
     get_parent = getattr(kernel, "get_parent", None)

@@ -70,7 +70,7 @@ class Pad(Board):
     ) -> None:
         self.model = model
         self.answer: Completion | None = None
-        self.into_next_cell = insert or _next_cell
+        self.into_next_cell = insert or hosts.next_cell
         self._stream: Stream | None = None
         self._reader: threading.Thread | None = None
         self._timer: threading.Timer | None = None
@@ -294,9 +294,3 @@ class _Asked:
     messages: list[dict[str, str]]
     options: dict[str, Any]
     seed: int | None
-
-
-def _next_cell(source: str) -> None:
-    shell = hosts.current_shell()
-    if shell is not None:
-        shell.set_next_input(source)
