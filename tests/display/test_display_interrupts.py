@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from display_answers import ASKED, answering
+from ipywidgets import Widget
 from test_display_stream import LAB, answer_views, shell
 
 from llama_magic import errors, threads
@@ -96,5 +97,6 @@ def test_ctrl_c_at_any_moment_leaves_no_thread_that_prints(
             kept += came.completion is not None
         struck += 1
         answer_views()
+    Widget.close_all()  # those that were struck while they were made
     assert struck > 50
     assert kept > struck / 4  # the others struck before the stream was looked at, or after its end

@@ -80,12 +80,8 @@ class Pad(Board):
         recipe = {name: defaults[name] for name in PARAMETERS if name in defaults}
         self._sampling: Sampling = model.sampling.replace(**recipe)
         self._overflow = {"overflow": defaults["overflow"]} if "overflow" in defaults else {}
-        self._build(
-            prompt,
-            system,
-            defaults.get("max_tokens") or model.calls.max_tokens or _MOST,
-            defaults.get("seed"),
-        )
+        most = defaults.get("max_tokens") or (None if model.closed else model.calls.max_tokens)
+        self._build(prompt, system, most or _MOST, defaults.get("seed"))
         super().__init__(self._boxes())
         self.voice.runs = True
         self.voice.on_msg(self._told)
