@@ -261,7 +261,7 @@ MODES = {
                 MODEL,
                 SEED,
                 *SAMPLING,
-                _o("--live", "flag", "with sliders that run the chain again on the same logits"),
+                _o("--live", "flag", "with sliders, stages to drag and 100 draws, on the same logits"),
                 OUT,
                 QUIET,
                 RAW,

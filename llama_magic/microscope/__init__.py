@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from llama_magic.microscope.advice import advise
     from llama_magic.microscope.cells import KVSequence, KVState, PrefixNode
     from llama_magic.microscope.comparing import TokenComparison, compare_tokens
+    from llama_magic.microscope.drawing import DrawnOften, Draws
     from llama_magic.microscope.exploring import Move, describe, move, options_line
     from llama_magic.microscope.reading import ReadThrough, ReadToken
     from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 
 __all__ = [
     "Drawn",
+    "DrawnOften",
+    "Draws",
     "KVSequence",
     "KVState",
     "Move",
@@ -40,6 +43,8 @@ __getattr__ = lazily(
     __name__,
     {
         "Drawn": "llama_magic.microscope.tracing",
+        "DrawnOften": "llama_magic.microscope.drawing",
+        "Draws": "llama_magic.microscope.drawing",
         "KVSequence": "llama_magic.microscope.cells",
         "KVState": "llama_magic.microscope.cells",
         "Move": "llama_magic.microscope.exploring",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +11,19 @@ from llama_magic.engine.native import SamplerChain
 from llama_magic.engine.steps import Step, StepTape
 from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope.advice import advise
+from llama_magic.microscope.drawing import Draws, alike, seeds_from, tally
 from llama_magic.microscope.tokens import piece_text
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
-from llama_magic.microscope.walking import begin, idle, likeliest, masked, probability, walk
+from llama_magic.microscope.walking import (
+    begin,
+    draw_alike,
+    idle,
+    likeliest,
+    masked,
+    probability,
+    spread,
+    walk,
+)
 from llama_magic.request.backend import wait_for
 from llama_magic.request.events import EndEvent, Event
 from llama_magic.request.request import Request
@@ -136,7 +146,47 @@ class Tracer:
             was,
             lambda *other: self._trace(start, step, *other, exact=exact),
             self,
+            self._draws,
         )
+
+    def _draws(self, trace: SamplerTrace, n: int) -> Draws:
+        """Draw with `n` seeds from what `trace` begins with, as `rerun(seed=…)` does."""
+        seeds = seeds_from(trace.seed, n)
+        ids = tuple(self._drawn_ids(trace, seeds))
+        last = trace.stages[-1]
+        shares = dict(zip(last.ids.tolist(), last.probabilities.tolist(), strict=True))
+        names = [stage.name for stage in trace.stages]
+
+        def probability(token: int) -> float | None:
+            return (1.0 if names[-1] == "greedy" else shares.get(token, 0.0)) if alike(names) else None
+
+        tokens = tally(seeds, ids, lambda token: piece_text(self._tokenizer, token), probability)
+        return Draws(tokens, seeds, ids, trace.step, trace.sampling)
+
+    def _drawn_ids(self, trace: SamplerTrace, seeds: Sequence[int]) -> Iterator[int]:
+        start, weights = trace.stages, self._engine.weights
+        logits = spread(start[1] if start[1:] and start[1].name == "constraint" else start[0], start[0])
+        chain = SamplerChain(weights, trace.sampling, trace.seed)
+        try:
+            if alike(chain.stages):
+                chain.accept((*self._prompt, *self._ids[: trace.step]))
+                yield from draw_alike(weights, chain, logits, seeds, self._earlier_draws(trace.step))
+                return
+        finally:
+            chain.close()
+        for seed in seeds:
+            same = trace.sampling == self._sampling and seed == self._seed
+            chain = SamplerChain(weights, trace.sampling, seed)
+            try:
+                self._catch_up(chain, trace.step, same=same)
+                *_, (_, rows, selected) = chain.walk(logits)
+                yield int(rows["id"][selected])
+            finally:
+                chain.close()
+
+    def _earlier_draws(self, step: int) -> int:
+        place = max(0, step - self._begun)
+        return place if self._tape is None else self._tape.draws(place)
 
     def _catch_up(self, chain: SamplerChain, step: int, *, same: bool) -> tuple[str, ...]:
         """Bring the chain's memory to where it was before `step`."""
@@ -154,7 +204,7 @@ class Tracer:
             return ()
         chain.accept(before)
         if chain.stages[-1] == "dist":
-            chain.skip_draws(place if self._tape is None else self._tape.draws(place))
+            chain.skip_draws(self._earlier_draws(step))
         if not (remembering and step):
             return ()
         names = " and ".join(remembering)

@@ -16,6 +16,8 @@ from llama_magic.words.shown import Printed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from llama_magic.microscope.drawing import Draws
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -53,7 +55,8 @@ class SamplerTrace(Printed):
 
     `step` counts from 0 in the answer. `notes` say what does nothing, what cancels what, and
     where the trace is not exact. `rerun(top_k=5)` sends the same logits through another chain,
-    `live()` does so at each move of a slider. `at(step)` is another of the answer's `steps`.
+    `live()` does so at each move of a slider. `draws(n)` draws with n seeds. `at(step)` is another of the
+    answer's `steps`.
 
     `drawn` is what the chain draws. It is `exact` where logits and the samplers' state are those of the
     moment; where they are not kept any more, it may differ from the answer's own token, `answer` (None for
@@ -72,6 +75,7 @@ class SamplerTrace(Printed):
     answer: str | None = None
     _replay: Callable[[Sampling, int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
     _step: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
+    _draw: Callable[[SamplerTrace, int], Draws] | None = field(default=None, repr=False, compare=False)
 
     def rerun(
         self, sampling: Sampling | None = None, *, seed: int | None = None, **changes: Any
@@ -81,10 +85,7 @@ class SamplerTrace(Printed):
         Nothing is decoded; about a millisecond at 49,152 tokens.
         """
         if self._replay is None:
-            raise OptionError(
-                "This trace holds no logits: the constraint forced the token, and nothing was drawn.",
-                remedy="Look at another step of the answer.",
-            )
+            raise _no_logits()
         recipe = (sampling or self.sampling).replace(**changes)
         return self._replay(recipe, self.seed if seed is None else check_seed(seed))
 
@@ -98,8 +99,17 @@ class SamplerTrace(Printed):
             raise OptionError("This trace does not know the answer that it is a step of.")
         return self._step(step)
 
+    def draws(self, n: int = 100) -> Draws:
+        """Return what the chain draws with `n` seeds one after the other, from the trace's own on.
+
+        Each draw is that of `rerun(seed=…)`: the same logits, the same text before them. Nothing is decoded.
+        """
+        if self._draw is None:
+            raise _no_logits()
+        return self._draw(self, n)
+
     def live(self) -> Any:
-        """Return a live view: sliders that rerun the chain at every move. Needs a notebook with widgets."""
+        """Return a live view: sliders, an order to drag and draws, on the same logits. Needs widgets."""
         return shown.live(self)
 
     def to_pandas(self) -> Any:
@@ -130,3 +140,10 @@ class SamplerTrace(Printed):
             for i, (text, share) in zip(best, stage.leaders, strict=True):
                 rows.append((stage.name, text, int(stage.ids[i]), float(stage.logits[i]), share))
         return pandas.DataFrame(rows, columns=["stage", "token", "id", "logit", "probability"])
+
+
+def _no_logits() -> OptionError:
+    return OptionError(
+        "This trace holds no logits: the constraint forced the token, and nothing was drawn.",
+        remedy="Look at another step of the answer.",
+    )

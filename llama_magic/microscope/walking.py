@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +24,11 @@ from llama_magic.request.stages import STAGES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from llama_magic.engine.native.weights import Weights
     from llama_magic.request.tokenizer import Tokenizer
 
 LEADERS = 10
+_ONLY_THE_DRAW = Sampling(samplers=())
 _DRAWING = {"dist", "greedy", *(name for name, stage in STAGES.items() if stage.does == "draws")}
 
 
@@ -48,8 +50,7 @@ def walk(
     """Send the logits that `begin` returned through a chain; return every stage, and the draw."""
     stages = list(start)
     base = start[0].probabilities
-    logits = np.full(len(base), -np.inf, np.float32)
-    logits[start[-1].ids] = start[-1].logits
+    logits = spread(start[-1], start[0])
     token = -1
     for name, rows, selected in chain.walk(logits):
         stages.append(_stage(name, parameters_of(sampling, name), rows["id"], rows["logit"], base, tokenizer))
@@ -60,6 +61,31 @@ def walk(
     if chain.stages[-1] == "greedy":
         share = 1.0
     return tuple(stages), Drawn(token, piece_text(tokenizer, token), share)
+
+
+def spread(stage: TraceStage, whole: TraceStage) -> NDArray[np.float32]:
+    """Return the logits of a stage for all tokens of `whole`, -inf for those that it cut."""
+    logits = np.full(len(whole.probabilities), -np.inf, np.float32)
+    logits[stage.ids] = stage.logits
+    return logits
+
+
+def draw_alike(
+    weights: Weights, chain: SamplerChain, logits: NDArray[np.float32], seeds: Iterable[int], skip: int
+) -> Iterator[int]:
+    """Yield what each seed draws, the `skip + 1`-th number of each; the stages before it run once."""
+    rows = chain.before_the_draw(logits)
+    if chain.stages[-1] == "greedy":
+        token = int(rows["id"][chain.draw(rows)])
+        yield from (token for _ in seeds)
+        return
+    for seed in seeds:
+        last = SamplerChain(weights, _ONLY_THE_DRAW, seed)
+        try:
+            last.skip_draws(skip)
+            yield int(rows["id"][last.draw(rows)])
+        finally:
+            last.close()
 
 
 def likeliest(known: Step, k: int, tokenizer: Tokenizer) -> list[tuple[int, str, float]]:

@@ -20,6 +20,7 @@ from llama_magic import display
 from llama_magic.display import hosts
 from llama_magic.display.boards.pad import Pad
 from llama_magic.display.boards.trace import LiveTrace
+from llama_magic.microscope import SamplerTrace
 from llama_magic.testing import Script
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -108,6 +109,59 @@ def test_next_seed_and_reset(trace: Any) -> None:
     board.reset_button.click()
     assert (board.trace.seed, board.trace.sampling, board.trace.drawn) == (1, trace.sampling, trace.drawn)
     assert len(drawn) == 1
+
+
+def test_stages_are_put_in_order_by_the_row_and_by_the_text(trace: Any) -> None:
+    """Row and text say the same order, whichever is changed; each says its number, or that it is off."""
+    board = LiveTrace(trace)
+    names = list(board.stages.names)
+    assert names == list(trace.sampling.samplers)
+    assert board.stages.words["top_k"] == "40"
+    assert board.stages.words["xtc"] == "off"
+    assert board.stages.end == "draw"
+    board.stages.names = ["temperature", *(name for name in names if name != "temperature")]
+    assert board.order.value.startswith("temperature;penalties;")
+    assert [stage.name for stage in board.trace.stages][:3] == ["logits", "temperature", "top_k"]
+    board.order.value = "top_k;temperature"
+    assert board.stages.names == ["top_k", "temperature"]
+    board.order.value = "top_k;tmperature"  # a mistake leaves the row as it was
+    assert board.stages.names == ["top_k", "temperature"]
+    board.order.value = "top_k;temperature"
+    board.sliders["temperature"].value = 0.0
+    assert board.stages.words == {"top_k": "not used", "temperature": "not used"}
+    assert board.stages.end == "take the likeliest"
+    board.reset_button.click()
+    assert board.stages.names == names
+
+
+def test_a_hundred_draws_stand_beside_the_probabilities_and_follow(shell: Shell, trace: Any) -> None:
+    """They are those of `draws`, are announced, saved, and drawn anew at a move; a chain in which every seed
+    runs every stage is not drawn from unasked; Reset takes them away."""
+    board = LiveTrace(trace)
+    show(board)
+    assert board.draws is None
+    board.draw_button.click()
+    assert board.draws == trace.draws(100)
+    others = f"{len(trace.draws(100).others)} seeds of 100 would have drawn another token"
+    view = next(iter(shell.display_pub.shown.values()))
+    for said in (board.voice.text, board.output.value, view["text/plain"], view["text/html"]):
+        assert others in said
+    board.sliders["temperature"].value = 0.2
+    assert board.draws == board.trace.draws(100)
+    assert board.draws.counts != trace.draws(100).counts
+    assert "tokens are left of" in board.voice.text
+    board.sliders["xtc_probability"].value = 0.5
+    assert board.draws is None
+    assert "would have drawn" not in board.output.value
+    board.draw_button.click()
+    assert board.draws == board.trace.draws(100)
+    board.reset_button.click()
+    assert board.draws is None
+    forced = LiveTrace(
+        SamplerTrace(trace.stages, trace.drawn, 0, 1, trace.sampling)
+    )  # as one of a forced token
+    forced.draw_button.click()
+    assert "holds no logits" in forced.output.value
 
 
 def test_values_beyond_a_slider_stay_as_they_were_given(trace: Any) -> None:

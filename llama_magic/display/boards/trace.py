@@ -1,4 +1,4 @@
-"""The live view of a sampler trace: every move of a slider runs the chain again on the stored logits."""
+"""The live view of a sampler trace: every move runs the chain again on the stored logits."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ import ipywidgets
 
 from llama_magic.display.boards import controls
 from llama_magic.display.boards.board import Board
+from llama_magic.display.boards.order import StageOrder
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Code, Line, Node
 from llama_magic.display.views.errors import error as error_view
+from llama_magic.display.views.microscope.drawing import another
+from llama_magic.display.views.microscope.drawing import draws as draws_view
 from llama_magic.display.views.microscope.tracing import sampler_trace
 from llama_magic.errors import LlamaMagicError
+from llama_magic.microscope.drawing import Draws, alike
 from llama_magic.microscope.exploring import move, outcome
 from llama_magic.microscope.tracing import SamplerTrace
 from llama_magic.request.sampling import MAX_SEED
 from llama_magic.request.stages import STAGES, is_off
 
-_LEADERS = 3  # of each stage: one line, so that nothing jumps while a slider moves
+_LEADERS = 6  # candidates: as many as stand beside each other in a notebook of 1,000 pixels
+_DRAWS = 100
 _FIRST = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty")
 
 
 class LiveTrace(Board):
     """Sliders, order of the stages and seed over a trace's table; `trace` is what it shows now.
 
+    `draws` are the hundred draws from it, None until they are asked for, and again after a move to a chain
+    that takes long to draw from: one in which every seed has to run every stage.
     Nothing is decoded, except where a step of an answer is chosen whose logits are no longer kept.
     """
 
@@ -33,11 +40,13 @@ class LiveTrace(Board):
     def __init__(self, trace: SamplerTrace) -> None:
         self._start = trace
         self._busy = False
+        self.draws: Draws | None = None
         self.move = outcome(trace)
         self._build(trace)
         super().__init__(self._boxes(trace))
         for control in (*self.sliders.values(), self.order, self.seed):
             control.observe(self._moved, "value")
+        self.stages.observe(self._ordered, "names")
         if self.step is not None:
             self.step.observe(self._stepped, "value")
         self._draw()
@@ -49,9 +58,15 @@ class LiveTrace(Board):
             ";".join(trace.sampling.samplers), description="order", continuous_update=False, layout=wide,
             placeholder="stages, separated by ;", style={"description_width": controls.LABEL},
         )  # fmt: skip
+        self.stages = StageOrder()
         self.seed = controls.seed_field(trace.seed)
         self.step = _steps(trace) if trace.steps > 1 else None
         self.next_seed = controls.button("Next seed", "Draw again with the seed after this one", self.draw)
+        self.draw_button = controls.button(
+            f"Draw {_DRAWS} times",
+            "What other seeds would have drawn",
+            self.draw_often,
+        )
         self.reset_button = controls.button("Reset", "Back to the chain that the trace came with", self.reset)
         self.keep_button = controls.button(
             "Keep as output", "End the live view; its table stays in the notebook", self.keep
@@ -65,9 +80,12 @@ class LiveTrace(Board):
         rest = [self.sliders[name] for name in self.sliders if name not in first]
         steps = () if self.step is None else (self.step,)
         more = (controls.folded("more samplers", controls.side_by_side(rest)),) if rest else ()
-        buttons = ipywidgets.HBox((self.next_seed, self.reset_button, self.keep_button))
+        wrapped = ipywidgets.Layout(flex_flow="row wrap")
+        buttons = ipywidgets.HBox(
+            (self.next_seed, self.draw_button, self.reset_button, self.keep_button), layout=wrapped
+        )
         shown = controls.side_by_side((*(self.sliders[name] for name in first), self.seed))
-        return (*steps, shown, self.order, *more, buttons, self.output)
+        return (*steps, shown, self.stages, self.order, *more, buttons, self.output)
 
     @property
     def trace(self) -> SamplerTrace:
@@ -80,9 +98,10 @@ class LiveTrace(Board):
         return values | {"samplers": self.order.value, "seed": controls.read_seed(self.seed.value)}
 
     def view(self) -> list[Node]:
-        """Return the trace, its outcome in words, and what does nothing."""
+        """Return the trace, its outcome in words, what does nothing, and the draws that were asked for."""
         table = sampler_trace(self.trace, self.move.warnings, leaders=_LEADERS)
-        return [table[0], Line(self.move.sentence), *table[1:]]
+        often = [] if self.draws is None else draws_view(self.draws)
+        return [table[0], Line(self.move.sentence), *table[1:], *often]
 
     def recipe(self) -> list[Node]:
         """Return the options that make the same chain and draw."""
@@ -92,15 +111,27 @@ class LiveTrace(Board):
         """Draw with the next seed."""
         self.seed.value = str(self.trace.seed + 1 if self.trace.seed < MAX_SEED else 0)
 
+    def draw_often(self) -> None:
+        """Draw a hundred times, and show how often each token came; they follow the moves from now on."""
+        try:
+            self.draws = self.trace.draws(_DRAWS)
+        except LlamaMagicError as error:  # a forced token
+            self._refuse(error)
+            return
+        self._draw(spoken=another(self.draws))
+
     def reset(self) -> None:
         """Put every control back to what the trace came with."""
-        self._busy = True
+        self._busy, self.draws = True, None
         for name, slider in self.sliders.items():
             slider.value = getattr(self._start.sampling, name)
         self.order.value = ";".join(self._start.sampling.samplers)
         self.seed.value = str(self._start.seed)
         self._busy = False
         self._moved()
+
+    def _ordered(self, change: Any) -> None:
+        self.order.value = ";".join(change["new"])
 
     def _stepped(self, change: Any) -> None:
         try:
@@ -117,15 +148,19 @@ class LiveTrace(Board):
             return
         try:
             self.move = move(self._start, **self.changes())
+            if self.draws is not None:
+                quick = alike([stage.name for stage in self.trace.stages])
+                self.draws = self.trace.draws(_DRAWS) if quick else None
         except LlamaMagicError as error:
             self._refuse(error)
         else:
             self._draw()
 
-    def _draw(self) -> None:
+    def _draw(self, spoken: str = "") -> None:
+        self.stages.show(self.trace)
         nodes = [*self.view(), *self.recipe()]
         self.output.value = html = render_html.page(nodes)
-        self.voice.text = " ".join((self.move.sentence, *self.move.warnings))
+        self.voice.text = spoken or " ".join((self.move.sentence, *self.move.warnings))
         self._stand_in(nodes, html)
 
     def _refuse(self, error: LlamaMagicError) -> None:

@@ -136,7 +136,7 @@ def _grid(node: doc.Grid) -> Html:
     right = [
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
-    marks = [" lm-n" if is_right else "" for is_right in right]
+    marks = [" lm-n" if is_right else _bars(row[i] for row in table.rows) for i, is_right in enumerate(right)]
     head = _NONE.join(
         Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(mark, _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
@@ -165,7 +165,14 @@ def _row(marks: Sequence[str], row: Sequence[Any]) -> Html:
 
 def _aligned(mark: str) -> Html:
     """Return the attribute that GitHub keeps where it drops every style."""
-    return Html(' align="right"') if mark else _NONE
+    return Html(' align="right"') if mark == " lm-n" else _NONE
+
+
+def _bars(column: Iterable[Any]) -> str:
+    """Return the mark of a column of bars with nothing but their numbers: those stay beside the bars."""
+    alone = all(value is None or (isinstance(value, tuple) and len(value) == 1
+                and isinstance(value[0], Share) and not value[0].text) for value in column)  # fmt: skip
+    return " lm-alone" if alone else ""
 
 
 def _cell(value: Any) -> Html:

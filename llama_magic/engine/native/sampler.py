@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -71,18 +72,32 @@ class SamplerChain:
         until the next one is asked for), and the index of the drawn one, -1 before the draw.
         This is what `sample` does, seen from within; the token drawn is not accepted.
         """
-        rows = np.empty(len(logits), CANDIDATE)
-        rows["id"], rows["logit"], rows["p"] = np.arange(len(logits), dtype=np.int32), logits, 0.0
-        data = ctypes.cast(rows.ctypes.data, ctypes.POINTER(llama_cpp.llama_token_data))
-        array = llama_cpp.llama_token_data_array(data, len(rows), -1, False)
+        rows, array = _candidates(logits)
         base = rows.ctypes.data
         for index, name in enumerate(self.stages):
-            sampler = llama_cpp.llama_sampler_chain_get(self.pointer, index)
-            llama_cpp.llama_sampler_apply(sampler, ctypes.byref(array))
+            self._apply(index, array)
             # XTC drops candidates from the front by moving the pointer.
             place = ctypes.cast(array.data, ctypes.c_void_p).value or base
             start = (place - base) // CANDIDATE.itemsize
             yield name, rows[start : start + array.size], int(array.selected)
+
+    def before_the_draw(self, logits: NDArray[np.float32]) -> NDArray[np.void]:
+        """Return the candidates that the last stage draws from, as a copy."""
+        rows, _ = _candidates(logits)
+        for _, left, _ in itertools.islice(self.walk(logits), len(self.stages) - 1):
+            rows = left
+        return rows.copy()
+
+    def draw(self, rows: NDArray[np.void]) -> int:
+        """Apply the last stage, a plain draw, to a copy of `rows`; return the index of the drawn one."""
+        rows = rows.copy()
+        array = _array(rows)
+        self._apply(len(self.stages) - 1, array)
+        return int(array.selected)
+
+    def _apply(self, index: int, array: Any) -> None:
+        sampler = llama_cpp.llama_sampler_chain_get(self.pointer, index)
+        llama_cpp.llama_sampler_apply(sampler, ctypes.byref(array))
 
     def skip_draws(self, count: int) -> None:
         """Bring the random numbers of the last stage where they are after `count` draws.
@@ -99,6 +114,18 @@ class SamplerChain:
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
             llama_cpp.llama_sampler_free(pointer)
+
+
+def _candidates(logits: NDArray[np.float32]) -> tuple[NDArray[np.void], Any]:
+    """Return one row a token, and what llama.cpp calls an array of them: it points into the rows."""
+    rows = np.empty(len(logits), CANDIDATE)
+    rows["id"], rows["logit"], rows["p"] = np.arange(len(logits), dtype=np.int32), logits, 0.0
+    return rows, _array(rows)
+
+
+def _array(rows: NDArray[np.void]) -> Any:
+    data = ctypes.cast(rows.ctypes.data, ctypes.POINTER(llama_cpp.llama_token_data))
+    return llama_cpp.llama_token_data_array(data, len(rows), -1, False)
 
 
 def _build(weights: Weights, s: Sampling, seed: int, masked: bool) -> Iterable[tuple[str, Any]]:

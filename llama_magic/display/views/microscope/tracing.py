@@ -110,9 +110,18 @@ def _row(stage: TraceStage, columns: Sequence[_Candidate], drawn: int) -> tuple[
 
 
 def _stage(stage: TraceStage) -> str:
-    parameters = ", ".join(_parameter(stage.name, name, value) for name, value in stage.parameters.items())
+    parameters = _parameters(stage)
     name = _NAMES.get(stage.name, stage.name)
     return f"{name} {parameters}" if parameters else name
+
+
+def chained(trace: SamplerTrace) -> dict[str, str]:
+    """Return the parameters of each stage that ran, by its name in a view, in order."""
+    return {_NAMES.get(stage.name, stage.name): _parameters(stage) for stage in trace.stages}
+
+
+def _parameters(stage: TraceStage) -> str:
+    return ", ".join(_parameter(stage.name, name, value) for name, value in stage.parameters.items())
 
 
 def _parameter(stage: str, name: str, value: Any) -> str:
