@@ -57,10 +57,21 @@ def test_the_rows_run(tmp_path: Path) -> None:
     assert re.search(r"^(good|bad) \{'right': (True|False)\} 7 12 4\n", done.stdout)
 
 
+def test_the_branches_run(tmp_path: Path) -> None:
+    """The example of the pen runs as it stands, and draws both ways on."""
+    script = tmp_path / "branches.py"
+    script.write_text(BLOCKS[3], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"├─ unique \d+%.*└─ deep \d+%.* True$", done.stdout, re.DOTALL)
+
+
 def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
     """What README shows of testing a notebook is collected by pytest and passes, without a model."""
-    assert len(BLOCKS) == 4
-    (tmp_path / "test_notebook.py").write_text(BLOCKS[3], encoding="utf-8")
+    assert len(BLOCKS) == 5
+    (tmp_path / "test_notebook.py").write_text(BLOCKS[4], encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Everything that people see: live and static views, terminals, the prompt pad.
+"""Everything that people see: live and static views, terminals, the prompt pad, the pen.
 
 Each thing is described once (`views`), as a few kinds of node (`static.doc`), and written as HTML,
 Markdown and plain text. Widgets and IPython are imported on use only.
@@ -6,7 +6,8 @@ Markdown and plain text. Widgets and IPython are imported on use only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from llama_magic.display import hosts
 from llama_magic.display.bundle import (
@@ -21,6 +22,7 @@ from llama_magic.display.bundle import (
 from llama_magic.display.live.progress import LoadProgress, load_progress
 from llama_magic.display.live.stream import show_stream
 from llama_magic.display.views.view import together, view
+from llama_magic.model.results import Completion
 
 if TYPE_CHECKING:
     from llama_magic.lesson.question import Question
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Format",
     "LoadProgress",
-    "live_trace",
+    "live_view",
     "load_progress",
     "mimebundle",
     "pad",
@@ -39,6 +41,7 @@ __all__ = [
     "saved_receipt",
     "show",
     "show_live",
+    "show_pen",
     "show_server",
     "show_stream",
     "to_html",
@@ -79,22 +82,36 @@ def show_server(server: Server, shell: Any = None) -> None:
     show_it(server, shell)
 
 
-def live_trace(trace: SamplerTrace) -> Any:
-    """Return the live view of a `SamplerTrace`: sliders that run its chain again at every move.
+def live_view(result: SamplerTrace | Completion | Sequence[Completion], called: str = "answer") -> Any:
+    """Return the live view of a result.
 
-    Where no widget can be shown that is said, and the trace itself comes back.
+    That of a `SamplerTrace` has sliders that run its chain again at every move; that of an answer, or of
+    several, is the pen, in which it is `called` so. Where no widget can be shown that is said, and the
+    result itself comes back.
     """
+    answers = isinstance(result, (Completion, list, tuple))
     if why := hosts.no_widgets(hosts.current_shell()):
-        print(f"The trace is not live here: {why}.")
-        return trace
+        print(f"The {'answer' if answers else 'trace'} is not live here: {why}.")
+        return result
+    if answers:
+        from llama_magic.display.boards.pen import pen_of  # ipywidgets
+
+        return pen_of(result, called)
     from llama_magic.display.boards.trace import LiveTrace  # ipywidgets
 
-    return LiveTrace(trace)
+    return LiveTrace(cast("SamplerTrace", result))
+
+
+def show_pen(answers: Completion | Sequence[Completion], called: str) -> None:
+    """Show the pen below answers that stand in the output; where it cannot be, one line that says why."""
+    made = live_view(answers, called)
+    if made is not answers:
+        made._ipython_display_()
 
 
 def show_live(trace: SamplerTrace, shell: Any = None) -> None:
     """Show a trace's live view; where there can be none, one line that says why, and the trace."""
-    made = live_trace(trace)
+    made = live_view(trace)
     if made is trace:
         show(trace, shell)
     else:

@@ -14,6 +14,7 @@ from llama_magic.magics._lookup import find_bias, find_grammar, find_tools
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import CellCommand
 from llama_magic.model.interpolate import interpolate
+from llama_magic.words import shown
 from llama_magic.words.shown import Shown
 
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
@@ -29,6 +30,10 @@ class Samples(Shown, list[Any]):
     def vote(self) -> Any:
         """What structured answers say together, field by field: `llama_magic.vote` of them."""
         return vote(self)
+
+    def live(self) -> Any:
+        """Return the pen over all of them: see `Completion.live`."""
+        return shown.live(self)
 
 
 @dataclass

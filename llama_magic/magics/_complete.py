@@ -149,6 +149,19 @@ def _rows(shell: Any, word: str) -> Iterable[str]:
     ]
 
 
+def _answers(shell: Any, word: str) -> Iterable[str]:
+    """Return the variables that hold answers, or several."""
+    return [
+        name
+        for name, value in shell.user_ns.items()
+        if not name.startswith("_") and any(hasattr(one, "token_ids") for one in (value, *_firsts(value)))
+    ]
+
+
+def _firsts(value: object) -> list[Any]:
+    return value[:1] if isinstance(value, list) else []
+
+
 def _parameters(shell: Any, word: str) -> Iterable[str]:
     return ("reset", *(f"{field.name}=" for field in fields(Sampling)))
 
@@ -193,6 +206,7 @@ OFFERS: dict[str, Callable[[Any, str], Iterable[str]]] = {
     "models": _models,
     "chats": _chats,
     "rows": _rows,
+    "answers": _answers,
     "scores": lambda shell, word: [n for n, v in shell.user_ns.items() if callable(v) and n[0] != "_"],
     "parameters": _parameters,
     "schemas": _schemas,

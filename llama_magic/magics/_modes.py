@@ -173,6 +173,8 @@ def finish(
         keep(answers[0])
     result = result if isinstance(result, Completion) else Samples(answers)
     call.bind(result)
+    if call.options.get("live") and not call.quiet:
+        display.show_pen(result, call.options.get("out", "answer"))
     if interruption is not None or any(answer.finish_reason == "interrupted" for answer in answers):
         raise interruption or GenerationInterrupted(result)
     return None if "out" in call.options else call.kernel.mark_shown(result)

@@ -31,6 +31,7 @@ SEED = _o(
 )
 FORMAT = _o("--format", "choice", "how the answer is shown and saved; json is the receipt", choices=FORMATS)
 QUIET = _o("-q --quiet", "flag", "show nothing while it runs and nothing after")
+LIVE = _o("--live", "flag", "then the pen below it: pick or write over any token, and it grows on from there")
 
 LOAD = (
     _o("--as", "text", "the name to keep it under", "NAME", dest="name"),
@@ -139,7 +140,7 @@ SCHEMA = _o(
     "X",
     completes="schemas",
 )
-_SHOW = (OUT, FORMAT, QUIET, RAW)
+_SHOW = (LIVE, OUT, FORMAT, QUIET, RAW)
 _GENERATE = (MODEL, *LIMITS, *SAMPLING)
 
 _STRUCTURED = (
@@ -407,6 +408,14 @@ VERBS = {
             completes=("chats", "actions"),
         ),
         Verb("pad", "", "a prompt pad with live token count, sliders, Run and Stop", "widget", (MODEL,)),
+        Verb(
+            "pen",
+            "[NAME]",
+            "pick or write over any token of an answer (a variable, or a number of history; else the last)",
+            "widget",
+            most=1,
+            completes=("answers",),
+        ),
         Verb(
             "history",
             "[N] [save PATH]",

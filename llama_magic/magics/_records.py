@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llama_magic import display
 from llama_magic.errors import OptionError
 from llama_magic.experiments import difference
 from llama_magic.experiments.finding import made_by
@@ -130,6 +131,28 @@ def diff(kernel: Kernel, command: LineCommand) -> Any:
     """Compare two generations by their numbers, or two variables that hold answers."""
     one, other = (_answer(kernel, word) for word in command.words)
     return difference.diff(one, other, names=(command.words[0], command.words[1]))
+
+
+def pen(kernel: Kernel, command: LineCommand) -> Any:
+    """Return the pen over an answer: that of a name or number, else the last one that was written."""
+    if not command.words:
+        written = (entry.completion for entry in reversed(list(kernel.session.history)) if entry.ended)
+        answer = next(written, None)
+        if answer is None:
+            raise OptionError("Nothing was written in this kernel yet.", remedy="Ask a model first.")
+        return display.live_view(answer)
+    (word,) = command.words
+    held = kernel.namespace.get(word)
+    if isinstance(held, list) and held and all(isinstance(one, Completion) for one in held):
+        return display.live_view(held, word)
+    found = _answer(kernel, word)
+    if isinstance(found, HistoryEntry):
+        found = found.completion
+    if not isinstance(found, Completion):
+        raise OptionError(
+            f"{word} is a receipt, not an answer.", remedy=f"lm.rerun({word}).live() writes it here."
+        )
+    return display.live_view(found, word if word in kernel.namespace else "answer")
 
 
 def _answer(kernel: Kernel, word: str) -> Any:

@@ -233,6 +233,7 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "chats": _chats.chats,
     "chat": _chats.chat,
     "pad": _pad,
+    "pen": _records.pen,
     "history": _records.history,
     "record": _records.record,
     "replay": _records.replay,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.words import shown
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
@@ -121,6 +122,14 @@ class Branching:
             return None
         known = {token_id: value for token_id, _, value in told.top} | {told.token_id: told.logprob}
         return math.exp(known[token]) if token in known else None
+
+    def live(self) -> Any:
+        """Return the pen: pick another token, or write over one, and the answer grows on from there.
+
+        By mouse or by keys. What grows stands in `branches`, and the tree of it in the saved notebook. Needs
+        a notebook with widgets; elsewhere that is said, and the answer comes back.
+        """
+        return shown.live(self)
 
     @property
     def branches(self) -> tuple[Any, ...]:

@@ -45,9 +45,9 @@ def board(question: Any) -> Any:
 
 def live(result: Any) -> Any:
     """Return the live view of a result; where no widget can be shown, say so and return the result."""
-    from llama_magic.display import live_trace
+    from llama_magic.display import live_view
 
-    return live_trace(result)
+    return live_view(result)
 
 
 def watched(

@@ -1,0 +1,51 @@
+"""How an answer looks that is picked from token by token: the saved picture of the pen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llama_magic.display.static.doc import Code, Grid, Head, Line, Node, Piece, Strip
+from llama_magic.display.views.model.results import ending, seed_words
+from llama_magic.experiments.tree import tree
+from llama_magic.model.branching import Alternative
+from llama_magic.model.results import Completion
+from llama_magic.words.counting import counted
+from llama_magic.words.harmless import blanks_shown
+from llama_magic.words.tables import Share, Table, percent
+
+_MOST = 500  # tokens that are shown
+_SAID = 0.5  # below this probability it stands beside the shade
+KEY = "Darker is less sure; the small number is the probability, below 50 %."
+
+
+def pen(
+    answer: Completion, label: str, shares: Sequence[float | None], roots: Sequence[Completion]
+) -> list[Node]:
+    """Show an answer as tokens, each with its probability, and the tree that it stands in."""
+    pieces = answer.pieces() or ()
+    written = counted(len(answer.token_ids), "token")
+    strip = Strip(tuple(_piece(i, text, shares[i]) for i, text in enumerate(pieces[:_MOST])))
+    out: list[Node] = [
+        Head("pen", f"{label} · {answer.model} · {seed_words(answer)}"),
+        strip,
+        Line(f"{written} · {ending(answer)} · {KEY}", dim=True),
+    ]
+    if any(root.branches for root in roots):
+        out.append(Code(tree(roots).drawing))
+    return out
+
+
+def alternatives(step: int, found: Sequence[Alternative]) -> list[Node]:
+    """Show what may stand at a step: the token, and how likely it is."""
+    rows = tuple(
+        (f"“{blanks_shown(one.text)}”", (Share("", one.probability),), "stands here" if one.drawn else "")
+        for one in found
+    )
+    return [Grid(Table(("token", "probability", ""), rows, caption=f"what may stand at token {step}"))]
+
+
+def _piece(step: int, text: str, share: float | None) -> Piece:
+    if share is None:
+        return Piece(text, hint=f"token {step}")
+    note = percent(share) if share < _SAID else ""
+    return Piece(text, hint=f"token {step}, {percent(share)}", shade=0.8 * (1 - share), note=note)
