@@ -7,9 +7,8 @@ while a branch is written stops it, and goes on from what is there.
 
 from __future__ import annotations
 
-import contextvars
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
@@ -27,12 +26,14 @@ from llama_magic.display.views.model.results import ending, seed_words
 from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
+from llama_magic.threads import of_the_cell, set_going
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
 
 if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
 
+_THREAD = "llama_magic-pen"
 _OFFERED = 8  # alternatives of a token
 _STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
 _SAID = 400  # characters of an answer that are announced
@@ -135,7 +136,8 @@ class Pen(Board):
         self.sheet.show(answer.pieces(answer.token_ids[:step]) or ())
         self._writing(True)
         self.voice.text = f"{made.label} is being written."
-        self._reader = self._in_background(lambda: self._read(stream, made, answer))
+        self._reader = of_the_cell(self._read, stream, made, answer, name=_THREAD)
+        set_going(self._reader)
 
     def look(self, step: int, of: int | None = None) -> None:
         """Look up what may stand at a step; a version that is being written is stopped for it."""
@@ -146,7 +148,7 @@ class Pen(Board):
         if answer is None:
             return
         self._opened = (of, step)
-        self._in_background(lambda: self._look_up(answer, of, step))  # an old step is read again
+        set_going(of_the_cell(self._look_up, answer, of, step, name=_THREAD))  # an old step is read again
 
     def _asked(self, ask: Ask) -> None:
         what, of, step, choice = ask
@@ -204,13 +206,6 @@ class Pen(Board):
         self.stop()
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join(_STOPS)
-
-    def _in_background(self, work: Callable[[], None]) -> threading.Thread:
-        # In the caller's context: ipykernel finds the cell that messages belong to by it.
-        run = contextvars.copy_context().run
-        thread = threading.Thread(target=run, args=(work,), name="llama_magic-pen", daemon=True)
-        thread.start()
-        return thread
 
     def _writing(self, writes: bool) -> None:
         self.sheet.writing = writes
