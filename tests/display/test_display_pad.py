@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from as_ipython import page_says
@@ -13,6 +14,7 @@ from llama_magic.display.boards.pad import Pad as pad  # noqa: N813
 from llama_magic.errors import OptionError
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling
+from llama_magic.session import session
 from llama_magic.testing import Script
 
 
@@ -127,6 +129,28 @@ def test_insert_as_cell_leaves_the_answer_and_holds_the_drawn_seed() -> None:
     board.prompt.value = "Hi!"
     board.insert_button.click()
     assert [f"--seed {seed}" in cell for cell in cells] == [True, False]
+
+
+def test_the_cell_names_the_pads_own_model(ip: Any) -> None:
+    """Not another one that gives itself the same name, and by the name that the kernel knows it by."""
+    mine, other, current = fake(), fake(), fake()
+    known = session.current(ip)
+    known.keep(current, "now")
+    known.keep(other, "fake")
+    known.use("now")
+    cells: list[str] = []
+    board = pad(mine, prompt="Hi", insert=cells.append)
+    board.insert_button.click()
+    known.keep(mine, "third")
+    known.use("now")
+    board.insert_button.click()
+    known.use("third")
+    board.insert_button.click()
+    assert [cell.split("--session")[0] for cell in cells] == [
+        "%%llama chat ",
+        "%%llama chat -m third ",
+        "%%llama chat ",
+    ]
 
 
 def test_the_gauge_tells_the_template_from_what_was_typed() -> None:

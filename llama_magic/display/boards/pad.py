@@ -174,9 +174,12 @@ class Pad(Board):
 
     def _cell(self, asked: _Asked) -> tuple[str, bool]:
         models = session.current(hosts.current_shell())
-        named = self.model.name in models.models and self.model.name != models.current_name
+        models.refresh()
+        # By identity: another model of this kernel may have the name that this one gives itself.
+        known = next((name for name, model in models.models.items() if model is self.model), "")
         options = asked.options | {"seed": asked.seed}
-        return as_cell.cell(asked.messages, options, self.model.sampling, self.model.name if named else "")
+        name = "" if known == models.current_name else known
+        return as_cell.cell(asked.messages, options, self.model.sampling, name)
 
     def insert(self) -> None:
         """Hand the pad on as a cell, and show its source below the answer.
