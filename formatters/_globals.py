@@ -79,7 +79,7 @@ def tojson(
     separators: Any = None,
     sort_keys: bool = False,
 ) -> str:
-    """Write JSON as `transformers` does: no HTML escapes, ASCII not forced."""
+    """Write JSON as `transformers` does: no HTML escapes, ASCII not forced. What `map` gives is a list."""
     width = len(indent) if isinstance(indent, str) else indent or 0
     small(width, limit=100)
     if separators is not None:

@@ -174,21 +174,30 @@ def none_for_calls(messages: list[Message]) -> list[Message]:
 
 def arguments_as_objects(messages: list[Message]) -> list[Message]:
     """Return the messages with tool arguments as objects where they are JSON text."""
+    return _with_arguments(messages, lambda given: json.loads(given) if isinstance(given, str) else given)
+
+
+def arguments_as_text(messages: list[Message]) -> list[Message]:
+    """Return the messages with tool arguments as JSON text where they are objects."""
+    return _with_arguments(
+        messages, lambda given: json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given
+    )
+
+
+def _with_arguments(messages: list[Message], change: Callable[[Any], Any]) -> list[Message]:
+    def changed(item: Any) -> Any:
+        body = item.get("function") if isinstance(item, dict) else None
+        if not isinstance(body, dict) or "arguments" not in body:
+            return item
+        try:
+            return {**item, "function": {**body, "arguments": change(body["arguments"])}}
+        except ValueError:  # what is no JSON is left as it is
+            return item
+
     return [
-        {**m, "tool_calls": [_with_object(item) for item in m["tool_calls"]]} if m.get("tool_calls") else m
+        {**m, "tool_calls": [changed(item) for item in m["tool_calls"]]} if m.get("tool_calls") else m
         for m in messages
     ]
-
-
-def _with_object(item: Any) -> Any:
-    body = item.get("function") if isinstance(item, dict) else None
-    if not isinstance(body, dict) or not isinstance(body.get("arguments"), str):
-        return item
-    try:
-        arguments = json.loads(body["arguments"])
-    except ValueError:
-        return item
-    return {**item, "function": {**body, "arguments": arguments}}
 
 
 def typed(messages: list[Message]) -> list[Message]:

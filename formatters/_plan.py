@@ -39,6 +39,8 @@ _FORMS: tuple[tuple[Repair, ...], ...] = (
     (repairs.none_for_calls,),
     (repairs.arguments_as_objects,),
     (repairs.none_for_calls, repairs.arguments_as_objects),
+    (repairs.arguments_as_text,),
+    (repairs.none_for_calls, repairs.arguments_as_text),
     (repairs.typed,),
 )
 _ROLE_LINE = re.compile(r"\W*\w[^:]{0,30}:\s*")
@@ -90,9 +92,22 @@ def _marked(index: int, message: Message) -> Message:
         written = [place for place, text in enumerate(parts) if text.strip()]
         names = {place: mark(index + _PART * n) for n, place in enumerate(written)}
         words[repairs.PARTS] = [names.get(place, text) for place, text in enumerate(parts)]
+    if message.get("tool_calls"):  # the name itself also stands among the tools
+        words["tool_calls"] = [
+            _named(item, f"{_CALL}{index}x{n}") for n, item in enumerate(message["tool_calls"])
+        ]
     return {**message, **words}
 
 
+def _named(item: Any, name: str) -> Any:
+    """Return a call under another name."""
+    body = item.get("function", item) if isinstance(item, dict) else None
+    if not isinstance(body, dict) or not isinstance(body.get("name"), str):
+        return item
+    return {**item, "function": {**body, "name": name}} if body is not item else {**item, "name": name}
+
+
+_CALL = "qzcall"
 _PART = 1_000_000  # above all indices of messages
 
 
@@ -189,7 +204,7 @@ def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Pla
         for place, i in enumerate(order)
         if i < len(originals) and any(j > i for j in order[:place])
     )
-    calls = [name for m in messages for name in _called(m)]
+    calls = [name for m in originals for name in _called(m)]
     lost = any(name not in text for name in calls)
     # Where a template writes the calls of a message, leaving out the text beside them is its own form.
     beside = tuple(i for i in missing if messages[i].get("tool_calls") and not lost)

@@ -178,7 +178,7 @@ def _filter(name: str, func: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         used = meter()
         used.charge()
-        if name in ("join", "sum") and len(args) > leading and isinstance(args[leading], Iterator):
+        if name in ("join", "sum", "tojson") and len(args) > leading and isinstance(args[leading], Iterator):
             args = (*args[:leading], list(args[leading]), *args[leading + 1 :])
         plain = args[leading:]
         check_filter(used, name, plain, kwargs)

@@ -294,6 +294,24 @@ def test_tool_arguments_take_the_form_that_the_template_wants() -> None:
     call = {"type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
     messages = [TALK[1], {"role": "assistant", "content": None, "tool_calls": [call]}]
     assert formatters.gguf.Template(source).messages_to_prompt(messages) == "Firstword?;weather:city=Rome"
+    wants_text = (
+        "{% for m in messages %}{{ m.content }};{% for c in m.tool_calls %}"
+        "{{ c.function.name + c.function.arguments }}{% endfor %}{% endfor %}"
+    )
+    call["function"]["arguments"] = {"city": "Rom\u00e9"}  # type: ignore[index]
+    done = formatters.gguf.Template(wants_text).render(messages)
+    assert done.text == 'Firstword?;;weather{"city": "Rom\u00e9"}'
+
+
+def test_a_list_made_by_a_filter_is_written_as_json() -> None:
+    """What `map`, `select` or `reject` give is a list to `tojson`, as in llama.cpp; it is bounded as one."""
+    source = (
+        "{{ messages | map(attribute='content') | tojson }}{{ messages | select('mapping') | list | length }}"
+    )
+    assert formatters.gguf.Template(source).messages_to_prompt(TALK[1:2]) == '["Firstword?"]1'
+    endless = "{% for m in messages %}{{ m.content }}{% endfor %}{{ range(99999) | map('string') | tojson }}"
+    with pytest.raises(TemplateError):
+        formatters.gguf.Template(endless * 40).messages_to_prompt(TALK[1:2])
 
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
@@ -329,9 +347,27 @@ def test_text_beside_a_tool_call_may_be_left_out() -> None:
     assert done.notes == ("the template leaves out the text of messages[1], which stands beside tool calls",)
 
 
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Skyword.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+# What transformers cannot write and we can: a list from `map`, and arguments as the text that it wants.
+MENDED = {("llama-cpp-deepseek-r1", True), ("meetkai-functionary-medium-v3.2", False)}
+MENDED |= {("meetkai-functionary-medium-v3.2", True)}
+REFUSED = (  # a user's turn behind a result, and a list that a template changes
+    *("mistralai-Ministral-3-14B-Reasoning-2512", "mistralai-Mistral-Nemo-Instruct-2407"),
+    *("Kimi-K2-Instruct", "Kimi-K2-Thinking"),
+)
+
+
+@pytest.mark.parametrize("tools", [False, True])
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
-def test_text_and_tool_calls_as_transformers(path: Path) -> None:
-    """Text and a tool call in one message give the prompt of transformers, wherever that gives one."""
+def test_text_and_tool_calls_as_transformers(path: Path, tools: bool) -> None:
+    """Text and a tool call in one message are written as by transformers, and refused where it refuses."""
     call = {
         "type": "function",
         "id": "abcdefghi",
@@ -344,13 +380,31 @@ def test_text_and_tool_calls_as_transformers(path: Path) -> None:
         {"role": "user", "content": "Lastword?"},
     ]
     tokens = {"bos_token": "<BOS>", "eos_token": "<EOS>"}
+    variables: dict[str, Any] = {"tools": [WEATHER]} if tools else {}
+    template = formatters.gguf.Template(path.read_text(), "<BOS>", "<EOS>")
     try:
-        wanted = reference(path.read_text(), messages, add_generation_prompt=True, **tokens)
+        wanted = reference(path.read_text(), messages, add_generation_prompt=True, **tokens, **variables)
     except Exception:
-        return  # the template refuses it: repaired, see above
-    done = formatters.gguf.Template(path.read_text(), "<BOS>", "<EOS>").render(messages)
-    if "sunny" in wanted and not any("turn" in note or "written as" in note for note in done.notes):
+        assert path.stem in REFUSED or (path.stem, tools) in MENDED
+        if path.stem in REFUSED:
+            with pytest.raises(TemplateError, match=r"refuses this conversation|leave its sandbox"):
+                template.render(messages, **variables)
+        else:
+            done = template.render(messages, **variables)
+            words = ["Firstword?", "Let me see.", "sunny", "Lastword?", *["Skyword."] * tools]
+            assert [done.text.count(word) for word in words] == [1] * len(words)
+            assert ("Rome" in done.text) == ("tool calls of past turns" not in " ".join(done.notes))
+        return
+    if tools and "Skyword." not in wanted:
+        with pytest.raises(TemplateError, match="no place for tools"):
+            template.render(messages, **variables)
+        return
+    done = template.render(messages, **variables)
+    if "sunny" in wanted:
         assert done.text == wanted
+    else:  # Phi leaves the result out
+        assert "the tool's result is written as a user turn" in " ".join(done.notes)
+        assert "sunny" in done.text
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)

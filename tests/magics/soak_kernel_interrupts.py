@@ -161,6 +161,19 @@ class Terminal:
         self.child.expect(r"In \[\d+\]: ")
         return str(self.child.before)
 
+    def _settle(self) -> str:
+        """Wait for the last prompt and return what came before it.
+
+        A Ctrl-C that comes as a cell ends brings a second prompt: who took that for the next cell's would
+        type ahead, and the next Ctrl-C throws away what was typed ahead, so its prompt never comes.
+        """
+        self._number += 1
+        self.child.sendline(f"print('settled', {self._number})")
+        self.child.expect(f"settled {self._number}\r?\n")
+        shown = str(self.child.before)
+        self.child.expect(r"In \[\d+\]: ")
+        return shown
+
     def interrupted(self, source: str, delay: float) -> tuple[float, str]:
         """Return the time to the prompt, and what is wrong ("": nothing; "over": it had ended)."""
         self._start(source)
@@ -170,6 +183,7 @@ class Terminal:
         self.child.sendintr()
         self.child.expect(r"In \[\d+\]: ")
         took, shown = time.perf_counter() - sent, str(self.child.before)
+        shown += self._settle()
         if "Traceback" in shown:
             return took, shown[shown.index("Traceback") :][:2000]
         return took, "" if "Interrupted: " in shown else "over"
@@ -192,6 +206,9 @@ def struck(make: Callable[[str, str], Any], count: int, chance: random.Random) -
         for i in range(count):
             name = list(CELLS)[i % len(CELLS)]
             took, what = host.interrupted(CELLS[name], 0.002 + chance.random() ** 2 * 1.5)
+            if took > 0.25 or what not in ("", "over"):
+                load = os.getloadavg()[0]
+                print(f"  {i}: {name} felt after {took:.2f} s at load {load:.1f}: {what[:60]!r}", flush=True)
             if what != "over":
                 felt.append((name, took))
             if what not in ("", "over"):
