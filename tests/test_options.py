@@ -108,7 +108,7 @@ WORKS: dict[str, str] = {
         ("n_prompt", "n_gen", "repetitions"),
         "experiments/test_experiments_bench.py::test_the_line_measures_a_named_model",
     ),
-    "live": _SHELL + "test_xray_takes_a_seed_and_a_live_one_is_shown_once",
+    "live": "browser/test_browser_tokens.py::test_strip_and_count_follow_the_typing",
 }
 _SAMPLE = {
     "int": "1", "float": "0.5", "count": "1", "positive": "2", "seed": "3", "text": "a", "escaped": "a",

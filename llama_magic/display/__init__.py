@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Format",
     "LoadProgress",
+    "live_tokens",
     "live_view",
     "load_progress",
     "mimebundle",
@@ -40,6 +41,7 @@ __all__ = [
     "question_board",
     "saved_receipt",
     "show",
+    "show_board",
     "show_live",
     "show_pen",
     "show_server",
@@ -109,10 +111,27 @@ def show_pen(answers: Completion | Sequence[Completion], called: str) -> None:
         made._ipython_display_()
 
 
+def live_tokens(model: Model, text: str = "") -> Any:
+    """Return a text field over its token strip, which follows the typing.
+
+    Where no widget can be shown that is said, and the `TokenStrip` of the text comes back.
+    """
+    if why := hosts.no_widgets(hosts.current_shell()):
+        print(f"The token strip is not live here: {why}.")
+        return model.token_strip(text)
+    from llama_magic.display.boards.tokens import LiveTokens  # ipywidgets
+
+    return LiveTokens(model, text)
+
+
 def show_live(trace: SamplerTrace, shell: Any = None) -> None:
     """Show a trace's live view; where there can be none, one line that says why, and the trace."""
-    made = live_view(trace)
-    if made is trace:
-        show(trace, shell)
-    else:
+    show_board(live_view(trace), shell)
+
+
+def show_board(made: Any, shell: Any = None) -> None:
+    """Show what `live_view` or `live_tokens` has returned: a board, or the static result in its place."""
+    if hasattr(made, "_ipython_display_"):
         made._ipython_display_()
+    else:
+        show(made, shell)

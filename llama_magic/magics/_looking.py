@@ -14,7 +14,9 @@ from llama_magic.session.history import of_reading
 
 def tokens(call: Call) -> Any:
     text = call.fill(call.body)
-    return _look(call, lambda model: model.token_strip(text))
+    if not call.options.get("live"):
+        return _look(call, lambda model: model.token_strip(text))
+    return _live(call, lambda model: model.token_strip(text), lambda _: display.live_tokens(call.model, text))
 
 
 def surprise(call: Call) -> Any:
@@ -38,11 +40,16 @@ def xray(call: Call) -> Any:
 
     if not call.options.get("live"):
         return _look(call, trace)
+    return _live(call, trace, display.live_view)
+
+
+def _live(call: Call, look: Callable[[Any], Any], board: Callable[[Any], Any]) -> Any:
+    """Run a mode that generates nothing, and show the board of its result."""
     call.model = call.kernel.get_model(call.options.get("model"))
-    result = _interruptible(lambda: trace(call.model))
+    result = _interruptible(lambda: look(call.model))
     call.bind(result)
     if not call.quiet:
-        display.show_live(result, call.kernel.shell)
+        display.show_board(board(result), call.kernel.shell)
     return None if "out" in call.options or call.quiet else call.kernel.mark_shown(result)
 
 

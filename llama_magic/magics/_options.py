@@ -22,6 +22,7 @@ def _o(flags: str, kind: str, help_: str, metavar: str = "", **more: object) -> 
 
 MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME", completes="models")
 OUT = _o("-o --out", "name", "bind the result to this variable", "NAME")
+LOOK_LIVE = _o("--live", "flag", "tokens: as one types; xray: with sliders, stages to drag and 100 draws")
 RAW = _o("--raw", "flag", "leave {{ }} in the body as it is")
 SEED = _o(
     "--seed",
@@ -250,7 +251,7 @@ MODES = {
             most=1,
             completes="rows",
         ),
-        Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, OUT, QUIET, RAW)),
+        Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, LOOK_LIVE, OUT, QUIET, RAW)),
         Mode(
             "surprise", "text to read through; nothing is generated", "ReadThrough", (MODEL, OUT, QUIET, RAW)
         ),
@@ -262,7 +263,7 @@ MODES = {
                 MODEL,
                 SEED,
                 *SAMPLING,
-                _o("--live", "flag", "with sliders, stages to drag and 100 draws, on the same logits"),
+                LOOK_LIVE,
                 OUT,
                 QUIET,
                 RAW,
@@ -371,7 +372,7 @@ VERBS = {
             "TEXT",
             "the token strip: pieces, ids, special tokens, count",
             "TokenStrip",
-            (MODEL,),
+            (MODEL, LOOK_LIVE),
             text=True,
         ),
         Verb(

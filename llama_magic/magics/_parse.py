@@ -103,7 +103,7 @@ def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
 def _parse_text_verb(verb: Verb, words: Words, variables: Variables) -> LineCommand:
     free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}", variables, text=True)
     text = variables.word(free[0]) if free else ""
-    if not text and not wants_help:
+    if not text and not wants_help and not options.get("live"):  # typed later
         raise OptionError(
             f"%llama {verb.name} needs a text.", remedy=f"Write %llama {verb.name} {verb.arguments}."
         )

@@ -128,7 +128,10 @@ def _inspect(kernel: Kernel, command: LineCommand) -> Any:
 
 
 def _tokens(kernel: Kernel, command: LineCommand) -> Any:
-    return kernel.get_model(command.options.get("model")).token_strip(command.words[0])
+    model = kernel.get_model(command.options.get("model"))
+    if command.options.get("live"):
+        return display.live_tokens(model, command.words[0])
+    return model.token_strip(command.words[0])
 
 
 def _sampler(kernel: Kernel, command: LineCommand) -> Any:

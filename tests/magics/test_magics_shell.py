@@ -394,6 +394,23 @@ def test_xray_takes_a_seed_and_a_live_one_is_shown_once(
     assert "--live means nothing in %%llama chat" in str(run("%%llama chat --live\nx").error_in_exec)
 
 
+def test_live_tokens_are_the_strip_in_a_terminal(
+    ip: Any, run: Any, model: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As line and as cell: one line says why it is not live, and the strip is shown; a line may do without a
+    text, which is typed later."""
+    for cell in ("%llama tokens --live a b c", "%%llama tokens --live\na b c"):
+        result = run(cell).result
+        said = capsys.readouterr().out
+        assert result.count == 3
+        assert said.count("The token strip is not live here: it needs a notebook with widgets") == 1
+        assert said.count("tokens: 3 tokens") == 1
+    assert run("%llama tokens --live").result.count == 0
+    assert "needs a text" in str(run("%llama tokens").error_in_exec)
+    assert run("%%llama tokens --live -o kept\na b").result is None
+    assert ip.user_ns["kept"].count == 2
+
+
 def test_the_pad_says_in_a_terminal_what_to_do_instead(
     run: Any, model: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,1 +1,1 @@
-"""Widgets with controls: the prompt pad and the live trace."""
+"""Widgets with controls: the prompt pad, the live trace, the live token strip, questions."""

@@ -7,7 +7,6 @@ safe to call from several threads.
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
 import secrets
 import threading
@@ -20,6 +19,7 @@ from llama_magic.display import hosts
 from llama_magic.display.boards import as_cell, controls
 from llama_magic.display.boards.board import Board
 from llama_magic.display.boards.drawing import Drawing
+from llama_magic.display.boards.rest import Rest
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Answer, Code, Head, Line, Node
 from llama_magic.display.views import gauge
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from llama_magic.model.model import Model
     from llama_magic.model.stream import Stream
 
-_COUNT_AFTER = 0.15  # seconds of rest before typed text is counted
 _STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
 _SAID = 400  # characters of an answer that are announced
 _MOST = 256  # tokens of an answer, at first
@@ -73,7 +72,6 @@ class Pad(Board):
         self.into_next_cell = insert or hosts.next_cell
         self._stream: Stream | None = None
         self._reader: threading.Thread | None = None
-        self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         self._counted: list[Node] = []
         self._asked: _Asked | None = None  # of the answer
@@ -85,8 +83,9 @@ class Pad(Board):
         super().__init__(self._boxes())
         self.voice.runs = True
         self.voice.on_msg(self._told)
+        rest = Rest(self.count)
         for watched in (self.prompt, self.system, self.max_tokens):
-            watched.observe(self._typed, "value")
+            watched.observe(rest.changed, "value")
         self.count()
 
     def _build(self, prompt: str, system: str, most: int, seed: int | None) -> None:
@@ -192,14 +191,6 @@ class Pad(Board):
         where = Line("This cell will stand below the next cell that you run; or copy it:", dim=True)
         note = () if exact else (Line(_NOT_EXACT, tone="warn"),)
         self.inserted.value = render_html.page((where, Code(source), *note))
-
-    def _typed(self, change: Any) -> None:
-        """Count once typing rests; each key restarts the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = threading.Timer(_COUNT_AFTER, contextvars.copy_context().run, (self.count,))
-        self._timer.daemon = True
-        self._timer.start()
 
     def count(self) -> Budget | None:
         """Count the prompt as it would be sent, and draw the gauge; return the budget."""

@@ -1,0 +1,108 @@
+"""The live token strip: it follows the typing, is saved as it stands, and says what is wrong in its place."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from as_ipython import show
+from display_answers import answering, widgets
+from test_display_boards import WIDGET, Shell
+
+from llama_magic import display
+from llama_magic.display import hosts
+from llama_magic.display.boards.tokens import LiveTokens
+from llama_magic.microscope import tokens as strips
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A shell in a notebook that shows widgets."""
+    made = Shell()
+    monkeypatch.setattr(hosts, "current_shell", lambda: made)
+    monkeypatch.setattr(hosts, "host", lambda shell: "live")
+    return made
+
+
+def settle() -> None:
+    """Wait for what waits for a rest."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(10)
+
+
+def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
+    """After a rest: the model's own tokens, their number said and shown, characters and bytes beside it."""
+    model = loaded("smollm2")
+    board = LiveTokens(model, "Hi")
+    assert board.strip == model.token_strip("Hi")
+    for text in ("C", "Count", "Counting naïvely 🦕<|im_end|>"):  # as by three keys
+        board.text.value = text
+    settle()
+    assert board.strip == model.token_strip(text)
+    assert isinstance(board.strip, strips.TokenStrip)
+    size = f"{len(text)} characters, {len(text.encode())} bytes of UTF-8"
+    assert board.voice.text == f"{board.strip.count} tokens, {size}"
+    for said in (f"{board.strip.count} tokens, 1 of them control tokens", size, "🦕\u00a03/3"):
+        assert said in board.output.value
+    board.text.value = ""
+    settle()
+    assert board.voice.text == "0 tokens, 0 characters, 0 bytes of UTF-8"
+
+
+def test_a_key_restarts_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten keys in a row are counted once."""
+    model = answering("x")
+    board = LiveTokens(model)
+    counted: list[str] = []
+    real = model.token_strip
+    monkeypatch.setattr(model, "token_strip", lambda text: counted.append(text) or real(text))
+    for n in range(1, 11):
+        board.text.value = "w" * n
+    settle()
+    assert counted == ["w" * 10]
+
+
+def test_what_is_saved_is_what_stands_there(shell: Shell) -> None:
+    """A stand-in with the strip and the cell that makes it; kept as output, no widget is left."""
+    before = widgets()
+    board = display.live_tokens(answering("x"), "one two")
+    show(board)
+    board._view_count = 1
+    board.text.value = "one two {{ three"
+    settle()
+    view, widget = shell.display_pub.shown.values()
+    assert set(view) == {"text/html", "text/plain"}
+    assert "tokens: 4 tokens" in view["text/plain"]
+    assert "%%llama tokens --raw\none two {{ three" in view["text/plain"]
+    assert "The live token strip: run this cell again to use it." in widget["text/plain"]
+    assert widget[WIDGET]["model_id"] == board.model_id
+    board.keep_button.click()
+    view, cell = shell.display_pub.shown.values()
+    assert "tokens: 4 tokens" in view["text/plain"]
+    assert "%%llama tokens" not in view["text/plain"]
+    assert "%%llama tokens --raw\none two {{ three" in cell["text/plain"]
+    assert WIDGET not in cell
+    board._view_count = 0
+    assert widgets() == before
+
+
+def test_a_closed_model_is_said_where_the_strip_would_stand() -> None:
+    """Typing raises nothing; a strip that was there is gone."""
+    model = answering("x")
+    board = LiveTokens(model, "one")
+    model.close()
+    board.text.value = "one two"
+    settle()
+    assert board.strip is None
+    assert "was unloaded" in board.output.value
+    assert "was unloaded" in board.voice.text
+
+
+def test_without_widgets_the_strip_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says why."""
+    model = answering("x")
+    assert display.live_tokens(model, "one two") == model.token_strip("one two")
+    said = capsys.readouterr().out
+    assert said.startswith("The token strip is not live here: it needs a notebook with widgets")
