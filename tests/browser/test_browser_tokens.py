@@ -6,7 +6,7 @@ from typing import Any
 
 from browser.cells import assert_saved_well
 
-LOAD = "%load_ext llama_magic\n%llama load --ctx 512 --threads 1 -q"
+LOAD = "%load_ext llama_magic\n%llama load --ctx 512 --threads 1"
 READY = "%llama tokens --live The three"
 
 
