@@ -391,7 +391,7 @@ def test_xray_takes_a_seed_and_a_live_one_is_shown_once(
     assert said.count("The trace is not live here: it needs a notebook with widgets") == 1
     assert run("%%llama xray --live -o kept\nprompt").result is None
     assert ip.user_ns["kept"].drawn == trace.drawn
-    assert "--live means nothing in %%llama chat" in str(run("%%llama chat --live\nx").error_in_exec)
+    assert "--live means nothing in %%llama surprise" in str(run("%%llama surprise --live\nx").error_in_exec)
 
 
 def test_live_tokens_are_the_strip_in_a_terminal(
