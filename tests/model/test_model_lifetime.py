@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -285,11 +286,13 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     """
     from llama_magic.loading.weights import in_memory
 
-    one = lm.load(scripted_file.path, ctx=1024, threads=1)
-    same = lm.load(str(scripted_file.path), ctx=1000, threads=1)
-    other = lm.load(scripted_file.path, ctx=512, threads=1)
+    path = tmp_path / "own.gguf"
+    shutil.copy(scripted_file.path, path)
+    one = lm.load(path, ctx=1024, threads=1)
+    same = lm.load(str(path), ctx=1000, threads=1)
+    other = lm.load(path, ctx=512, threads=1)
     assert same is one or same.window == one.window
-    assert lm.load(scripted_file.path, ctx=1024, threads=1) is one
+    assert lm.load(path, ctx=1024, threads=1) is one
     assert other is not one
     assert other.backend.weights is one.backend.weights
     weights = one.backend.weights
@@ -301,6 +304,6 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     with pytest.raises(lm.ModelClosedError):
         _ = weights.pointer
     assert weights not in in_memory()
-    fresh = lm.load(scripted_file.path, ctx=1024, threads=1)
+    fresh = lm.load(path, ctx=1024, threads=1)
     assert fresh is not one
     fresh.close()
