@@ -1,41 +1,34 @@
-"""What `%load_ext llama_magic` costs a kernel that has just started, in seven processes: best and median.
+"""What `%load_ext llama_magic` costs a kernel that has just started.
 
-    python benchmarks/bench_load_ext.py
+    python benchmarks/bench_load_ext.py [--rounds N]
 
-IPython itself is imported before the clock starts. The CPU time of the best is shown too: what a busy machine
-adds is in the wall times only.
+IPython itself is imported before the clock starts. CPU time is shown too: what a busy machine adds is in the
+wall time only. The goal is 100 ms.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
-import subprocess
-import sys
+import time
+from pathlib import Path
 
-MEASURE = """
-import json, time
-from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
-config = Config()
-config.HistoryManager.enabled = False
-ip = InteractiveShell.instance(config=config)
-wall, cpu = time.perf_counter(), time.process_time()
-ip.run_line_magic("load_ext", "llama_magic")
-print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu]))
-"""
+from harness import Bench, Options, Side, main
 
 
-def main() -> None:
-    runs = []
-    for _ in range(7):
-        done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-        runs.append(json.loads(done.stdout))
-    best, cpu = min(runs)
-    median = statistics.median(wall for wall, _ in runs)
-    print(f"%load_ext llama_magic: best {best * 1e3:.0f} ms ({cpu * 1e3:.0f} ms of CPU), "
-          f"median {median * 1e3:.0f} ms; goal: under 100 ms")  # fmt: skip
+def load_ext(_options: Options) -> dict[str, float]:
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
 
+    config = Config()
+    config.HistoryManager.enabled = False
+    shell = InteractiveShell.instance(config=config)
+    wall, cpu = time.perf_counter(), time.process_time()
+    shell.run_line_magic("load_ext", "llama_magic")
+    return {"wall": (time.perf_counter() - wall) * 1e3, "CPU": (time.process_time() - cpu) * 1e3}
+
+
+BENCH = Bench(
+    "load_ext", "%load_ext in a new kernel", "ms", [Side("llama_magic", load_ext)], less_is_better=True
+)
 
 if __name__ == "__main__":
-    main()
+    main(BENCH, [Path("no-model")])

@@ -1,24 +1,24 @@
 """What masks cost: to compile a schema, to build a vocabulary's trie, and at each step.
 
-    python benchmarks/bench_masks.py [MODEL.gguf ...]
+    python benchmarks/bench_masks.py [--rounds N]
 
-Without a model: a vocabulary of 49,152 and one of 262,144 invented words. With models: their
-vocabularies, weights not loaded. Prints one table; `--json` prints it as JSON. The step is what
-the engine pays between two decodes: the mask, its writing into the logits, the token's acceptance.
+On a vocabulary of 49,152 and one of 262,144 invented words. The step is what an engine would pay between two
+decodes if masks were not computed beside them: the mask, its writing into the logits, the token's acceptance.
+Schemas to compile are those of maskbench where `../shared` has them.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import random
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import Bench, Options, Side, main
 
 from llama_magic import structured
 from llama_magic.errors import SchemaError
@@ -70,29 +70,7 @@ class Words:
         return tokens
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", type=Path)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    vocabularies: list[Any] = [Words(49_152), Words(262_144)]
-    if arguments.models:
-        sys.path.insert(0, str(ROOT / "tests" / "structured"))
-        from structured_support import NativeVocabulary
-
-        vocabularies = [NativeVocabulary(path) for path in arguments.models]
-    rows = [_compile_row()] + [_step_row(vocabulary) for vocabulary in vocabularies]
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print(row.pop("what"))
-        for name, figure in row.items():
-            print(f"    {name:32} {figure}")
-
-
-def _compile_row() -> dict[str, Any]:
+def _compiling() -> dict[str, float]:
     path = ROOT.parent / "shared" / "data" / "maskbench.jsonl.gz"
     schemas = [PERSON]
     if path.exists():
@@ -107,15 +85,12 @@ def _compile_row() -> dict[str, Any]:
         except SchemaError:
             continue
         times.append(time.perf_counter() - begun)
-    return {
-        "what": f"compile {len(times)} schemas",
-        "p50 ms": _ms(times, 0.5),
-        "p99 ms": _ms(times, 0.99),
-        "max ms": _ms(times, 1),
-    }
+    what = f"compile one of {len(times)} schemas"
+    return {f"{what}, p50": _ms(times, 0.5), f"{what}, p99": _ms(times, 0.99)}
 
 
-def _step_row(vocabulary: Any) -> dict[str, Any]:
+def _costs(size: int, _options: Options) -> dict[str, float]:
+    vocabulary: Any = Words(size)
     begun = time.perf_counter()
     structured.compile({"type": "null"}, vocabulary=vocabulary)
     trie = time.perf_counter() - begun
@@ -123,9 +98,18 @@ def _step_row(vocabulary: Any) -> dict[str, Any]:
     begun = time.perf_counter()
     constraint.start()
     first = time.perf_counter() - begun
+    return {
+        **_compiling(),
+        "trie, once": trie * 1e3,
+        "first matcher of a schema": first * 1e3,
+        **_steps(constraint, vocabulary),
+    }
+
+
+def _steps(constraint: Any, vocabulary: Words) -> dict[str, float]:
     tokens = vocabulary.tokenize(TEXT)
-    prepare, apply, accept, whole = [], [], [], []
     logits = np.random.default_rng(0).normal(size=vocabulary.n_tokens).astype(np.float32)
+    costs: dict[str, list[float]] = {"mask": [], "apply": [], "accept": [], "step": []}
     for _ in range(30):
         matcher = constraint.start()
         for token in tokens:
@@ -137,25 +121,27 @@ def _step_row(vocabulary: Any) -> dict[str, Any]:
             t2 = time.perf_counter()
             matcher.accept(token)
             t3 = time.perf_counter()
-            for times, cost in ((prepare, t1 - t0), (apply, t2 - t1), (accept, t3 - t2), (whole, t3 - t0)):
-                times.append(cost)
+            for part, cost in zip(costs, (t1 - t0, t2 - t1, t3 - t2, t3 - t0), strict=True):
+                costs[part].append(cost)
         assert matcher.can_stop
-    return {
-        "what": f"{vocabulary.n_tokens:,} tokens ({vocabulary.fingerprint})",
-        "trie, once (s)": round(trie, 2),
-        "first matcher of a schema (ms)": round(first * 1e3, 2),
-        "mask p50 / p99 (ms)": f"{_ms(prepare, 0.5)} / {_ms(prepare, 0.99)}",
-        "apply p50 / p99 (ms)": f"{_ms(apply, 0.5)} / {_ms(apply, 0.99)}",
-        "accept p50 (ms)": _ms(accept, 0.5),
-        "step p50 / mean / p99 (ms)": f"{_ms(whole, 0.5)} / {round(sum(whole) / len(whole) * 1e3, 3)} / "
-        f"{_ms(whole, 0.99)}",
-    }
+    found = {f"{part}, p50": _ms(times, 0.5) for part, times in costs.items()}
+    mean = sum(costs["step"]) / len(costs["step"])
+    return found | {"step, mean": mean * 1e3, "step, p99": _ms(costs["step"], 0.99)}
 
 
 def _ms(times: list[float], share: float) -> float:
     ordered = sorted(times)
-    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1e3, 3)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1e3
 
+
+SIZES = (49_152, 262_144)
+BENCH = Bench(
+    "masks",
+    "What masks cost, by the size of the vocabulary",
+    "ms",
+    [Side(f"{size:,} tokens", partial(_costs, size)) for size in SIZES],
+    less_is_better=True,
+)
 
 if __name__ == "__main__":
-    main()
+    main(BENCH, [Path("invented-words")])

@@ -168,14 +168,15 @@ def markdown(result: Result) -> str:
         if row.failure:
             lines.append(f"| {row.case} | {row.side} | left out: {row.failure.replace('|', '/')} | |")
         else:
-            lines.append(f"| {row.case} | {row.side} | {_three(row.values)} | {_three(row.ratios, 2)} |")
+            lines.append(f"| {row.case} | {row.side} | {_three(row.values, 1)} | {_three(row.ratios, 2)} |")
     return "\n".join([*lines, ""])
 
 
-def _three(values: Sequence[float], digits: int = 1) -> str:
+def _three(values: Sequence[float], digits: int) -> str:
     if not values:
         return ""
     low, middle, high = quartiles(values)
+    digits = max(digits, next((n for n in (1, 2, 3) if abs(middle) >= 10 ** (2 - n)), 4))
     return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
 import itertools
 import json
@@ -99,7 +101,28 @@ def test_side_that_fails_is_a_row_that_says_why(harness: ModuleType) -> None:
     result = harness.measure(harness.Bench("x", "X", "u", sides), 5, run, say=lambda _: None)
     table = harness.markdown(result)
     assert "| all | b | left out: not installed / here | |" in table
-    assert "| case | c | 2.0 (2.0 to 2.0) | 1.00 (1.00 to 1.00) |" in table
+    assert "| case | c | 2.00 (2.00 to 2.00) | 1.00 (1.00 to 1.00) |" in table
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("bench_*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_stands_on_the_harness(
+    harness: ModuleType, monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    """It names its sides, and what they take from this project and its tests is there."""
+    for folder in (FOLDER.parent / "tests", FOLDER.parent / "tests" / "display"):
+        monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sides = [side.name for side in module.BENCH.sides]
+    assert sides
+    assert len(set(sides)) == len(sides)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in {"llama_magic", "browser"}:
+            found = importlib.import_module(str(node.module))
+            assert [name.name for name in node.names if not hasattr(found, name.name)] == [], node.module
 
 
 _SCRIPT = """
@@ -139,7 +162,7 @@ def test_script_runs_each_side_in_processes_of_its_own(tmp_path: Path) -> None:
     assert len(set(rows["d", "process"]["values"])) == 5
     assert rows["c", "all"]["failure"] == "no such library"
     assert "peers.py gguf-py" in rows["e", "all"]["failure"]
-    assert "| threads | b | 3.0 (3.0 to 3.0) | 1.00 (1.00 to 1.00) |" in done.stdout
+    assert "| threads | b | 3.00 (3.00 to 3.00) | 1.00 (1.00 to 1.00) |" in done.stdout
 
 
 def test_results_are_collected_in_one_table(harness: ModuleType, tmp_path: Path) -> None:
