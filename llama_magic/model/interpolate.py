@@ -69,7 +69,8 @@ class Filling:
         self._length = 0
 
     def text(self, text: str) -> None:
-        self._pieces.append(text)
+        if text:  # of a single piece, be it a huge one, `join` makes no copy
+            self._pieces.append(text)
         self._length += len(text)
 
     def value(self, name: str, text: str) -> None:

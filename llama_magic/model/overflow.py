@@ -14,7 +14,7 @@ from llama_magic.errors import ContextOverflowError, InputTypeError
 from llama_magic.model.guard import Guard
 from llama_magic.model.prompt import Prompt, from_text
 from llama_magic.model.results import BudgetPart
-from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError
+from llama_magic.request.tokenizer import MEASURED, Tokenizer, TooManyTokensError
 from llama_magic.words.counting import counted
 
 Render = Callable[[Sequence[Any]], Prompt]  # raises TooManyTokensError
@@ -91,7 +91,7 @@ class Fit:
         text = _of(message, "content")
         if not isinstance(text, str) or len(text) < self.guard.window or _role(message) == "assistant":
             return 0
-        return self.tokenizer.at_least(text.strip())
+        return self.tokenizer.at_least(_stripped(text))
 
     def _tail(self, text: str) -> str:
         """Return the end of a text that has all tokens that could fit, and not much more."""
@@ -168,6 +168,11 @@ class Fit:
             f"{self.guard.window:,} tokens; it begins now with {content[cut : cut + 20]!r}."
         )
         return replace(prompt, notes=(*prompt.notes, note), shortened=True), limit
+
+
+def _stripped(text: str) -> str:
+    """Return `text.strip()`; of a huge text a beginning, which is as good for a bound and no copy of all."""
+    return text[:MEASURED].strip() or text.strip()
 
 
 def _of(message: Any, name: str) -> Any:

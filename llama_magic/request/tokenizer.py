@@ -81,7 +81,7 @@ class Tokenizer(Protocol):
 
 
 PIECE = 1 << 16  # characters that are tokenized in one call
-_MEASURED = 1 << 24  # characters that are counted for a bound
+MEASURED = 1 << 22  # characters that are counted for a bound
 
 
 def at_least(text: str, longest: int, lost: str, start: int = 0) -> int:
@@ -89,7 +89,7 @@ def at_least(text: str, longest: int, lost: str, start: int = 0) -> int:
 
     Characters of `lost` may leave no byte in the tokens.
     """
-    end = min(len(text), start + _MEASURED)
+    end = min(len(text), start + MEASURED)
     if end - start <= PIECE or not longest:
         return 0
     # Each character leaves a byte or more in the tokens, apart from those that may be lost.
