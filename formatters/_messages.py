@@ -15,6 +15,7 @@ from ._types import Message
 
 _ROLE = re.compile(r"[A-Za-z][\w-]{0,39}")  # templates write roles as they are: none may hold a mark
 _FORM = 'Write messages as a list of dicts: [{"role": "user", "content": "Hello"}].'
+_PLAIN_ROLES = ("user", "assistant", "system")
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -44,6 +45,10 @@ def normalise_with_parts(messages: Any) -> list[Message]:
 
 
 def _one(index: int, message: Any) -> Message:
+    if type(message) is dict and len(message) == 2:  # nearly all, in a conversation of hundreds of messages
+        role, content = message.get("role"), message.get("content")
+        if role in _PLAIN_ROLES and type(role) is type(content) is str:
+            return {"role": role, "content": content}
     where = f"messages[{index}]"
     fields = _fields(where, message)
     role = fields.get("role")

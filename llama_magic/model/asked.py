@@ -196,12 +196,16 @@ def _given(options: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(options, name)) != getattr(defaults, name)}
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
 def as_json(value: Any) -> Any:
     """Return a value as JSON can hold it; what JSON has not is written as `str` writes it."""
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [as_json(item) for item in value]
+        # A prompt of thousands of tokens is looked at once, and not token by token.
+        return list(value) if _PLAIN.issuperset(map(type, value)) else [as_json(item) for item in value]
     return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -109,16 +111,22 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
 
     The counts sum to `len(tokens)`. BOS and other tokens without text count where they stand.
     """
-    ends: list[int] = []
-    total = 0
-    for text in texts:
-        total += len(text.encode("utf-8", "replace"))
-        ends.append(total)
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    ends = list(itertools.accumulate(map(len, encoded)))
+    whole = b"".join(encoded)
+    piece_of = {token: tokenizer.piece(token) for token in set(tokens)}
+    pieces = [piece_of[token] for token in tokens]
+    # As a rule the tokens are the text and nothing else, but for a BOS or a space in front.
+    lead = int(bool(tokens) and tokens[0] == tokenizer.bos_id and not whole.startswith(pieces[0]))
+    joined = b"".join(pieces[lead:])
+    if texts and joined.removesuffix(whole) in (b"", b" "):
+        run = itertools.accumulate(map(len, pieces[lead:]), initial=len(whole) - len(joined))
+        starts = [0] * lead + [max(0, start) for start in run][: len(tokens) - lead]
+        until = [bisect.bisect_left(starts, end) for end in ends[:-1]] + [len(tokens)]
+        return [b - a for a, b in itertools.pairwise((0, *until))]
     counts = [0] * len(texts)
-    whole = "".join(texts).encode("utf-8", "replace")
     position, place = 0, 0
-    for token in tokens:
-        piece = tokenizer.piece(token)
+    for token, piece in zip(tokens, pieces, strict=True):
         while place < len(ends) - 1 and position >= ends[place]:
             place += 1
         counts[place] += 1
