@@ -84,6 +84,7 @@ WORKS: dict[str, str] = {
     "quiet": _SHELL + "test_quiet_prints_nothing",
     "format": _SHELL + "test_json_format_shows_the_receipt",
     "tag": "model/test_model_batches.py::test_a_receipt_has_what_an_equal_answer_needs",
+    "speculate": "model/test_model_speculation.py::test_a_copy_is_guessed_and_is_what_plain_decoding_gives",
     "drop_thinking": _CHAT + "test_thinking_of_earlier_turns_can_be_left_out",
     "only": "magics/test_magics_replay.py::test_only_what_was_recorded_is_answered",
     "grep": "magics/test_magics_records.py::test_the_history_can_be_searched_and_saved",

@@ -42,6 +42,7 @@ class Job:
     begun: tuple[int, ...] = ()
     matcher: Callable[[], Matcher] | None = None
     measure_outside: bool = False
+    speculate: bool = True
     stats: Stats = field(default_factory=Stats)
     found: bool = False  # whether its lane held anything when it began ...
     common: int = 0  # ... and how many tokens of that begin as its prompt; asked only where that tells more
@@ -70,6 +71,7 @@ class Job:
             begun=request.begun,
             matcher=None if request.constraint is None else request.constraint.start,
             measure_outside=request.measure_outside,
+            speculate=request.speculate,
         )
 
     def sample_seed(self, index: int) -> int:

@@ -11,6 +11,7 @@ from llama_magic.magics._rows import Action, Mode, Option, Verb
 from llama_magic.request.stages import PARAMETERS, Parameter
 
 FORMATS = ("auto", "markdown", "text", "html", "json")
+SPECULATE = ("auto", "off")
 OVERFLOW = ("error", "drop-oldest", "truncate-prompt")
 PROFILES = ("fast", "balanced", "quality", "memory", "batch")
 KV_TYPES = ("f16", "q8_0", "q4_0")
@@ -107,6 +108,7 @@ LIMITS = (
     _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
     _o("--timeout", "float", "end the answer after this many seconds; what is there is kept", "S"),
     TAG,
+    _o("--speculate", "choice", "guess tokens ahead where that pays; changes none", choices=SPECULATE),
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
 )
 CONSTRAINTS = (

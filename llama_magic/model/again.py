@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 Receipt = Mapping[str, Any]
 _NEEDED = ("mode", "messages", "sampling", "seed", "token_ids", "budget")
-_OPTIONS = ("stop", "n", "overflow", "reuse", "min_tokens", "ignore_eos", "logprobs", "pressure", "timeout")
+_OPTIONS = (
+    "stop",
+    "n",
+    "overflow",
+    "reuse",
+    "min_tokens",
+    "ignore_eos",
+    "logprobs",
+    "pressure",
+    "timeout",
+    "speculate",
+)
 
 
 def receipt_of(answer: object) -> tuple[Receipt, Constraint | None]:

@@ -170,6 +170,8 @@ class Assembler:
         sample = self.samples[event.sample]
         sample.ids.append(event.token)
         sample.forced += event.forced
+        sample.accepted += event.guessed
+        sample.drafted += event.guessed + len(event.struck)
         logprobs: tuple[TokenLogprob, ...] = ()
         if event.logprob is not None and self.request.logprobs is not None:
             logprobs = (self._logprob(event),)
@@ -184,6 +186,7 @@ class Assembler:
 
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
+        sample.drafted += len(event.struck)
         delta, thinking, calls = sample.read(event.text, final=True)
         late = self.timed_out and event.reason == "interrupted"
         sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
@@ -273,6 +276,8 @@ class Assembler:
                 stats.cached_tokens,
                 stats.completion_tokens or written,
                 sample.forced,
+                sample.drafted,
+                sample.accepted,
             ),
             timings=timings,
             seed=request.sample_seed(index),

@@ -15,6 +15,7 @@ from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
 from llama_magic.model.guard import Overflow, check_overflow
 from llama_magic.model.names import check_names
+from llama_magic.model.options import SPECULATE, Speculate
 from llama_magic.request.sampling import Sampling, check_seed
 from llama_magic.request.stages import PARAMETERS
 
@@ -42,6 +43,7 @@ class Call:
     tag: str | None = None
     prefill: str | None = None
     drop_thinking: bool = False
+    speculate: Speculate = "auto"
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
@@ -81,6 +83,7 @@ class Call:
             timeout=_seconds(given.pop("timeout", None)),
             tag=_text("tag", given.pop("tag", None)),
             drop_thinking=bool(given.pop("drop_thinking", False)),
+            speculate=_speculate(given.pop("speculate", "auto")),
             prefill=_beginning(given.pop("prefill", None)),
             sampling=sampling.replace(**given),
         )
@@ -116,6 +119,7 @@ _IN_RECEIPT = (
     "timeout",
     "prefill",
     "drop_thinking",
+    "speculate",
 )
 
 
@@ -230,6 +234,13 @@ def _seconds(value: object) -> float | None:
     if not 0 < value <= _LONGEST:
         raise OptionError(f"timeout is {value}; expected seconds: more than 0, {_LONGEST:,} at most.")
     return float(value)
+
+
+def _speculate(value: object) -> Speculate:
+    for known in SPECULATE:
+        if value == known:
+            return known
+    raise OptionError(f"speculate is {value!r}; expected {' or '.join(map(repr, SPECULATE))}.")
 
 
 def _text(name: str, value: object) -> str | None:

@@ -92,6 +92,7 @@ def assemble(
         ignore_eos=call.ignore_eos,
         measure_outside=call.pressure and constraint is not None,
         constraint=mask,
+        speculate=call.speculate == "auto",
         begun=prompt.begun,
         text=prompt.text,
         messages=prompt.sent,

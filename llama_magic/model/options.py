@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from llama_magic.model.guard import Overflow
 from llama_magic.model.tools import ROUNDS
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import SamplingOptions
 from llama_magic.words.signature import F, spelled_out
+
+Speculate = Literal["auto", "off"]
+SPECULATE: tuple[Speculate, ...] = ("auto", "off")
 
 
 class CallOptions(SamplingOptions, total=False):
@@ -27,6 +30,7 @@ class CallOptions(SamplingOptions, total=False):
     tag: str | None
     prefill: str | None
     drop_thinking: bool
+    speculate: Speculate
     sampling: Sampling | None
 
 
@@ -60,6 +64,7 @@ DEFAULTS: dict[str, Any] = {
     "tag": None,
     "prefill": None,
     "drop_thinking": False,
+    "speculate": "auto",
     "sampling": None,
     "pressure": False,
 }

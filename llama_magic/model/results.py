@@ -28,18 +28,26 @@ RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
 class Usage:
     """Token counts. `cached_tokens` of the `prompt_tokens` were reused from the KV cache.
 
-    `forced_tokens` of the `completion_tokens` were not drawn: a constraint left no choice.
+    `forced_tokens` of the `completion_tokens` were not drawn: a constraint left no choice. `drafted_tokens`
+    were guessed ahead; `accepted_tokens` of them were what came, and so were decoded together.
     """
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     forced_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @property
     def drawn_tokens(self) -> int:
         """Generated tokens that were not forced."""
         return self.completion_tokens - self.forced_tokens
+
+    @property
+    def guesses(self) -> dict[str, int]:
+        """How many tokens were guessed ahead, and how many of them came."""
+        return {"drafted_tokens": self.drafted_tokens, "accepted_tokens": self.accepted_tokens}
 
     @property
     def total_tokens(self) -> int:
@@ -246,6 +254,7 @@ class Completion(Branching, Shown, Generic[T]):
                 # What was reused explains why an unseeded answer may differ; a seeded one never does.
                 **({} if self.seeded else {"cached_tokens": self.usage.cached_tokens}),
                 **({"forced_tokens": self.usage.forced_tokens} if self.usage.forced_tokens else {}),
+                **({} if self.seeded or not self.usage.drafted_tokens else self.usage.guesses),
             },
             "budget": {
                 "window": self.budget.window,

@@ -32,6 +32,8 @@ class Sample:
     reason: Any = None
     stop: str | None = None
     forced: int = 0
+    drafted: int = 0  # tokens guessed ahead, and how many of them came
+    accepted: int = 0
     calls: list[str] = field(default_factory=list)  # tool calls as they were written
     through: int = 0  # how many of them are
     called: list[dict[str, Any]] = field(default_factory=list)  # these, as data

@@ -20,7 +20,8 @@ class ModelStats(Printed):
     """Counts and times of every request to a model, from cells, Python and a server alike. All are totals.
 
     `requests` have ended; of these `errors` failed and `interrupted` were stopped. `prompt_tokens` of which
-    `cached_tokens` were reused; `completion_tokens`. `reading_s` and `writing_s` are seconds that prompts
+    `cached_tokens` were reused; `completion_tokens`; `drafted_tokens` were guessed ahead, of which
+    `accepted_tokens` came. `reading_s` and `writing_s` are seconds that prompts
     and answers took, each for itself: of requests that were decoded together they overlap.
     `waits`, `firsts` are seconds, of the latest 1,000, until it was begun and from there to the first token.
     """
@@ -34,6 +35,7 @@ class ModelStats(Printed):
         """Begin to count anew."""
         self.requests = self.errors = self.interrupted = 0
         self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+        self.drafted_tokens = self.accepted_tokens = 0
         self.reading_s = self.writing_s = 0.0
         self.waits: deque[float] = deque(maxlen=_KEPT)
         self.firsts: deque[float] = deque(maxlen=_KEPT)
@@ -45,6 +47,8 @@ class ModelStats(Printed):
             self.errors += failed
             self.interrupted += stopped
             self.completion_tokens += tokens
+            self.drafted_tokens += stats.drafted
+            self.accepted_tokens += stats.accepted
             if stats.started:
                 self.prompt_tokens += prompt_tokens
                 self.cached_tokens += stats.cached_tokens
@@ -82,6 +86,8 @@ class ModelStats(Printed):
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,
+            "drafted_tokens": self.drafted_tokens,
+            "accepted_tokens": self.accepted_tokens,
             "read_per_second": self.read_per_second,
             "tokens_per_second": self.tokens_per_second,
             "wait_p50_s": self.wait(0.5),

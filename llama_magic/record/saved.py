@@ -48,6 +48,9 @@ def beside(completion: Completion) -> dict[str, Any]:
     }
 
 
+_COUNTED = ("forced_tokens", "drafted_tokens", "accepted_tokens")
+
+
 def completion_of(
     receipt: Mapping[str, Any], more: Mapping[str, Any] | None = None, **others: Any
 ) -> Completion[Any]:
@@ -68,7 +71,7 @@ def completion_of(
         prompt_token_ids=tuple(more.get("prompt_token_ids", ())),
         token_ids=tuple(receipt["token_ids"]),
         finish_reason=receipt["finish_reason"],
-        usage=Usage(usage["prompt_tokens"], cached, written, usage.get("forced_tokens", 0)),
+        usage=Usage(usage["prompt_tokens"], cached, written, *(usage.get(name, 0) for name in _COUNTED)),
         timings=Timings(**more["timings"]) if "timings" in more else _UNTIMED,
         seed=receipt["seed"],
         sampling=Sampling(**receipt["sampling"]),

@@ -11,7 +11,10 @@ FinishReason = Literal["stop", "length", "interrupted", "timeout"]
 
 @dataclass(frozen=True)
 class TokenEvent:
-    """One decoded token. `text` is the text it made certain, often empty."""
+    """One decoded token. `text` is the text it made certain, often empty.
+
+    It was `guessed` before it was drawn, or the guesses that are `struck` stood in its place and behind it.
+    """
 
     sample: int
     token: int
@@ -20,6 +23,8 @@ class TokenEvent:
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
     outside_mass: float | None = None
+    guessed: bool = False
+    struck: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,13 @@ class PromptEvent:
 
 @dataclass(frozen=True)
 class FinishEvent:
-    """The end of one sample. `text` is what was held back until now."""
+    """The end of one sample. `text` is what was held back until now; `struck` guesses that came to nothing."""
 
     sample: int
     reason: FinishReason
     text: str = ""
     stop: str | None = None
+    struck: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,8 @@ class Stats:
     """Times of a request, `time.perf_counter()` seconds, and token counts.
 
     `prompt_tokens` and `completion_tokens` are a server's own counts where what was sent and what came
-    are no tokens; 0: count what was sent and what came.
+    are no tokens; 0: count what was sent and what came. `accepted` of the tokens that were `drafted`, guessed
+    ahead, came true.
     """
 
     submitted: float = field(default_factory=time.perf_counter)
@@ -72,6 +79,8 @@ class Stats:
     ended: float = 0.0
     cached_tokens: int = 0
     generated: int = 0
+    drafted: int = 0
+    accepted: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 

@@ -52,6 +52,7 @@ class FakeContext(FakeMemory):
         self.weights = fake_weights(recurrent=isinstance(self, FakeState), window=window)
         self.options = SimpleNamespace(sequences=sequences)
         self.n_ctx, self.n_batch = size, batch
+        self.n_outputs = batch
         self.buffers = {"KV": 1000 * size, "compute": 7}
         self.rows: dict[int, Any] = {}
         self.most_used = 0

@@ -153,7 +153,9 @@ def test_two_models_take_turns(scripted_file: Any, decodes: list[tuple[int, Cont
         lm.load(scripted_file.path, ctx=256, threads=1) as b,
     ):
         with busy_elsewhere():
-            streams = [m.complete("一", stream=True, max_tokens=24, ignore_eos=True) for m in (a, b)]
+            streams = [
+                m.complete("一", stream=True, max_tokens=24, ignore_eos=True, speculate="off") for m in (a, b)
+            ]
         done = [stream.run() for stream in streams]
         order = [context.n_ctx for _, context in decodes]
     assert [len(d.token_ids) for d in done] == [24, 24]

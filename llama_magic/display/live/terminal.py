@@ -124,6 +124,8 @@ def figures(completion: Completion) -> str:
     speed = f" · first token {times.first_token_s:.2f} s" if written and not completion.replayed else ""
     speed += f" · {times.tokens_per_second:.1f} tok/s" if completion.usage.drawn_tokens > 1 and speed else ""
     budget = gauge.ended(completion.budget, written)
-    words = gauge.words(budget, written, forced=completion.usage.forced_tokens, reused=True)
+    usage = completion.usage
+    drafts = usage.accepted_tokens, usage.drafted_tokens
+    words = gauge.words(budget, written, forced=usage.forced_tokens, drafts=drafts, reused=True)
     line = f"[{words}{speed} · seed {completion.seed} · {ending(completion)}]"
     return "\n".join((line, *notes(completion)))

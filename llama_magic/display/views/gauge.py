@@ -32,12 +32,22 @@ def bar(budget: Budget, written: int = 0, *, legend: bool = False) -> Bar:
     return Bar(parts, max(budget.window, sum(part.amount for part in parts)), legend)
 
 
-def words(budget: Budget, written: int = 0, *, forced: int = 0, reused: bool = False) -> str:
-    """Say the gauge in one line. `reused` adds what came from the KV cache, which differs from run to run."""
+def words(
+    budget: Budget,
+    written: int = 0,
+    *,
+    forced: int = 0,
+    drafts: tuple[int, int] = (0, 0),
+    reused: bool = False,
+) -> str:
+    """Say the gauge in one line. `reused` adds what came from the KV cache, which differs from run to run.
+
+    `drafts` are how many of how many guesses were accepted.
+    """
     kept = reserved(budget, written)
     free = max(0, budget.window - budget.prompt_tokens - written - kept)
     for_answer = f" · {kept:,} reserved" if kept else ""
-    return f"{_filled(budget, written, forced, reused)}{for_answer} · {free:,} free"
+    return f"{_filled(budget, written, forced, drafts, reused)}{for_answer} · {free:,} free"
 
 
 def ended(budget: Budget, written: int) -> Budget:
@@ -45,8 +55,10 @@ def ended(budget: Budget, written: int) -> Budget:
     return replace(budget, max_tokens=written)
 
 
-def _filled(budget: Budget, written: int, forced: int, reused: bool) -> str:
-    not_drawn = f" ({forced:,} forced)" if forced else ""
+def _filled(budget: Budget, written: int, forced: int, drafts: tuple[int, int], reused: bool) -> str:
+    told = [f"{forced:,} forced"] if forced else []
+    told += [f"{drafts[0]:,} of {drafts[1]:,} guesses accepted"] if drafts[1] else []
+    not_drawn = f" ({', '.join(told)})" if told else ""
     from_cache = f" ({budget.cached_tokens:,} reused)" if reused and budget.cached_tokens else ""
     return (
         f"{budget.prompt_tokens:,} prompt{from_cache} + {written:,} written{not_drawn}"

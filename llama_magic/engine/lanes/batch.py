@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Batch:
         self.sequences: list[int] = []
         self.outputs: list[int] = []
         self.matchers: list[Matcher] = []
+        self.guesses: list[int] = []  # behind the last of the parts, the only sample whose token is drawn
 
     @property
     def jobs(self) -> frozenset[Job]:
@@ -52,3 +54,14 @@ class Batch:
             self.outputs.append(len(self.tokens) - 1)
             if running.matcher is not None:
                 self.matchers.append(running.matcher)
+
+    def draft(self, running: Running, guesses: Sequence[int]) -> None:
+        """Add tokens that may come next, behind those of the sample that was added last."""
+        assert running.slot is not None
+        first = self.positions[-1] + 1
+        self.guesses += guesses
+        self.tokens += guesses
+        self.positions += range(first, first + len(guesses))
+        self.sequences += [running.slot.sequence] * len(guesses)
+        self.outputs += range(len(self.tokens) - len(guesses), len(self.tokens))
+        self.room -= len(guesses)

@@ -17,6 +17,7 @@ from llama_magic.engine.kv.cells import Cells
 from llama_magic.engine.kv.reuse import common_with
 from llama_magic.engine.kv.slots import Slot, cells_used
 from llama_magic.engine.kv.store import PrefixStore
+from llama_magic.engine.lanes import drafting
 from llama_magic.engine.lanes.batch import Batch
 from llama_magic.engine.lanes.flight import Flights
 from llama_magic.engine.lanes.running import Running
@@ -53,6 +54,7 @@ class Lane:
         self._ahead = ahead
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
+        self.guesses = drafting.most_guesses(context)  # of a sample that is decoded alone
         self.company = False  # whether another model is at work, too
         self.last: Job | None = None  # the last job that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took
@@ -143,6 +145,8 @@ class Lane:
         for running in self.running:
             if running.reading:
                 batch.add(running, self._chunk(running))
+        if len(self.running) == 1:
+            drafting.draft(batch, self.running[0], self.guesses)
         return batch
 
     def _chunk(self, running: Running) -> int:
@@ -180,6 +184,8 @@ class Lane:
             if len(slot.tokens) == len(running.tokens) and not running.job.cancelled:
                 try:
                     running.advance(self.context, index)
+                    if batch.guesses:
+                        drafting.verify(self.kv, self.context, running, batch.guesses, index)
                 except Exception as error:
                     # A constraint or the logits failed: this job ends, the others go on.
                     self._fail_job(running.job, error)

@@ -10,6 +10,7 @@ import numpy as np
 
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.slots import Slot
+from llama_magic.engine.lanes.drafting import Drafter
 from llama_magic.engine.lanes.logits import log_sum_exp, top_tokens
 from llama_magic.engine.native import Context, SamplerChain, Weights
 from llama_magic.errors import BackendError, OptionError
@@ -33,7 +34,8 @@ class Running:
         self.text, _ = TextStream.begun(job.stops, map(self._piece, job.begun))
         self.tape = job.tapes[index] if job.tapes else None
         self.done = False
-        self._stop_ids = job.stop_texts.keys() | (
+        self.drafter = Drafter() if job.speculate else None
+        self.stop_ids = job.stop_texts.keys() | (
             frozenset() if job.ignore_eos else frozenset(weights.vocab.eog_ids)
         )
         self._forbidden = frozenset(t for t, bias in job.sampling.logit_bias if bias == -math.inf)
@@ -142,15 +144,16 @@ class Running:
         now = time.perf_counter()
         stats.first_token = stats.first_token or now
         stats.last_token = now
-        if token in self._stop_ids:
+        if token in self.stop_ids:
             self.finish("stop", stop=self.job.stop_texts.get(token))
             return
+        guessed, struck = self.drafter.hear(token) if self.drafter else (False, ())
         if self.matcher is not None:
             self.matcher.accept(token)
         self.tokens.append(token)
         stats.generated += 1
         text = self.text.decode(self._piece(token))
-        self.job.sink(TokenEvent(self.index, token, text, forced, logprob, top, outside))
+        self.job.sink(TokenEvent(self.index, token, text, forced, logprob, top, outside, guessed, struck))
         if self.text.stop is not None or (self.matcher is not None and self.matcher.finished):
             self.finish("stop")
         elif self.n_generated >= self.job.max_tokens:
@@ -192,7 +195,8 @@ class Running:
         rest = self.text.flush()
         if self.text.stop is not None and reason == "length":
             reason = "stop"
-        self.job.sink(FinishEvent(self.index, reason, rest, stop or self.text.stop))
+        struck = self.drafter.strike() if self.drafter else ()
+        self.job.sink(FinishEvent(self.index, reason, rest, stop or self.text.stop, struck))
         self._close()
 
     def drop(self) -> None:

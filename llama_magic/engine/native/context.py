@@ -105,6 +105,7 @@ class Context:
         self._memory = llama_cpp.llama_get_memory(pointer)
         self.n_ctx = int(llama_cpp.llama_n_ctx(pointer))
         self.n_batch = int(llama_cpp.llama_n_batch(pointer))
+        self.n_outputs = max(options.outputs, options.sequences)  # rows of logits that a batch may ask for
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
         self._views = _BatchViews(self._batch, self.n_batch)
         self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address

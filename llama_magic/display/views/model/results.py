@@ -40,7 +40,8 @@ def completion(r: Completion) -> list[Node]:
     out.extend(sureness.nodes(r))
     written, budget = r.usage.completion_tokens, gauge.ended(r.budget, r.usage.completion_tokens)
     out.append(gauge.bar(budget, written))
-    filled = gauge.words(budget, written, forced=r.usage.forced_tokens)
+    drafts = r.usage.accepted_tokens, r.usage.drafted_tokens
+    filled = gauge.words(budget, written, forced=r.usage.forced_tokens, drafts=drafts)
     out.append(Line(f"{filled} · {ending(r)}", dim=True))
     if r.thinking_choice:
         out.append(Line(r.thinking_choice, dim=True))

@@ -16,6 +16,7 @@ def stats(s: ModelStats) -> list[Node]:
         ("requests", s.requests, f"{s.errors} failed, {s.interrupted} stopped"),
         ("prompt", s.prompt_tokens, f"tokens, {s.cached_tokens:,} of them reused"),
         ("written", s.completion_tokens, "tokens"),
+        ("guessed ahead", s.drafted_tokens, f"tokens, {s.accepted_tokens:,} of them accepted"),
         ("reading", s.read_per_second, "tokens a second"),
         ("writing", s.tokens_per_second, "tokens a second, one answer's own"),
         ("wait", s.wait(0.5), f"seconds until half were begun; 95 % within {_seconds(s.wait(0.95))}"),

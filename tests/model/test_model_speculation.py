@@ -1,0 +1,143 @@
+"""Tokens guessed ahead: the answers are those of plain decoding, and everything around them stays right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from scripted_gguf import EOS, build, chain
+
+import llama_magic as lm
+from llama_magic.errors import OptionError
+
+LETTERS = [chr(0x4E00 + i) for i in range(30)]
+TEXT = "".join(LETTERS)
+
+
+@pytest.fixture(scope="module")
+def copier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A model that says 30 letters in order and ends."""
+    path = tmp_path_factory.mktemp("copier") / "copier.gguf"
+    with lm.load(build(path, chain(*LETTERS, EOS)).path, ctx=256, threads=1) as model:
+        yield model
+
+
+def _copy(model: Any, **options: Any) -> Any:
+    # Seven letters are the answer's beginning: six are what a guess needs before guesses have paid.
+    options = {"max_tokens": 60, "temperature": 0, "reuse": False, **options}
+    return model.complete(TEXT + TEXT[:7], **options)
+
+
+def test_a_copy_is_guessed_and_is_what_plain_decoding_gives(copier: Any) -> None:
+    """Guesses are counted to the last one, in usage, receipt, figures and the model's stats; off is off."""
+    copier.stats.reset()
+    plain = _copy(copier, speculate="off")
+    answer = _copy(copier)
+    assert answer.text == plain.text == TEXT[7:]
+    assert answer.token_ids == plain.token_ids
+    assert (plain.usage.drafted_tokens, plain.usage.accepted_tokens) == (0, 0)
+    # 3 guesses are what may be lost at first; 5, 8 and 14 are what was won, and 3 letters are left for the last.
+    drafted, accepted = 3 + 5 + 8 + 14, 3 + 5 + 8 + 3
+    assert (answer.usage.drafted_tokens, answer.usage.accepted_tokens) == (drafted, accepted)
+    assert answer.receipt["usage"]["drafted_tokens"] == drafted
+    assert answer.receipt["usage"]["accepted_tokens"] == accepted
+    assert "drafted_tokens" not in plain.receipt["usage"]
+    assert plain.receipt["asked"]["speculate"] == "off"
+    assert "speculate" not in answer.receipt.get("asked", {})
+    assert f"({accepted} of {drafted} guesses accepted)" in str(answer._repr_mimebundle_()["text/plain"])
+    assert (copier.stats.drafted_tokens, copier.stats.accepted_tokens) == (drafted, accepted)
+    assert answer.request == plain.request  # it is no part of what equal requests have in common
+
+
+def test_a_wrong_choice_is_refused(copier: Any) -> None:
+    """It names what is known."""
+    with pytest.raises(OptionError, match="speculate is 'yes'; expected 'auto' or 'off'"):
+        _copy(copier, speculate="yes")
+
+
+@pytest.mark.parametrize("length", range(1, 25))
+def test_an_answer_ends_where_its_tokens_end(copier: Any, length: int) -> None:
+    """At any place of a stretch of guesses, and at the edge of the window; cells are those of the answer."""
+    answer = _copy(copier, max_tokens=length)
+    assert answer.text == TEXT[7 : 7 + length]
+    assert answer.finish_reason == ("stop" if length > 23 else "length")
+    assert copier.kv.used == 38 + min(length, 24) - 1
+    window = copier.complete("x" * (256 - 38 - length) + TEXT + TEXT[:7], max_tokens=length, temperature=0)
+    assert window.text == answer.text
+    assert window.budget.free == 0
+
+
+@pytest.mark.parametrize("at", range(8, 30, 3))
+def test_a_stop_text_ends_inside_of_a_guess(copier: Any, at: int) -> None:
+    """Nothing of it is shown, and the next answer finds no cell of what was guessed behind it."""
+    stop = TEXT[at : at + 2]
+    answer = _copy(copier, stop=stop)
+    assert (answer.text, answer.stop, answer.finish_reason) == (TEXT[7:at], stop, "stop")
+    assert copier.kv.used <= 38 + len(answer.token_ids)
+    assert copier.complete(TEXT + TEXT[: at + 2], max_tokens=60, temperature=0).text == TEXT[at + 2 :]
+
+
+def test_every_step_can_be_looked_at(copier: Any) -> None:
+    """Log-probabilities and the sampler's road of a guessed token are those of a drawn one."""
+    plain, answer = (_copy(copier, logprobs=2, speculate=how) for how in ("off", "auto"))
+    assert answer.usage.accepted_tokens
+    assert answer.logprobs == plain.logprobs
+    for step in (0, 5, 22, 23):
+        assert answer.xray(step).stages == plain.xray(step).stages
+
+
+def test_a_branch_goes_on_from_a_guessed_token(copier: Any) -> None:
+    """Fork and reuse take over cells that were written as guesses."""
+    answer = _copy(copier, reuse=True)
+    branch = answer.fork(15, LETTERS[0])
+    assert branch.text == TEXT[7:22] + TEXT
+    again = copier.complete(TEXT + TEXT[:20], max_tokens=60, temperature=0)
+    assert again.text == TEXT[20:]
+    assert again.usage.cached_tokens >= 38
+
+
+def test_a_stream_that_is_closed_leaves_the_model_ready(copier: Any) -> None:
+    """In the middle of guesses; what was told is the beginning of the answer."""
+    for count in range(1, 20, 4):
+        told = ""
+        with _copy(copier, stream=True) as stream:
+            for chunk in stream:
+                told += chunk.delta
+                if len(told) >= count:
+                    break
+        assert TEXT[7:].startswith(told)
+        assert _copy(copier).text == TEXT[7:]
+
+
+def test_a_constraint_is_kept_on_the_way(copier: Any) -> None:
+    """Masks go from guess to guess; where the constraint wants something else, the guesses end."""
+    free = _copy(copier, regex="[\u4e00-\u4e20]*", speculate="auto")
+    assert free.text == TEXT[7:]
+    assert free.usage.accepted_tokens
+    bound = _copy(copier, regex=f"{TEXT[7:15]}[{TEXT[:3]}]{{2}}{TEXT[2:]}")
+    plain = _copy(copier, regex=f"{TEXT[7:15]}[{TEXT[:3]}]{{2}}{TEXT[2:]}", speculate="off")
+    assert bound.token_ids == plain.token_ids
+    assert bound.text.startswith(TEXT[7:15])
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.5])
+def test_draws_are_those_of_plain_decoding(copier: Any, temperature: float) -> None:
+    """A draw takes one random number, guessed or not: with one seed the tokens are the same."""
+    seeds = range(6)
+    for seed in seeds:
+        options = {"temperature": temperature, "seed": seed}
+        assert _copy(copier, **options).token_ids == _copy(copier, **options, speculate="off").token_ids
+
+
+@pytest.mark.parametrize("name", ["smollm2"])
+def test_a_real_text_is_copied_as_by_plain_decoding(loaded: Any, name: str) -> None:
+    """Greedy, one thread: there a row has the same bits in a batch of several."""
+    model = loaded(name)
+    text = "One, two, three, four, five, six, seven, eight, nine, ten. "
+    answers = [
+        model.complete(text * 2 + "One, two,", max_tokens=48, temperature=0, reuse=False, speculate=how)
+        for how in ("off", "auto")
+    ]
+    assert answers[0].token_ids == answers[1].token_ids
+    assert answers[1].usage.accepted_tokens >= 10
