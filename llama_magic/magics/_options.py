@@ -108,7 +108,7 @@ LIMITS = (
     _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
     _o("--timeout", "float", "end the answer after this many seconds; what is there is kept", "S"),
     TAG,
-    _o("--speculate", "choice", "guess tokens ahead where that pays; changes none", choices=SPECULATE),
+    _o("--speculate", "choice", "guess tokens ahead where that pays", choices=SPECULATE),
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
 )
 CONSTRAINTS = (

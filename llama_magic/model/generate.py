@@ -103,8 +103,8 @@ class Generating:
         model would end. `timeout`: seconds, after which the answer ends with what is there (finish reason
         "timeout"). `prefill`: what the answer begins with, where a template
         opens it. `drop_thinking`: leave out the thinking of earlier turns. `tag`: a word to find the answer
-        again by. `speculate`: "auto" guesses tokens ahead from the text before them where that pays, which
-        changes none; "off" does not. `sampling`: a `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …)
+        again by. `speculate`: "auto" guesses tokens ahead from the text before them where that pays; "off"
+        does not. `sampling`: a `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …)
         may be given one by one. `grammar` (GBNF), `regex` and `choices` constrain the text.
 
         Returns a `Completion`, a list of them for n > 1, or with `stream` a `Stream` of chunks.

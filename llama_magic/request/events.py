@@ -38,7 +38,7 @@ class PromptEvent:
 
 @dataclass(frozen=True)
 class FinishEvent:
-    """The end of one sample. `text` is what was held back until now; `struck` guesses that came to nothing."""
+    """The end of one sample. `text` is what was held back; `struck` are guesses that did not come."""
 
     sample: int
     reason: FinishReason

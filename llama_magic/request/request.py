@@ -25,9 +25,10 @@ class Request:
     `stops` are texts that end the answer, `stop_texts` tokens that do, with how they are written;
     `visible_ids` are control tokens whose text is kept. `logprobs` is how many alternatives are told
     of each token (None: no probabilities). `measure_outside` asks how much of the model's wish lay
-    outside of the constraint. `speculate`: tokens may be guessed ahead, which changes none. `begun` are the last tokens of `prompt`, where they are the answer's already:
-    stop texts may begin in them, and the constraint has taken them in. `tools` are what may be called, in
-    the form of OpenAI's API, `tool_choice` is none, auto, required or a name; a constraint of the kind
+    outside of the constraint. `speculate`: tokens may be guessed ahead. `begun` are the last tokens of
+    `prompt`, where they are the answer's already: stop texts may begin in them, and the constraint has taken
+    them in. `tools` are what may be called, in the form of OpenAI's API, `tool_choice` is none, auto,
+    required or a name; a constraint of the kind
     "tools" sees to it where tokens are drawn here, and a server is sent these; `min_tokens` likewise. `keep`:
     later requests may go on from what this one leaves; one of very many is not kept for that. `digest` is
     equal for equal requests to one model. `handle` belongs to the backend while the request is on its way.

@@ -15,7 +15,7 @@ from llama_magic.engine.lanes import running
 from llama_magic.engine.lanes.drafting import LOSS, ROW, SHARE, Drafter
 from llama_magic.engine.lanes.shared import SharedLane
 
-COPY = list(range(10)) + [3, 5, 1, 9, 2]
+COPY = [*range(10), 3, 5, 1, 9, 2]
 
 
 @pytest.fixture(autouse=True)

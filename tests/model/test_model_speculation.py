@@ -37,7 +37,7 @@ def test_a_copy_is_guessed_and_is_what_plain_decoding_gives(copier: Any) -> None
     assert answer.text == plain.text == TEXT[7:]
     assert answer.token_ids == plain.token_ids
     assert (plain.usage.drafted_tokens, plain.usage.accepted_tokens) == (0, 0)
-    # 3 guesses are what may be lost at first; 5, 8 and 14 are what was won, and 3 letters are left for the last.
+    # 3 guesses are what may be lost at first; 5, 8 and 14 are won then; 3 letters are left for the last.
     drafted, accepted = 3 + 5 + 8 + 14, 3 + 5 + 8 + 3
     assert (answer.usage.drafted_tokens, answer.usage.accepted_tokens) == (drafted, accepted)
     assert answer.receipt["usage"]["drafted_tokens"] == drafted
