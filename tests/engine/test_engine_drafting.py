@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llama_magic.engine.lanes import running
-from llama_magic.engine.lanes.drafting import LOSS, ROW, SHARE, Drafter
+from llama_magic.engine.lanes.guesses import LOSS, ROW, SHARE, Drafter
 from llama_magic.engine.lanes.shared import SharedLane
 
 COPY = [*range(10), 3, 5, 1, 9, 2]

@@ -2,8 +2,8 @@
 
 A text that repeats its prompt (an edit, an extract, code in another form) is written mostly by guesses. Each
 row of a decode is drawn from as if it were decoded alone: by the request's own sampler, after its own mask. A
-guess is kept where it is what was drawn, so an answer is that of plain decoding, token for token, as far
-as a row has the same bits in a batch of several (`exact_guesses` says where that is known).
+guess is kept where it is what was drawn, so an answer is that of plain decoding, token for token, as far as
+a row has the same bits in a batch of several.
 """
 
 from __future__ import annotations
@@ -16,83 +16,6 @@ if TYPE_CHECKING:
     from llama_magic.engine.lanes.batch import Batch
     from llama_magic.engine.lanes.running import Running
     from llama_magic.engine.native import Context
-
-# How many tokens the end of a text must have in common with an earlier place, once guesses have paid and
-# before. Prose repeats three tokens everywhere; of six it repeats what it will go on repeating.
-AGAIN, FIRST = 3, 6
-# What a row more in a batch costs, in tokens decoded alone: SmolLM2 Q4_1 0.6, Gemma 3 Q4_K_M 0.5 on one
-# thread; less on more threads, and much less where weights do not fit the processor's cache.
-ROW = 0.6
-# What all guesses of an answer may lose: so many tokens, and this share of those written.
-LOSS, SHARE = 2.0, 0.01
-GAIN = 10.0  # the most of what was won that a later loss may use up
-
-
-class Drafter:
-    """Guess the next tokens of one sample, as long as that pays.
-
-    It keeps an account, in tokens decoded alone: what guesses saved, less what rows cost that were guessed
-    wrongly. What might bring it below `LOSS` is not tried. So prose costs nothing, and a copy is
-    found after a few tokens, then guessed in ever longer stretches.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[int, ...], int] = {}  # the end of a beginning -> how long that is
-        self._known = 0  # tokens whose ends are in it
-        self._source = 0  # the place that the text last went on from, as far as it has come; 0: none
-        self._misses = 0  # tokens since, that were not as they are there
-        self._balance = 0.0
-        self.left: list[int] = []  # guesses that were not drawn against yet
-
-    def guess(self, tokens: Sequence[int], written: int, most: int) -> list[int]:
-        """Return what may follow `tokens`, `written` of which are the answer's; `most` at most."""
-        end = len(tokens)
-        self._source += (end - self._known) * (self._source > 0)
-        self._learn(tokens, end)
-        most = min(most, int((self._balance + LOSS + SHARE * written) / ROW))
-        place, alike = self._place(tokens, end) if most > 0 else (0, 0)
-        if not place:
-            return []
-        self._source = place
-        # A longer match is a better one, so it is trusted further.
-        return list(tokens[place : place + min(most, 2 * alike)])
-
-    def _place(self, tokens: Sequence[int], end: int) -> tuple[int, int]:
-        """Return an earlier place that goes on from the same tokens, and how many; (0, 0) for none."""
-        paid = self._balance > 0
-        if paid and 0 < self._source < end and self._misses < AGAIN:
-            self._misses += 1
-            if alike := _alike(tokens, self._source, end):
-                return self._source, alike  # behind a word that was changed the text goes on as before
-        for size in (FIRST, AGAIN) if paid else (FIRST,):
-            place = self._places.get(tuple(tokens[end - size : end]))
-            if place is not None:
-                return place, _alike(tokens, place, end)
-        return 0, 0
-
-    def _learn(self, tokens: Sequence[int], end: int) -> None:
-        for place in range(max(self._known, AGAIN), end):
-            for size in (AGAIN, FIRST):
-                if place >= size:
-                    self._places[tuple(tokens[place - size : place])] = place
-        self._known = end
-
-    def hear(self, token: int) -> tuple[bool, tuple[int, ...]]:
-        """Take a token that came; say whether it was guessed, and which guesses end with it."""
-        if self.left and self.left[0] == token:
-            del self.left[0]
-            return True, ()
-        return False, self.strike()
-
-    def strike(self) -> tuple[int, ...]:
-        """Give up what is left of the guesses; returns it."""
-        struck, self.left = tuple(self.left), []
-        return struck
-
-    def settle(self, guessed: int, kept: int) -> None:
-        """Note that `kept` of so many guesses came true."""
-        self._balance = min(GAIN, self._balance + kept - ROW * guessed)
-        self._misses = 0 if kept else AGAIN
 
 
 def most_guesses(context: Context) -> int:
@@ -143,9 +66,3 @@ def _true(guesses: Sequence[int], tokens: Sequence[int]) -> int:
     """Return how many of the guesses came true."""
     pairs = enumerate(zip(guesses, tokens, strict=False))
     return next((i for i, (guess, token) in pairs if guess != token), min(len(guesses), len(tokens)))
-
-
-def _alike(tokens: Sequence[int], place: int, end: int) -> int:
-    """Return how many tokens before `place` are those before `end`, as far as that matters."""
-    most = min(place, 4 * FIRST)
-    return next((i for i in range(most) if tokens[place - 1 - i] != tokens[end - 1 - i]), most)

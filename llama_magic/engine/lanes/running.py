@@ -10,7 +10,7 @@ import numpy as np
 
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.slots import Slot
-from llama_magic.engine.lanes.drafting import Drafter
+from llama_magic.engine.lanes.guesses import Drafter
 from llama_magic.engine.lanes.logits import log_sum_exp, top_tokens
 from llama_magic.engine.native import Context, SamplerChain, Weights
 from llama_magic.errors import BackendError, OptionError
