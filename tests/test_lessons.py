@@ -62,6 +62,21 @@ def test_a_lesson_has_all_its_parts(path: Path) -> None:
     assert text.count("lm.lesson.predict(") == 1
 
 
+def test_the_work_of_a_day_is_five_cells_without_a_loop() -> None:
+    """Two models, 30 reviews, 3 prompts, 2 temperatures, intervals, a bad row, an answer run again."""
+    cells = nbformat.read(FOLDER / "12_prompts_as_a_table.ipynb", as_version=4).cells
+    run = next(i for i, cell in enumerate(cells) if "## Run" in cell.source)
+    explain = next(i for i, cell in enumerate(cells) if "## Explain" in cell.source)
+    shown = [cell for cell in cells[run:explain] if cell.cell_type == "code" and not cell.metadata]
+    work = [cells[1], *shown]
+    assert len(work) == 5
+    text = "\n".join(cell.source for cell in work)
+    assert not re.search(r"\b(for|while)\b", re.sub(r'""".*?"""', "", text, flags=re.DOTALL))
+    for part in ("--kv-type q8_0", "temperature=0,0.8", "=== role", "summary(", "pairs(", "failures"):
+        assert part in text
+    assert "lm.rerun(earlier" in text
+
+
 def test_the_index_names_every_lesson() -> None:
     """Each file is linked once, and thirty words are explained."""
     assert re.findall(r"\]\((\w+\.ipynb)\)", README) == [path.name for path in LESSONS]
@@ -74,7 +89,7 @@ def test_the_one_page_is_understood() -> None:
     page = re.search(r"## One page to keep\n\n```\n(.*?)```", README, re.DOTALL)
     assert page is not None
     lines = re.findall(r"%%?llama [^\n]*?(?=\s{2,}|$)", page[1], re.MULTILINE)
-    assert len(lines) == 14
+    assert len(lines) == 17
     for line in lines:
         what = line.partition("llama ")[2]
         found = parse_cell(what) if line.startswith("%%") else parse_line(what)

@@ -76,7 +76,7 @@ def read_prompts(given: Any) -> dict[str, Prompt]:
 
     Raises `InputTypeError` for what is no prompt, `TemplateError` for a `{{` that is never closed.
     """
-    if isinstance(given, Mapping) and "role" not in given:
+    if isinstance(given, Mapping) and not {"role", "content"} <= given.keys():
         if not given:
             raise OptionError("The dict of prompts is empty.", remedy="Give at least one.")
         return {str(name): _prompt(one) for name, one in given.items()}

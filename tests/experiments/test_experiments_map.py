@@ -118,6 +118,8 @@ def test_prompts_of_every_kind_are_filled() -> None:
     assert [r.text for r in lm.map(rows, "{{ a }}", system="be {{ n }}", model=model)] == ["X"]
     assert model.backend.requests[-1].messages[0]["content"] == "be 2"
     assert [r.text for r in lm.map(["one", HELLO], model=model)] == ["ONE", "HELLO"]
+    named = lm.map(rows, {"role": talk, "plain": "{{ n }}"}, model=model)
+    assert [r.text for r in named] == ["3", "2"]
     assert [r.text for r in lm.map(rows, "raw {{ a }}", mode="complete", model=model)] == ["RAW X"]
     assert model.backend.requests[-1].text == "raw x"
 
