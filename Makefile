@@ -13,7 +13,7 @@ LEAN := $(VENV)/lean.cmake
 export CMAKE_ARGS := -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF '-DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/$(LEAN)' $(CMAKE_ARGS)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo lab test lint javascript types unit lessons soak bench clean
+.PHONY: demo lab test lint javascript types unit lessons soak bench shots clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python notebooks/run.py notebooks/00_quickstart.ipynb build/00_quickstart.ipynb
@@ -68,6 +68,10 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml | $(LEAN)
 $(VENV)/.test: $(VENV)/.demo pyproject.toml
 	$(PIP) install --quiet --editable ".[demo,lab,test]"
 	touch $@
+
+# Pictures of every view, to look at, in tests/screenshots; and those of README, in notebooks/pictures.
+shots: $(VENV)/.test
+	PYTHONPATH=tests:tests/display $(BIN)/python tests/browser/shots.py $(PARTS)
 
 clean:
 	rm -rf $(VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from nbformat.sign import NotebookNotary
 
 
 class Shown(NotebookClient):
@@ -38,7 +39,7 @@ def _text(msg: dict[str, Any]) -> str:
 
 
 def main(source: str, target: str) -> int:
-    """Execute `source`, write it with its outputs to `target`; 1 if a cell failed."""
+    """Execute `source`, write it with its outputs to `target`, and sign that; 1 if a cell failed."""
     notebook = nbformat.read(source, as_version=4)
     place = {"metadata": {"path": str(Path(source).parent)}}
     client = Shown(notebook, timeout=600, kernel_name="python3", record_timing=False, resources=place)
@@ -50,6 +51,7 @@ def main(source: str, target: str) -> int:
         status = 1
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, target)
+    NotebookNotary().sign(notebook)  # what was run here is trusted here: JupyterLab shows all of its outputs
     print(f"\nThe executed notebook is {target}; `make lab` opens it in JupyterLab.")
     return status
 

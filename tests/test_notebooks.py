@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbconvert import HTMLExporter, MarkdownExporter
+from nbformat.sign import NotebookNotary
 
 from llama_magic.model.results import RECEIPT_MIME
 
@@ -56,6 +60,22 @@ def test_saved_outputs_hold_nothing_live(path: Path) -> None:
         assert "execution" not in cell.metadata
         saved = json.dumps(cell.outputs)
         assert not re.search(r"<script|<iframe|widget-view|src=\\?\"http", saved), cell.source
+
+
+def test_a_notebook_that_was_run_here_is_trusted_here(tmp_path: Path) -> None:
+    """What `make demo` runs and `make lab` opens carries Jupyter's signature; changed by others it does not."""
+    source, target = tmp_path / "in.ipynb", tmp_path / "out" / "in.ipynb"
+    cells = [nbformat.v4.new_code_cell("from IPython.display import HTML\nHTML('<style>p {}</style>')")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), source)
+    env = os.environ | {"JUPYTER_DATA_DIR": str(tmp_path / "data")}
+    script = NOTEBOOKS[0].parent / "run.py"
+    subprocess.run([sys.executable, script, source, target], env=env, check=True, timeout=120)
+    notary = NotebookNotary(data_dir=str(tmp_path / "data"))
+    notebook = nbformat.read(target, as_version=4)
+    assert notary.check_signature(notebook)
+    assert not notary.check_signature(nbformat.read(source, as_version=4))
+    notebook.cells[0].outputs[0].data["text/html"] = "<script>elsewhere()</script>"
+    assert not notary.check_signature(notebook)
 
 
 def test_the_quick_start_shows_every_mode() -> None:

@@ -87,6 +87,19 @@ def test_files_it_names_exist() -> None:
         assert re.search(rf"^{quoted or shown}:", makefile, re.MULTILINE), quoted or shown
 
 
+def test_its_pictures_are_there_small_and_said_in_words() -> None:
+    """Four PNG files below 150 kB, each with a text that says what it shows; no picture lies there unused."""
+    shown = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", README)
+    assert len(shown) == 4
+    for words, link in shown:
+        data = (ROOT / link).read_bytes()
+        assert data.startswith(b"\x89PNG")
+        assert len(data) < 150_000, link
+        assert len(words) > 80, link
+    pictures = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks/pictures").iterdir())
+    assert pictures == sorted(link for _, link in shown)
+
+
 def test_no_registry_host_is_named() -> None:
     """No file of the project names a package registry's host (pip knows its own)."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -60,9 +60,9 @@ class Page:
     is asked for: a page and a kernel cost four and one seconds of processor time. Other apps are loaded.
     """
 
-    def __init__(self, browser: Any, server: Server) -> None:
+    def __init__(self, browser: Any, server: Server, scale: float = 1) -> None:
         self.server, self.name = server, ""
-        self.context = browser.new_context(viewport=SIZE)
+        self.context = browser.new_context(viewport=SIZE, device_scale_factor=scale)
         self.page = self.context.new_page()
         self.elsewhere: list[str] = []
         self.errors: list[str] = []

@@ -17,6 +17,7 @@ from example_views import example_views
 
 from llama_magic.display import to_html, to_text
 from llama_magic.display.static import inline
+from llama_magic.words.tables import Share, Table
 
 # What JupyterLab's sanitizer takes of colours, lengths and words (its CssProp, shortened to what we write).
 _VALUE = re.compile(
@@ -100,3 +101,20 @@ def test_a_model_cannot_write_attributes(hostile: str) -> None:
     html = to_html(completion(hostile))
     assert "position" not in " ".join(re.findall(r'style="([^"]*)"', html))
     assert read(html).count(hostile) == 1
+
+
+def test_ids_stand_in_their_tokens_keys_without_any_style() -> None:
+    """As a subscript of the key, not on a line of its own, which would tear the keys of a line apart."""
+    assert "<kbd>user<sub>9690</sub></kbd>" in bare(to_html(example_views()["tokens"]))
+
+
+def test_columns_break_where_they_can_be_read() -> None:
+    """Between words; within one only where some word is longer than a column can be wide; a number stays beside
+    its bar."""
+    row = ("temperature 0.8", (Share("", 0.25),), "x" * 40, (Share("a", 0.5), Share("b", 0.25)))
+    html = to_html(Table(("stage", "share", "long", "several"), (row,)))
+    marks = re.findall(r'<td class="lm-td([^"]*)"', html)
+    assert marks == [" lm-words", " lm-alone", "", " lm-words"]
+    styles = re.findall(r'<td class="[^"]*" style="([^"]*)"', html)
+    assert ["word-wrap:break-word" in style for style in styles] == [True, False, False, True]
+    assert ["white-space:nowrap" in style for style in styles] == [False, True, False, False]

@@ -112,7 +112,7 @@ def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
         "tokens: 4 tokens, 1 of them control tokens ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
     )
     html = to_html(strip)
-    below = "<br><small>{}</small></kbd>".format
+    below = "<sub>{}</sub></kbd>".format
     assert f"<kbd>&lt;|im_start|&gt;{below(1)} <kbd>user{below(9690)}<wbr><kbd>↵{below(198)}<br>" in bare(
         html
     )

@@ -22,7 +22,7 @@ from llama_magic.microscope.tracing import SamplerTrace
 from llama_magic.request.sampling import MAX_SEED
 from llama_magic.request.stages import STAGES, is_off
 
-_LEADERS = 6  # candidates: as many as stand beside each other in a notebook of 1,000 pixels
+_LEADERS = 5  # candidates: as many as stand beside each other in a window of 1,000 pixels
 _DRAWS = 100
 _FIRST = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty")
 

@@ -16,6 +16,7 @@ from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
 from llama_magic.words.tables import Marked, Share, cell_text, is_number, percent
 
+_WORD = 24  # characters that a column is always wide enough for
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 _NONE = Html()
 _LINE = Html("\n")
@@ -117,7 +118,7 @@ def _piece(piece: doc.Piece, *, even: bool) -> Html:
         word for word in (f"id {piece.token_id}" if piece.token_id is not None else "", piece.hint) if word
     )
     title = Html(' title="{}"').format(words) if words else _NONE
-    below = Html('<br><small class="lm-below">{}</small>').format(piece.below) if piece.below else _NONE
+    below = Html('<sub class="lm-below">{}</sub>').format(piece.below) if piece.below else _NONE
     shown = Html("{}{}").format(shown, below)
     if piece.special:
         return Html('<kbd class="lm-c"{}>{}</kbd> ').format(title, shown)
@@ -136,7 +137,9 @@ def _grid(node: doc.Grid) -> Html:
     right = [
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
-    marks = [" lm-n" if is_right else _bars(row[i] for row in table.rows) for i, is_right in enumerate(right)]
+    marks = [
+        " lm-n" if is_right else _broken([row[i] for row in table.rows]) for i, is_right in enumerate(right)
+    ]
     head = _NONE.join(
         Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(mark, _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
@@ -168,11 +171,18 @@ def _aligned(mark: str) -> Html:
     return Html(' align="right"') if mark == " lm-n" else _NONE
 
 
-def _bars(column: Iterable[Any]) -> str:
-    """Return the mark of a column of bars with nothing but their numbers: those stay beside the bars."""
-    alone = all(value is None or (isinstance(value, tuple) and len(value) == 1
-                and isinstance(value[0], Share) and not value[0].text) for value in column)  # fmt: skip
-    return " lm-alone" if alone else ""
+def _broken(column: Sequence[Any]) -> str:
+    """Return the mark of a column by where its lines may be broken.
+
+    Not between a bar and its number; in the middle of a word only where there are long ones, for a column
+    that may be broken anywhere can become one letter wide.
+    """
+    values = [value for value in column if value is not None]
+    if all(isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], Share) and not value[0].text
+           for value in values):  # fmt: skip
+        return " lm-alone"
+    longest = max((len(word) for value in values for word in cell_text(value).split()), default=0)
+    return " lm-words" if longest <= _WORD else ""
 
 
 def _cell(value: Any) -> Html:

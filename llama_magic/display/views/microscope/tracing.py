@@ -103,10 +103,10 @@ def _shown(columns: Sequence[_Candidate]) -> list[_Candidate]:
 def _row(stage: TraceStage, columns: Sequence[_Candidate], drawn: int) -> tuple[Any, ...]:
     if stage.name in _NAMES:  # the draw leaves one
         alone = ((Share("", 1.0),) if i == drawn else None for i in range(len(columns)))
-        return (_stage(stage), 1, 0.0, *alone)
+        return (_stage(stage), 1, "0.00", *alone)
     shares = (_share(stage, candidate) for candidate in columns)
     cells = (None if share is None else (Share("", share),) for share in shares)
-    return (_stage(stage), stage.survivors, round(stage.entropy_bits, 2), *cells)
+    return (_stage(stage), stage.survivors, f"{stage.entropy_bits:.2f}", *cells)
 
 
 def _stage(stage: TraceStage) -> str:
