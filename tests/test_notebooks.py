@@ -63,7 +63,7 @@ def test_saved_outputs_hold_nothing_live(path: Path) -> None:
 
 
 def test_a_notebook_that_was_run_here_is_trusted_here(tmp_path: Path) -> None:
-    """What `make demo` runs and `make lab` opens carries Jupyter's signature; changed by others it does not."""
+    """What `make demo` runs and `make lab` opens has Jupyter's signature; changed by others it has not."""
     source, target = tmp_path / "in.ipynb", tmp_path / "out" / "in.ipynb"
     cells = [nbformat.v4.new_code_cell("from IPython.display import HTML\nHTML('<style>p {}</style>')")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), source)

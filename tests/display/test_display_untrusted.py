@@ -109,8 +109,8 @@ def test_ids_stand_in_their_tokens_keys_without_any_style() -> None:
 
 
 def test_columns_break_where_they_can_be_read() -> None:
-    """Between words; within one only where some word is longer than a column can be wide; a number stays beside
-    its bar."""
+    """Between words; within one only where some word is longer than a column can be wide; a number stays
+    beside its bar."""
     row = ("temperature 0.8", (Share("", 0.25),), "x" * 40, (Share("a", 0.5), Share("b", 0.25)))
     html = to_html(Table(("stage", "share", "long", "several"), (row,)))
     marks = re.findall(r'<td class="lm-td([^"]*)"', html)
