@@ -167,7 +167,7 @@ def test_a_sampler_trace_says_who_was_cut() -> None:
     assert "x-ray: drawn: ·door" in text
     assert re.search(r"stage +left +bits +◉ ·door +·gate\n", text)
     assert re.search(r"logits +49,152 +4.31 +50% +25%\n", text)
-    assert re.search(r"min_p 0.05 +1 +0 +100% +–\n", text)
+    assert re.search(r"min_p 0.05 +1 +0.00 +100% +–\n", text)
     assert "◉ ·door: drawn, rank 1 of the model's own, 50.00%" in text
     assert "min_p: drops those far less likely than the likeliest" in text
 
