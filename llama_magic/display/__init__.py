@@ -22,6 +22,7 @@ from llama_magic.display.bundle import (
 from llama_magic.display.live.progress import LoadProgress, load_progress
 from llama_magic.display.live.stream import show_stream
 from llama_magic.display.views.view import together, view
+from llama_magic.errors import LlamaMagicError
 from llama_magic.model.results import Completion
 
 if TYPE_CHECKING:
@@ -105,8 +106,12 @@ def live_view(result: SamplerTrace | Completion | Sequence[Completion], called: 
 
 
 def show_pen(answers: Completion | Sequence[Completion], called: str) -> None:
-    """Show the pen below answers that stand in the output; where it cannot be, one line that says why."""
-    made = live_view(answers, called)
+    """Show the pen below answers that stand in the output; where it cannot be, what says why: they stay."""
+    try:
+        made = live_view(answers, called)
+    except LlamaMagicError as error:
+        print(f"There is no pen here: {error}")
+        return
     if made is not answers:
         made._ipython_display_()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from as_ipython import page_says, show
 from display_answers import answering, widgets
+from test_display_boards import WIDGET, Shell
 
 from llama_magic import display
 from llama_magic.display import hosts, to_text
@@ -15,8 +16,6 @@ from llama_magic.display.boards.pen import Pen
 from llama_magic.display.static import text as render_text
 from llama_magic.errors import OptionError
 from llama_magic.testing import Script, scripted_model
-
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def settle() -> None:
@@ -236,42 +235,31 @@ def test_an_answer_of_elsewhere_has_no_pen(answer: Any) -> None:
         display.live_view([])
 
 
-class _Shell:
-    """A shell that keeps each display's latest bundle."""
-
-    def __init__(self) -> None:
-        self.shown: dict[str, Any] = {}
-        self.display_pub = self
-
-    def publish(self, *, data: Any, metadata: Any, transient: Any, update: bool) -> None:
-        self.shown[transient.get("display_id", "out")] = data
-
-
 def test_what_is_saved_says_the_same_without_the_widget(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in follows each pick: tokens, alternatives, tree, the line in Python; kept, it is all."""
-    shell = _Shell()
+    shell = Shell()
     monkeypatch.setattr(hosts, "current_shell", lambda: shell)
     before = widgets()
     board = answer.live()
     show(board)
-    view, widget = shell.shown.values()
+    view, widget = shell.display_pub.shown.values()
     assert "├─" not in view["text/plain"]
     assert widget[WIDGET]["model_id"] == board.model_id
     assert widget["text/plain"] == "The pen: run this cell again to use it."
     board.look(4)
     settle()
-    view, _ = shell.shown.values()
+    view, _ = shell.display_pub.shown.values()
     assert "what may stand at token 4" in view["text/plain"]
     board.pick(4, " deep")
     settle()
-    view, _ = shell.shown.values()
+    view, _ = shell.display_pub.shown.values()
     assert "└─ deep" in view["text/plain"]
     assert "answer.fork(4, ' deep')" in view["text/plain"]
     assert 'class="lm lm-standin' in view["text/html"]
     assert "<script" not in view["text/html"]
     board._view_count = 1
     board.keep_button.click()
-    view, line = shell.shown.values()
+    view, line = shell.display_pub.shown.values()
     assert "└─ deep" in view["text/plain"]
     assert "answer.fork(4, ' deep')" in line["text/plain"]
     assert WIDGET not in line

@@ -9,8 +9,16 @@ import pytest
 
 from llama_magic.display import hosts
 from llama_magic.display.boards.pen import Pen
-from llama_magic.errors import GenerationInterrupted, OptionError
+from llama_magic.errors import BackendError, GenerationInterrupted, OptionError
+from llama_magic.model.branching import Branching
 from llama_magic.testing import Script
+
+
+def settle() -> None:
+    """Wait for the pen's threads."""
+    for thread in threading.enumerate():
+        if thread.name == "llama_magic-pen":
+            thread.join(10)
 
 
 @pytest.fixture
@@ -59,9 +67,7 @@ def test_an_interrupted_cell_has_the_pen(run: Any, model: Any, boards: list[Pen]
     [board] = boards
     assert board.answer.text == "one two"
     board.pick(2, "")
-    for thread in threading.enumerate():
-        if thread.name == "llama_magic-pen":
-            thread.join(10)
+    settle()
     assert run("cut").result.branches[0].text == "one two more"
 
 
@@ -107,3 +113,35 @@ def test_where_there_are_no_widgets(run: Any, model: Any, capsys: pytest.Capture
     assert answer.text == "answer 1"
     assert capsys.readouterr().out.count("The answer is not live here: it needs a notebook") == 1
     assert run("%llama pen").result is answer
+
+
+def test_a_replayed_answer_has_the_pen(run: Any, model: Any, boards: list[Pen]) -> None:
+    """What grows from it is written by the model."""
+    model.backend.answers = ["one two", " more"]
+    run("%llama record r.sqlite").raise_error()
+    run("%%llama complete --seed 1\nQ").raise_error()
+    run("%llama replay r.sqlite")
+    run("%%llama complete --seed 1 --live -o again\nQ").raise_error()
+    [board] = boards
+    assert run("again").result.replayed
+    board.pick(2, "")
+    settle()
+    assert board.answer.text == "one two more"
+
+
+def test_an_answer_that_cannot_go_on_costs_no_cell(
+    run: Any,
+    model: Any,
+    boards: list[Pen],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The answer is bound and shown; why there is no pen is said below it."""
+
+    def gone(self: Any, tokens: Any = None) -> None:
+        raise BackendError("The server is gone.")
+
+    monkeypatch.setattr(Branching, "pieces", gone)
+    run("%%llama complete --live -o said\nQ").raise_error()
+    assert (boards, run("said").result.text) == ([], "answer 1")
+    assert "There is no pen here: The server is gone." in capsys.readouterr().out
