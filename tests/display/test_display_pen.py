@@ -16,6 +16,7 @@ from llama_magic.display.boards.pen import Pen
 from llama_magic.display.static import text as render_text
 from llama_magic.errors import OptionError
 from llama_magic.testing import Script, scripted_model
+from llama_magic.words.tables import percent
 
 
 def settle() -> None:
@@ -71,6 +72,12 @@ def test_a_picked_token_regrows_the_answer(answer: Any) -> None:
     assert [given for _, _, given in board.sheet.tokens] == [True] * 5 + [False] * 12
     assert board.which.options[1] == (f"branch 1: token 4 “{told[1].text.strip()}”", 1)
     assert board.recipe()[1].text == f"answer.fork(4, {told[1].token_id})"
+    board.look(4)  # given to the branch: the answer before it knows, and nothing is read again
+    settle()
+    assert [row[3] for row in board.sheet.offered["rows"]] == [False, True, *[False] * 6]
+    assert [row[:3] for row in board.sheet.offered["rows"]] == [
+        [one.token_id, one.text, one.probability] for one in told
+    ]
 
 
 def test_what_is_typed_stands_in_place_of_the_token(answer: Any) -> None:
@@ -255,6 +262,9 @@ def test_what_is_saved_says_the_same_without_the_widget(answer: Any, monkeypatch
     view, _ = shell.display_pub.shown.values()
     assert "└─ deep" in view["text/plain"]
     assert "answer.fork(4, ' deep')" in view["text/plain"]
+    said = " ".join(view["text/plain"].partition("least sure first")[2].split())
+    for one in answer.alternatives(4, 5):  # the picked token is unlikely; what was likely there is said
+        assert f"“{one.text.replace(' ', '·')}” {percent(one.probability)}" in said
     assert 'class="lm lm-standin' in view["text/html"]
     assert "<script" not in view["text/html"]
     board._view_count = 1

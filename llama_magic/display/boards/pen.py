@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _THREAD = "llama_magic-pen"
 _OFFERED = 8  # alternatives of a token
+_UNSURE, _BESIDE = 10, 5  # tokens that the saved view says more of, and how many it names at each
 _STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
 _SAID = 400  # characters of an answer that are announced
 _HELP = (
@@ -93,8 +94,9 @@ class Pen(Board):
             assert shown.parent is not None
             shown = shown.parent
         assert shown.answer is not None
+        unsure = views.unsure(shown.answer.pieces() or (), shown.unsure(_UNSURE, _BESIDE))
         nodes = views.pen(shown.answer, shown.label, shown.shares, self._roots)
-        return nodes[:3] + self._offers + nodes[3:]
+        return [*nodes[:3], *self._offers, *unsure, *nodes[3:]]
 
     def recipe(self) -> list[Node]:
         """Return the line that makes the same branch again, where it is one."""
@@ -144,11 +146,10 @@ class Pen(Board):
         of = self.sheet.of if of is None else of
         if self.versions[of].answer is None:
             self._halt()
-        answer = self.versions[of].answer
-        if answer is None:
+        if self.versions[of].answer is None:
             return
         self._opened = (of, step)
-        set_going(of_the_cell(self._look_up, answer, of, step, name=_THREAD))  # an old step is read again
+        set_going(of_the_cell(self._look_up, of, step, name=_THREAD))  # an old step is read again
 
     def _asked(self, ask: Ask) -> None:
         what, of, step, choice = ask
@@ -159,11 +160,11 @@ class Pen(Board):
         elif choice is not None:
             self.pick(step, choice, of)
 
-    def _look_up(self, answer: Completion[Any], of: int, step: int) -> None:
+    def _look_up(self, of: int, step: int) -> None:
         found: tuple[Alternative, ...] = ()
         problem = ""
         try:
-            found = answer.alternatives(step, _OFFERED)
+            found = self.versions[of].likely(step, _OFFERED)
         except LlamaMagicError as error:
             problem = str(error)
         if self._opened == (of, step):

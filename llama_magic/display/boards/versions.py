@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,28 @@ class Version:
         if same < min(answer.begun, len(before.token_ids)):
             known.append(before.share(same, answer.token_ids[same]))
         return [*known, *own[len(known) :]]
+
+    def likely(self, step: int, k: int) -> tuple[Alternative, ...]:
+        """Return the `k` likeliest tokens at a step; of a given one the answer before it knows that.
+
+        Raises `OptionError` where nothing is known.
+        """
+        answer, before = self.answer, None if self.parent is None else self.parent.answer
+        assert answer is not None
+        if self.parent is None or before is None or step >= min(answer.begun, len(before.token_ids)):
+            return answer.alternatives(step, k)
+        if step > common(before.token_ids, answer.token_ids):
+            return answer.alternatives(step, k)
+        drawn = answer.token_ids[step]
+        return tuple(replace(one, drawn=one.token_id == drawn) for one in self.parent.likely(step, k))
+
+    def unsure(self, most: int, k: int) -> list[tuple[int, float, tuple[Alternative, ...]]]:
+        """Return the steps where the token that stands was least likely, least sure first.
+
+        Each as (step, its probability, what was likely there); nothing is read again for it.
+        """
+        known = sorted((share, step) for step, share in enumerate(self.shares) if share is not None)
+        return [(step, share, self.likely(step, k)) for share, step in known[:most]]
 
     def branch(self, step: int, choice: Choice, said: str, options: str = "") -> Version:
         """Return the next branch of this answer, not written yet; `said` is the text that was chosen."""

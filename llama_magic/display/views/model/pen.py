@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llama_magic.display.static.doc import Code, Grid, Head, Line, Node, Piece, Strip
+from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node, Piece, Strip
 from llama_magic.display.views.model.results import ending, seed_words
 from llama_magic.experiments.tree import tree
 from llama_magic.model.branching import Alternative
@@ -42,6 +42,22 @@ def alternatives(step: int, found: Sequence[Alternative]) -> list[Node]:
         for one in found
     )
     return [Grid(Table(("token", "probability", ""), rows, caption=f"what may stand at token {step}"))]
+
+
+def unsure(pieces: Sequence[str], found: Sequence[tuple[int, float, Sequence[Alternative]]]) -> list[Node]:
+    """Show what else was likely at the tokens that were least so."""
+    rows = tuple(
+        (step, f"“{blanks_shown(pieces[step])}”", percent(share), _others(likely))
+        for step, share, likely in found
+    )
+    if not any(row[-1] for row in rows):
+        return []
+    table = Table(("token", "stands here", "probability", "also likely"), rows, caption="least sure first")
+    return [Fold("what else was likely", (Grid(table),))]
+
+
+def _others(likely: Sequence[Alternative]) -> tuple[Share, ...]:
+    return tuple(Share(f"“{blanks_shown(one.text)}”", one.probability) for one in likely if not one.drawn)
 
 
 def _piece(step: int, text: str, share: float | None) -> Piece:
