@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from llama_magic.model.drafts import drafts_of
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
 from llama_magic.model.sample import Sample
@@ -168,10 +169,9 @@ class Assembler:
         self.stats.last_token = time.perf_counter()
         self.stats.first_token = self.stats.first_token or self.stats.last_token
         sample = self.samples[event.sample]
+        sample.guess(event.struck, guessed=event.guessed)
         sample.ids.append(event.token)
         sample.forced += event.forced
-        sample.accepted += event.guessed
-        sample.drafted += event.guessed + len(event.struck)
         logprobs: tuple[TokenLogprob, ...] = ()
         if event.logprob is not None and self.request.logprobs is not None:
             logprobs = (self._logprob(event),)
@@ -186,7 +186,7 @@ class Assembler:
 
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
-        sample.drafted += len(event.struck)
+        sample.guess(event.struck)
         delta, thinking, calls = sample.read(event.text, final=True)
         late = self.timed_out and event.reason == "interrupted"
         sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
@@ -303,6 +303,7 @@ class Assembler:
             id=f"{self.id}-{index}",
             time=self.asked_at,
             tag=plan.tag,
+            _drafts=drafts_of(sample.ids, sample.guesses, self.piece),
         )
 
 

@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from llama_magic.errors import OptionError
 from llama_magic.model.branching import Branching, Origin
+from llama_magic.model.drafts import Drafts
 from llama_magic.request.events import FinishReason
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
@@ -190,6 +191,7 @@ class Completion(Branching, Shown, Generic[T]):
     _origin: Origin | None = field(default=None, repr=False, compare=False)
     _branches: list[Completion[Any]] = field(default_factory=list, repr=False, compare=False)
     _constraint: Constraint | None = field(default=None, repr=False, compare=False)
+    _drafts: Drafts | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
@@ -214,6 +216,14 @@ class Completion(Branching, Shown, Generic[T]):
     def question(self) -> str:
         """What was asked last: the message before the answer, or the whole of a prompt that is a text."""
         return str(self.messages[-2].get("content") or "") if len(self.messages) > 1 else self.prompt
+
+    @property
+    def drafts(self) -> Drafts:
+        """Which tokens were guessed ahead: accepted guesses and struck ones, in the text.
+
+        An answer from a record has its counts (`usage`), and no places: nothing is marked in it.
+        """
+        return self._drafts or Drafts(((self.raw_text, "drawn"),))
 
     def xray(self, step: int) -> SamplerTrace:
         """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.

@@ -32,6 +32,7 @@ class Sample:
     reason: Any = None
     stop: str | None = None
     forced: int = 0
+    guesses: dict[int, tuple[bool, tuple[int, ...]]] = field(default_factory=dict)  # see `drafts_of`
     drafted: int = 0  # tokens guessed ahead, and how many of them came
     accepted: int = 0
     calls: list[str] = field(default_factory=list)  # tool calls as they were written
@@ -44,6 +45,13 @@ class Sample:
         self.ids += ids
         delta, thinking, _ = self.read(text)
         self.unsent = delta, thinking, ids
+
+    def guess(self, struck: tuple[int, ...], *, guessed: bool = False) -> None:
+        """Take in what was guessed of the next token."""
+        if guessed or struck:
+            self.guesses[len(self.ids)] = guessed, struck
+            self.accepted += guessed
+            self.drafted += guessed + len(struck)
 
     def read(self, text: str, *, final: bool = False) -> Read:
         """Add text; return what is new of answer and thinking, and the calls that are whole now."""

@@ -14,6 +14,7 @@ from llama_magic.microscope.cells import KVSequence, KVState
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tokens import TokenPiece, TokenStrip
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
+from llama_magic.model.drafts import Drafts
 from llama_magic.model.results import Budget, TokenLogprob
 from llama_magic.remote import Ability, ServerCard
 from llama_magic.request.sampling import Sampling
@@ -76,6 +77,10 @@ def example_views() -> Mapping[str, Any]:
         "surprise": _surprise(),
         "xray": _trace(),
         "kv": _kv(),
+        "drafts": Drafts(
+            (("So ", "drawn"), ("it is,", "accepted"), (" no,", "struck"), (" <b>\n", "drawn")), 4, 2
+        ),
+        "no drafts": Drafts((("So it is", "drawn"),)),
         "answer": completion("# T\n\nHi **b**\n\n- one\n  - two\n\n> q\n\n|a|b|\n|-|-|\n|1|2|"),
         "answer with logprobs": completion(" Lyon", n=1, logprobs=(likely,)),
         "thinking": completion("42", thinking="six times seven"),

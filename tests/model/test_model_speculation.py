@@ -141,3 +141,23 @@ def test_a_real_text_is_copied_as_by_plain_decoding(loaded: Any, name: str) -> N
     ]
     assert answers[0].token_ids == answers[1].token_ids
     assert answers[1].usage.accepted_tokens >= 10
+
+
+def test_guesses_are_marked_in_the_text(copier: Any) -> None:
+    """Accepted ones are part of the answer, struck ones stand where something else came; text says it all."""
+    answer = _copy(copier, max_tokens=60)
+    found = answer.drafts
+    assert (found.drafted, found.accepted) == (30, 19)
+    assert found.text == answer.text
+    drawn = [text for text, kind in found.parts if kind == "drawn"]
+    assert drawn == [TEXT[7], TEXT[11], TEXT[17], TEXT[26]]
+    (struck,) = [text for text, kind in found.parts if kind == "struck"]
+    assert struck == TEXT[:11]
+    assert found.parts[-1] == (struck, "struck")
+    assert f"{TEXT[7]}{{+{TEXT[8:11]}+}}{TEXT[11]}" in str(found)
+    assert f"[-{struck}-]" in str(found)
+    html = found._repr_mimebundle_()["text/html"]
+    assert f"<ins>{TEXT[8:11]}</ins>" in html
+    plain = _copy(copier, speculate="off").drafts
+    assert plain.parts == ((TEXT[7:], "drawn"),)
+    assert "nothing was guessed ahead" in str(plain)

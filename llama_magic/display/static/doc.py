@@ -13,6 +13,7 @@ from typing import Literal
 from llama_magic.words.tables import Table, cell_text
 
 Tone = Literal["", "warn", "bad"]
+Mark = Literal["", "kept", "struck"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,15 @@ class Answer:
 
     text: str
     markdown: bool = False
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A text with an editor's marks: "kept" stretches are underlined ({+…+} where nothing can be), "struck"
+    ones crossed out ([-…-]).
+    """
+
+    parts: tuple[tuple[str, Mark], ...]
 
 
 @dataclass(frozen=True)
@@ -168,5 +178,5 @@ class Fold:
     brief: bool = False
 
 
-Node = Head | Answer | Line | Bar | Strip | Grid | Pages | Tree | Code | Fold
+Node = Head | Answer | Edited | Line | Bar | Strip | Grid | Pages | Tree | Code | Fold
 Renderer = Callable[[Node], str]

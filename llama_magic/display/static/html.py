@@ -78,6 +78,14 @@ def _answer(node: doc.Answer) -> Html:
     return Html('<div class="lm-text lm-raw{}"{}>{}</div>').format(box, reach, _lines(node.text))
 
 
+_EDITED = {"": Html("{}"), "kept": Html("<ins>{}</ins>"), "struck": Html('<del class="lm-dim">{}</del>')}
+
+
+def _edited(node: doc.Edited) -> Html:
+    inner = _NONE.join(_EDITED[mark].format(_lines(text)) for text, mark in node.parts)
+    return Html('<div class="lm-text lm-raw">{}</div>').format(inner)
+
+
 def _line(node: doc.Line) -> Html:
     classes = ("lm-foot" if node.dim else "lm-line") + (f" lm-{node.tone}" if node.tone else "")
     return Html('<p class="{}">{}</p>').format(classes, _lines(node.text))
@@ -233,6 +241,7 @@ def _branches(branches: Iterable[doc.Branch], largest: float) -> Html:
 _WRITERS: dict[type, Callable[[Any], Html]] = {
     doc.Head: _head,
     doc.Answer: _answer,
+    doc.Edited: _edited,
     doc.Line: _line,
     doc.Bar: _bar,
     doc.Strip: _strip,

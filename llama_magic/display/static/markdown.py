@@ -84,6 +84,17 @@ def _answer(node: doc.Answer) -> str:
     return "\n\n".join(literal(part) for part in re.split(r"\n{2,}", node.text))
 
 
+_EDITED = {"": "{}", "kept": "<ins>{}</ins>", "struck": "<del>{}</del>"}
+
+
+def _edited(node: doc.Edited) -> str:
+    def line(text: str, mark: str) -> str:
+        return _EDITED[mark].format(literal(text)) if text else ""
+
+    # Line by line: an element within a paragraph ends with it.
+    return "".join("  \n".join(line(one, mark) for one in text.split("\n")) for text, mark in node.parts)
+
+
 def _line(node: doc.Line) -> str:
     return literal(node.text)
 
@@ -150,6 +161,7 @@ def _tree(node: doc.Tree) -> str:
 _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Head: _head,
     doc.Answer: _answer,
+    doc.Edited: _edited,
     doc.Line: _line,
     doc.Bar: _bar,
     doc.Strip: _strip,

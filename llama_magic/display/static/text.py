@@ -39,6 +39,13 @@ def _answer(node: doc.Answer) -> str:
     return visible(node.text)
 
 
+_EDITED = {"": "{}", "kept": "{{+{}+}}", "struck": "[-{}-]"}
+
+
+def _edited(node: doc.Edited) -> str:
+    return "".join(_EDITED[mark].format(visible(text)) for text, mark in node.parts)
+
+
 def _line(node: doc.Line) -> str:
     return visible(node.text)
 
@@ -172,6 +179,7 @@ def _tree(node: doc.Tree) -> str:
 _WRITERS: dict[type, Callable[[Any], str]] = {
     doc.Head: _head,
     doc.Answer: _answer,
+    doc.Edited: _edited,
     doc.Line: _line,
     doc.Bar: _bar,
     doc.Strip: _strip,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 # How many tokens the end of a text must have in common with an earlier place, once guesses have paid and
@@ -12,6 +13,7 @@ AGAIN, FIRST = 3, 6
 ROW = 0.6
 # What all guesses of an answer may lose: so many tokens, and this share of those written.
 LOSS, SHARE = 2.0, 0.01
+LATELY = 40.0  # tokens, from which on older ones count half
 GAIN = 10.0  # the most of what was won that a later loss may use up
 
 
@@ -29,6 +31,10 @@ class Drafter:
         self._source = 0  # the place that the text last went on from, as far as it has come; 0: none
         self._misses = 0  # tokens since, that were not as they are there
         self._balance = 0.0
+        self._came, self._failed = (
+            4.0,
+            0.5,
+        )  # tokens of guesses lately, and guesses that went wrong; a mild hope
         self.left: list[int] = []  # guesses that were not drawn against yet
 
     def guess(self, tokens: Sequence[int], written: int, most: int) -> list[int]:
@@ -41,8 +47,9 @@ class Drafter:
         if not place:
             return []
         self._source = place
-        # A longer match is a better one, so it is trusted further.
-        return list(tokens[place : place + min(most, 2 * alike)])
+        # As far as a row is more likely to come true than it costs. A longer match is a better one, too.
+        likely = math.log(ROW) / math.log(self._came / (self._came + self._failed))
+        return list(tokens[place : place + min(most, 2 * alike, max(1, int(likely)))])
 
     def _place(self, tokens: Sequence[int], end: int) -> tuple[int, int]:
         """Return an earlier place that goes on from the same tokens, and how many; (0, 0) for none."""
@@ -80,6 +87,9 @@ class Drafter:
         """Note that `kept` of so many guesses came true."""
         self._balance = min(GAIN, self._balance + kept - ROW * guessed)
         self._misses = 0 if kept else AGAIN
+        share = 0.5 if self._came > LATELY else 1.0
+        self._came = share * self._came + kept
+        self._failed = share * self._failed + (kept < guessed)
 
 
 def _alike(tokens: Sequence[int], place: int, end: int) -> int:

@@ -1,0 +1,20 @@
+"""How the guesses of an answer look: underlined where they came, crossed out where they did not."""
+
+from __future__ import annotations
+
+from llama_magic.display.static.doc import Edited, Head, Line, Mark, Node
+from llama_magic.display.views.view import view
+from llama_magic.model.drafts import Drafts, Kind
+
+_MARKS: dict[Kind, Mark] = {"drawn": "", "accepted": "kept", "struck": "struck"}
+
+
+@view.register(Drafts)
+def drafts(found: Drafts) -> list[Node]:
+    """Show the answer with its guesses, and how they are marked; or that there were none."""
+    if not found.drafted:
+        return [Head("drafts", "nothing was guessed ahead"), Edited(((found.text, ""),))]
+    details = f"{found.accepted:,} of {found.drafted:,} guessed tokens accepted"
+    parts = tuple((text, _MARKS[kind]) for text, kind in found.parts)
+    legend = "underlined, or {+ +}: guessed, and it came · crossed out, or [- -]: guessed, and another came"
+    return [Head("drafts", details), Edited(parts), Line(legend, dim=True)]
