@@ -13,6 +13,7 @@ from typing import Any
 from llama_magic.errors import BackendError, LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
 from llama_magic.remote import network
 from llama_magic.remote.dialect import Dialect, Reader, lacking
+from llama_magic.remote.forced import is_forced
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, nobody
@@ -23,7 +24,6 @@ from llama_magic.request.request import Request
 class Abilities(Capabilities):
     """What a server can honour: what it is known to have, less what did not hold when it was tried."""
 
-    tools: frozenset[str] = frozenset({"auto"})  # calls are read here; no mask of ours forces or forbids one
     dialect: Dialect | None = None
     continues: bool = True
 
@@ -32,8 +32,10 @@ class Abilities(Capabilities):
         what = super().lacks(request) or lacking(self.dialect, request.sampling)
         if what is None and request.constraint is not None and not hasattr(request.constraint, "asked"):
             what = "a constraint after a thinking part"
-        if what is None and request.ignore_eos and self.dialect.name != "llama-server":
+        if what is None and request.ignore_eos and not self.dialect.ignores_eos:
             what = "ignore_eos"
+        if what is None and is_forced(request) and (request.logprobs is not None or request.begun):
+            what = f"{'logprobs' if request.logprobs is not None else 'a beginning'} of a call that is forced"
         return what
 
 
@@ -214,7 +216,7 @@ class _Job:
         self.stats.ended = time.perf_counter()
         self.stats.started = self.stats.started or self.stats.ended
         self.stats.cached_tokens = max((reader.cached_tokens for reader in self.readers), default=0)
-        if self.request.messages and not self.backend.dialect.takes_tokens:
+        if self.request.messages and (not self.backend.dialect.takes_tokens or is_forced(self.request)):
             self.stats.prompt_tokens = max((reader.prompt_tokens for reader in self.readers), default=0)
             told = sum(reader.completion_tokens for reader in self.readers)
             self.stats.completion_tokens = told if len(self.readers) == 1 else 0

@@ -86,6 +86,7 @@ def _model(wire: Wire, dialect: Found, name: str | None, ctx: int | None, began:
     abilities = Abilities(
         constraints=dialect.constraints,
         logprobs=dialect.logprobs,
+        tools=dialect.tools,
         pressure=False,
         masks=False,
         renders=dialect.takes_tokens,

@@ -39,7 +39,8 @@ class Dialect(Protocol):
     """A kind of server.
 
     `fields` are the sampling parameters it has, by our names, with its own. `takes_tokens`: a prompt is
-    sent as tokens, rendered here, so counts are exact. `constraints` are kinds that it is believed to keep.
+    sent as tokens, rendered here, so counts are exact. `constraints` and `tools` are the kinds, and the tool
+    choices, that it is believed to keep. `ignores_eos`: it can be told to write on.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Dialect(Protocol):
     orders: bool
     takes_tokens: bool
     constraints: frozenset[str]
+    tools: frozenset[str]
+    ignores_eos: bool
     logprobs: int | None
     facts: Facts
     formatter: Formatter

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from llama_magic.errors import (
     OptionError,
@@ -15,7 +16,7 @@ from llama_magic.errors import (
     ServerUnreachableError,
 )
 from llama_magic.remote.llama_cpp_python import LlamaCppPythonServer
-from llama_magic.remote.llama_server import LlamaServer
+from llama_magic.remote.llama_server import LlamaMagicServer, LlamaServer
 from llama_magic.remote.ollama import Ollama
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.vllm import VLLM
@@ -32,6 +33,10 @@ def find(wire: Wire, model: str | None, window: int) -> Found:
     version = _try(wire, "/api/version")
     if version and "version" in version:
         return Ollama(wire, models, _choose(models, model), str(version["version"]), window)
+    if any(row.get("owned_by") == "llama_magic" for row in models):
+        chosen = _choose(models, model)
+        props = wire.ask(f"/props?model={quote(chosen, safe='')}")
+        return LlamaMagicServer(wire, props, models, chosen)
     props = _try(wire, "/props")
     if props and "default_generation_settings" in props:
         return LlamaServer(wire, props, models, _choose(models, model))

@@ -13,7 +13,7 @@ from llama_magic.request.request import Request
 
 
 class LlamaCppPythonServer(OpenAIServer):
-    """`python -m llama_cpp.server`: a request interrupts the one before it, so one goes at a time."""
+    """`python -m llama_cpp.server`: any request interrupts the one before it, so one goes at a time."""
 
     name = "llama_cpp.server"
     fields: Mapping[str, str] = {
@@ -34,6 +34,7 @@ class LlamaCppPythonServer(OpenAIServer):
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str) -> None:
         super().__init__(wire, models, model)
         self.facts.slots = 1
+        wire.take_turns()  # whatever is asked meanwhile, tokens too, ends the stream that runs
         self._bos = self._asked("")[:1]
         self.tokenizer = ServerTokenizer(
             self, n_tokens=1 << 24, fingerprint=f"{wire.address.base}:{model}", bos="", eos="", marks=()

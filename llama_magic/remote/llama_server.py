@@ -9,6 +9,7 @@ from typing import Any
 from llama_magic import formatters
 from llama_magic.errors import ServerAnswerError
 from llama_magic.remote.dialect import Facts, Reader, parameters
+from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
@@ -28,12 +29,21 @@ class LlamaServer:
     orders = True
     takes_tokens = True
     constraints = frozenset({"json", "choices", "gbnf"})
+    tools = frozenset({"auto", "required", "named"})
+    ignores_eos = True
     logprobs: int | None = 1000
+    _draws = False  # it draws a seed itself where none is asked for
 
     def __init__(
-        self, wire: Wire, props: Mapping[str, Any], models: Sequence[Mapping[str, Any]], model: str
+        self,
+        wire: Wire,
+        props: Mapping[str, Any],
+        models: Sequence[Mapping[str, Any]],
+        model: str,
+        whom: Mapping[str, Any] | None = None,
     ) -> None:
         self._wire = wire
+        self._whom = dict(whom or {})  # what says in each question which of its models is meant
         chosen = next((m for m in models if m.get("id") == model), {})
         meta = chosen.get("meta") or {}
         settings = props.get("default_generation_settings") or {}
@@ -60,7 +70,13 @@ class LlamaServer:
     # --- tokens -----------------------------------------------------------------------------
 
     def tokenize(self, text: str, *, begins: bool, parse_special: bool) -> list[tuple[int, bytes | None]]:
-        body = {"content": text, "add_special": begins, "parse_special": parse_special, "with_pieces": True}
+        body = {
+            **self._whom,
+            "content": text,
+            "add_special": begins,
+            "parse_special": parse_special,
+            "with_pieces": True,
+        }
         found = self._wire.ask("/tokenize", body)
         try:
             return [(int(token["id"]), _bytes(token["piece"])) for token in found["tokens"]]
@@ -68,10 +84,11 @@ class LlamaServer:
             raise ServerAnswerError(f"{self._wire.address.base}/tokenize tells no tokens.") from None
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        return str(self._wire.ask("/detokenize", {"tokens": list(ids)}).get("content", ""))
+        return str(self._wire.ask("/detokenize", {**self._whom, "tokens": list(ids)}).get("content", ""))
 
     def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        rendered = self._wire.ask("/apply-template", {"messages": list(messages)})["prompt"]
+        body = {**self._whom, "messages": list(messages)}
+        rendered = self._wire.ask("/apply-template", body)["prompt"]
         return len(self.tokenize(rendered, begins=True, parse_special=True))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -84,31 +101,57 @@ class LlamaServer:
     # --- answers ----------------------------------------------------------------------------
 
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
-        sampling = request.sampling
-        body = parameters(self, sampling)
-        body |= {
+        drawing = self._drawing(request, seed)
+        if is_forced(request):
+            return question(self.facts.model, request, drawing)
+        body = {
+            **self._whom,
+            **drawing,
             "prompt": list(request.prompt),
             "n_predict": request.max_tokens,
-            "seed": seed,
             "stream": True,
             "return_tokens": True,
-            "stop": list(request.stops),
-            "cache_prompt": request.reuse and not request.exact,
-            "ignore_eos": request.ignore_eos,
-            "samplers": [_STAGES.get(name, name) for name in sampling.samplers],
-            "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
             "preserved_tokens": [self.tokenizer.text(token) for token in sorted(request.visible_ids)],
         }
-        if sampling.logit_bias:
-            body["logit_bias"] = [[token, bias] for token, bias in sampling.logit_bias]
         if request.logprobs is not None:
             body["n_probs"] = max(1, request.logprobs)
         if request.constraint is not None:
             body |= constraint_fields(request.constraint)
         return "/completion", body
 
+    def _drawing(self, request: Request, seed: int) -> dict[str, Any]:
+        """Return the fields that say how tokens are drawn and where an answer ends."""
+        sampling = request.sampling
+        fields = parameters(self, sampling)
+        fields |= {
+            "stop": list(request.stops),
+            "cache_prompt": request.reuse and not request.exact,
+            "ignore_eos": request.ignore_eos,
+            "samplers": [_STAGES.get(name, name) for name in sampling.samplers],
+            "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
+        }
+        if request.exact or not self._draws:
+            fields["seed"] = seed
+        if sampling.logit_bias:
+            fields["logit_bias"] = [[token, bias] for token, bias in sampling.logit_bias]
+        return fields
+
     def reader(self, request: Request, sample: int) -> Reader:
+        if is_forced(request):
+            return CallReader(request, sample, self.tokenizer, self.formatter)
         return _Reader(request, sample, tokenizer=self.tokenizer)
+
+
+class LlamaMagicServer(LlamaServer):
+    """Our own: llama-server's form, several models. A seed asks it for its exact lane, one at a time."""
+
+    name = "llama_magic"
+    _draws = True
+
+    def __init__(
+        self, wire: Wire, props: Mapping[str, Any], models: Sequence[Mapping[str, Any]], model: str
+    ) -> None:
+        super().__init__(wire, props, models, model, {"model": model})
 
 
 class _Told:

@@ -42,6 +42,13 @@ def _run(ready: Latch) -> None:
     running.run_forever()
 
 
+def is_here() -> bool:
+    """Whether this is the network's thread."""
+    with contextlib.suppress(RuntimeError):
+        return asyncio.get_running_loop() is _loop
+    return False
+
+
 def soon(call: Callable[..., Any], *given: Any) -> None:
     """Have something called on the network's thread. Takes no lock, so a finalizer may ask for it."""
     running = _loop

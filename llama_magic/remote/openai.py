@@ -36,6 +36,8 @@ class OpenAIServer:
     orders = False
     takes_tokens = False
     constraints: frozenset[str] = frozenset({"json"})
+    tools: frozenset[str] = frozenset({"auto"})
+    ignores_eos = False
     logprobs: int | None = 20
     continues = False
 

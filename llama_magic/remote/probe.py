@@ -19,6 +19,11 @@ from llama_magic.request.backend import Capabilities
 from llama_magic.words.shown import Printed
 
 WORD = "zqxjv"  # that no model would write by itself
+_CALLS = {"required": "forced tool call", "named": "named tool call"}
+_TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    for name in ("colour", WORD)
+]
 _QUESTION = [{"role": "user", "content": "Name a colour."}]
 
 
@@ -60,7 +65,8 @@ def probe(model: Model) -> tuple[Ability, ...]:
         rows.append(row)
         if row.holds:
             kept.add(kind)
-    rows += [_several(model), _overflow(model, backend)]
+    tools = [_call(model, backend, choice) for choice in ("required", "named")]
+    rows += [*tools, _several(model), _overflow(model, backend)]
     held = {row.name: row.holds for row in rows}
     believed = backend.capabilities
     assert isinstance(believed, Abilities)
@@ -69,6 +75,7 @@ def probe(model: Model) -> tuple[Ability, ...]:
         seeds=bool(held["seed"]),
         logprobs=believed.logprobs if held["logprobs"] else None,
         constraints=frozenset(kept),
+        tools=believed.tools - {choice for choice in ("required", "named") if not held[_CALLS[choice]]},
     )
     return tuple(rows)
 
@@ -155,6 +162,25 @@ def _constraint(model: Model, backend: RemoteBackend, kind: str) -> Ability:
         return True, "a word that no model would write was written"
 
     return _tried(name, attempt)
+
+
+def _call(model: Model, backend: RemoteBackend, choice: str) -> Ability:
+    """Ask for a call that no model would make: of one of two tools, or by name of the other of two."""
+
+    def attempt() -> tuple[bool, str]:
+        if choice not in backend.capabilities.tools:
+            return False, "this kind of server is not known to force one"
+        wanted = WORD if choice == "named" else choice
+        made = model.chat(
+            _QUESTION, tools=_TOOLS, tool_choice=wanted, tools_as_text=True, max_tokens=48, temperature=0
+        )
+        called = [call["name"] for call in made.tool_calls]
+        if called[:1] == [WORD] or (called and choice == "required"):
+            return True, "where no model would, it called"
+        words = ", ".join(map(str, called)) if called else f"nothing, and wrote {made.text[:40]!r}"
+        return False, f"asked for {wanted}, it called {words}"
+
+    return _tried(_CALLS[choice], attempt)
 
 
 def _several(model: Model) -> Ability:

@@ -10,6 +10,8 @@ from llama_magic import formatters
 from llama_magic.formatters import Formatter, Rendered
 from llama_magic.formatters._guard import attribute, guards_of, neutralise
 from llama_magic.formatters._reader import THINK, ReplySpec, thinking_marks
+from llama_magic.remote.dialect import Reader, parameters
+from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.tokens import ServerTokenizer
@@ -36,6 +38,7 @@ class VLLM(OpenAIServer):
     }
     takes_tokens = True
     constraints = frozenset({"json", "regex", "choices", "gbnf"})
+    tools = frozenset({"auto", "required", "named"})
 
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str, version: str) -> None:
         super().__init__(wire, models, model)
@@ -92,12 +95,21 @@ class VLLM(OpenAIServer):
         return [_expected(token, found) for token, found in known]
 
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
+        if is_forced(request):
+            drawing = {**parameters(self, request.sampling), "seed": seed, "stop": self.stops(request)}
+            return question(self.facts.model, request, drawing)
         path, body = super().question(request, seed)
         body["return_token_ids"] = True
         body["ignore_eos"] = request.ignore_eos
         if body.get("top_k") == 0:
             body["top_k"] = -1  # off
         return path, body
+
+    def reader(self, request: Request, sample: int) -> Reader:
+        if is_forced(request):
+            assert isinstance(self.tokenizer, ServerTokenizer)
+            return CallReader(request, sample, self.tokenizer, self.formatter)
+        return super().reader(request, sample)
 
     def constraint(self, constraint: Any, path: str) -> dict[str, Any]:
         names = {"json": "json", "regex": "regex", "choices": "choice", "gbnf": "grammar"}

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
 from llama_magic.errors import ServerBusyError, ServerError, ServerLoadingError, ServerUnreachableError
-from llama_magic.remote import faults
+from llama_magic.remote import faults, network
 from llama_magic.remote.address import Address
 
 CONNECT_S = 10.0
@@ -23,6 +24,9 @@ MOST_BODY = 64 << 20
 TRIES = 4
 LONGEST_PAUSE_S = 30.0  # that a server's Retry-After is followed
 _AGAIN = (ServerBusyError, ServerLoadingError)
+# Servers close a connection that rested for five seconds, perhaps just as a request is on its way there.
+_RESTS_S = 2.0
+_UNREAD = "without sending a response"  # httpx's words for that: nobody took the request
 
 
 class Wire:
@@ -35,9 +39,37 @@ class Wire:
         self.address = address
         self.stall_s = stall_s
         options: Any = {"follow_redirects": False, "trust_env": not address.local}
-        self._sync = httpx.Client(timeout=httpx.Timeout(ASK_S, connect=CONNECT_S), **options)
+        limits = httpx.Limits(keepalive_expiry=_RESTS_S)
+        self._sync = httpx.Client(timeout=httpx.Timeout(ASK_S, connect=CONNECT_S), limits=limits, **options)
         self._options = options
         self._async: httpx.AsyncClient | None = None
+        self._turn: threading.Lock | None = None
+
+    def take_turns(self) -> None:
+        """Send one request at a time from now on, short questions and streams alike."""
+        self._turn = threading.Lock()
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """Wait for the stream that runs; what reads that stream asks at once, or it would wait for itself."""
+        turn = None if network.is_here() else self._turn
+        while turn is not None and not turn.acquire(timeout=0.1):
+            pass  # a bounded wait keeps Ctrl-C working on Windows
+        try:
+            yield
+        finally:
+            if turn is not None:
+                turn.release()
+
+    @contextlib.asynccontextmanager
+    async def _stream_in_turn(self) -> AsyncIterator[None]:
+        while self._turn is not None and not self._turn.acquire(blocking=False):  # noqa: ASYNC110 - of threads
+            await asyncio.sleep(0.002)
+        try:
+            yield
+        finally:
+            if self._turn is not None:
+                self._turn.release()
 
     # --- short questions --------------------------------------------------------------------
 
@@ -49,7 +81,8 @@ class Wire:
         began = 0
         while True:
             try:
-                return self._ask(path, body)
+                with self._in_turn():
+                    return self._ask(path, body)
             except _AGAIN as error:
                 began += 1
                 if not patient or began >= TRIES:
@@ -84,12 +117,15 @@ class Wire:
             tries += 1
             begun = False
             try:
-                async for found in self._stream(path, body):
-                    begun = True
-                    yield found
+                async with self._stream_in_turn():
+                    async for found in self._stream(path, body):
+                        begun = True
+                        yield found
                 return
             except (ServerUnreachableError, *_AGAIN) as error:
-                connected = not isinstance(error.__cause__, (httpx.ConnectError, httpx.ConnectTimeout))
+                cause = error.__cause__
+                connected = not isinstance(cause, (httpx.ConnectError, httpx.ConnectTimeout))
+                connected = connected and not (isinstance(cause, httpx.ReadError) or _UNREAD in str(cause))
                 if begun or tries >= TRIES or (error.status is None and connected):
                     raise
                 await asyncio.sleep(_pause(error, tries))
@@ -97,7 +133,7 @@ class Wire:
     async def _stream(self, path: str, body: Any) -> AsyncIterator[Any]:
         if self._async is None:
             timeout = httpx.Timeout(self.stall_s, connect=CONNECT_S, pool=None)
-            limits = httpx.Limits(max_connections=256)
+            limits = httpx.Limits(max_connections=256, keepalive_expiry=_RESTS_S)
             self._async = httpx.AsyncClient(timeout=timeout, limits=limits, **self._options)
         begun = False
         try:

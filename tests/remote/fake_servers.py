@@ -302,12 +302,26 @@ def _sse(found: Any) -> bytes:
     return b"data: " + json.dumps(found, ensure_ascii=False).encode() + b"\n\n"
 
 
+def _called(fake: Fake, body: dict[str, Any]) -> str:
+    """Return the tool that must be called, the first where any will do; "" where none must be."""
+    choice = body.get("tool_choice", "auto")
+    if not body.get("tools") or choice in ("none", "auto") or "tools" in fake.faults.ignores:
+        return ""
+    named = choice["function"]["name"] if isinstance(choice, dict) else ""
+    return named or str(body["tools"][0]["function"]["name"])
+
+
 def _openai(
     fake: Fake, body: dict[str, Any], pieces: list[str], reason: str, read: int, chat: bool
 ) -> Values:
     """Yield chunks of completions or chat completions: pieces (True), then what ends the answer (False)."""
     if chat:
         yield _sse({"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]}), False
+    if called := _called(fake, body):
+        pieces, reason = [], "tool_calls"
+        for part in ({"name": called, "arguments": ""}, {"arguments": '{"at": '}, {"arguments": '"x"}'}):
+            call = {"index": 0, "type": "function", "function": part}
+            yield _sse({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}), True
     for piece in pieces:
         choice: dict[str, Any] = {"index": 0, "finish_reason": None}
         choice |= {"delta": {"content": piece}} if chat else {"text": piece}

@@ -223,3 +223,58 @@ def test_ollama_is_told_the_window(start: Start, connect: Connect) -> None:
 def test_the_window_is_learnt_from_a_refusal(start: Start, connect: Connect) -> None:
     """A server that does not tell its window names it when it refuses a long prompt."""
     assert connect(start("openai", "yes", window=300)).window == 300
+
+
+def _look(at: str) -> str:
+    """Look."""
+    return f"{at} is blue"
+
+
+@pytest.mark.parametrize("kind", EXACT)
+@pytest.mark.parametrize("choice", ["required", "_look"])
+def test_a_forced_call_goes_by_the_servers_own_chats(
+    kind: str, choice: str, start: Start, connect: Connect
+) -> None:
+    """The tools and the choice in OpenAI's form; the call is run here, and what it gave is the next turn."""
+    fake = start(kind, "done")
+    made = connect(fake).chat(ASK, tools=[_look], tool_choice=choice, tools_auto=True, tools_as_text=True)
+    (forced,) = [body for body in fake.asked if "tool_choice" in body]
+    named = {"type": "function", "function": {"name": "_look"}}
+    assert forced["tool_choice"] == ("required" if choice == "required" else named)
+    assert [tool["function"]["name"] for tool in forced["tools"]] == ["_look"]
+    assert [step["role"] for step in made.steps] == ["assistant", "tool"]
+    assert made.steps[1]["content"] == "x is blue"
+    assert made.text == "done"
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_a_server_that_ignores_a_forced_call_is_found_out(kind: str, start: Start, connect: Connect) -> None:
+    """The card says so, and a call that must be made is refused before it is sent; a free one is not."""
+    fake = start(kind, "no", ignores=frozenset({"tools"}))
+    model = connect(fake, probing=True)
+    assert not model.card.holds("forced tool call")  # type: ignore[union-attr]
+    assert not model.card.holds("named tool call")  # type: ignore[union-attr]
+    asked = len(fake.asked)
+    for choice in ("required", "_look"):
+        with pytest.raises(lm.OptionError, match="tool_choice"):
+            model.chat(ASK, tools=[_look], tool_choice=choice, tools_as_text=True)
+    assert len(fake.asked) == asked
+    assert model.chat(ASK, tools=[_look], tools_as_text=True).text == "no"
+    with pytest.raises(lm.OptionError, match="logprobs of a call that is forced"):
+        connect(fake).chat(ASK, tools=[_look], tool_choice="required", tools_as_text=True, logprobs=1)
+
+
+def test_our_own_server_is_asked_for_a_model_and_a_seed_only_where_there_is_one() -> None:
+    """Each question names the model; a drawn seed is not sent, for it would be answered one at a time."""
+    from llama_magic.testing import scripted_model
+
+    one = scripted_model(lambda r: f"one {r.exact}", name="one")
+    two = scripted_model(lambda r: f"two {r.exact}", name="two")
+    with lm.serve(one, two, port=0) as server:
+        with pytest.raises(lm.OptionError, match="2 models"):
+            lm.connect(server.url)
+        with lm.connect(server.url, model="two", probing=False) as far:
+            assert far.chat(ASK).text == "two False"
+            assert far.chat(ASK, seed=3).text == "two True"
+            assert two.backend.requests[-1].seed == 3  # type: ignore[attr-defined]
+            assert far.tokenize("a b") == two.tokenize("a b")
