@@ -165,8 +165,9 @@ def test_what_the_server_refuses_is_told_in_its_words(there: lm.Model) -> None:
 _NOTEBOOK = json.loads((Path(__file__).parents[2] / "notebooks/00_quickstart.ipynb").read_text("utf-8"))
 # After the quick start: a map, and what only some sources can.
 _MORE = (
-    "rows = [{'land': land} for land in ('France', 'Italy', 'Spain', 'Japan', 'Egypt') for _ in range(10)]",
-    "%%llama map rows -t 0 --seed 7 -n 6 -q -o runs\nWhat is the capital of {{ land }}?",
+    # The likeliest token is far ahead of the next everywhere: two builds agree on it.
+    "rows = [{'land': land} for land in ('Japan', 'Egypt', 'Greece', 'China', 'Kenya') for _ in range(10)]",
+    "%%llama map rows -t 0 --seed 7 -n 5 -q -o runs\nWhat is the capital of {{ land }}?",
     "%%llama complete --regex [ab]+ -n 4\nx",
     "%%llama xray\nThe capital of",
     "%%llama surprise\nThe capital of",
