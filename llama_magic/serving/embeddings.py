@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.request.backend import Embeds
 from llama_magic.serving.exchange import Exchange
 from llama_magic.serving.fields.completions import Embedding
 from llama_magic.serving.refusals import Refusal
@@ -17,6 +18,8 @@ async def embeddings(exchange: Exchange, asked: Embedding) -> None:
     """Embed texts."""
     model = exchange.state.model(asked.model)
     exchange.row.model = model.name
+    if model.backend.local is None and not isinstance(model.backend, Embeds):
+        raise Refusal(400, f"model: {model.name} makes no embeddings here.", "model")
     exchange.state.admit(1)
     vectors, tokens = await exchange.state.aside(lambda: _embedded(model, asked))
     exchange.row.prompt_tokens = tokens

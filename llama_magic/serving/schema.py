@@ -35,7 +35,7 @@ def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]])
     for path, kind, handle, _ in posts:
         content = {"application/json": {"schema": refs[BODIES[path], "serialization"]}}
         if path in EVENTS:
-            content["text/event-stream"] = {"schema": {"type": "string"}}
+            content["text/event-stream"] = {"schema": _event(refs[EVENTS[path], "serialization"])}
         paths[path] = {
             "post": {
                 "summary": (handle.__doc__ or "").strip(),
@@ -63,6 +63,12 @@ def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]])
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _event(data: Any) -> dict[str, Any]:
+    """Return the schema of one event of a stream: what it carries is JSON, but for the last, `[DONE]`."""
+    text = {"type": "string", "contentMediaType": "application/json", "contentSchema": data}
+    return {"type": "object", "properties": {"event": {"type": "string"}, "data": text}}
 
 
 def _responses(content: dict[str, Any], error: Any) -> dict[str, Any]:

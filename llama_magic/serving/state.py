@@ -78,7 +78,14 @@ class State:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def admit(self, count: int) -> None:
-        """Raise `Refusal` where too many requests wait already, or the server is being stopped."""
+        """Raise `Refusal` where too many requests wait already, or the server is being stopped.
+
+        More than may ever wait at once is a mistake of the client's, which is not to try again.
+        """
+        if count > self.limits.waiting:
+            raise Refusal(
+                400, f"prompt: {count:,} of them in one request; {self.limits.waiting:,} at most.", "prompt"
+            )
         if self.stopping:
             raise busy("The server is being stopped.", 1)
         waiting = sum(not answer.begun for answer in self.answers)

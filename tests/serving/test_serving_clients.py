@@ -116,6 +116,32 @@ def test_many_tasks_at_once(served: Callable[..., Served]) -> None:
     assert asyncio.run(work()) == [f"<q{number}>" for number in range(20)]
 
 
+def test_async_streaming_helpers_and_parse(served: Callable[..., Served]) -> None:
+    """The async client's `.stream` and `.parse`, of chats and of responses, give the instance."""
+    here = served(answers=lambda _r: '{"name": "Lyon", "people": 520000}')
+    lyon = City(name="Lyon", people=520000)
+
+    async def work() -> None:
+        url = f"{here.server.url}/v1"
+        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            chats, newer = client.chat.completions, client.responses
+            made = await chats.parse(model="scripted", messages=MESSAGES, response_format=City)
+            assert made.choices[0].message.parsed == lyon
+            async with chats.stream(model="scripted", messages=MESSAGES, response_format=City) as stream:
+                done = [event async for event in stream if event.type == "content.done"]
+                final = await stream.get_final_completion()
+            assert (done[0].parsed, final.choices[0].message.parsed) == (lyon, lyon)
+            answer = await newer.parse(model="scripted", input="JSON", text_format=City)
+            assert answer.output_parsed == lyon
+            async with newer.stream(model="scripted", input="JSON", text_format=City) as told:
+                kinds = [event.type async for event in told]
+                whole = await told.get_final_response()
+            assert whole.output_parsed == lyon
+            assert {"response.output_text.delta", "response.completed"} <= set(kinds)
+
+    asyncio.run(work())
+
+
 def test_responses(served: Callable[..., Served]) -> None:
     """Text, instructions, a call and its output, a schema; what would have to be kept is refused."""
     answers = {"sky": CALL, "json": '{"name": "Lyon", "people": 3}'}

@@ -15,6 +15,7 @@ from serving.conftest import Served, ask
 from llama_magic.serving.app import POSTS
 from llama_magic.serving.bodies import PAGES
 from llama_magic.serving.server import serve
+from llama_magic.serving.state import Limits
 from llama_magic.testing import Script, scripted_model
 
 TEXT = "/v1/completions"
@@ -128,10 +129,8 @@ def test_embeddings(served: Callable[..., Served], scripted: Any) -> None:
 
 
 def test_a_model_without_an_engine_says_that_it_embeds_nothing(served: Callable[..., Served]) -> None:
-    """What cannot be done is an error of the request's, in one sentence."""
-    assert (
-        "an embedding needs an engine" in served().post("/v1/embeddings", 500, input="a")["error"]["message"]
-    )
+    """Where tokens come from elsewhere, embeddings are a 400 that names the model."""
+    served(answers=lambda _r: "a").refused("/v1/embeddings", "model", input="a")
 
 
 def test_the_tokenize_family(served: Callable[..., Served]) -> None:
@@ -238,3 +237,10 @@ def test_a_closed_model_is_unavailable(served: Callable[..., Served]) -> None:
     assert here.client.get("/health").status_code == 503
     with pytest.raises(Exception, match="was unloaded"):
         serve(here.model, port=0)
+
+
+def test_more_prompts_than_may_ever_wait_are_refused(served: Callable[..., Served]) -> None:
+    """A mistake of the client's, 400 and no 503: sent again it would be no better."""
+    here = served(answers=lambda _r: "a", limits=Limits(waiting=8))
+    here.refused(TEXT, "prompt", prompt=["x"] * 9)
+    assert len(here.post(TEXT, prompt=["x"] * 8)["choices"]) == 8
