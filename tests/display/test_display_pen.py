@@ -135,6 +135,7 @@ def test_a_pick_stops_what_is_being_written() -> None:
     board.sheet.observe(lambda _: "seven" in words(board) and seen.set(), "tokens")
     board.pick(1, " five")
     assert seen.wait(10)
+    assert board.sheet.end == ""
     assert (board.sheet.writing, board.stop_button.disabled, board.answer) == (True, False, None)
     assert "one two three" in render_text.page(board.view()).replace("·", " ").replace("│", "")
     seven = [text for text, _, _ in board.sheet.tokens].index(" seven")
@@ -165,10 +166,11 @@ def test_opening_a_token_stops_what_is_being_written() -> None:
 
 
 def test_stop_keeps_what_is_there() -> None:
-    """The button ends the branch; it stands among the versions."""
+    """The button ends the branch, which stands among the versions; before its first token it says so."""
     model = scripted_model(["one two", Script(" six seven", at=0, hold=threading.Event())])
     board = model.complete("Count", max_tokens=9).live()
     board.pick(1, " five")
+    assert (words(board), board.sheet.writing, board.sheet.end) == ("one", True, "is being read")
     board.stop_button.click()
     settle()
     assert board.answer.text == "one five"

@@ -135,7 +135,7 @@ class Pen(Board):
         self.versions.append(made)
         self._stream = stream
         self._list(len(self.versions) - 1)
-        self.sheet.show(answer.pieces(answer.token_ids[:step]) or ())
+        self.sheet.show(answer.pieces(answer.token_ids[:step]) or (), end="is being read")
         self._writing(True)
         self.voice.text = f"{made.label} is being written."
         self._reader = of_the_cell(self._read, stream, made, answer, name=_THREAD)

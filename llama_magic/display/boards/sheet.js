@@ -90,7 +90,7 @@ function render({ model, el }) {
       node.setAttribute("aria-label", `${said(text)}${known}${given ? ", given" : ""}`);
     });
     const last = list[tokens.length];
-    const end = model.get("writing") ? "… is being written" : `▸ ${model.get("end")}`;
+    const end = model.get("writing") ? `… ${model.get("end") || "is being written"}` : `▸ ${model.get("end")}`;
     last.dataset.now = "";
     last.className = "lm-tok lm-last";
     last.textContent = end;

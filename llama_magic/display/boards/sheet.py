@@ -19,9 +19,10 @@ Ask = tuple[str, int, int, int | str | None]  # "open" or "pick", of which versi
 class Sheet(anywidget.AnyWidget):
     """What the page shows of one version, and what it asks for.
 
-    `tokens` are `[text, probability or None, whether it was given]`, `end` says how the text ends, `of` is
-    the number of the version. What may stand at a step is a message, the last one `offered`: `step`, `of`,
-    `rows` of `[id, text, probability, whether it stands there]`, and `problem` where that is not known.
+    `tokens` are `[text, probability or None, whether it was given]`, `end` says how the text ends (while it
+    is written: what is done), `of` is the number of the version. What may stand at a step is a message, the
+    last one `offered`: `step`, `of`, `rows` of `[id, text, probability, whether it stands there]`, and
+    `problem` where that is not known.
     """
 
     # Text, not a path: anywidget keeps every widget whose script it may have to reload.
