@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.magics import _interrupts
+
 if TYPE_CHECKING:
     from llama_magic.magics._magics import LlamaMagics
 
@@ -32,6 +34,7 @@ def register(ipython: Any) -> None:
         ipython.configurables.append(magics)
     ipython.register_magics(magics)
     magics.kernel.mute_shown_results()
+    _interrupts.install(ipython)
     _remove_matcher(ipython)
     ipython.Completer.custom_matchers.append(_matcher(ipython))
 
@@ -49,6 +52,7 @@ def unregister(ipython: Any) -> None:
     if magics in ipython.configurables:
         ipython.configurables.remove(magics)
     magics.kernel.unmute_results()
+    _interrupts.uninstall(ipython)
     _remove_matcher(ipython)
 
 

@@ -86,6 +86,7 @@ class Kernel:
         number = self.client.execute(source, stop_on_error=False)
         sent = time.perf_counter()
         if delay is not None:
+            self._wait_for("execute_input", number)  # before that, ipykernel runs the cell all the same
             time.sleep(delay)
             sent = time.perf_counter()
             if not self.client.shell_channel.msg_ready():  # else it is over
@@ -117,6 +118,12 @@ class Kernel:
                 break
         return felt, reply["content"], written
 
+    def _wait_for(self, kind: str, number: str) -> None:
+        while True:
+            message = self.client.get_iopub_msg(timeout=WATCHDOG)
+            if message["msg_type"] == kind and message["parent_header"].get("msg_id") == number:
+                return
+
     def ask(self, source: str) -> str:
         return self.run(source)[2]
 
@@ -126,8 +133,8 @@ class Kernel:
         if not issubclass(getattr(lm, reply.get("ename", ""), KeyboardInterrupt), KeyboardInterrupt):
             return took, "over"  # it was refused before
         if reply["status"] != "error":
-            return took, "over"
-        good = reply["ename"] == "GenerationInterrupted" and len(reply["traceback"]) == 1
+            return took, "over" if took < 1 else "the interrupt was lost"
+        good = len(reply["traceback"]) == 1 and reply["traceback"][0].startswith("Interrupted: ")
         return took, "" if good else "\n".join(reply["traceback"])[-2000:]
 
     def close(self) -> None:

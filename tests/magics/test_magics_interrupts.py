@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from llama_magic.display import hosts
 from llama_magic.magics import _modes, _verbs
+from llama_magic.magics._magics import LlamaMagics
 from llama_magic.magics._options import MODES, VERBS
 
 ARGUMENTS = {
@@ -89,3 +90,39 @@ def test_an_interrupt_is_raised_where_code_would_go_on(
     assert isinstance(error, KeyboardInterrupt)
     assert (len(tracebacks), "went on" in lines) == (int(raised), False)
     assert any(line.startswith("Interrupted: ") for line in lines) != raised
+
+
+PLACES = {  # where IPython is at work and none of our lines: before the first, between two, behind the last
+    "compiling": lambda shell: (type(shell.compile), "cache"),
+    "calling": lambda shell: (type(shell), "run_ast_nodes"),
+    "entering": lambda shell: (LlamaMagics, "_stoppable"),
+    "showing": lambda shell: (type(shell.displayhook), "__call__"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_interrupt_outside_of_our_lines_is_a_line(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Wherever in a cell of ours it strikes, no traceback of IPython's code is shown; elsewhere it is."""
+    monkeypatch.setattr(_verbs, "run_verb", lambda kernel, command: 5)
+    monkeypatch.setattr(*PLACES[place](shell), _strike)
+    error, lines = _run(shell, "\n%llama models")
+    assert type(error) is KeyboardInterrupt
+    assert lines == ["Interrupted: %llama models was stopped."]
+    if place != "entering":
+        _, lines = _run(shell, "%llama models\n5")
+        assert "Traceback" in lines[1]
+
+
+def test_an_interrupt_at_the_door_of_a_function_is_a_line(shell: Any) -> None:
+    """A call from Python, too: what is entered has no `try` yet. After an unload all is IPython's again."""
+    shell.user_ns["strike"] = _strike
+    source = (
+        "import llama_magic.words.lazy as lazy\ncode = compile('strike()', lazy.__file__, 'exec')\nexec(code)"
+    )
+    assert _run(shell, source)[1] == ["Interrupted: a call of llama_magic was stopped."]
+    assert "Traceback" in _run(shell, "strike()")[1][1]
+    shell.run_cell("%unload_ext llama_magic")
+    assert "Traceback" in _run(shell, source)[1][1]
+    assert "showtraceback" not in vars(shell)
