@@ -20,14 +20,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-_ERRNO = {
-    "open": errno.EACCES,
-    "read": errno.EIO,
-    "write": errno.ENOSPC,
-    "fsync": errno.EIO,
-    "rename": errno.EACCES,
-    "mkdir": errno.ENOSPC,
-    "recv": errno.ECONNRESET,
+ALL = "LLAMA_MAGIC_TEST_ALL_FAULTS"  # in the environment: every n
+_ERRNO = {  # by turns
+    "open": (errno.EACCES, errno.EMFILE, errno.ENOSPC, errno.EROFS),
+    "read": (errno.EIO, errno.ESTALE),
+    "write": (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG),
+    "fsync": (errno.EIO, errno.ENOSPC),
+    "rename": (errno.EACCES, errno.ENOSPC, errno.EROFS),
+    "mkdir": (errno.ENOSPC, errno.EACCES, errno.EROFS),
+    "recv": (errno.ECONNRESET, errno.ETIMEDOUT, errno.EPIPE, errno.ENOBUFS),
 }
 
 
@@ -57,7 +58,8 @@ class Fault:
         self.seen.append(kind)
         if here == self.at or (self.lasting and self.struck):
             self.struck = self.struck or kind
-            raise OSError(_ERRNO[kind], os.strerror(_ERRNO[kind]))
+            number = _ERRNO[kind][(here[1] + self.lasting) % len(_ERRNO[kind])]
+            raise OSError(number, os.strerror(number))
 
     def __enter__(self) -> Fault:
         put = self._put
@@ -120,12 +122,17 @@ class _File:
         return self._file.write(data)
 
 
-def every_fault(work: Callable[[], object], root: Path) -> Iterator[Fault]:
-    """Run `work` once to count, then yield each fault, once and lasting. `work` begins anew each time."""
+def every_fault(work: Callable[[], object], root: Path, only: int | None = None) -> Iterator[Fault]:
+    """Run `work` once to count, then yield each fault, once and lasting. `work` begins anew each time.
+
+    With `only` so many of them, evenly chosen; all where `soak_faults.py` asks for them.
+    """
     with Fault(root) as count:
         work()
     assert count.seen, "nothing was counted"
-    for lasting in (False, True):
-        for kind in sorted(set(count.seen)):
-            for number in range(count.seen.count(kind)):
-                yield Fault(root, (kind, number), lasting=lasting)
+    kinds = [(kind, number) for kind in sorted(set(count.seen)) for number in range(count.seen.count(kind))]
+    places = [(at, lasting) for lasting in (False, True) for at in kinds]
+    step = 1.0 if only is None or ALL in os.environ else max(1.0, len(places) / only)
+    for i in range(int(len(places) / step)):
+        at, lasting = places[int(i * step)]
+        yield Fault(root, at, lasting=lasting)

@@ -18,7 +18,10 @@ def main(count: int = 100) -> int:
         f"{len(states)} kills, {states[-1]['kept']} answers kept, {states[-1]['told']} of them known",
         flush=True,
     )
-    return 0
+    with tempfile.TemporaryDirectory() as folder:
+        states = kills(Path(folder) / "answers.sqlite", 4 * count, "full")
+    print(f"{len(states)} full disks, {sum(not state['named'] for state in states)} not named", flush=True)
+    return int(not all(state["named"] for state in states))
 
 
 if __name__ == "__main__":

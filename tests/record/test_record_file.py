@@ -295,9 +295,17 @@ def test_a_killed_kernel_leaves_whole_calls(path: Path) -> None:
     assert states[-1]["kept"] > 12
 
 
-def kills(path: Path, count: int) -> list[dict[str, Any]]:
-    """Kill writers and check what each leaves; return the states."""
-    process = run(path, "kill", count)
+def test_a_full_disk_leaves_whole_calls(path: Path) -> None:
+    """At each of twelve places, new file or old: the error is named, and what was kept is there, whole."""
+    states = kills(path, 12, "full")
+    assert len(states) == 12
+    assert all(state["named"] for state in states)
+    assert len({state["kept"] for state in states}) > 2
+
+
+def kills(path: Path, count: int, how: str = "kill") -> list[dict[str, Any]]:
+    """Kill writers, or fill their disk, and check what each leaves; return the states."""
+    process = run(path, how, count)
     out, _ = process.communicate()
     assert process.returncode == 0
     states = [json.loads(line) for line in out.splitlines()]

@@ -2,19 +2,23 @@
 
 `many` writes COUNT answers, one a call. `kill` starts COUNT writers, kills each at a random moment, and
 prints after each what the record holds: whole calls, answers, and those that a writer knew to be kept.
+`full` does so with a disk that is full at COUNT places.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
+from llama_magic.errors import SourceError
 from llama_magic.record.record import Record
 from llama_magic.testing import scripted_model
 
@@ -72,6 +76,47 @@ def kill(path: Path, count: int) -> None:
         print(json.dumps(state(path, told)), flush=True)
 
 
+def full(path: Path, count: int) -> None:
+    """Let the disk be full at `count` places, of a new file and of an old one; print as `kill` does."""
+    made = [answers(number) for number in range(4)]
+    _kept(path, made)
+    size = sum(part.stat().st_size for part in path.parent.glob(f"{path.name}*"))
+    for turn in range(count):
+        for part in path.parent.glob(f"{path.name}*"):
+            part.unlink()
+        told = SAMPLES * _kept(path, made[:1]) if turn % 2 else 0
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            most = size * (turn + 1) // count
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+            with contextlib.suppress(SourceError):  # the file cannot even be begun
+                os.write(writer, b"k" * _kept(path, made[1:]))
+            os.write(writer, b"named")
+            os._exit(0)
+        os.close(writer)
+        signs = b""
+        while more := os.read(reader, 100):
+            signs += more
+        os.close(reader)
+        os.waitpid(child, 0)
+        found = state(path, told + SAMPLES * signs.count(b"k"))
+        print(json.dumps(found | {"named": signs.endswith(b"named")}), flush=True)
+
+
+def _kept(path: Path, made: list[list[Any]]) -> int:
+    """Add calls until one cannot be kept, which is named by `SourceError`; return how many were."""
+    kept = 0
+    with Record(path) as record:
+        for one in made:
+            try:
+                record.add(*one)
+            except SourceError:
+                break
+            kept += 1
+    return kept
+
+
 def state(path: Path, told: int) -> dict[str, Any]:
     """Return what is in the record as its own reader and as SQLite see it."""
     with Record(path) as record:
@@ -94,4 +139,4 @@ def state(path: Path, told: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    {"many": many, "kill": kill}[sys.argv[2]](Path(sys.argv[1]), int(sys.argv[3]))
+    {"many": many, "kill": kill, "full": full}[sys.argv[2]](Path(sys.argv[1]), int(sys.argv[3]))

@@ -19,9 +19,14 @@ from llama_magic.engine import crash_check
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.engine.moves import SavedSequence
 from llama_magic.errors import LlamaMagicError, SourceError
+from llama_magic.experiments.saved_answers import read_answers
+from llama_magic.fit import _speed
 from llama_magic.microscope import savefile
+from llama_magic.record.record import Record
 from llama_magic.session.chat import Chat
+from llama_magic.session.history import History
 from llama_magic.session.turns import Turn
+from llama_magic.testing import scripted_model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from faults import every_fault
@@ -60,6 +65,50 @@ def test_a_download_survives_every_fault(hub: Any, gguf: Any, machine: Path) -> 
             *(p.name for p in (cache / "verified").glob("*")),
         }, fault
     assert struck - {None} == {"open", "read", "write", "fsync", "rename", "mkdir", "recv"}
+
+
+def test_a_hub_download_survives_every_fault(
+    monkeypatch: pytest.MonkeyPatch, hub: Any, gguf: Any, fake: Any, machine: Path
+) -> None:
+    """In huggingface-hub's cache, too: whole or not there, a named error, and the next call has it."""
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+    data = gguf(90_000)
+    hub.repos["o/r"] = fake.Repo({"m-Q4_0.gguf": data})
+
+    def fetch() -> Path:
+        path = sources.resolve("o/r:Q4_0").path
+        assert path.read_bytes() == data
+        return path
+
+    for fault in every_fault(fetch, machine, only=24):
+        for folder in ("cache", "hf"):
+            shutil.rmtree(machine / folder, ignore_errors=True)
+        with fault:
+            try:
+                path = sources.resolve("o/r:Q4_0").path
+                assert path.stat().st_size == len(data), fault
+            except SourceError:
+                pass
+        assert all(p.read_bytes() == data for p in machine.rglob("m-Q4_0.gguf")), fault
+        fetch()
+        # huggingface-hub itself leaves a name such as refs/main.54fc9f6c.tmp where its rename fails.
+        left = {name for name in _names(machine) if name.endswith((".tmp", ".owner", ".partial"))}
+        left = {name for name in left if not name.startswith("main.")}
+        assert not left, (fault, left)
+
+
+def test_a_measure_survives_every_fault(monkeypatch: pytest.MonkeyPatch, machine: Path) -> None:
+    """The machine's speed is told though it cannot be kept, and nothing half is ever read."""
+    monkeypatch.setattr(_speed, "bandwidth", lambda threads: 5e9)
+    monkeypatch.setattr(_speed, "sums", lambda: 2e9)
+    rates = _speed.rates.__wrapped__
+
+    for fault in every_fault(lambda: rates(2), machine):
+        shutil.rmtree(machine / "cache", ignore_errors=True)
+        with fault:
+            assert rates(2) == _speed.Rates(5e9, 2e9), fault
+        assert _names(machine / "cache") <= {"speed.json"}, fault
+        assert rates(2) == _speed.Rates(5e9, 2e9), fault
 
 
 def test_a_digest_survives_every_fault(gguf: Any, machine: Path) -> None:
@@ -131,8 +180,39 @@ def _load_sequence(path: Path) -> object:
     return savefile.read(path, _OWNER)
 
 
+def _answers(number: int) -> list[Any]:
+    return scripted_model(lambda _request: f"answer {number}").complete("x", n=3, seed=1, max_tokens=5)
+
+
+_ANSWERS = {number: _answers(number) for number in (1, 2)}
+
+
+def _save_history(path: Path, number: int) -> None:
+    history = History()
+    for answer in _ANSWERS[number]:
+        history.add(answer)
+    history.save(path)
+
+
+def _save_export(path: Path, number: int) -> None:
+    with Record(path.parent.parent / f"{number}.sqlite") as record:
+        record.add(*_ANSWERS[number])
+        record.export(path)
+
+
+def _load_lines(path: Path) -> object:
+    return [one.receipt["text"] for one in read_answers(path)[1]]
+
+
 @pytest.mark.parametrize(
-    ("save", "load"), [(_save_chat, _load_chat), (_save_sequence, _load_sequence)], ids=["chat", "kv"]
+    ("save", "load"),
+    [
+        (_save_chat, _load_chat),
+        (_save_sequence, _load_sequence),
+        (_save_history, _load_lines),
+        (_save_export, _load_lines),
+    ],
+    ids=["chat", "kv", "history", "export"],
 )
 def test_a_saved_file_survives_every_fault(tmp_path: Path, save: Any, load: Any) -> None:
     """Chats and sequences: the old file or the new one, nothing beside it; reading names its fault."""
