@@ -110,6 +110,8 @@ PARTS = "_parts"  # the texts of a content that was given in parts, beside the c
 
 def _text(where: str, content: Any, message: Message) -> str:
     message.pop(PARTS, None)
+    if not isinstance(calls := message.get("tool_calls", []), list):
+        raise InputTypeError(f"{where} has tool_calls of type {type(calls).__name__}; expected a list.")
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

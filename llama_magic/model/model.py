@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -206,6 +206,10 @@ class Model(Generating, Shown):
     def detokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
         """Return the text of tokens, the inverse of `tokenize`; without control tokens unless `special`."""
         self._tells_tokens()
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+            raise InputTypeError(
+                f"The tokens are of type {type(ids).__name__}; expected a list of their ids."
+            )
         return self._tokenizer.decode(
             [index(i) if hasattr(i, "__index__") and not isinstance(i, bool) else i for i in ids],
             special=special,

@@ -101,3 +101,11 @@ def test_nothing_heavy_is_imported_before_it_is_used() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("calls", [5, "f()", {"name": "f"}, True])
+def test_tool_calls_are_a_list(calls: Any) -> None:
+    """What is no list is an error of ours with the index."""
+    message = {"role": "assistant", "content": "x", "tool_calls": calls}
+    with pytest.raises(InputTypeError, match=r"messages\[0\] has tool_calls of type"):
+        formatters.normalise_messages([message])

@@ -167,6 +167,15 @@ def test_endless_expressions_are_refused(kind: str, value: Any, message: str) ->
         structured.compile(**{kind: value})
 
 
+@pytest.mark.parametrize("tail", ["", "\\"])
+@pytest.mark.parametrize("piece", ["[", "[^", "(?=", "(?!", "(?<", "(?<=", "(", "a[b", "(?:[("])
+def test_what_is_never_closed_is_refused_by_its_place(piece: str, tail: str) -> None:
+    """20,000 characters of it take no longer than they are: no end is looked for again and again."""
+    pattern = piece * (19_000 // len(piece)) + tail
+    with pytest.raises(SchemaError, match=r"at position|nested too deeply"):
+        structured.compile(regex=pattern)
+
+
 def test_alternatives_of_alternatives_are_written_once() -> None:
     """Twenty levels of ten alternatives, all the same in the end, make a grammar of one text."""
     rules = [

@@ -58,7 +58,11 @@ def reason(pattern: str) -> str:
     )
 
 
-_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<[^>=!]*>|.", re.DOTALL)
+# A class that is never closed takes all the rest: to look for its end at each [ again would take for ever.
+_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\\?\Z)|\(\?<[^>=!()]*+>|.", re.DOTALL)
+
+
+_OPEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*+\\?", re.DOTALL)  # a class without its end
 
 
 def _pieces(pattern: str) -> list[str]:
@@ -84,6 +88,8 @@ def to_mask(pattern: str) -> tuple[str, bool] | None:
     if _BACKREFERENCE.search(pattern):
         return None
     pieces = _pieces(pattern)
+    if not _closed(pieces):
+        return None
     stripped: list[str] = []
     exact = True
     at = 0
@@ -102,6 +108,12 @@ def to_mask(pattern: str) -> tuple[str, bool] | None:
             stripped.append(_rust(pieces[at]))
             at += 1
     return "".join(stripped), exact
+
+
+def _closed(pieces: list[str]) -> bool:
+    """Say whether each group and class that opens closes: else each look-around would look for its end."""
+    depth = sum(piece.startswith("(") - (piece == ")") for piece in pieces)
+    return depth == 0 and not (pieces and pieces[-1][0] == "[" and _OPEN.fullmatch(pieces[-1]))
 
 
 def _look_around(pieces: list[str], at: int) -> int:
