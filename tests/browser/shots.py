@@ -1,8 +1,9 @@
 """Pictures of every view, for people to look at: `make shots`, or of some: `make shots PARTS="live readme"`.
 
 `saved`: every view, and every lesson as it is saved; light and dark, at 1,000 and 1,600 pixels, trusted and
-not. `stripped`: the same as GitHub shows it, without a style. `live`: what runs. `readme`: the pictures of
-README, into the folder that git keeps; all others go to `tests/screenshots/`, which git ignores.
+not. `stripped`: the same as GitHub shows it, without a style. `live`: what runs. `lessons`: what stands there
+after *Run All*, of those in `LESSONS="03 05"` if that is set. `readme`: the pictures of README, into a folder
+that git keeps; all others go to `tests/screenshots/`, which git ignores.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Camera:
         """Take all of a notebook, in a window as high as it is."""
         page = self.page.page
         page.set_viewport_size({"width": width, "height": 800})
-        page.set_viewport_size({"width": width, "height": min(TALLEST, page.evaluate(_HEIGHT))})
+        page.set_viewport_size({"width": width, "height": min(TALLEST, int(page.evaluate(_HEIGHT)))})
         page.evaluate("() => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0; }")
         page.wait_for_function(
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))) && true"
@@ -161,6 +162,21 @@ def live(browser: Any, server: Server) -> None:
         print(made, flush=True)
 
 
+def lessons(browser: Any, server: Server) -> None:
+    """Run the lessons from start to end, as a reader would, and take what then stands there."""
+    camera = Camera(browser, server)
+    page = camera.page
+    wanted = os.environ.get("LESSONS", "").split()
+    for lesson in (one for one in LESSONS if not wanted or one.stem[:2] in wanted):
+        (server.root / lesson.name).write_bytes(lesson.read_bytes())
+        page.open(lesson.name, own_kernel=True)
+        page.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        for width in WIDTHS:
+            camera.whole(f"{lesson.stem}-run-{width}", width)
+        page.leave()
+        print(f"{lesson.stem}-run", flush=True)
+
+
 def readme(browser: Any, server: Server) -> None:
     """Take the pictures that README shows, into the folder that git keeps."""
     README.mkdir(exist_ok=True)
@@ -207,7 +223,7 @@ PICTURES: dict[str, tuple[str, Callable[[Page, Any], None]]] = {
     "surprise": (_SURPRISE, _ended),
     "gauge": (_GAUGE, _ended),
 }
-PARTS = {"saved": saved, "stripped": stripped, "live": live, "readme": readme}
+PARTS = {"saved": saved, "stripped": stripped, "live": live, "lessons": lessons, "readme": readme}
 
 
 def main(parts: list[str]) -> None:

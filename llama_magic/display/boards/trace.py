@@ -22,7 +22,6 @@ from llama_magic.microscope.tracing import SamplerTrace
 from llama_magic.request.sampling import MAX_SEED
 from llama_magic.request.stages import STAGES, is_off
 
-_LEADERS = 5  # candidates: as many as stand beside each other in a window of 1,000 pixels
 _DRAWS = 100
 _FIRST = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty")
 
@@ -99,7 +98,7 @@ class LiveTrace(Board):
 
     def view(self) -> list[Node]:
         """Return the trace, its outcome in words, what does nothing, and the draws that were asked for."""
-        table = sampler_trace(self.trace, self.move.warnings, leaders=_LEADERS)
+        table = sampler_trace(self.trace, self.move.warnings)
         often = [] if self.draws is None else draws_view(self.draws)
         return [table[0], Line(self.move.sentence), *table[1:], *often]
 

@@ -204,7 +204,7 @@ def _cell(value: Any) -> Html:
 def _share(item: Share) -> Html:
     if item.gone:
         return _GONE.format(item.text)
-    return _SHARE.format(item.share * 5, item.text, " " if item.text else "", percent(item.share))
+    return _SHARE.format(item.share * 4, item.text, " " if item.text else "", percent(item.share))
 
 
 def _code(node: doc.Code) -> Html:

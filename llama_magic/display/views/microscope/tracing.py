@@ -14,21 +14,19 @@ from llama_magic.request.stages import STAGES
 from llama_magic.words.harmless import blanks_shown, one_line
 from llama_magic.words.tables import Share, Table
 
-_COLUMNS = 7
+_COLUMNS = 5  # beside each other in a window of 1,000 pixels, with the file browser open
 _NAMES = {"dist": "draw", "greedy": "take the likeliest"}  # what llama.cpp calls the plain draws
 _FIRST = {"logits": "what the model gives: a probability for every token of its vocabulary"}
 _Candidate = tuple[int | None, str]  # id, text
 
 
 @view.register(SamplerTrace)
-def sampler_trace(
-    trace: SamplerTrace, warnings: Sequence[str] = (), *, leaders: int = _COLUMNS
-) -> list[Node]:
-    """Show what each sampler left of the likeliest candidates, the drawn one among them; at most `leaders`.
+def sampler_trace(trace: SamplerTrace, warnings: Sequence[str] = ()) -> list[Node]:
+    """Show what each sampler left of the likeliest candidates, the drawn one among them.
 
     Those of its notes that are `warnings` stand out.
     """
-    columns = _columns(trace, leaders)
+    columns = _columns(trace, _COLUMNS)
     drawn = _place(trace, columns)
     names = [f"◉ {text}" if i == drawn else text for i, (_, text) in enumerate(_shown(columns))]
     rows = tuple(_row(stage, columns, drawn) for stage in trace.stages)
