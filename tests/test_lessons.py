@@ -55,11 +55,14 @@ def test_exercises_are_open_and_the_answers_solve_them(path: Path, ip: Any) -> N
 @pytest.mark.parametrize("path", LESSONS[1:], ids=lambda path: path.stem)
 def test_a_lesson_has_all_its_parts(path: Path) -> None:
     """Goal, prediction, run, explanation, exercises, misconception, exit question, limits; in this order."""
-    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n".join(cell.source for cell in cells)
     places = [text.index(part) for part in PARTS]
     assert places == sorted(places)
     assert "NBVAL_CHECK_OUTPUT" not in text
     assert text.count("lm.lesson.predict(") == 1
+    [predict] = [cell for cell in cells if "lm.lesson.predict(" in cell.source]
+    assert predict.metadata.jupyter.source_hidden  # it holds the answer
 
 
 def test_the_work_of_a_day_is_five_cells_without_a_loop() -> None:
