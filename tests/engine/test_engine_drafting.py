@@ -57,6 +57,20 @@ def test_nothing_is_guessed_before_six_tokens_are_alike() -> None:
     assert Drafter().guess([*COPY, *COPY[:6]], 1, 0) == []
 
 
+def test_a_text_that_goes_on_repeating_itself_is_guessed_to_its_end() -> None:
+    """Ten thousand tokens of it; one that differs then costs no more than the guesses on their way."""
+    drafter, tokens = Drafter(), [*COPY, *COPY[:6]]
+    while len(tokens) < 10_000:
+        guesses = drafter.guess(tokens, len(tokens), 17)
+        assert guesses == [COPY[(len(tokens) + i) % 15] for i in range(len(guesses))]
+        assert guesses
+        drafter.settle(len(guesses), len(guesses))
+        tokens += [*guesses, COPY[(len(tokens) + len(guesses)) % 15]]
+    assert len(guesses) == 17
+    drafter.settle(17, 0)
+    assert len(drafter.guess([*tokens, 15, *COPY[:6]], len(tokens), 17)) < 17
+
+
 def test_a_copy_goes_on_behind_a_changed_word() -> None:
     """One token after it is enough, where guesses have paid."""
     drafter = Drafter()

@@ -31,10 +31,7 @@ class Drafter:
         self._source = 0  # the place that the text last went on from, as far as it has come; 0: none
         self._misses = 0  # tokens since, that were not as they are there
         self._balance = 0.0
-        self._came, self._failed = (
-            4.0,
-            0.5,
-        )  # tokens of guesses lately, and guesses that went wrong; a mild hope
+        self._came, self._failed = 0.0, 0.0  # tokens of guesses lately, and guesses that went wrong
         self.left: list[int] = []  # guesses that were not drawn against yet
 
     def guess(self, tokens: Sequence[int], written: int, most: int) -> list[int]:
@@ -48,7 +45,8 @@ class Drafter:
             return []
         self._source = place
         # As far as a row is more likely to come true than it costs. A longer match is a better one, too.
-        likely = math.log(ROW) / math.log(self._came / (self._came + self._failed))
+        came, failed = self._came + 4.0, self._failed + 0.5  # a mild hope at first, and never certain
+        likely = math.log(ROW) / math.log(came / (came + failed))
         return list(tokens[place : place + min(most, 2 * alike, max(1, int(likely)))])
 
     def _place(self, tokens: Sequence[int], end: int) -> tuple[int, int]:
