@@ -47,7 +47,9 @@ class Drafter:
         # As far as a row is more likely to come true than it costs. A longer match is a better one, too.
         came, failed = self._came + 4.0, self._failed + 0.5  # a mild hope at first, and never certain
         likely = math.log(ROW) / math.log(came / (came + failed))
-        return list(tokens[place : place + min(most, 2 * alike, max(1, int(likely)))])
+        length = min(most, 2 * alike, max(1, int(likely)))
+        # A place near the end is the last round of a repetition, which goes on into the guesses.
+        return [tokens[place + i % (end - place)] for i in range(length)]
 
     def _place(self, tokens: Sequence[int], end: int) -> tuple[int, int]:
         """Return an earlier place that goes on from the same tokens, and how many; (0, 0) for none."""
