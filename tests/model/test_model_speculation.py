@@ -121,13 +121,26 @@ def test_a_constraint_is_kept_on_the_way(copier: Any) -> None:
     assert bound.text.startswith(TEXT[7:15])
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.5])
-def test_draws_are_those_of_plain_decoding(copier: Any, temperature: float) -> None:
-    """A draw takes one random number, guessed or not: with one seed the tokens are the same."""
-    seeds = range(6)
-    for seed in seeds:
-        options = {"temperature": temperature, "seed": seed}
-        assert _copy(copier, **options).token_ids == _copy(copier, **options, speculate="off").token_ids
+def test_with_a_seed_nothing_is_guessed(copier: Any) -> None:
+    """The last bits of a row depend on how many are decoded together, and a seed promises every bit."""
+    answer = _copy(copier, seed=3)
+    assert answer.usage.drafted_tokens == 0
+    assert answer.text == TEXT[7:]
+
+
+@pytest.mark.parametrize("temperature", [0.7, 2.0, 4.0])
+def test_draws_are_those_of_plain_decoding(
+    copier: Any, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draw takes one random number, guessed or not: with the same drawn seed the tokens are the same."""
+    drafted = 0
+    for seed in range(8):
+        monkeypatch.setattr("secrets.randbelow", lambda _limit, seed=seed: seed)
+        answers = [_copy(copier, temperature=temperature, speculate=how) for how in ("off", "auto")]
+        assert answers[0].token_ids == answers[1].token_ids
+        assert answers[0].seed == answers[1].seed == seed
+        drafted += answers[1].usage.drafted_tokens
+    assert drafted
 
 
 @pytest.mark.parametrize("name", ["smollm2"])

@@ -24,10 +24,13 @@ def most_guesses(context: Context) -> int:
 
 
 def draft(batch: Batch, running: Running, most: int) -> None:
-    """Add guesses to a batch that decodes this sample alone; `most` at most."""
+    """Add guesses to a batch that decodes this sample alone; `most` at most.
+
+    None where a seed was given: a row in a batch of several has not always the bits of a row alone.
+    """
     drafter, left = running.drafter, running.job.max_tokens - running.n_generated
     most = min(most, batch.room, left - 1)  # what is drawn from the last row is a token, too
-    if drafter is None or most <= 0 or running.reading:
+    if drafter is None or most <= 0 or running.reading or running.job.exact:
         return
     guesses = drafter.guess(running.tokens, running.n_generated, most)
     ends = running.stop_ids

@@ -5,7 +5,6 @@ from __future__ import annotations
 from llama_magic.engine.contexts import CUT
 from llama_magic.engine.kv.reuse import take_exact
 from llama_magic.engine.kv.slots import Slot
-from llama_magic.engine.lanes.batch import Batch
 from llama_magic.engine.lanes.lane import Lane, siblings
 from llama_magic.engine.lanes.running import Running
 
@@ -19,10 +18,6 @@ class ExactLane(Lane):
     """
 
     cut = CUT
-
-    def _compose(self) -> Batch:
-        self.guesses = 0
-        return super()._compose()
 
     def _chunk(self, running: Running) -> int:
         return CUT - running.n_past % CUT
