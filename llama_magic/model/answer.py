@@ -187,6 +187,8 @@ class Assembler:
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
         sample.guess(event.struck)
+        # Now, for a model that is closed cannot say what struck tokens were.
+        sample.drafts = drafts_of(sample.ids, sample.guesses, self.piece)
         delta, thinking, calls = sample.read(event.text, final=True)
         late = self.timed_out and event.reason == "interrupted"
         sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
@@ -303,7 +305,7 @@ class Assembler:
             id=f"{self.id}-{index}",
             time=self.asked_at,
             tag=plan.tag,
-            _drafts=drafts_of(sample.ids, sample.guesses, self.piece),
+            _drafts=sample.drafts,
         )
 
 

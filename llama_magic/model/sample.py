@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from llama_magic.formatters import parse_tool_calls
+from llama_magic.model.drafts import Drafts
 from llama_magic.model.results import TokenLogprob
 from llama_magic.structured import field_report
 
@@ -33,6 +34,7 @@ class Sample:
     stop: str | None = None
     forced: int = 0
     guesses: dict[int, tuple[bool, tuple[int, ...]]] = field(default_factory=dict)  # see `drafts_of`
+    drafts: Drafts | None = None  # at the end, where there were guesses
     drafted: int = 0  # tokens guessed ahead, and how many of them came
     accepted: int = 0
     calls: list[str] = field(default_factory=list)  # tool calls as they were written

@@ -174,3 +174,15 @@ def test_guesses_are_marked_in_the_text(copier: Any) -> None:
     plain = _copy(copier, speculate="off").drafts
     assert plain.parts == ((TEXT[7:], "drawn"),)
     assert "nothing was guessed ahead" in str(plain)
+
+
+def test_guesses_are_known_when_the_model_is_closed(scripted_file: Any) -> None:
+    """An answer that was stopped by it as well."""
+    with lm.load(scripted_file.path, ctx=512, threads=1) as model:
+        stream = model.complete("一", stream=True, max_tokens=400, ignore_eos=True)
+        next(stream)
+        model.close()
+    list(stream)
+    answer = stream.completion
+    assert answer.drafts.drafted == answer.usage.drafted_tokens
+    assert answer.text in answer.drafts.text
