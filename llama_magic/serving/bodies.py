@@ -306,6 +306,14 @@ class PropsBody(Body):
     modalities: dict[str, bool]
 
 
+class ResponseEvent(BaseModel):
+    """An event of a streamed response, of any of OpenAI's kinds; all of them are numbered."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    type: str
+    sequence_number: int
+
+
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatCompletionBody,
     "/v1/completions": CompletionBody,
@@ -322,7 +330,7 @@ BODIES: dict[str, type[BaseModel]] = {
 EVENTS: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatChunkBody,
     "/v1/completions": CompletionBody,
-    "/v1/responses": ResponseBody,
+    "/v1/responses": ResponseEvent,
     "/completion": NativeBody,
 }
 PAGES: dict[str, type[BaseModel]] = {"/v1/models": ModelsBody, "/props": PropsBody, "/health": HealthBody}

@@ -35,7 +35,9 @@ def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]])
     for path, kind, handle, _ in posts:
         content = {"application/json": {"schema": refs[BODIES[path], "serialization"]}}
         if path in EVENTS:
-            content["text/event-stream"] = {"schema": _event(refs[EVENTS[path], "serialization"])}
+            content["text/event-stream"] = {
+                "schema": _event(refs[EVENTS[path], "serialization"], refs[Error, "serialization"])
+            }
         paths[path] = {
             "post": {
                 "summary": (handle.__doc__ or "").strip(),
@@ -65,9 +67,10 @@ def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]])
     }
 
 
-def _event(data: Any) -> dict[str, Any]:
+def _event(data: Any, error: Any) -> dict[str, Any]:
     """Return the schema of one event of a stream: what it carries is JSON, but for the last, `[DONE]`."""
-    text = {"type": "string", "contentMediaType": "application/json", "contentSchema": data}
+    content = {"anyOf": [data, error]}
+    text = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
     return {"type": "object", "properties": {"event": {"type": "string"}, "data": text}}
 
 

@@ -66,7 +66,7 @@ class Served:
             assert data.pop() == "[DONE]"
         found = [json.loads(item) for item in data]
         for one in found:
-            if path != "/v1/responses" and "error" not in one:
+            if "error" not in one:
                 EVENTS[path].model_validate(one)
         return found
 
