@@ -9,8 +9,8 @@ from collections.abc import Sequence
 # before. Prose repeats three tokens everywhere; of six it repeats what it will go on repeating.
 AGAIN, FIRST = 3, 6
 # What a row more in a batch costs, in tokens decoded alone: SmolLM2 Q4_1 0.6, Gemma 3 Q4_K_M 0.5 on one
-# thread; less on more threads, and much less where weights do not fit the processor's cache.
-ROW = 0.6
+# thread; much less where weights do not fit the processor's cache. Of the first two rows each costs 0.9.
+ROW, LEAST = 0.65, 3
 # What all guesses of an answer may lose: so many tokens, and this share of those written.
 LOSS, SHARE = 2.0, 0.01
 LATELY = 40.0  # tokens, from which on older ones count half
@@ -47,7 +47,9 @@ class Drafter:
         # As far as a row is more likely to come true than it costs. A longer match is a better one, too.
         came, failed = self._came + 4.0, self._failed + 0.5  # a mild hope at first, and never certain
         likely = math.log(ROW) / math.log(came / (came + failed))
-        length = min(most, 2 * alike, max(1, int(likely)))
+        length = min(most, 2 * alike, max(LEAST, int(likely)))
+        if length < LEAST:
+            return []
         # A place near the end is the last round of a repetition, which goes on into the guesses.
         return [tokens[place + i % (end - place)] for i in range(length)]
 
