@@ -37,7 +37,7 @@ def test_a_copy_is_guessed_and_is_what_plain_decoding_gives(copier: Any) -> None
     assert answer.text == plain.text == TEXT[7:]
     assert answer.token_ids == plain.token_ids
     assert (plain.usage.drafted_tokens, plain.usage.accepted_tokens) == (0, 0)
-    # 3 guesses are what may be lost at first; 4, 6 and 10 are what was won then; 6 letters are left for the last.
+    # 3 guesses are what may be lost at first; 4, 6 and 10 are what was won then; 6 are left for the last.
     drafted, accepted = 3 + 4 + 6 + 10, 3 + 4 + 6 + 6
     assert (answer.usage.drafted_tokens, answer.usage.accepted_tokens) == (drafted, accepted)
     assert answer.receipt["usage"]["drafted_tokens"] == drafted
