@@ -11,7 +11,7 @@ from llama_magic.engine.kv.cells import HELPER_SEQUENCES
 from llama_magic.engine.native import ContextOptions
 
 SHARED_SEQUENCES = 16  # samples decoded together
-EXACT_SEQUENCES = 8  # samples of one seeded job decoded together
+EXACT_SEQUENCES = 16  # samples of seeded jobs decoded together
 # Seeded prompts are cut at multiples of this many tokens. A cut is where a later request can take
 # over: smaller means less to read again, and a little more time for a cold read (64 costs
 # about 10 % over 512 on two cores). llama.cpp's attention rounds differently below 64 tokens.
@@ -42,7 +42,7 @@ class Contexts:
 
     @property
     def exact(self) -> ContextOptions:
-        """Where one seeded job is decoded at a time."""
+        """Where seeded jobs are decoded, together or one at a time."""
         sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
         return replace(self.base, sequences=sequences, outputs=sequences, batch=CUT, ubatch=CUT)
 

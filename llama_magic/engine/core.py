@@ -18,7 +18,8 @@ from llama_magic.engine.lanes.exact import ExactLane
 from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.lanes import Lanes
 from llama_magic.engine.lanes.shared import SharedLane
-from llama_magic.engine.native import Context, ContextOptions, Weights
+from llama_magic.engine.lanes.together import TogetherLane
+from llama_magic.engine.native import Context, ContextOptions, Weights, rows_alike
 from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.errors import ModelClosedError
 from llama_magic.request.events import FinishEvent
@@ -214,13 +215,14 @@ class Core:
             self.lanes.shared = SharedLane(context, self.options.store_budget, self._ahead)
         return self.lanes.shared
 
-    def _exact(self) -> ExactLane:
+    def _exact(self) -> Lane:
         if self.lanes.exact is None:
             self.weights.must_generate()
             if self.options.before_exact is not None:
                 self.options.before_exact()
             context = Context(self.weights, self.options.contexts.exact)
-            self.lanes.exact = ExactLane(context, self.options.store_budget, self._ahead)
+            kind = TogetherLane if rows_alike(context) else ExactLane
+            self.lanes.exact = kind(context, self.options.store_budget, self._ahead)
         return self.lanes.exact
 
     def _close(self) -> None:

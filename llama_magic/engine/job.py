@@ -21,7 +21,7 @@ class Job:
     """What the lanes work on. `sink` is called from the compute thread and must not block.
 
     `exact` asks for the same tokens every time (CONTRIBUTING, "How the engine arranges contexts"): the
-    job then has a stream and batches of its own. The other fields are those of `Request`: which holds the
+    job then goes to the exact lane. The other fields are those of `Request`: which holds the
     job (`handle`), so that a job that held it would keep both alive until the next garbage collection.
     """
 

@@ -23,6 +23,7 @@ class SavedSequence:
     """A sequence on its way to or from a file, called `name` in the cache that it comes from.
 
     A seeded request may reuse its first `exact_length` tokens; `n_read` of them were read as a prompt.
+    `together` says that they come from a lane that decodes seeded requests together: their bits are others.
     """
 
     tokens: tuple[int, ...]
@@ -30,6 +31,7 @@ class SavedSequence:
     stretches: tuple[Stretch, ...]
     n_read: int = 0
     name: str = field(default="", compare=False)
+    together: bool = False
 
 
 def save(core: Core, wanted: str | None) -> SavedSequence:
@@ -42,7 +44,7 @@ def save(core: Core, wanted: str | None) -> SavedSequence:
     else:
         exact = lane.kv.exact_length(found)
         stretches = tuple(lane.kv.states(found, exact))
-    return SavedSequence(tuple(found.tokens), exact, stretches, found.n_read, name)
+    return SavedSequence(tuple(found.tokens), exact, stretches, found.n_read, name, lane.together)
 
 
 def _name(core: Core, wanted: Slot | StoredPrefix) -> str:
@@ -120,7 +122,7 @@ def restore(core: Core, saved: SavedSequence) -> None:
                 )
     _keep(shared, list(saved.tokens), list(saved.stretches), saved.n_read)
     length = saved.exact_length
-    if length:
+    if length and core.lane(exact=True).together == saved.together:
         exact = [stretch for stretch in saved.stretches if stretch.end <= length]
         _keep(core.lane(exact=True), list(saved.tokens[:length]), exact, length)
 

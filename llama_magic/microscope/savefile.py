@@ -80,6 +80,7 @@ def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint
             "n_tokens": len(saved.tokens),
             "exact_length": saved.exact_length,
             "n_read": saved.n_read,
+            "together": saved.together,
             "name": saved.name,
             "stretches": [[s.start, s.end, len(s.state)] for s in saved.stretches],
         }
@@ -179,7 +180,8 @@ def _sequence(header: dict[str, Any], body: memoryview, n_vocab: int) -> SavedSe
     for start, end, size in sizes:
         stretches.append(Stretch(start, end, bytes(body[place : place + size])))
         place += size
-    return SavedSequence(tuple(int(t) for t in tokens), exact, tuple(stretches), n_read)
+    ids = tuple(int(token) for token in tokens)
+    return SavedSequence(ids, exact, tuple(stretches), n_read, together=header.get("together") is True)
 
 
 def _damaged(source: Path, what: str) -> SourceError:

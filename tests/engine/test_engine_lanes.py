@@ -13,6 +13,7 @@ from llama_magic.engine.lanes import running
 from llama_magic.engine.lanes.exact import ExactLane
 from llama_magic.engine.lanes.lanes import Lanes
 from llama_magic.engine.lanes.shared import SharedLane
+from llama_magic.engine.lanes.together import TogetherLane
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +34,11 @@ jobs = st.lists(
 )
 
 
-@pytest.mark.parametrize("kind", [SharedLane, ExactLane])
-@pytest.mark.parametrize("made", [FakeContext, FakeRecurrentContext])
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [(kind, made) for kind in (SharedLane, ExactLane) for made in (FakeContext, FakeRecurrentContext)]
+    + [(TogetherLane, FakeContext)],
+)
 @pytest.mark.parametrize("miscounts", [False, True])
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=jobs)
@@ -57,7 +61,46 @@ def test_every_answer_is_that_of_a_fresh_engine(
     for one, _ in given_:
         assert one.error is None
         assert one.written == one.expected
-    assert all(lane.context.held(sequence) == [] for sequence in lane.kv.helpers)
+    if kind is not TogetherLane:  # which pins what is let go
+        assert all(lane.context.held(sequence) == [] for sequence in lane.kv.helpers)
+
+
+class _GoesOn(FakeContext):
+    """As llama.cpp 0.3.36 does: after a restore new cells are looked for behind the restored ones."""
+
+    def restore_sequence(self, sequence: int, state: bytes) -> bool:
+        restored = super().restore_sequence(sequence, state)
+        self.head = max([*self.places(sequence), -1]) + 1
+        return restored
+
+
+@pytest.mark.parametrize("window", [0, 16])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=jobs, cells=st.integers(110, 300))
+def test_seeded_jobs_that_run_together_lie_in_order(window: int, asked: list[Any], cells: int) -> None:
+    """Whatever came and went, each sequence lies as it would alone: every cell behind those before it.
+
+    What was restored, shared, laid anew or given up on the way leaves it so, and the answers are those of
+    a fresh engine.
+    """
+    lane = lane_of(TogetherLane, _GoesOn(cells, 6, window))
+
+    def step() -> None:
+        lane.step()
+        for running_ in lane.running:
+            places = lane.context.places(running_.slot.sequence)
+            assert places == sorted(places)
+            assert len(places) == running_.n_past
+
+    given_ = [(Asked(prompt, length, n, reuse=reuse), steps) for prompt, length, n, reuse, steps in asked]
+    for one, steps in given_:
+        lane.submit(one.job)
+        for _ in range(steps):
+            step()
+    while lane.busy:
+        step()
+    for one, _ in given_:
+        assert one.written == one.expected
 
 
 def test_idle_sequences_leave_the_cells_when_a_job_starts() -> None:
@@ -77,9 +120,9 @@ def test_idle_sequences_leave_the_cells_when_a_job_starts() -> None:
 
 
 def test_a_second_prompt_reads_only_what_is_new() -> None:
-    """In the shared lane that is all behind the common beginning, in the exact lane behind the last cut."""
+    """In the shared lane that is all behind the common beginning, with seeds behind the last cut."""
     prompt = [i % 5 for i in range(150)]
-    for kind, cached in ((SharedLane, 150), (ExactLane, 128)):
+    for kind, cached in ((SharedLane, 150), (ExactLane, 128), (TogetherLane, 128)):
         lane = lane_of(kind, FakeContext(512, 5, batch=64))
         first, second, cold = Asked(prompt, 2), Asked([*prompt, 9, 9], 2), Asked([*prompt, 9], 2, reuse=False)
         for one in (first, second, cold):

@@ -12,6 +12,7 @@ from llama_magic.engine.lanes import running
 from llama_magic.engine.lanes.exact import ExactLane
 from llama_magic.engine.lanes.lane import BUSY_CHUNK, READ_CHUNK
 from llama_magic.engine.lanes.shared import SharedLane
+from llama_magic.engine.lanes.together import TogetherLane
 from llama_magic.errors import BackendError
 
 
@@ -98,7 +99,7 @@ def test_samples_that_wait_for_their_prompt_let_others_pass_and_keep_their_place
     assert [many.written, other.written] == [many.expected, other.expected]
 
 
-@pytest.mark.parametrize("kind", [SharedLane, ExactLane])
+@pytest.mark.parametrize("kind", [SharedLane, ExactLane, TogetherLane])
 def test_a_prompt_is_read_once_for_all_samples(kind: Any) -> None:
     """Each decodes its last token again, for its own logits; then all that it writes but the last."""
     one = Asked([i % 7 for i in range(150)], 5, n=3)

@@ -113,6 +113,56 @@ def test_beside_seven_others_and_after_cancels(model: Any) -> None:
             future.result()
 
 
+def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is what it is alone: short and long, with samples, with a schema, reusing and not, in any order.
+
+    Where the model's rows are alike they are decoded together, and the ten take far fewer batches.
+    """
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 9}, "ok": {"type": "boolean"}},
+    }
+    long = prompt_of(model, 300, 8)
+    calls: list[tuple[Callable[..., Any], str, dict[str, Any]]] = [
+        (model.complete, prompt_of(model, 20 + 30 * k, k), {"seed": k, "temperature": k % 3 / 2})
+        for k in range(4)
+    ]
+    calls += [
+        (model.complete, long, {"seed": 5}),
+        (model.complete, long + " and then", {"seed": 6, "repeat_penalty": 1.2}),
+        (model.complete, prompt_of(model, 70, 1), {"seed": 7, "n": 3}),
+        (model.structured, "A person:", {"seed": 8, "schema": schema}),
+    ]
+
+    def ask(call: tuple[Callable[..., Any], str, dict[str, Any]]) -> list[tuple[int, ...]]:
+        function, prompt, options = call
+        done = function(prompt, max_tokens=14, **options)
+        return [one.token_ids for one in (done if "n" in options else [getattr(done, "completion", done)])]
+
+    batches: list[int] = []
+
+    def count(core: Any) -> bool:
+        lane = core.lane(exact=True)
+        decode = lane.context.decode
+        monkeypatch.setattr(lane.context, "decode", lambda *a: batches.append(len(a[0])) or decode(*a))
+        return bool(lane.together)
+
+    together = model.backend.call(count)
+    alone = []
+    for call in calls:
+        model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
+        alone.append(ask(call))
+    one_by_one = len(batches)
+    draw = random.Random(2)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2):
+            order = draw.sample(range(8), 8)
+            done = dict(zip(order, pool.map(ask, [calls[k] for k in order]), strict=True))
+            assert [done[k] for k in range(8)] == alone
+    if together:
+        assert len(batches) - one_by_one < one_by_one  # twice as many calls
+
+
 def test_samples_of_one_call_are_one_unit(model: Any) -> None:
     """n=8 gives the same eight answers on every run, each with the seed it reports; they differ from
     each other.

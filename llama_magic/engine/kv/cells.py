@@ -95,7 +95,7 @@ class Cells:
 
     def trim(self, slot: Slot, length: int) -> bool:
         """Cut a slot to its first `length` tokens; False (and empty) where that cannot be done exactly."""
-        if length < len(slot.tokens) and not self.memory.remove(slot.sequence, length):
+        if length < len(slot.tokens) and not self._let_go(slot, length):
             self.empty(slot)
             return False
         if self._pinned:
@@ -112,8 +112,11 @@ class Cells:
     def empty(self, slot: Slot) -> None:
         """Take everything out of a slot."""
         self.unpin()
-        self.memory.remove(slot.sequence, -1)
+        self._let_go(slot, -1)
         slot.cut(0)
+
+    def _let_go(self, slot: Slot, start: int) -> bool:
+        return self.memory.remove(slot.sequence, start)
 
     def roll_back(self, slot: Slot) -> None:
         """Take out what a decode that was stopped wrote behind the tokens of a slot."""
@@ -156,12 +159,15 @@ class Cells:
         """
         length = len(slot.tokens)
         starts = sorted({*range(0, length, self._reach or length or 1), cut} - {length})
-        out = []
-        for start, end in zip(starts, [*starts[1:], length], strict=True):
-            self.memory.copy(slot.sequence, self._scratch, start, end)
-            out.append(Stretch(start, end, self.memory.save_sequence(self._scratch)))
-            self.memory.remove(self._scratch, -1)
-        return out
+        return [
+            self._copied(slot, start, end) for start, end in zip(starts, [*starts[1:], length], strict=True)
+        ]
+
+    def _copied(self, slot: Slot, start: int, end: int) -> Stretch:
+        self.memory.copy(slot.sequence, self._scratch, start, end)
+        stretch = Stretch(start, end, self.memory.save_sequence(self._scratch))
+        self.memory.remove(self._scratch, -1)
+        return stretch
 
     # --- back from host memory ------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """A lane: one llama.cpp context and the samples that are decoded in it, a batch a step.
 
-Two kinds share this mechanism. `SharedLane` decodes every job together and reuses whatever
-prefix it holds. `ExactLane` serves one job at a time and reuses only what a cold read would have
-written bit for bit (CONTRIBUTING, "How the engine arranges contexts"), so a seed means the same tokens.
+Three kinds share this mechanism. `SharedLane` decodes every job together and reuses whatever
+prefix it holds. `ExactLane` serves one job at a time, `TogetherLane` many where rows are alike; both
+reuse only what a cold read would have written bit for bit (CONTRIBUTING, "How the engine arranges contexts").
 """
 
 from __future__ import annotations
@@ -37,19 +37,13 @@ class Lane:
     """
 
     cut = 0  # see `Cells`
+    together = False  # whether seeded jobs are decoded together: their cells are then of other bits
 
     def __init__(self, context: Context, store_budget: int, ahead: Ahead) -> None:
         self.context = context
         self.weights = context.weights
         self.cells = context.n_ctx
-        self.kv = Cells(
-            context,
-            context.options.sequences,
-            PrefixStore(store_budget),
-            recurrent=self.weights.recurrent,
-            window=self.weights.n_swa,
-            cut=self.cut,
-        )
+        self.kv = self._made_cells(PrefixStore(store_budget))
         self._crowded = False  # a sample was sent back for want of cells, and none has ended since
         self._ahead = ahead
         self.waiting: deque[Running] = deque()
@@ -59,6 +53,12 @@ class Lane:
         self.last: Job | None = None  # the last job that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took
         self._flights = Flights(context)
+
+    def _made_cells(self, store: PrefixStore) -> Cells:
+        weights, sequences = self.weights, self.context.options.sequences
+        return Cells(
+            self.context, sequences, store, recurrent=weights.recurrent, window=weights.n_swa, cut=self.cut
+        )
 
     # --- what the engine asks -------------------------------------------------------------
 

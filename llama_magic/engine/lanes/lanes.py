@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from llama_magic.engine.lanes.exact import ExactLane
     from llama_magic.engine.lanes.lane import Lane
     from llama_magic.engine.lanes.shared import SharedLane
 
@@ -20,7 +19,7 @@ class Lanes:
     """
 
     shared: SharedLane | None = None
-    exact: ExactLane | None = None
+    exact: Lane | None = None
 
     def __iter__(self) -> Iterator[Lane]:
         return (lane for lane in (self.shared, self.exact) if lane is not None)

@@ -10,6 +10,7 @@ from llama_magic.engine import prebuilt
 
 prebuilt.choose()
 
+from llama_magic.engine.native.alike import rows_alike
 from llama_magic.engine.native.backend import log_tail, release_pool, system_report
 from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus, StopFlag
 from llama_magic.engine.native.sampler import SamplerChain
@@ -28,5 +29,6 @@ __all__ = [
     "WeightsOptions",
     "log_tail",
     "release_pool",
+    "rows_alike",
     "system_report",
 ]
