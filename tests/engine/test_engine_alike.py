@@ -16,11 +16,11 @@ from llama_magic.engine.native import Context, alike, rows_alike
 LONG = 530  # tokens: from 512 cells on llama.cpp would split a row that is alone over the threads
 
 
-def _bits(context: Any, length: int, others: int) -> bytes:
+def _bits(context: Any, length: int, others: int, chunk: int = 60) -> bytes:
     """Return the logits of a row behind `length` tokens, decoded beside `others`, whose cells lie before."""
     context.clear()
-    for start in range(0, length, 60):
-        size = min(60, length - start)
+    for start in range(0, length, chunk):
+        size = min(chunk, length - start)
         tokens = [(7 * i + 5) % 9000 for i in range(start, start + size)]
         assert context.decode(tokens, range(start, start + size), [0] * size, []).name == "DONE"
         if others and not start:
@@ -33,13 +33,18 @@ def _bits(context: Any, length: int, others: int) -> bytes:
 
 @pytest.mark.parametrize("length", [40, LONG])
 def test_a_row_is_the_same_alone_and_beside_others(loaded: Callable[..., Any], length: int) -> None:
-    """With two threads, few cells and many, also where others were read in the middle of its prompt."""
+    """With two threads, few cells and many, also where others were read in the middle of its prompt.
+
+    And whether its prompt was read at once, in small pieces, or token by token, as if it had been written.
+    """
 
     def look(core: Any) -> list[bytes]:
         context = Context(core.weights, replace(core.options.contexts.exact, threads=2))
         try:
             assert rows_alike(context)
-            return [_bits(context, length, others) for others in (0, 1, 6, 15)]
+            rows = [_bits(context, length, others) for others in (0, 1, 6, 15)]
+            pieces = [_bits(context, length, 2, chunk=chunk) for chunk in ((1, 7) if length < 100 else (7,))]
+            return rows + pieces
         finally:
             context.close()
 

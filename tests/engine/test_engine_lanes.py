@@ -120,9 +120,9 @@ def test_idle_sequences_leave_the_cells_when_a_job_starts() -> None:
 
 
 def test_a_second_prompt_reads_only_what_is_new() -> None:
-    """In the shared lane that is all behind the common beginning, with seeds behind the last cut."""
+    """All behind the common beginning, but where seeded jobs run one at a time all behind the last cut."""
     prompt = [i % 5 for i in range(150)]
-    for kind, cached in ((SharedLane, 150), (ExactLane, 128), (TogetherLane, 128)):
+    for kind, cached in ((SharedLane, 150), (ExactLane, 128), (TogetherLane, 150)):
         lane = lane_of(kind, FakeContext(512, 5, batch=64))
         first, second, cold = Asked(prompt, 2), Asked([*prompt, 9, 9], 2), Asked([*prompt, 9], 2, reuse=False)
         for one in (first, second, cold):

@@ -22,9 +22,9 @@ class OrderedCells(Cells):
     """
 
     def __init__(
-        self, memory: Memory, sequences: int, store: PrefixStore, *, size: int, window: int, cut: int
+        self, memory: Memory, sequences: int, store: PrefixStore, *, size: int, window: int = 0
     ) -> None:
-        super().__init__(memory, sequences, store, window=window, cut=cut)
+        super().__init__(memory, sequences, store, window=window)
         self.size = size
         self._laid = 0  # cells that are held or pinned, or were before the last batch was stopped
 
@@ -39,6 +39,9 @@ class OrderedCells(Cells):
             self._lay_anew()
         self._laid += count
         return True
+
+    def exact_length(self, slot: Slot) -> int:
+        return len(slot.tokens)
 
     def restore(self, slot: Slot, stored: StoredPrefix) -> bool:
         restored = self.lay(len(stored.tokens)) and super().restore(slot, stored)

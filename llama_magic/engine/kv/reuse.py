@@ -61,41 +61,6 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
     return slot
 
 
-def take_beside(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None:
-    """Return a slot not in use with what may be reused of `tokens` where there are cuts; None for no slot.
-
-    As `take_exact`, but others run meanwhile, and keep their cells.
-    """
-    held = [
-        (cells.whole_cuts(min(common_prefix(slot.tokens[: slot.n_read], tokens), limit)), slot)
-        for slot in cells.slots
-    ]
-    resident, holder = max(held, key=lambda pair: (pair[0], not pair[1].in_use))
-    entry, stored = cells.store.best(tokens)
-    stored = cells.whole_cuts(min(stored, limit))
-    if entry is not None and stored > resident:
-        slot = cells.free_slot()
-        if slot is not None and cells.restore(slot, entry):
-            cells.trim(slot, stored)
-        return slot
-    if resident and not holder.in_use:
-        _keep_whole_cuts(cells, holder, resident)
-        cells.trim(holder, resident)
-        return holder
-    slot = cells.free_slot()
-    if slot is not None and resident:
-        cells.share(holder, slot, resident)
-    return slot
-
-
-def _keep_whole_cuts(cells: Cells, slot: Slot, resident: int) -> None:
-    """Copy a slot to host memory where it holds a cut or more behind its first `resident` tokens."""
-    worth = cells.reusable(slot)
-    if worth - resident >= cells.cut:
-        cells.trim(slot, worth)
-        cells.keep_copy(slot)
-
-
 def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
     """Return the first slot with what may be reused of `tokens`, and everything else out of the cells.
 
@@ -112,7 +77,10 @@ def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
         if cells.restore(slot, entry):
             cells.trim(slot, stored)
         return slot
-    _keep_whole_cuts(cells, slot, resident)
+    worth = cells.reusable(slot)
+    if worth - resident >= cells.cut:
+        cells.trim(slot, worth)
+        cells.keep_copy(slot)
     if resident:
         cells.trim(slot, resident)
     else:

@@ -2,7 +2,7 @@
 
 Three kinds share this mechanism. `SharedLane` decodes every job together and reuses whatever
 prefix it holds. `ExactLane` serves one job at a time, `TogetherLane` many where rows are alike; both
-reuse only what a cold read would have written bit for bit (CONTRIBUTING, "How the engine arranges contexts").
+reuse only what is bit for bit that of a cold read (CONTRIBUTING, "How the engine arranges contexts").
 """
 
 from __future__ import annotations

@@ -50,14 +50,14 @@ class SharedLane(Lane):
     def _place(self, running: Running) -> bool:
         """Give a sample a slot, with the longest prefix that is held anywhere."""
         limit = len(running.tokens) - 1  # the last token is decoded in any case: its logits are needed
+        slot: Slot | None = None
         self._look(running)
-        slot = self._take(running, limit)
+        if running.job.reuse:
+            slot = take_longest(self.kv, running.tokens, limit)
+        if slot is None:
+            slot = self.kv.free_slot()
         if slot is None:
             return False
         self._start(running, slot, len(slot.tokens))
         self.kv.park_idle()
         return True
-
-    def _take(self, running: Running, limit: int) -> Slot | None:
-        slot = take_longest(self.kv, running.tokens, limit) if running.job.reuse else None
-        return slot or self.kv.free_slot()
