@@ -33,7 +33,7 @@ def check(model: Any) -> KVState:
         for name, lane in core.lanes.named:
             for slot in lane.kv.slots:
                 spans[f"{name}-{slot.sequence}"] = lane.context.span(slot.sequence)
-            for helper in lane.kv.helpers:
+            for helper in lane.kv.helpers[: 1 if lane.together else 2]:  # there what was let go is pinned
                 assert lane.context.span(helper) == (-1, -1)
 
     model.backend.call(ask)
@@ -212,14 +212,15 @@ def test_more_forks_than_slots_are_all_kept(smollm2: Any) -> None:
 
 
 def test_a_fork_of_a_short_seeded_sequence_is_kept(smollm2: Any) -> None:
-    """Under 64 tokens nothing may be reused with a seed; the fork holds them for calls without one."""
+    """For calls with a seed; where those run one at a time, and reuse 64 tokens or none, for others."""
     smollm2.kv_clear()
     smollm2.complete("One two three four", max_tokens=2, seed=1)
     source = smollm2.kv.sequences[0]
-    assert source.id == "seeded-0"
+    assert source.id.startswith("seeded-")
     smollm2.kv_fork(source.id, "short")
     assert smollm2.kv["short"].token_ids == source.token_ids
-    assert smollm2.complete("One two three four five", max_tokens=2).usage.cached_tokens == 4
+    seed = 1 if smollm2.backend.call(lambda core: core.lane(exact=True).together) else None
+    assert smollm2.complete("One two three four five", max_tokens=2, seed=seed).usage.cached_tokens == 4
 
 
 def test_forks_and_saves_go_on_beside_running_answers(smollm2: Any, tmp_path: Path) -> None:
