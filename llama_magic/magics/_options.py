@@ -28,7 +28,7 @@ RAW = _o("--raw", "flag", "leave {{ }} in the body as it is")
 SEED = _o(
     "--seed",
     "seed",
-    "make the answer reproducible, in a cache of its own; else a seed is drawn and recorded",
+    "make the answer reproducible, to the token, whatever runs beside it; else a seed is drawn and recorded",
     "N",
 )
 FORMAT = _o("--format", "choice", "how the answer is shown and saved; json is the receipt", choices=FORMATS)
