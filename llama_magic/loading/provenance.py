@@ -21,8 +21,9 @@ def made_with(
 ) -> dict[str, Any]:
     """Return `file` and `engine` as JSON: everything that decides which bits come out, no folder, no time.
 
-    The number of threads is part of it: from some hundred tokens of prompt on, llama.cpp's flash
-    attention sums in another order with another number of threads. Reads 1 MB of the file.
+    The number of threads is part of it: from some hundred tokens of prompt on, llama.cpp's flash attention
+    sums in another order with another number of threads, but where seeded requests run together
+    (CONTRIBUTING, "How the engine arranges contexts"). Reads 1 MB of the file.
     """
     build = system_report()
     return {

@@ -104,21 +104,26 @@ def test_an_interrupt_keeps_finished_rows(model: Any) -> None:
     finally:
         timer.cancel()
     assert len(caught.value.completion) == 60
-    assert caught.value.completion[-1].finish_reason == "interrupted"
+    begun = [row for row in caught.value.completion if row is not None]
+    assert begun[-1].finish_reason == "interrupted"
     assert model.complete("a", max_tokens=1, seed=1).token_ids
 
 
 def test_times_of_rows(model: Any) -> None:
-    """Each row has its own time from its own start; what it waited stands apart and grows."""
+    """Each row has its own time from its own start; what it waited stands apart.
+
+    Where seeded rows run one at a time, the later ones wait for the others.
+    """
     began = time.perf_counter()
     rows = model.structured(
         ["a"] * 4, Annotated[str, Field(min_length=30, max_length=40)], max_tokens=60, seed=1
     )
     whole = time.perf_counter() - began
     times = [row.timings for row in rows]
-    assert sum(t.total_s for t in times) <= whole  # each its own: cumulative ones would be two and a half
     assert all(0 < t.first_token_s <= t.total_s <= t.waiting_s + t.total_s <= whole for t in times)
-    assert times[3].waiting_s > times[0].waiting_s
+    if not model.backend.call(lambda core: core.lane(exact=True).together):
+        assert sum(t.total_s for t in times) <= whole  # each its own: cumulative ones would be two and a half
+        assert times[3].waiting_s > times[0].waiting_s
 
 
 def test_constrained_answers_are_data(model: Any) -> None:
