@@ -70,7 +70,7 @@ PERSON = {
 def test_a_beginning_is_part_of_the_answer(scripted: Any, answers: dict[str, str]) -> None:
     """Text, tokens and chunks hold it; it costs no tokens of the answer, and the model writes the same."""
     added = scripted.chat(TALK, seed=1)
-    done = scripted.chat(TALK[:1], prefill=BEGUN, seed=1)
+    done = scripted.chat(TALK[:1], prefill=BEGUN, seed=1, reuse=False)
     assert done.text == BEGUN + answers[BEGUN]
     assert done.messages == added.messages
     assert done.prompt == added.prompt
