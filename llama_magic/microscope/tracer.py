@@ -53,7 +53,7 @@ class Tracer:
         self._prompt = tuple(request.prompt[: len(request.prompt) - self._begun])
         self._tape: StepTape | None = request.handle.tapes[index] if request.handle.tapes else None
         self._constraint = request.constraint
-        self._seed = request.sample_seed(index)
+        self._seed, self._exact = request.sample_seed(index), request.exact
         self._ids = tuple(ids)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -242,7 +242,7 @@ class Tracer:
                 done.set()
 
         greedy = Sampling(temperature=0)
-        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0)
+        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0, exact=self._exact)
         self._engine.submit(request, sink)
         try:
             wait_for(done)
