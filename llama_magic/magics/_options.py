@@ -23,7 +23,12 @@ def _o(flags: str, kind: str, help_: str, metavar: str = "", **more: object) -> 
 
 MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME", completes="models")
 OUT = _o("-o --out", "name", "bind the result to this variable", "NAME")
-LOOK_LIVE = _o("--live", "flag", "tokens: as one types; xray: with sliders, stages to drag and 100 draws")
+LIVE = _o(
+    "--live",
+    "flag",
+    "tokens: as one types; xray: with sliders, stages to drag and 100 draws; an answer: then the pen below "
+    "it, to pick or write over any token",
+)
 RAW = _o("--raw", "flag", "leave {{ }} in the body as it is")
 SEED = _o(
     "--seed",
@@ -33,7 +38,6 @@ SEED = _o(
 )
 FORMAT = _o("--format", "choice", "how the answer is shown and saved; json is the receipt", choices=FORMATS)
 QUIET = _o("-q --quiet", "flag", "show nothing while it runs and nothing after")
-LIVE = _o("--live", "flag", "then the pen below it: pick or write over any token, and it grows on from there")
 
 LOAD = (
     _o("--as", "text", "the name to keep it under", "NAME", dest="name"),
@@ -253,7 +257,7 @@ MODES = {
             most=1,
             completes="rows",
         ),
-        Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, LOOK_LIVE, OUT, QUIET, RAW)),
+        Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, LIVE, OUT, QUIET, RAW)),
         Mode(
             "surprise", "text to read through; nothing is generated", "ReadThrough", (MODEL, OUT, QUIET, RAW)
         ),
@@ -265,7 +269,7 @@ MODES = {
                 MODEL,
                 SEED,
                 *SAMPLING,
-                LOOK_LIVE,
+                LIVE,
                 OUT,
                 QUIET,
                 RAW,
@@ -374,7 +378,7 @@ VERBS = {
             "TEXT",
             "the token strip: pieces, ids, special tokens, count",
             "TokenStrip",
-            (MODEL, LOOK_LIVE),
+            (MODEL, LIVE),
             text=True,
         ),
         Verb(

@@ -42,9 +42,13 @@ def test_a_row_is_the_same_alone_and_beside_others(loaded: Callable[..., Any], l
         context = Context(core.weights, replace(core.options.contexts.exact, threads=2))
         try:
             assert rows_alike(context)
-            rows = [_bits(context, length, others) for others in (0, 1, 6, 15)]
-            pieces = [_bits(context, length, 2, chunk=chunk) for chunk in ((1, 7) if length < 100 else (7,))]
-            return rows + pieces
+            rows = [
+                _bits(context, length, others) for others in ((0, 1, 6, 15) if length < LONG else (0, 15))
+            ]
+            return [
+                *rows,
+                *(_bits(context, length, 2, chunk) for chunk in ((1, 7) if length < LONG else (7,))),
+            ]
         finally:
             context.close()
 

@@ -93,7 +93,7 @@ def test_rows_of_an_interrupted_batch_are_kept(kernel: Kernel) -> None:
     kernel.run(
         "import sys\nfrom typing import Annotated\nfrom pydantic import Field\n"
         "from llama_magic.model.journal import journal\n"
-        "Text = Annotated[str, Field(min_length=2, max_length=4)]\n"
+        "Text = Annotated[str, Field(min_length=60, max_length=64)]\n"
         "class Ear:\n    def hear(self, *made): print('heard', flush=True)\n"
         "ear = Ear(); journal.listen(ear.hear, earlier=False)"
     )

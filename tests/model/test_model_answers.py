@@ -365,14 +365,15 @@ def test_the_frame_of_an_object_is_forced(loaded: Callable[..., Any]) -> None:
     model = loaded("smollm2")
     properties = {name: {"enum": ["red", "green"]} for name in ("first_colour", "second_colour")}
     schema = {"type": "object", "properties": properties, "required": list(properties)}
-    answer = model.structured("Two colours?", {**schema, "additionalProperties": False}, seed=1)
+    asked = {**schema, "additionalProperties": False}
+    answer = model.structured("Two colours?", asked, seed=1, reuse=False)
     assert answer.text == json.dumps(answer.parsed)
     steps = [answer.xray(step) for step in range(len(answer.token_ids))]
     forced = [step for step in steps if [stage.name for stage in step.stages] == ["constraint"]]
     assert answer.usage.forced_tokens == len(forced) >= 10
     assert answer.receipt["usage"]["forced_tokens"] == answer.usage.forced_tokens
     assert model.chat([{"role": "user", "content": "Hi"}], max_tokens=4).usage.forced_tokens == 0
-    told = model.structured("Two colours?", {**schema, "additionalProperties": False}, seed=1, logprobs=1)
+    told = model.structured("Two colours?", asked, seed=1, reuse=False, logprobs=1)
     assert [entry.token_id for entry in told.logprobs] == list(told.token_ids) == list(answer.token_ids)
     assert told.usage.forced_tokens == answer.usage.forced_tokens
     assert told.usage.completion_tokens == answer.usage.completion_tokens
