@@ -132,9 +132,11 @@ def test_another_file_is_named(scripted_model: Any, monkeypatch: pytest.MonkeyPa
 
 def test_another_template_is_named(scripted_file: Any) -> None:
     """The tokens may even be equal: the prompt is another, and that is said first."""
+    with lm.load(scripted_file.path, ctx=512, threads=1, formatter="chatml") as other:
+        chatml = other.formatter
     with lm.load(scripted_file.path, ctx=1024, threads=1) as model:
         answer = model.chat(HI, seed=1, max_tokens=9)
-        model.formatter = lm.load(scripted_file.path, ctx=512, threads=1, formatter="chatml").formatter
+        model.formatter = chatml
         (verdict,) = lm.verify([answer]).verdicts
     assert (verdict.equal, verdict.reasons[0][0]) == (False, "prompt")
 

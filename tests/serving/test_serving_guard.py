@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from serving.conftest import Served, ask, check_error
@@ -217,11 +218,23 @@ def test_ipv6_is_listened_at(served: Callable[..., Served]) -> None:
     assert here.client.get("/health").status_code == 200
 
 
-def test_many_at_once_are_told_to_wait(served: Callable[..., Served]) -> None:
-    """More requests than may wait get 503 and when to come again; nothing of them is begun."""
+def test_many_at_once_are_told_to_wait(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request beyond those that may wait gets 503 and when to come again; nothing of it is begun."""
     here = served(limits=Limits(waiting=2))
-    answer = here.client.post("/v1/completions", json={"prompt": ["a", "b", "c"]})
+    begin, held = here.backend.submit, []
+    monkeypatch.setattr(here.backend, "submit", lambda *asked: held.append(asked))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(here.post, "/v1/completions", prompt=["a", "b"])
+        while len(held) < 2:
+            assert not first.done()
+        answer = here.client.post("/v1/completions", json={"prompt": "c"})
+        assert len(held) == 2
+        for asked in held:
+            begin(*asked)
+        first.result()
     check_error(answer.json(), 503)
     assert answer.headers["retry-after"] == "1"
-    assert here.backend.requests == []
+    monkeypatch.undo()
     here.post("/v1/completions", prompt=["a", "b"])
