@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
-from llama_magic.model.asked import Beside
+from llama_magic.model.asked import OF_A_CALL, Beside
 from llama_magic.model.results import Completion
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import first_seed
@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
 Receipt = Mapping[str, Any]
 _NEEDED = ("mode", "messages", "sampling", "seed", "token_ids", "budget")
-_OPTIONS = (
-    "stop",
-    "n",
-    "overflow",
-    "reuse",
-    "min_tokens",
-    "ignore_eos",
-    "logprobs",
-    "pressure",
-    "timeout",
-    "speculate",
-)
 
 
 def receipt_of(answer: object) -> tuple[Receipt, Constraint | None]:
@@ -66,7 +54,7 @@ def again(calls: Calls, receipt: Receipt, changes: Mapping[str, Any], held: Cons
     """
     asked = receipt.get("asked", {})
     seed = asked.get("seed", first_seed(receipt["seed"], receipt.get("sample", 0)))
-    options: dict[str, Any] = {name: asked[name] for name in _OPTIONS if name in asked}
+    options: dict[str, Any] = {name: asked[name] for name in OF_A_CALL if name in asked}
     options |= {"seed": seed, "max_tokens": receipt["budget"]["max_tokens"]}
     options |= {"sampling": Sampling(**receipt["sampling"]), **changes}
     begun = tuple(receipt["token_ids"][: receipt.get("begun", 0)])

@@ -107,7 +107,8 @@ class Beside:
     template_variables: Mapping[str, Any] = field(default_factory=dict)
 
 
-_IN_RECEIPT = (
+# What a receipt says of a call where it is not the default: any kind of call takes the first of these.
+OF_A_CALL = (
     "stop",
     "n",
     "overflow",
@@ -117,10 +118,9 @@ _IN_RECEIPT = (
     "logprobs",
     "pressure",
     "timeout",
-    "prefill",
-    "drop_thinking",
     "speculate",
 )
+_IN_RECEIPT = (*OF_A_CALL, "prefill", "drop_thinking")
 
 
 def for_receipt(
