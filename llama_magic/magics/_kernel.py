@@ -156,6 +156,7 @@ def _in_short(result: Any) -> str:
     if hasattr(result, "stages"):
         return "SamplerTrace, shown above"
     if not hasattr(result, "usage"):
-        return repr(result)
+        brief = repr(result)
+        return brief if brief.startswith("<") else f"{type(result).__name__}, shown above"
     usage = result.usage
     return f"Completion, shown above: {counted(usage.completion_tokens, 'token')}, {result.finish_reason}"

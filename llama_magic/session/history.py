@@ -37,6 +37,12 @@ class HistoryEntry(Shown):
 
     completion: Completion
     number: int
+    kept_as: str | None = None  # the tag of the record that was kept then
+
+    @property
+    def tag(self) -> str | None:
+        """The call's own tag, else that of the record into which it went."""
+        return self.completion.tag or self.kept_as
 
     @property
     def ended(self) -> FinishReason | None:
@@ -57,6 +63,8 @@ class History(Printed, Sequence[HistoryEntry]):
     def __init__(self, limit: int = HISTORY_LIMIT) -> None:
         self._entries: deque[HistoryEntry] = deque(maxlen=limit)
         self._numbers = itertools.count(1)
+        self.left_out = 0  # generations that a selection did not want
+        self.keeps_as: Callable[[], str | None] = lambda: None
 
     def hear(self, *made: Completion) -> None:
         """Append the answers of a call."""
@@ -68,7 +76,7 @@ class History(Printed, Sequence[HistoryEntry]):
         for known in reversed(self._kept()):
             if known.completion is completion:
                 return known
-        entry = HistoryEntry(completion, next(self._numbers))
+        entry = HistoryEntry(completion, next(self._numbers), self.keeps_as())
         self._entries.append(entry)
         return entry
 
@@ -118,29 +126,30 @@ class History(Printed, Sequence[HistoryEntry]):
             wanted = None if grep is None else re.compile(grep)
         except re.error as error:
             raise OptionError(f"{grep!r} is no regular expression: {error}.") from None
-        found = [entry for entry in self if tag is None or entry.completion.tag == tag]
+        found = [entry for entry in self if tag is None or entry.tag == tag]
         if wanted is not None:
             found = [e for e in found if any(map(wanted.search, (e.completion.prompt, e.completion.text)))]
         some = History()
+        some.left_out = len(self) - len(found)
         some._entries.extend(found if last is None else found[-last:])
         return some
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the receipts, one JSON object a line, with number, time, tag and timings beside them."""
         target = user_path(path)
-        lines = (line(entry.completion, number=entry.number) for entry in self)
+        lines = (line(entry.completion, number=entry.number, tag=entry.tag) for entry in self)
         write_whole(target, lines, "The history")
         return target
 
     def table(self) -> Table:
         """Return the short view: one line for each generation."""
-        return table(self)
+        return table(self, left_out=self.left_out)
 
     def __repr__(self) -> str:
         return f"<History: {counted(len(self), 'generation')}>"
 
 
-def table(entries: Sequence[HistoryEntry]) -> Table:
+def table(entries: Sequence[HistoryEntry], *, left_out: int = 0) -> Table:
     """List generations: number, mode, model, prompt, answer, tokens, seed, seconds, speed."""
     headers = ("#", "mode", "model", "prompt", "answer", "tokens", "ended", "seed", "seconds", "tok/s")
     rows = []
@@ -151,7 +160,12 @@ def table(entries: Sequence[HistoryEntry]) -> Table:
         speed = entry.tokens_per_second
         times = (round(r.timings.total_s, 2), None if speed is None else round(speed, 1))
         rows.append((entry.number, r.mode, r.model, *answer, *times))
-    return Table(headers, tuple(rows), empty="No generation yet in this kernel.")
+    none = (
+        f"None of {counted(left_out, 'generation')} is so."
+        if left_out
+        else "No generation yet in this kernel."
+    )
+    return Table(headers, tuple(rows), empty=none)
 
 
 def of_reading(read: ReadThrough, model: Any, seconds: float) -> Completion:
@@ -195,7 +209,7 @@ _FACTS: dict[str, _Column] = {
     "total_s": lambda e: e.completion.timings.total_s,
     "tokens_per_second": lambda e: e.tokens_per_second,
     "time": lambda e: e.completion.time,
-    "tag": lambda e: e.completion.tag,
+    "tag": lambda e: e.tag,
 }
 _COLUMNS = [*_FACTS, *Sampling().to_dict()]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import llama_magic as lm
+from llama_magic.display import to_text
 from llama_magic.errors import OptionError, SourceError
 from llama_magic.testing import Script
 
@@ -36,6 +37,8 @@ def test_every_answer_goes_into_the_record(run: Any, model: Any, session: Any) -
     run("%%llama complete -N 2\nQ")
     run("%%llama structured --schema \"Literal['xy']\" -n 4\nQ")
     run("%%llama complete\nQ")
+    assert [entry.number for entry in run("%llama history --tag mine").result] == [3, 4, 5, 6, 7]
+    assert "None of 7 generations is so" in to_text(run("%llama history --tag other").result)
     run("%llama record off")
     run("%%llama complete\nQ")
     record = lm.open_record("answers.sqlite")

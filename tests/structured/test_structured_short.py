@@ -71,6 +71,37 @@ def test_classes_in_a_short_form() -> None:
         structured.short_form("cities list[Town]", {"City": City})
 
 
+@pytest.mark.parametrize(
+    ("kind", "fits", "fails"),
+    [
+        ("Literal['good', 'bad']", "good", "fair"),
+        ("Literal[1, -2]", -2, 2),
+        ("Optional[int]", None, "1"),
+        ("set[int]", [1, 2], [1, 1]),
+        ("tuple[int, str]", [1, "a"], ["a", 1]),
+        ("Annotated[int, Field(ge=3)]", 3, 2),
+        ("list[Literal['a', 'b'] | None]", ["a", None], ["c"]),
+        ("list[City]", [{"name": "Roma", "people": 3}], [{"name": "Roma", "people": 0}]),
+    ],
+)
+@pytest.mark.parametrize("mark", [" ", ": "])
+def test_a_type_in_the_notation_of_python(kind: str, fits: Any, fails: Any, mark: str) -> None:
+    """`mood: Literal['good', 'bad']` bounds the field, as it does in a class, after a colon or a blank."""
+    constraint = structured.compile(structured.short_form(f"mood{mark}{kind}, why", {"City": City}))
+    assert constraint.accepts(json.dumps({"mood": fits, "why": "w"}))
+    assert not constraint.accepts(json.dumps({"mood": fails, "why": "w"}))
+
+
+@pytest.mark.parametrize("kind", ["list[Town]", "Litteral['a']", "set[print('x')]", "Literal[Town]"])
+def test_what_looks_like_a_type_and_is_none_describes_nothing(kind: str) -> None:
+    """A wrong type after a colon is refused by name; calls are words, and are not made."""
+    if "(" in kind:
+        assert structured.short_form(f"v: {kind}")["properties"]["v"]["description"] == kind
+        return
+    with pytest.raises(SchemaError, match="Town|Litteral"):
+        structured.short_form(f"v: {kind}")
+
+
 def test_what_a_model_reads() -> None:
     """The text for a model holds descriptions and no titles; a property may be called title."""
     text = structured.schema_text(structured.compile(list[City]).schema)

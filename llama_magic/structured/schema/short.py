@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union
@@ -85,6 +87,8 @@ def _field(rest: str, name: str, known: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         return _type(words, name, known), ""  # "when: date"
     except SchemaError:
+        if _notation(words):
+            raise  # "cities: list[Town]" was meant as a type, and a text in its place would go unnoticed
         return dict(_WORDS["str"]), words
 
 
@@ -115,12 +119,51 @@ def _type(text: str, field: str, known: Mapping[str, Any]) -> Any:
         return dict(_WORDS[text.lower()])
     elif _is_type(known, text):
         return _Typed(known[text])
+    if _notation(text) and (typed := _evaluated(text, known)) is not None:
+        return _Typed(typed)
     raise SchemaError(
         f"The short form gives the field {field!r} the type {text!r:.60}, which is none.",
         pointer=f"/properties/{field}",
         remedy=f"Types: {', '.join(_WORDS)}, list[T], dict[str, T], T?, a class of yours, or values to "
         f"choose from, as a|b|c. A description stands after a colon: {field}: in one line.",
     )
+
+
+_PARTS = (ast.Subscript, ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.BitOr)
+_FEW = (
+    ast.UnaryOp,
+    ast.USub,
+    ast.Call,
+    ast.keyword,
+    ast.expr_context,
+)  # Literal[-1], Annotated[int, Field(ge=0)]
+
+
+def _notation(text: str) -> bool:
+    """Tell Python's own notation, `Literal["a", "b"]` or `set[int]`, from words; `Field` alone is called."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    nodes = list(ast.walk(tree))
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    return (
+        isinstance(tree, ast.Subscript)
+        and all(isinstance(node, (*_PARTS, *_FEW)) for node in nodes)
+        and all(isinstance(called, ast.Name) and called.id == "Field" for called in calls)
+    )
+
+
+def _evaluated(text: str, known: Mapping[str, Any]) -> Any:
+    import pydantic  # for weight: most short forms need none of it
+
+    names = {name: getattr(typing, name) for name in typing.__all__} | {"Field": pydantic.Field}
+    try:
+        made = eval(text.strip(), {**names, **known})  # noqa: S307 - names and brackets only, see _notation
+        pydantic.TypeAdapter(made)
+    except Exception:
+        return None
+    return made
 
 
 def _is_type(known: Mapping[str, Any], name: str) -> bool:
