@@ -98,7 +98,7 @@ def test_what_looks_like_a_type_and_is_none_describes_nothing(kind: str) -> None
     if "(" in kind:
         assert structured.short_form(f"v: {kind}")["properties"]["v"]["description"] == kind
         return
-    with pytest.raises(SchemaError, match="Town|Litteral"):
+    with pytest.raises(SchemaError, match=r"Town|Litteral"):
         structured.short_form(f"v: {kind}")
 
 
