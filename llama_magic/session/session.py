@@ -44,7 +44,7 @@ class Session:
         self._history = History()
         journal.listen(self._history.hear)
         self.recording: Recording | None = None
-        self._history.keeps_as = lambda: self.recording and self.recording.tag
+        self._history.keeps_as = lambda: self.recording.tag if self.recording else None
         self.replay: Replay | None = None
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
