@@ -51,7 +51,7 @@ class Verdict:
     """`survived` says the file can be used; `stage` is how far the child came, `cause` how it died.
 
     `files` are the parts that were tried, one a line, `day` when (ISO), `stamp` their sizes and times then.
-    `times` is how many children in a row ended so.
+    `times` is how many children in a row ended so, `repacking` whether repacked weights were asked for.
     """
 
     survived: bool
@@ -62,6 +62,7 @@ class Verdict:
     day: str = field(default="", compare=False)
     stamp: str = field(default="", compare=False)
     times: int = field(default=1, compare=False)
+    repacking: bool = field(default=True, compare=False)
 
     @property
     def of_the_file(self) -> bool:
@@ -76,7 +77,7 @@ class Verdict:
     @property
     def fell_back(self) -> bool:
         """Whether the file works only without repacked weights."""
-        return self.survived and not self.use_extra_bufts
+        return self.survived and self.repacking and not self.use_extra_bufts
 
 
 def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner | None = None) -> Verdict:
@@ -94,7 +95,8 @@ def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner
     verdict = _tried(trial, size, run or run_child)
     if verdict.of_the_file and (verdict.survived or verdict.times > 1):
         day = datetime.date.today().isoformat()
-        verdict = replace(verdict, files="\n".join(trial.paths), day=day, stamp=stamp)
+        repacking = trial.use_extra_bufts
+        verdict = replace(verdict, repacking=repacking, files="\n".join(trial.paths), day=day, stamp=stamp)
         _remember(store, key, verdict)
         return replace(verdict, day="")
     return verdict

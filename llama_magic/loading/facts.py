@@ -49,7 +49,7 @@ def describe(
     memory |= {f"actual_{k}": v for k, v in actual.items()}
     memory["actual_total"] = sum(actual.values())
     notes = [*found.notes, *settings.notes, *warnings, *formatter.notes]
-    if settings.extra_bufts and verdict.fell_back:
+    if verdict.fell_back:
         notes.append(
             "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "
             f"them (a little slower). To mend the build: {build.rebuild(build.processor_flags())}"

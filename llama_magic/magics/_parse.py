@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -83,7 +83,9 @@ def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
 def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> CellCommand:
     """Read what follows `%%llama` on its line; the variables that it names are those of `namespace`."""
     every = tuple({option.flags: option for mode in table.MODES.values() for option in mode.options}.values())
-    free, options, wants_help = _read(Words(line), every, "%%llama", Variables(namespace))
+    free, options, wants_help = _read(
+        Words(line), every, "%%llama", Variables(namespace), is_python=_takes_rows
+    )
     name = free[0] if free else table.DEFAULT_MODE
     mode = table.MODES.get(name)
     if mode is None:
@@ -111,7 +113,13 @@ def _parse_text_verb(verb: Verb, words: Words, variables: Variables) -> LineComm
 
 
 def _read(
-    words: Words, options: tuple[Option, ...], where: str, variables: Variables, *, text: bool = False
+    words: Words,
+    options: tuple[Option, ...],
+    where: str,
+    variables: Variables,
+    *,
+    text: bool = False,
+    is_python: Callable[[Sequence[str]], bool] = lambda before: False,
 ) -> tuple[list[str], dict[str, Any], bool]:
     known = {flag: option for option in options for flag in option.flags}
     values: dict[str, Any] = {}
@@ -130,7 +138,8 @@ def _read(
                 _read_option(word, words, known, values, where, variables)
                 continue
             if not text:
-                free.append(word.text)
+                python = is_python(free) and words.expression(word.start, "{[(_")
+                free.append(python or word.text)
                 continue
             words.position = before
         if text:
@@ -139,6 +148,11 @@ def _read(
             free.extend(_all_words(words))
         break
     return free, values, False
+
+
+def _takes_rows(before: Sequence[str]) -> bool:
+    """Say whether an expression comes next, such as `df[df["stars"] > 2]`: quotes in it are its own."""
+    return len(before) == 1 and before[0] in table.MODES and table.MODES[before[0]].most > 0
 
 
 def _take_text_start(words: Words, known: Mapping[str, Option]) -> Word | None:
@@ -189,7 +203,7 @@ def _read_option(
             raise OptionError(f"{flag} takes no value, and got {attached!r}.")
         value = option.value
     else:
-        if option.kind == "schema" and (raw := words.expression(word, attached=bool(equals))):
+        if option.kind == "schema" and (raw := words.value(word, attached=bool(equals))):
             text = raw
         else:
             text = attached if equals else _value_word(flag, option, words, known)

@@ -60,19 +60,21 @@ class Words:
         self.position = at
         return Word("".join(pieces), start, at, bare)
 
-    def expression(self, option: Word, *, attached: bool) -> str:
-        """Take a Python type or JSON that stands here without quotes around it, its own quotes kept.
+    def value(self, option: Word, *, attached: bool) -> str:
+        """Take the expression behind an option, or, where it is `attached` (`--schema=X`), the one in it."""
+        return self.expression(self.line.index("=", option.start) + 1 if attached else self.position)
 
-        It ends at the first blank outside of brackets and quotes that is not beside a `|`. `option` is the
-        word before it, or, where it is `attached` (`--schema=X`), the word that it is part of. Empty where
-        another word stands here.
+    def expression(self, at: int, openings: str = "{_") -> str:
+        """Take Python or JSON that stands at a place without quotes around it, its own quotes kept.
+
+        It ends at the first blank outside of brackets and quotes that is not beside a `|`. Empty where
+        neither a letter nor one of `openings` begins it.
         """
         line = self.line
-        at = line.index("=", option.start) + 1 if attached else self.position
         while at < len(line) and line[at].isspace():
             at += 1
         start, depth, quote = at, 0, ""
-        if not line[at : at + 1].isalpha() and line[at : at + 1] not in ("{", "_"):
+        if not line[at : at + 1].isalpha() and (at >= len(line) or line[at] not in openings):
             return ""
         while at < len(line) and (depth or quote or not line[at].isspace() or self._goes_on(at)):
             char = line[at]

@@ -51,7 +51,18 @@ def test_map_asks_for_every_row(run: Any, ip: Any, df: Any, capsys: Any) -> None
     assert outputs(capsys) == ""
 
 
-@pytest.mark.parametrize("rows", ["df[:2]", "df.head(2)", "{df2}", "$df2", "df2", "\"df['text'][:2]\""])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "df[:2]",
+        "df.head(2)",
+        "{df2}",
+        "$df2",
+        "df2",
+        'df[df["text"].str.len() > 0].head(2)',
+        "\"df['text'][:2]\"",
+    ],
+)
 def test_rows_are_a_variable_or_an_expression(run: Any, ip: Any, df: Any, rows: str) -> None:
     """Anything of the namespace that holds rows; what is not there is an error that names the nearest."""
     ip.user_ns["df2"] = df[:2]

@@ -194,6 +194,19 @@ def test_a_crash_that_does_not_come_again_refuses_nothing(tmp_path: Path) -> Non
     assert (found.survived, found.fell_back, len(crash_check.verdicts(store))) == (True, False, 1)
 
 
+def test_weights_that_nobody_wanted_repacked_are_no_fall_back(tmp_path: Path) -> None:
+    """`profile="memory"` asks for no repacking: the verdict on it does not say that the build crashes."""
+    file, store = tmp_path / "x.gguf", tmp_path / "s.json"
+    file.write_bytes(b"GGUF")
+    trial = crash_check.Trial((str(file),), 0, True, False, "f16", "f16", "auto")
+    for _ in range(2):
+        found = crash_check.check(
+            trial, size=8, fingerprint="f", store=store, run=lambda t, s: crash_check.Verdict(True, False)
+        )
+        assert (found.survived, found.fell_back) == (True, False)
+    assert [v.fell_back for v in crash_check.verdicts(store)] == [False]
+
+
 def test_a_child_killed_from_outside_costs_one_load(child: Any, scripted_file: Scripted) -> None:
     """SIGKILL of the child, as the out-of-memory killer does: the error does not blame the file, the next
     load works.
