@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from llama_magic.words.shown import Printed
 
+AGAIN = "Look again at the cells above."
 Hints = Mapping[Any, str] | Callable[[Any], str | None]
 
 
@@ -35,7 +37,7 @@ def check(
 
     `answer` is `...` until the reader has put something in its place. Numbers may differ by `within`,
     relative to what is expected. `hints` maps wrong answers to sentences, or makes a sentence of one;
-    `why` is said of the right one. A wrong answer raises nothing.
+    `why` is said of the right one. A wrong answer raises nothing: what the functions raise of it is said.
     """
     if answer is ...:
         return Checked(
@@ -43,14 +45,17 @@ def check(
         )
     right, said = _judged(answer, expected, within)
     if right:
-        return Checked(True, f"Right: {answer!r}. {why}".strip())
+        return Checked(True, f"Right: {_said(answer)}. {why}".strip())
     hint = _hint(answer, hints) or said or _difference(answer, expected)
-    return Checked(False, f"Not yet: you have {answer!r}. {hint}".strip())
+    return Checked(False, f"Not yet: you have {_said(answer)}. {hint}".strip())
 
 
 def _judged(answer: Any, expected: Any, within: float) -> tuple[bool, str]:
     if callable(expected):
-        found = expected(answer)
+        try:
+            found = expected(answer)
+        except Exception as error:  # a learner's mistake, of whatever kind
+            return False, f"Tried, it ends in an error: {type(error).__name__}: {error}"
         return (False, found) if isinstance(found, str) else (bool(found), "")
     if _is_number(expected) and _is_number(answer):
         return math.isclose(answer, expected, rel_tol=within, abs_tol=within), ""
@@ -60,25 +65,32 @@ def _judged(answer: Any, expected: Any, within: float) -> tuple[bool, str]:
 
 
 def _hint(answer: Any, hints: Hints | None) -> str:
-    if callable(hints):
-        return hints(answer) or ""
     try:
-        return (hints or {}).get(answer, "")
-    except TypeError:  # no key of a dict
+        return (hints(answer) if callable(hints) else (hints or {}).get(answer)) or ""
+    except Exception:  # it is no mistake that was foreseen, nor a key of a dict
         return ""
 
 
 def _difference(answer: Any, expected: Any) -> str:
     """Return what kind of difference there is, without the solution."""
     if callable(expected):
-        return ""
+        return AGAIN
     if _is_number(expected) and not _is_number(answer):
         return f"A number is expected, and this is {_kind(answer)}."
     if _is_number(expected):
         return "That is too much." if answer > expected else "That is too little."
     if type(answer) is not type(expected):
         return f"Expected is {_kind(expected)}, and this is {_kind(answer)}."
-    return "Look again at the cells above."
+    return AGAIN
+
+
+def _said(answer: Any) -> str:
+    """Return what the answer is; of what has no words of its own, its kind, and no address that changes."""
+    if isinstance(answer, type):
+        return f"the class {answer.__name__}"
+    if _is_number(answer):
+        return str(answer)
+    return "a function" if callable(answer) else repr(answer)
 
 
 def _kind(value: Any) -> str:
@@ -87,4 +99,4 @@ def _kind(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)  # numpy's are among them

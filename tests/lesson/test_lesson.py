@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import llama_magic as lm
@@ -66,6 +67,8 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     (..., 3, None, "in place of the three dots"),
     (3, 3, True, "Right: 3."),
     (3.0000001, 3, True, "Right"),
+    (np.int64(3), 3, True, "Right: 3."),
+    (np.float32(2.5), 3, False, "you have 2.5. That is too little."),
     (4, 3, False, "too much"),
     (2, 3, False, "too little"),
     ("3", 3, False, "A number is expected, and this is a text."),
@@ -74,7 +77,10 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     ("lake", "sea", False, "Look again"),
     ([1], (1,), False, "Expected is a tuple, and this is a list."),
     (4, _even, True, "Right"),
-    (3, _even, False, "you have 3"),
+    (3, _even, False, "you have 3. Look again at the cells above."),
+    (None, lambda n: n > 2, False, "Tried, it ends in an error: TypeError: "),
+    (str.upper, lambda kind: kind("a") == "b", False, "you have a function. Look again"),
+    (int, lambda kind: kind("3") == 3, True, "Right: the class int."),
     ("x", _even, False, "It is no whole number."),
 ]
 
@@ -96,6 +102,7 @@ def test_a_hint_is_for_its_mistake(hints: dict[int, str] | Callable[[Any], str |
     assert "You forgot BOS." in lm.lesson.check(2, 3, hints=hints).words
     assert "too much" in lm.lesson.check(4, 3, hints=hints).words
     assert "a list" in lm.lesson.check([2], 3, hints=hints).words
+    assert "too much" in lm.lesson.check(4, 3, hints=lambda found: str(found[0])).words
 
 
 def test_within_is_relative() -> None:
