@@ -13,7 +13,7 @@ from typing import Any
 
 from llama_magic import engine, environment, fit, sources
 from llama_magic.display import view
-from llama_magic.display.static.doc import Fold, Grid, Head, Node
+from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.engine import build, crash_check
 from llama_magic.engine.crash_check import Verdict
 from llama_magic.errors import LlamaMagicError, OptionError
@@ -34,11 +34,15 @@ _LOW_DISK = 2 * 10**9  # bytes: less than this and the next model does not fit
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report. `advice` is one sentence where something is wrong, else empty."""
+    """One line of the report. `advice` is one sentence where something is wrong, else empty.
+
+    `command` is a line of a shell that the advice ends on, to be copied whole.
+    """
 
     name: str
     value: str
     advice: str = ""
+    command: str = ""
 
     @property
     def ok(self) -> bool:
@@ -57,7 +61,7 @@ class DoctorReport(Shown):
 
     def __str__(self) -> str:
         lines = [f"{check.name}: {check.value}" for check in self.checks]
-        lines += [f"! {check.name}: {check.advice}" for check in self.problems]
+        lines += [f"! {check.name}: {check.advice} {check.command}".rstrip() for check in self.problems]
         return "\n".join(lines)
 
 
@@ -70,6 +74,9 @@ def doctor(report: DoctorReport) -> list[Node]:
     out: list[Node] = [Head("doctor", f"{counted(len(wrong), 'problem')}, {number} {verb} well")]
     if wrong:
         out.append(Grid(Table(("problem", "found", "what to do"), wrong)))
+    for line in dict.fromkeys(check.command for check in report.problems if check.command):
+        names = [check.name for check in report.problems if check.command == line]
+        out += [Line(f"{' and '.join(names)}, for a shell:"), Code(line)]
     return [*out, Fold(f"the {number} that {verb} well", (Grid(Table(("check", "found"), well)),))]
 
 
@@ -162,8 +169,9 @@ def instructions(report: Mapping[str, Any]) -> Check:
     value = f"of {_words(build.offered(flags))} the build leaves unused: {_words(idle)}"
     if not idle or report["gpu"]:  # a line for the processor alone would take the GPU away
         return Check("instruction sets", value)
-    advice = f"Build llama.cpp for this processor: {build.rebuild(flags)}"
-    return Check("instruction sets", value, f"{build.AVX512_GAIN} {advice}" if "AVX512" in idle else advice)
+    advice = "Build llama.cpp for this processor:"
+    advice = f"{build.AVX512_GAIN} {advice}" if "AVX512" in idle else advice
+    return Check("instruction sets", value, advice, build.rebuild(flags))
 
 
 def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
@@ -172,7 +180,8 @@ def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
     if machine.load_average is None:
         return
     cores = counted(machine.all_cores, "core")
-    names = {name: _threads(model, machine) for name, model in kernel.session.models.items()}
+    models = kernel.session.models.items()
+    names = {name: int(model.options["threads"]) for name, model in models if "threads" in model.options}
     most = max(names.values(), default=machine.physical_cores)
     advice = ""
     if machine.busy and most > 1:
@@ -188,10 +197,6 @@ def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
     yield Check("load average", f"{machine.load_average:.1f} on {cores}", advice)
 
 
-def _threads(model: Any, machine: Machine) -> int:
-    return int(getattr(model, "options", {}).get("threads", machine.physical_cores))
-
-
 def _crash_check() -> Iterable[Check]:
     """Sum up what the trial runs in child processes found; see `engine.crash_check`."""
     verdicts = crash_check.verdicts(sources.cache_dir() / "crash_checks.json")
@@ -200,13 +205,11 @@ def _crash_check() -> Iterable[Check]:
     died = [verdict for verdict in verdicts if not verdict.survived]
     words = f"{counted(len(verdicts), 'file')} tried: {sound} sound, {fell_back} with a fall-back, "
     words += f"{len(died)} refused"
-    advice = ""
+    advice = command = ""
     if fell_back:
-        advice = (
-            "This build of llama.cpp crashes with repacked weights on this CPU; they are switched off. "
-            f"To mend it: {build.rebuild(build.processor_flags())}"
-        )
-    yield Check("crash check", words if verdicts else "no file tried yet", advice)
+        advice = "This build of llama.cpp crashes with repacked weights on this CPU; they are switched off."
+        advice, command = f"{advice} To mend it, build it anew:", build.rebuild(build.processor_flags())
+    yield Check("crash check", words if verdicts else "no file tried yet", advice, command)
     for verdict in died:
         yield _refused(verdict)
 

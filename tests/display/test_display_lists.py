@@ -64,6 +64,19 @@ def test_a_long_history_is_paged_the_newest_first() -> None:
     assert "another" in to_text(history)
 
 
+def test_a_command_that_doctor_gives_can_be_copied() -> None:
+    """It stands once, whole and on one line, however long, and is a part of what is printed in a shell."""
+    command = "pip install " + "x" * 400
+    checks = (Check("b", "2", "Do so:", command), Check("d", "4", "And so:", command))
+    text = to_text(DoctorReport(checks)).splitlines()
+    assert text.count(command) == 1
+    assert text[text.index(command) - 1] == "b and d, for a shell:"
+    assert f"<code>{command}</code>" in re.sub(
+        r" (class|style)=\"[^\"]*\"", "", to_html(DoctorReport(checks))
+    )
+    assert str(DoctorReport(checks)).splitlines()[-1] == f"! d: And so: {command}"
+
+
 def test_doctor_shows_problems_first_and_folds_what_is_well() -> None:
     """A row a problem with its advice; of what is well the number, and in HTML a fold."""
     checks = (Check("a", "1"), Check("b", "2", "Do so."), Check("c", "3"), Check("d", "4", "And so."))
