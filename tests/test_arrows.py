@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # A floor a line, from the ground up: a room knows the floors below its own, and no neighbour on it.
 FLOORS = (
     "errors threads",
-    "words",
+    "weakly words",
     "request formatters gguf sources",
     "structured fit engine environment",
     "microscope",

@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from llama_magic.request.backend import Capabilities, check_waiting
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 from llama_magic.threads import Latch, may_wait
+from llama_magic.weakly import when_gone
 
 T = TypeVar("T")
 
@@ -37,8 +37,7 @@ class Engine:
         self._side_thread = 0  # that holds it
         self._core = Core(weights, options)
         self._pid = os.getpid()
-        # Only a safety net: it holds the core, not the engine, and runs on any thread, so it must not wait.
-        weakref.finalize(self, self._core.stop).atexit = False
+        when_gone(self, self._core.stop)  # only a safety net: it holds the core, not the engine
         live.add(self._core)
         try:
             compute.shared().add(self._core)

@@ -6,10 +6,10 @@ no widgets, no numpy. Everything else is imported by the first command that need
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.magics import _interrupts
+from llama_magic.weakly import WeakTable
 
 if TYPE_CHECKING:
     from llama_magic.magics._magics import LlamaMagics
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["reference_markdown", "register", "unregister"]
 
 # The magics object holds %config's values, so a reload must find the same one again.
-_known: weakref.WeakKeyDictionary[Any, LlamaMagics] = weakref.WeakKeyDictionary()
+_known: WeakTable[Any, LlamaMagics] = WeakTable()
 _MATCHER = "llama_magic"  # our name among the matchers of IPython's completer
 
 
@@ -29,7 +29,7 @@ def register(ipython: Any) -> None:
 
     magics = _known.get(ipython)
     if magics is None:
-        magics = _known[ipython] = LlamaMagics(shell=ipython, parent=ipython)
+        magics = _known.put(ipython, LlamaMagics(shell=ipython, parent=ipython))
     if magics not in ipython.configurables:
         ipython.configurables.append(magics)
     ipython.register_magics(magics)

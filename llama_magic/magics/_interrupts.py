@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from llama_magic.magics import _lost
+
 _PACKAGE = str(Path(__file__).parents[1])
 _CELL = re.compile(r"\s*(%%llama\b|%llama(?:\s+[\w-]+)?(?=[^\n]*\s*\Z))")  # of which the magic is all
 _RUNS = ("run_cell_async", "_run_cell", "run_cell")  # IPython's, from the inside out
@@ -20,6 +22,7 @@ _MARK = "_of_llama_magic"
 
 def install(shell: Any) -> None:
     """Have a shell show such interrupts in a line; a second call changes nothing."""
+    _lost.install()
     if _MARK in vars(shell):
         return
     shown = shell.showtraceback
@@ -36,6 +39,7 @@ def install(shell: Any) -> None:
 
 def uninstall(shell: Any) -> None:
     """Undo `install`."""
+    _lost.uninstall()
     if _MARK in vars(shell):
         before = vars(shell).pop(_MARK)
         del vars(shell)["showtraceback"]

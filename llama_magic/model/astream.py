@@ -15,6 +15,7 @@ from llama_magic.model.answer import Assembler
 from llama_magic.model.results import Budget, Chunk
 from llama_magic.model.stream import Stream, with_partial
 from llama_magic.request.backend import Backend
+from llama_magic.weakly import WeakTable
 
 C = TypeVar("C", default=Any)  # what `completion` is
 
@@ -48,13 +49,13 @@ class Mail:
             box.put_nowait(thing)
 
 
-_mails: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Mail] = weakref.WeakKeyDictionary()
+_mails: WeakTable[asyncio.AbstractEventLoop, Mail] = WeakTable()
 
 
 def mail() -> Mail:
     """Return what carries things into the running loop."""
     loop = asyncio.get_running_loop()
-    return _mails.setdefault(loop, Mail(loop))
+    return _mails.get(loop) or _mails.put(loop, Mail(loop))
 
 
 def _courier(

@@ -6,11 +6,11 @@ A tokenizer needs the model's file. A replay has none, so what it will be asked 
 from __future__ import annotations
 
 import uuid
-import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError
+from llama_magic.weakly import WeakMethods
 
 if TYPE_CHECKING:
     from llama_magic.model.file import LoadedFile
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 Parts = tuple[tuple[str, bool], ...]
 # Called with who was asked, how, the parts of the text, and the tokens; or the least that there are.
 Listener = Callable[["Heard", str, Parts, "list[int] | int"], Any]
-_listeners: list[weakref.WeakMethod[Any]] = []
+_listeners = WeakMethods()
 
 
 def listen(listener: Listener) -> None:
     """Call a bound method with each text that a model cuts into tokens; it is held weakly."""
-    _listeners.append(weakref.WeakMethod(listener))
+    _listeners.add(listener)
 
 
 class Heard:
@@ -58,19 +58,10 @@ class Heard:
         try:
             tokens = cut()
         except TooManyTokensError as error:
-            _tell(self, how, parts, error.least)
+            _listeners.call(self, how, parts, error.least)
             raise
-        _tell(self, how, parts, tokens)
+        _listeners.call(self, how, parts, tokens)
         return tokens
-
-
-def _tell(heard: Heard, how: str, parts: Parts, tokens: list[int] | int) -> None:
-    for held in list(_listeners):
-        listener = held()
-        if listener is not None:
-            listener(heard, how, parts, tokens)
-        elif held in _listeners:
-            _listeners.remove(held)
 
 
 def hearing(tokenizer: Tokenizer, name: str, file: LoadedFile) -> Tokenizer:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from llama_magic.model.results import Completion
+from llama_magic.weakly import WeakMethods
 
 Listener = Callable[..., Any]  # takes the answers of one call
 KEPT = 1000
@@ -23,7 +22,7 @@ class Journal:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept: deque[Completion] = deque(maxlen=kept)
-        self._listeners: list[weakref.WeakMethod[Any]] = []
+        self._listeners = WeakMethods()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -34,19 +33,13 @@ class Journal:
     def add(self, *made: Completion) -> None:
         """Tell of one call that has ended: its answer, or those of all its samples."""
         self._kept.extend(made)
-        for held in list(self._listeners):
-            listener = held()
-            if listener is None:
-                with contextlib.suppress(ValueError):  # another thread took it out
-                    self._listeners.remove(held)
-            else:
-                listener(*made)
+        self._listeners.call(*made)
 
     def listen(self, listener: Listener, *, earlier: bool = True) -> None:
         """Call a bound method with every generation: those kept now (`earlier`), then each as it ends."""
         if earlier:
             listener(*self)
-        self._listeners.append(weakref.WeakMethod(listener))
+        self._listeners.add(listener)
 
     def clear(self) -> None:
         """Forget what was generated; listeners stay."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import _thread
 import contextlib
 import queue
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -20,6 +20,7 @@ from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.model.standing_in import begin
 from llama_magic.request.backend import Backend, wait_for
 from llama_magic.threads import despite_interrupts, may_wait
+from llama_magic.weakly import when_gone
 from llama_magic.words.progress import Progress
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class Stream(Generic[C]):
         self._failure: StructuredOutputError | None = None
         assembler.deliver = deliver or self._chunks.put
         self._backend = backend = begin(backend, self.request, assembler)
-        self._finalizer = weakref.finalize(self, _drop, backend, assembler)
-        self._finalizer.atexit = False
+        self._ended = when_gone(self, partial(_drop, backend, assembler))
         if assembler.plan.timeout is not None:
             _thread.start_new_thread(_time_out, (backend, assembler, assembler.plan.timeout))
 
@@ -108,7 +108,7 @@ class Stream(Generic[C]):
                     return None  # its end was read before, perhaps by another thread
 
     def _end(self) -> None:
-        self._finalizer.detach()
+        self._ended()
         error = self._assembler.error
         if error is None:
             return
@@ -224,7 +224,7 @@ class Stream(Generic[C]):
 
 
 def _drop(backend: Backend, assembler: Assembler) -> None:
-    """Stop what nobody waits for; called by finalizers."""
+    """Stop what nobody waits for."""
     assembler.abandoned = True
     backend.cancel(assembler.request)
 

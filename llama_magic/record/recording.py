@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from llama_magic.record import facts
 from llama_magic.record.record import Record
 from llama_magic.record.saved import as_text
 from llama_magic.record.vocabulary import text_key
+from llama_magic.weakly import WeakTable
 
 _AT_ONCE = 5000  # pieces written by one statement
 
@@ -31,7 +31,7 @@ class Recording:
         self.record = record
         self.tag = tag
         self._stopped = False
-        self._models: weakref.WeakSet[Heard] = weakref.WeakSet()
+        self._models: WeakTable[Heard, bool] = WeakTable()  # those that are written down
         self._pieces: dict[str, set[int]] = {}  # of each vocabulary, the tokens that are written down
         journal.listen(self.hear, earlier=False)
         hearing.listen(self.text)
@@ -68,7 +68,7 @@ class Recording:
         write("INSERT OR IGNORE INTO texts (vocabulary, text, tokens) VALUES (?, ?, ?)", values)
 
     def _model(self, heard: Heard) -> None:
-        if heard in self._models:
+        if self._models.get(heard):
             return
         known, own = as_text(facts.of_model(heard)), as_text(facts.of_vocabulary(heard))
         name = hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
@@ -76,7 +76,7 @@ class Recording:
         write("INSERT OR IGNORE INTO vocabularies (id, facts) VALUES (?, ?)", (heard.key, own))
         sql = "INSERT OR IGNORE INTO models (id, vocabulary, facts) VALUES (?, ?, ?)"
         write(sql, (name, heard.key, known))
-        self._models.add(heard)
+        self._models.put(heard, True)
 
     def _write_pieces(self, heard: Heard, tokens: Sequence[int]) -> None:
         known = self._pieces.setdefault(heard.key, set())

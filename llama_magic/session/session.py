@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from llama_magic.record.recording import Recording
 from llama_magic.record.replay import Replay
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import History
+from llama_magic.weakly import WeakTable
 from llama_magic.words.names import nearest
 
 Loader = Callable[..., Any]
@@ -217,7 +217,7 @@ def loaded_in_python() -> list[Any]:
     return load.loaded() if load is not None else []
 
 
-_sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
+_sessions: WeakTable[Any, Session] = WeakTable()
 _without_shell: list[Session] = []
 
 
@@ -248,6 +248,4 @@ def current(shell: Any = None) -> Session:
         if not _without_shell:
             _without_shell.append(Session())
         return _without_shell[0]
-    if shell not in _sessions:
-        _sessions[shell] = Session()
-    return _sessions[shell]
+    return _sessions.get(shell) or _sessions.put(shell, Session())

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import signal
+import sys
+import weakref
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -126,3 +129,44 @@ def test_an_interrupt_at_the_door_of_a_function_is_a_line(shell: Any) -> None:
     shell.run_cell("%unload_ext llama_magic")
     assert "Traceback" in _run(shell, source)[1][1]
     assert "showtraceback" not in vars(shell)
+
+
+class _Library:
+    """What some library makes: it has a finalizer in Python."""
+
+
+LOSE = """
+import signal, time, weakref
+thing = Library()
+weakref.finalize(thing, signal.raise_signal, signal.SIGINT)  # the Ctrl-C strikes inside
+del thing
+seen.append("went on")
+while len(seen) < 100_000: time.sleep(0.001); seen.append(1)
+"""
+
+
+def test_an_interrupt_that_python_ignores_is_pressed_again(shell: Any) -> None:
+    """Lost in a finalizer of whatever library, it stops the cell a moment later; other errors are told."""
+    told: list[Any] = []
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda ignored: told.append(ignored.exc_type)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        shell.run_cell("%reload_ext llama_magic")
+        seen: list[Any] = []
+        shell.user_ns.update(Library=_Library, seen=seen)
+        error, _ = _run(shell, LOSE)
+        assert isinstance(error, KeyboardInterrupt)
+        assert seen[0] == "went on"
+        assert told == []
+        thing = _Library()
+        weakref.finalize(thing, lambda: 1 / 0)
+        del thing
+        shell.run_cell("%unload_ext llama_magic")
+        thing = _Library()
+        weakref.finalize(thing, _strike)
+        del thing
+        assert told == [ZeroDivisionError, KeyboardInterrupt]
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        sys.unraisablehook = before

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from llama_magic.threads import module_lock
+from llama_magic.weakly import when_gone
 
 
 @runtime_checkable
@@ -139,7 +141,7 @@ class _Source:
         return self._tokenize(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
 
 
-_tries: OrderedDict[str, Trie] = OrderedDict()
+_tries: OrderedDict[str, tuple[Callable[[], object], Trie]] = OrderedDict()  # each with its owner
 _lock = module_lock()
 _MAX_TRIES = 4
 
@@ -155,19 +157,23 @@ def trie_for(vocabulary: TokenVocabulary) -> Trie:
     if owner is not None:
         key = f"{key}@{id(vocabulary)}"
     with _lock:
-        trie = _tries.get(key)
-        if trie is None:
-            trie = _tries[key] = Trie(vocabulary)
+        kept = _tries.get(key)
+        if kept is None or (owner is not None and kept[0]() is not vocabulary):  # of one that had its address
+            held = (lambda: None) if owner is None else weakref.ref(vocabulary)
+            kept = _tries[key] = (held, Trie(vocabulary))
             if owner is not None:
-                weakref.finalize(vocabulary, _forget, key)
+                when_gone(vocabulary, partial(_forget, key))
             while len(_tries) > _MAX_TRIES:
                 _tries.popitem(last=False)
         _tries.move_to_end(key)
-        return trie
+        return kept[1]
 
 
 def _forget(key: str) -> None:
-    _tries.pop(key, None)
+    """Let the trie of a dead vocabulary go, unless another one has its address by now."""
+    with _lock:
+        if key in _tries and _tries[key][0]() is None:
+            del _tries[key]
 
 
 @functools.lru_cache(maxsize=1)
