@@ -201,20 +201,25 @@ def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
 
 
 def test_long_lists_of_a_header_are_brief_in_text_and_whole_in_html(tmp_path: Path) -> None:
-    """A terminal is not flooded by 300 tensors; the saved HTML folds them away, all of them."""
+    """A terminal is not flooded by 300 tensors; the saved HTML folds them away, what is alike once."""
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
     for i in range(300):
-        writer.add_tensor(f"blk.{i}", np.zeros((192, 576), np.float32))
+        writer.add_tensor(f"blk.{i}.q", np.zeros((192, 576 if i in (7, 9) else 64), np.float32))
+        writer.add_tensor(f"rope_{i}", np.zeros(8, np.float32))
     for step in ("header", "kv_data", "ti_data"):  # a header without its data is enough to be inspected
         getattr(writer, f"write_{step}_to_file")()
     writer.close()
     info = inspect(tmp_path / "x.gguf")
     text = to_text(info)
-    assert "tensors (300)" in text
-    assert "blk.5 " in text
-    assert "blk.299" not in text
+    assert "tensors (600)" in text
+    assert "rope_5 " in text
+    assert "rope_299" not in text
     assert "more lines" in text
-    assert "<td>blk.299</td><td>576 × 192</td><td>F32</td><td>442,368</td>" in bare(to_html(info))
+    html = bare(to_html(info))
+    assert "<td>rope_299</td><td>8</td><td>F32</td><td>32</td>" in html
+    assert "blk.0 to 6, 8, 10 to 299: 298 blocks alike, 1 tensor each, 14.6 MB" in html
+    assert "blk.7, 9: 2 blocks alike, 1 tensor each, 885 kB" in html
+    assert "<td>blk.*.q</td><td>576 × 192</td><td>F32</td><td>442,368</td>" in html
 
 
 def test_the_sampler_chain_is_shown_in_its_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -303,18 +304,28 @@ def _html_rows(page: str) -> int:
     return page.count("<tr") - page.count("<thead")
 
 
-@pytest.mark.parametrize(("rows", "folds"), [(50, 0), (51, 1), (120, 2), (700, 9)])
+@pytest.mark.parametrize(("rows", "folds"), [(50, 0), (51, 1), (120, 1), (700, 1)])
 def test_tables_are_paged_above_fifty_rows(rows: int, folds: int) -> None:
-    """HTML folds the further pages, ten at most; text and Markdown show the first and say what is left."""
+    """HTML has two pages, so that a notebook does not grow with them; text and Markdown have the first."""
     runs = lm.map([f"<{i}>" for i in range(rows)], model=scripted_model(said))
     page = to_html(runs)
     assert page.count("<details") == folds
-    assert _html_rows(page) == min(rows, 500)
+    assert _html_rows(page) == min(rows, 100)
     assert "&lt;0&gt;" in page
     for text in (to_text(runs), to_markdown(runs)):
-        assert (f"The first 50 of {rows}" in text.replace("\\", "")) == (rows > 50)
+        assert (f"{rows} in all; .to_pandas() has every one." in text.replace("\\", "")) == (rows > 50)
         assert ("49" in text) == (rows >= 50)
         assert "51>" not in text
+
+
+def test_errors_beyond_the_pages_have_one_of_their_own() -> None:
+    """A row that failed is found in a saved notebook, however far down it is."""
+    rows = [{"text": None if i in (3, 120, 333) else f"<{i}>"} for i in range(400)]
+    page = to_html(lm.map(rows, "{{ text }}", model=scripted_model(said)))
+    assert re.findall(r"<summary[^>]*>(.*?)</summary>", page) == ["51 to 100", "2 errors further on"]
+    failed = page.partition("further on")[2]
+    assert re.findall(r"<tr[^>]*><td[^>]*>(\d+)</td>", failed) == ["120", "333"]
+    assert page.count("no text: the value is None") == 3
 
 
 def test_a_view_says_what_failed_and_what_is_missing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,8 @@ def test_pairs_compare_on_the_same_rows() -> None:
     few = _runs(6).where(temperature=0).pairs("prompt", "right")
     assert "not enough rows to tell" in to_text(few) or "no difference" in to_text(few)
     assert found.to_pandas()["p"][0] == pair.p
+    equal = replace(pair, difference=9.57e-19, low=-0.1, high=0.1)  # what sums of equal shares leave
+    assert " 0  -0.1 to +0.1 " in to_text(replace(found, pairs=(equal,)))
 
 
 def test_several_pairs_are_corrected_for() -> None:

@@ -183,14 +183,14 @@ def _broken(column: Sequence[Any]) -> str:
     """Return the mark of a column by where its lines may be broken.
 
     Not between a bar and its number; in the middle of a word only where there are long ones, for a column
-    that may be broken anywhere can become one letter wide.
+    that may be broken anywhere can become one letter wide. Most have none: a style a cell is most of a table.
     """
     values = [value for value in column if value is not None]
     if all(isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], Share) and not value[0].text
            for value in values):  # fmt: skip
         return " lm-alone"
     longest = max((len(word) for value in values for word in cell_text(value).split()), default=0)
-    return " lm-words" if longest <= _WORD else ""
+    return " lm-long-words" if longest > _WORD else ""
 
 
 def _cell(value: Any) -> Html:

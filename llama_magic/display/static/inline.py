@@ -40,6 +40,14 @@ def inlined(html: str) -> str:
 
 
 def _with_style(found: re.Match[str]) -> str:
-    known = declarations()
-    style = "".join(known.get(name, "") for name in found[1].split()) + (found[3] or "")
+    style = _style(found[1]) + (found[3] or "")
     return f'class="{found[1]}" style="{style}"' if style else f'class="{found[1]}"'
+
+
+@functools.cache
+def _style(classes: str) -> str:
+    """Return what classes stand for together; of a property that several set, only the last."""
+    known = declarations()
+    every = "".join(known.get(name, "") for name in classes.split()).split(";")
+    last = dict(one.split(":", 1) for one in every if one)
+    return "".join(f"{name}:{value};" for name, value in last.items())

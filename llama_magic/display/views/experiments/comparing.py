@@ -92,7 +92,7 @@ def sentence(one: Pair) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:+.3g}" if value else "0"
+    return f"{value:+.3g}" if abs(value) > 1e-12 else "0"  # sums of floats leave a rest where nothing differs
 
 
 def _p(value: float) -> str:

@@ -20,7 +20,7 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table, brief
 
 PAGE = 50  # rows
-_PAGES = 10
+_PAGES = 2  # that a saved notebook keeps: whoever wants more has the values
 _LATEST = 8  # results of the table that fills
 _COLUMNS = 3  # of a row, and
 _FIELDS = 6  # of an answer, that have a column of the table
@@ -65,14 +65,14 @@ def latest(results: Results[Any]) -> list[Node]:
 
 
 def pages(table: Columns, results: Sequence[Any]) -> Pages:
-    """Show results page by page; beyond some pages only how many more there are is said."""
-    starts = range(0, len(results), PAGE)[:_PAGES]
+    """Show the first pages of results, and the errors that are not on them; say how many there are."""
     named = []
-    for start in starts:
+    for start in range(0, len(results), PAGE)[:_PAGES]:
         part = results[start : start + PAGE]
         named.append((f"{start + 1:,} to {start + len(part):,}", table.table(part)))
-    shown = min(len(results), PAGE)
-    rest = f"The first {shown} of {len(results):,}; .to_pandas() has all of them." * (len(results) > PAGE)
+    if failed := [result for result in results[_PAGES * PAGE :] if result.error is not None]:
+        named.append((f"{counted(len(failed), 'error')} further on", table.table(failed[:PAGE])))
+    rest = f"{len(results):,} in all; .to_pandas() has every one." * (len(results) > PAGE)
     return Pages(tuple(named), rest)
 
 

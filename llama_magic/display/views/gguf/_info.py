@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.views.find import nodes
-from llama_magic.display.views.gguf._tensors import tensors
+from llama_magic.display.views.gguf._tensors import kinds
 from llama_magic.display.views.view import view
 from llama_magic.gguf import GGUFInfo
 from llama_magic.words.amounts import count, size
@@ -43,7 +43,9 @@ def _folds(info: GGUFInfo) -> Iterable[Node]:
         table = Grid(_metadata_table(info.metadata))
         yield Fold(f"metadata ({counted(len(info.metadata), 'key')})", (table,), brief=True)
     if info.tensors:
-        yield Fold(f"tensors ({len(info.tensors):,})", tuple(tensors(info.tensors.values())), brief=True)
+        built = kinds(info.tensors.values())
+        rest = Line("--tensors lists every tensor with its place in the file.", dim=True)
+        yield Fold(f"tensors ({len(info.tensors):,})", (*built, rest), brief=True)
     if info.chat_template:
         yield Fold("chat template", (Code(info.chat_template, template=True),), brief=True)
 
