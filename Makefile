@@ -40,6 +40,8 @@ types: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest tests
 
+# Threads that wait for each other sleep, as in tests/conftest.py: a model with two of them spins beside other work.
+lessons: export OMP_WAIT_POLICY ?= passive
 lessons: $(VENV)/.test
 	$(BIN)/python -m pytest --nbval-lax notebooks
 

