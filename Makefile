@@ -21,7 +21,7 @@ demo: $(VENV)/.demo
 lab: $(VENV)/.demo
 	$(BIN)/jupyter lab build/00_quickstart.ipynb || $(BIN)/jupyter lab notebooks/00_quickstart.ipynb
 
-test: lint types unit lessons
+test: lint types unit
 
 lint: $(VENV)/.test javascript
 	$(BIN)/ruff check .
@@ -40,10 +40,9 @@ types: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest tests
 
-# Threads that wait for each other sleep, as in tests/conftest.py: a model with two of them spins beside other work.
-lessons: export OMP_WAIT_POLICY ?= passive
+# Part of `unit`: each lesson under nbval, in a kernel of its own, with the instructor's answers to its exercises.
 lessons: $(VENV)/.test
-	$(BIN)/python -m pytest --nbval-lax notebooks
+	$(BIN)/python -m pytest tests/test_lessons.py
 
 soak: $(VENV)/.test
 	for script in tests/*/soak_*.py; do PYTHONPATH=tests $(BIN)/python $$script || exit 1; done
