@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CALL_OPTIONS = frozenset(StructuredOptions.__optional_keys__)
 _MOST = 1_000_000  # answers in one experiment
+_OWN = frozenset({"model", "models", "over", "n", "score", "record", "on_error", "progress", "variables"})
 
 
 @dataclass
@@ -67,7 +68,7 @@ def read_plan(
     given = {name: value for name, value in keywords.items() if name not in known}
     for name in given:
         if name not in asked:
-            raise OptionError(f"There is no option {name!r}. {meant(name, known | asked)}")
+            raise OptionError(f"There is no option {name!r}. {meant(name, known | asked | _OWN)}")
     if on_error not in ("keep", "stop"):
         raise OptionError(f"on_error is {on_error!r}; expected 'keep' or 'stop'.")
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
@@ -113,12 +114,13 @@ def _check_names(prompts: Mapping[str, Prompt], rows: Iterable[Row], known: set[
     columns = {name for row in rows for name in row.inputs}
     if not columns and not known and not list(rows):
         return
+    shown = columns | {name for name in known if not name.startswith("_")}  # a notebook's own are many
     for prompt in prompts.values():
         for name in sorted(prompt.names - columns - known):
             where = f"columns {', '.join(sorted(columns))}" if columns else "no columns"
             raise TemplateError(
                 f"The prompt asks for {{{{ {name} }}}}, and the rows have {where}.",
-                remedy=f"{meant(name, columns | known)} " * bool(columns | known)
+                remedy=f"{meant(name, shown)} " * bool(shown)
                 + "A value can come from a column, from an axis of `over`, or as a keyword.",
             )
 

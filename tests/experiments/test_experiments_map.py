@@ -232,6 +232,7 @@ def test_a_closed_model_ends_it() -> None:
         ({"over": {"prompt": ["a"]}}, lm.OptionError, "dict of names"),
         ({"over": [1]}, lm.InputTypeError, "over is a list"),
         ({"n": 0}, lm.OptionError, "n is 0"),
+        ({"scor": 1}, lm.OptionError, "Did you mean score?"),
         ({"on_error": "ignore"}, lm.OptionError, "'keep' or 'stop'"),
         ({"mode": "structured"}, lm.OptionError, "chat, complete"),
         ({"mode": "complete", "schema": Review}, lm.OptionError, "no schema"),
