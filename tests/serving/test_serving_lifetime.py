@@ -63,6 +63,25 @@ def test_a_client_that_goes_stops_its_answer(served: Callable[..., Served]) -> N
     assert here.model.stats.completion_tokens < 5 * 15
 
 
+def test_a_body_does_not_wait_behind_its_head(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connection waits for acknowledgements: 40 ms a request would be lost."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    waits: list[bool] = []
+    made = H11Protocol.connection_made
+
+    def connection_made(self: Any, transport: Any) -> None:
+        sock = transport.get_extra_info("socket")
+        waits.append(not sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        made(self, transport)
+
+    monkeypatch.setattr(H11Protocol, "connection_made", connection_made)
+    assert served().client.get("/v1/models").status_code == 200
+    assert waits == [False]
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_an_interrupt_while_a_server_begins_leaves_none(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
     """Before or after it listens: the port is free again, and no server is left that nobody can stop."""
