@@ -15,8 +15,9 @@ from llama_magic.structured.grammar.grammar import error_of, is_empty, of_schema
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema import source as _source
 from llama_magic.structured.schema.bundle import Bundle
-from llama_magic.structured.schema.depth import grammar_from_lark
+from llama_magic.structured.schema.depth import check_written, grammar_from_lark
 from llama_magic.structured.schema.regex_least import MAX_LEAST, asks_for, shortest_text
+from llama_magic.structured.schema.regex_runs import check_runs
 from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.shortest import Choice, Shortest
 from llama_magic.structured.schema.size import MAX_CHARACTERS
@@ -60,12 +61,13 @@ def from_schema(spec: Any) -> Constraint:
 def from_regex(pattern: Any) -> Constraint:
     if not isinstance(pattern, str):
         raise InputTypeError(f"A regex is a text; got {type(pattern).__name__}.")
-    compiled = _regex.to_python(pattern)
-    masked = _regex.to_mask(_without_anchors(pattern))
     if len(pattern) > _regex.MAX_PATTERN:
         raise SchemaError(
             f"The regex has {len(pattern):,} characters; {_regex.MAX_PATTERN:,} are taken.", keyword="regex"
         )
+    check_runs(pattern, "regex")
+    compiled = _regex.to_python(pattern)
+    masked = _regex.to_mask(_without_anchors(pattern))
     # The mask's engine knows more classes (\p{L}) than Python: where it is exact, nothing else is asked.
     if masked is None or (compiled is None and not (masked[1] and error_of(_unchecked(masked[0])) is None)):
         reason = _regex.reason(pattern)
@@ -149,6 +151,13 @@ def from_choices(choices: Any) -> Constraint:
             keyword="choices",
             remedy="Offer fewer at a time.",
         )
+    longest = max(texts, key=len, default="")
+    if len(longest) > MAX_LEAST:
+        raise SchemaError(
+            f"The choice {longest[:40]!r}… has {len(longest):,} characters; expected {MAX_LEAST:,} at most.",
+            keyword="choices",
+            remedy="Offer names, and look up what they stand for.",
+        )
     if not texts or "" in texts:
         raise SchemaError(
             "There is nothing to choose from." if not texts else "One of the choices is empty.",
@@ -184,6 +193,7 @@ def from_gbnf(text: Any) -> Constraint:
 def from_lark(text: Any) -> Constraint:
     if not isinstance(text, str) or not text.strip():
         raise SchemaError("The Lark grammar is empty.", keyword="lark", remedy="Write at least start: …")
+    check_written(text)
     grammar = grammar_from_lark(text)
     _refuse(error_of(grammar), "lark")
     return Constraint("lark", grammar, name="the Lark grammar", enforced=(Keyword("", "lark"),))

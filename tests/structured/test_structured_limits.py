@@ -14,6 +14,7 @@ import pytest
 from llama_magic import structured
 from llama_magic.errors import SchemaError
 from llama_magic.structured.grammar.grammar import machine_of
+from llama_magic.structured.schema.regex_runs import work
 
 
 def _levels(keyword: str, deep: int = 10, wide: int = 10) -> Any:
@@ -49,6 +50,17 @@ TOO_MUCH: list[tuple[Any, str, str | None]] = [
     ({"const": "x" * 200_000}, "more than 100,000 characters", ""),
     ({"type": "string", "pattern": "^a{1000000000}$"}, "pattern at the root asks for more than 100,000", ""),
     ({"type": "object", "patternProperties": {"((a{1000}){1000})": {}}}, "100,000 characters", None),
+    (
+        {"properties": {"a": {"type": "string", "pattern": ".*" * 9000}}},
+        "at /properties/a has more than 500",
+        None,
+    ),
+    ({"type": "object", "patternProperties": {r"\S*\s*" * 400: {}}}, "more than 500 parts in a row", ""),
+    (
+        {"type": "object", "propertyNames": {"pattern": "(a?b?)" * 300}},
+        "more than 500 parts",
+        "/propertyNames",
+    ),
 ]
 
 
@@ -158,6 +170,16 @@ def test_what_matches_nothing_is_refused(kind: str, value: Any) -> None:
         ("lark", "start: /a{1000000000}/", "100,000 at most"),
         ("lark", 'start: "a"{1000000000}', "100,000 at most"),
         ("choices", [f"word{i}" for i in range(100_000)], "50,000 and 2,000,000 at most"),
+        ("choices", ["no", "ab" * 400_000], "has 800,000 characters; expected 100,000"),
+        ("regex", ".*" * 9000, "more than 500 parts in a row"),
+        ("regex", r"(?:\p{L}*(\s?))" * 300, "more than 500 parts in a row"),
+        ("regex", "x(?:a{0,3}|(?:b?)+)" * 2 + "[^]a]*" * 501, "more than 500 parts in a row"),
+        ("grammar", "root ::= " + "[a-z]* " * 5000, "more than 500 parts in a row"),
+        ("grammar", "root ::= " + "some " * 501 + '\nsome ::= "a"?', "more than 500 parts in a row"),
+        ("lark", "start: /" + ".*" * 9000 + "/", "more than 500 parts in a row"),
+        ("lark", "start: A\nA: " + '"a"? ' * 5000, "in A, has more than 500"),
+        ("lark", "start: A\nA: " + "B " * 600 + "\nB: /.*/", "in A, has more than 500"),
+        ("lark", "start: " + '"a" ' * 60_000, "240,007 characters"),
     ],
     ids=itertools.count(),
 )
@@ -236,3 +258,37 @@ def test_hostile_inputs_neither_crash_nor_hang() -> None:
     assert sum(found.values()) == 200
     assert found["schema works"] > 5
     assert found["schema refused"] > 20
+
+
+@pytest.mark.parametrize(
+    ("pattern", "squares"),
+    [
+        ("abc", 0),
+        ("a*b*c", 4),
+        ("a*bc*", 2),
+        ("(a*b*)(c*d*)", 16),
+        ("a?(b*|c)d{0,2}e{2}", 10),
+        ("(?:a*){9}", 2),
+        (r"\(?[*?]?\*{,3}", 9),
+        ("(?i)^(?P<n>a?)$(?:b?)", 4),
+    ],
+)
+def test_the_work_of_an_expression_is_counted(pattern: str, squares: int) -> None:
+    """Parts in a row that may be left out count with their square; a repeated group is one part."""
+    assert work(pattern) == squares
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("a*b*" * 200, "abab", "abc"),
+        ("(?:x[^,]*,)" * 1000, "x1," * 1000, "x1," * 999),
+        ("|".join(f".*{i}a" for i in range(2000)), "zz77a", "zz77b"),
+    ],
+    ids=itertools.count(),
+)
+def test_long_expressions_within_the_limits_work(pattern: str, yes: str, no: str) -> None:
+    """What is long and makes little work is taken."""
+    constraint = structured.compile(regex=pattern)
+    assert constraint.accepts(yes)
+    assert not constraint.accepts(no)

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured.grammar.gbnf_reader import CURE, Node, Reader
-from llama_magic.structured.grammar.gbnf_rules import names_in, refuse_endless, refuse_left_recursion
+from llama_magic.structured.grammar.gbnf_rules import (
+    names_in,
+    refuse_endless,
+    refuse_left_recursion,
+    refuse_long_runs,
+)
 from llama_magic.structured.schema.depth import grammar_from_lark
 
 MAX_GRAMMAR = 200_000  # characters
@@ -42,6 +47,7 @@ def parse(grammar: str) -> dict[str, Node]:
                 )
     refuse_left_recursion(rules)
     refuse_endless(rules)
+    refuse_long_runs(rules)
     return rules
 
 

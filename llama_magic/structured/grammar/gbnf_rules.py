@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured.grammar.gbnf_reader import Node
+from llama_magic.structured.schema.regex_runs import CHARACTER, NOTHING, Part, either, refuse_work
 
 
 def names_in(node: Node) -> set[str]:
@@ -127,3 +128,34 @@ def refuse_endless(rules: dict[str, Node]) -> None:
             keyword="root",
             remedy="Give a recursive rule an alternative without itself.",
         )
+
+
+def refuse_long_runs(rules: dict[str, Node]) -> None:
+    """Refuse too many parts in a row that may be left out, rules written out in their places."""
+    known: dict[str, Part] = {}
+    opened: set[str] = set()
+    ahead = ["root"]
+    while ahead:  # what a rule uses comes before it, but for what leads back to it
+        if (name := ahead[-1]) not in opened:
+            opened.add(name)
+            ahead += names_in(rules[name]) - opened
+        else:
+            known.setdefault(ahead.pop(), _part(rules[name], known))
+    refuse_work(known["root"].work, "grammar")
+
+
+def _part(node: Node, known: dict[str, Part]) -> Part:
+    match node.kind:
+        case "chars":
+            return CHARACTER
+        case "rule":
+            return known.get(node.text, CHARACTER.repeated(0))
+    parts = [_part(part, known) for part in node.parts]
+    if node.kind == "alt":
+        return either(parts)
+    if node.kind == "repeat":
+        return parts[0].repeated(0 if node.high == 0 else node.low)
+    whole = NOTHING
+    for part in parts:
+        whole = whole.then(part)
+    return whole

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured.schema.regex_runs import check_runs
 
 # llguidance walks rules by recursion in native code: a chain of 2,000 ends the process (1.9.1).
 _DEEPEST = 400
@@ -13,6 +15,7 @@ _COUNT = re.compile(r"\{\s*(\d{6,4000})\s*(?:,\s*)?\}|\{\s*(\d*)\s*,\s*(\d{6,400
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*')
 _RULE = re.compile(r"^[?!]?([A-Za-z_][\w-]*)[^:\n]*:", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
+_MAX_TEXT = 200_000
 
 
 def grammar_from_lark(text: str) -> str:
@@ -33,6 +36,26 @@ def check_counts(text: str) -> None:
                 keyword="lark",
                 remedy="Repeat less often.",
             )
+
+
+def check_written(text: str) -> None:
+    """Refuse what somebody wrote that is too long, or whose terminals have too many parts to leave out."""
+    if len(text) > _MAX_TEXT:
+        raise SchemaError(
+            f"The Lark grammar has {len(text):,} characters; {_MAX_TEXT:,} are read.",
+            keyword="lark",
+            remedy="Repeat with * or {n} what is written out.",
+        )
+    starts = [*_RULE.finditer(text), None]
+    for match, following in itertools.pairwise(starts):
+        assert match is not None  # only the last one is
+        body = text[match.end() : following.start() if following else None]
+        literals = [literal for literal in _QUOTED.findall(body) if literal[:1] == "/" != literal[1:2]]
+        for literal in literals:
+            check_runs(literal[1:-1], "lark")
+        if match[1].isupper():  # a terminal is one expression; those that it names may be empty
+            plain = _NAME.sub("(?:x?)", _QUOTED.sub("x", body).replace("~", ""))
+            check_runs(re.sub(r"\s+", "", plain), "lark", f", in {match[1]},")
 
 
 def check_depth(text: str) -> None:

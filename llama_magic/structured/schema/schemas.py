@@ -11,6 +11,7 @@ from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.negate import TYPES
 from llama_magic.structured.schema.regex_least import MAX_LEAST, asks_for
+from llama_magic.structured.schema.regex_runs import check_runs
 from llama_magic.structured.schema.tree import (
     DEFINITIONS,
     MANY,
@@ -119,6 +120,7 @@ def _check(path: Path, node: Any) -> None:
     patterns = [("pattern", node["pattern"])] if "pattern" in node else []
     patterns += [("patternProperties", pattern) for pattern in node.get("patternProperties", ())]
     for keyword, pattern in patterns:
+        check_runs(pattern, keyword, f" at {pointer(path) or 'the root'}", pointer(path))
         if asks_for(pattern) > MAX_LEAST:
             raise SchemaError(
                 f"{keyword} at {pointer(path) or 'the root'} asks for more than {MAX_LEAST:,} characters.",
