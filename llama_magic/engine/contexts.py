@@ -16,6 +16,7 @@ EXACT_SEQUENCES = 16  # samples of seeded jobs decoded together
 # over: smaller means less to read again, and a little more time for a cold read (64 costs
 # about 10 % over 512 on two cores). llama.cpp's attention rounds differently below 64 tokens.
 CUT = 64
+TRIAL_CELLS = 256
 EMBEDDING_PIECE = 256  # tokens read at once
 # An interrupt of a reading loses one chunk. More tokens were read no faster: 8.5 s of CPU for 1,301 with
 # 128, 256, 512.
@@ -45,6 +46,11 @@ class Contexts:
         """Where seeded jobs are decoded, together or one at a time."""
         sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
         return replace(self.base, sequences=sequences, outputs=sequences, batch=CUT, ubatch=CUT)
+
+    @property
+    def trial(self) -> ContextOptions:
+        """Where it is tried whether rows are alike: as the exact one, with no more cells than that takes."""
+        return replace(self.exact, cells=min(self.base.cells, TRIAL_CELLS))
 
     def embedding(self, *, whole: bool, pooled: bool) -> ContextOptions:
         """Where texts become vectors: each `whole` in one batch, or in pieces.

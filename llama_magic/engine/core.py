@@ -19,9 +19,9 @@ from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.lanes import Lanes
 from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.lanes.together import TogetherLane
-from llama_magic.engine.native import Context, ContextOptions, Weights, rows_alike
+from llama_magic.engine.native import Context, ContextOptions, RowByRow, Weights, rows_alike
 from llama_magic.engine.steps import StepStore, StepTape
-from llama_magic.errors import ModelClosedError
+from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.events import FinishEvent
 from llama_magic.threads import Latch
 
@@ -73,6 +73,7 @@ class Core:
         self._at_work = threading.Lock()
         self._worker = 0  # the thread that holds it
         self.stopping = False
+        self._rows_alike: bool | None = None
 
     # --- any thread -----------------------------------------------------------------------
 
@@ -212,8 +213,27 @@ class Core:
         if self.lanes.shared is None:
             self.weights.must_generate()
             context = Context(self.weights, self.options.contexts.shared)
-            self.lanes.shared = SharedLane(context, self.options.store_budget, self._ahead)
+            self.lanes.shared = SharedLane(
+                context,
+                self.options.store_budget,
+                self._ahead,
+                alike=self._alike,
+                by_row=RowByRow(context).ask,
+            )
         return self.lanes.shared
+
+    def _alike(self) -> bool:
+        """Whether a row has the same bits beside any others, computed row by row; tried once."""
+        if self.lanes.exact is not None:
+            return self.lanes.exact.together
+        if self._rows_alike is None:
+            self._rows_alike = False  # also where there is no memory for a trial
+            with (
+                contextlib.suppress(BackendError),
+                contextlib.closing(Context(self.weights, self.options.contexts.trial)) as context,
+            ):
+                self._rows_alike = rows_alike(context)
+        return self._rows_alike
 
     def _exact(self) -> Lane:
         if self.lanes.exact is None:

@@ -306,6 +306,7 @@ class Assembler:
             time=self.asked_at,
             tag=plan.tag,
             _drafts=sample.drafts,
+            _unguessed=stats.unguessed,
         )
 
 

@@ -21,11 +21,13 @@ class Drafts(Printed):
 
     `parts` are stretches of text in order: "drawn" without a guess, "accepted" guesses that came, and
     "struck" ones, which are no part of the answer. `drafted` counts the guesses, `accepted` those that came.
+    `reason` says why nothing could be guessed, where that was so.
     """
 
     parts: tuple[tuple[str, Kind], ...]
     drafted: int = 0
     accepted: int = 0
+    reason: str = ""
 
     @property
     def text(self) -> str:

@@ -192,6 +192,7 @@ class Completion(Branching, Shown, Generic[T]):
     _branches: list[Completion[Any]] = field(default_factory=list, repr=False, compare=False)
     _constraint: Constraint | None = field(default=None, repr=False, compare=False)
     _drafts: Drafts | None = field(default=None, repr=False, compare=False)
+    _unguessed: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
@@ -219,11 +220,11 @@ class Completion(Branching, Shown, Generic[T]):
 
     @property
     def drafts(self) -> Drafts:
-        """Which tokens were guessed ahead: accepted guesses and struck ones, in the text.
+        """Which tokens were guessed ahead, accepted and struck, in the text; or why none could be (`reason`).
 
         An answer from a record has its counts (`usage`), and no places: nothing is marked in it.
         """
-        return self._drafts or Drafts(((self.raw_text, "drawn"),))
+        return self._drafts or Drafts(((self.raw_text, "drawn"),), reason=self._unguessed)
 
     def xray(self, step: int) -> SamplerTrace:
         """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.

@@ -68,7 +68,7 @@ class Stats:
 
     `prompt_tokens` and `completion_tokens` are a server's own counts where what was sent and what came
     are no tokens; 0: count what was sent and what came. `accepted` of the tokens that were `drafted`, guessed
-    ahead, came true.
+    ahead, came true; `unguessed` says why nothing could be.
     """
 
     submitted: float = field(default_factory=time.perf_counter)
@@ -81,6 +81,7 @@ class Stats:
     generated: int = 0
     drafted: int = 0
     accepted: int = 0
+    unguessed: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 

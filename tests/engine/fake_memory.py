@@ -23,8 +23,8 @@ class Cell:
 class FakeMemory:
     """As `llama_memory` with a unified cache, of `size` cells.
 
-    New tokens go into the first free cells behind the last write; after a restore or a clear they are
-    looked for from the start. With a `window`, a cell of one sequence that its next token no longer
+    New tokens go into the first free cells behind the last write, or from the first that was freed since;
+    after a restore or a clear they are looked for from the start. With a `window`, a cell of one sequence that its next token no longer
     reaches counts as free, and a saved state leaves out what its last token no longer reaches.
     """
 
@@ -68,9 +68,11 @@ class FakeMemory:
         return bool(self.window) and cell.sequences == {sequence} and cell.position <= start - self.window
 
     def remove(self, sequence: int, start: int, end: int = -1) -> bool:
-        for cell in self.cells:
+        for place, cell in enumerate(self.cells):
             if sequence in cell.sequences and start <= cell.position and (end < 0 or cell.position < end):
                 cell.sequences.discard(sequence)
+                if not cell.sequences:
+                    self.head = min(self.head, place)
         return True
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:

@@ -35,7 +35,7 @@ def test_a_batch_has_the_next_tokens_of_each_sample() -> None:
     assert batch.sequences == [3, 5, 5, 5, 6, 6]
     assert batch.outputs == [0]
     assert batch.matchers == [matcher]
-    assert [part for _, part in batch.parts] == [[12], [21, 22, 23], [30, 31]]
+    assert [part for _, part, _ in batch.parts] == [[12], [21, 22, 23], [30, 31]]
     assert batch.jobs == {"job of 3", "job of 5", "job of 6"}
     assert batch.room == 0
 

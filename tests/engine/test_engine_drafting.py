@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from llama_magic.engine.lanes import running
 from llama_magic.engine.lanes.guesses import LOSS, ROW, SHARE, Drafter
 from llama_magic.engine.lanes.shared import SharedLane
+from llama_magic.engine.lanes.together import TogetherLane
 
 COPY = [*range(10), 3, 5, 1, 9, 2]
 
@@ -94,6 +95,7 @@ def test_what_was_drawn_is_told_from_what_was_guessed() -> None:
     assert drafter.hear(2) == (False, ())
 
 
+@pytest.mark.parametrize("kind", [SharedLane, TogetherLane])
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     period=st.integers(7, 20),
@@ -103,17 +105,30 @@ def test_what_was_drawn_is_told_from_what_was_guessed() -> None:
     steps=st.integers(0, 30),
 )
 def test_guesses_change_no_answer(
-    monkeypatch: pytest.MonkeyPatch, period: int, breaks: int, lengths: list[int], n: int, steps: int
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Any,
+    period: int,
+    breaks: int,
+    lengths: list[int],
+    n: int,
+    steps: int,
 ) -> None:
-    """Copies with breaks, several jobs, samples, jobs that come and are stopped in between: cells agree."""
+    """Copies with breaks, several jobs, samples, jobs that come and are stopped in between: cells agree.
+
+    Together, every sequence lies in order: behind what others guessed wrongly, too.
+    """
     monkeypatch.setattr(fake_context, "next_token", _copies(period, breaks))
-    lane = lane_of(SharedLane, FakeContext(512, 6, batch=12))
+    lane = lane_of(kind, FakeContext(512, 6, batch=12))
     asked = [Asked([*COPY, i, *COPY], length, n) for i, length in enumerate(lengths)]
     for one in asked:
         lane.submit(one.job)
         for _ in range(steps):
             lane.step()
-            assert lane.kv.used == lane.context.used()
+            if kind is SharedLane:
+                assert lane.kv.used == lane.context.used()
+            else:
+                places = [lane.context.places(r.slot.sequence) for r in lane.running]
+                assert places == [sorted(one) for one in places]
     stopped = Asked([*COPY, *COPY], 50)
     lane.submit(stopped.job)
     for _ in range(3):

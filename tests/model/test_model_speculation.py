@@ -121,11 +121,44 @@ def test_a_constraint_is_kept_on_the_way(copier: Any) -> None:
     assert bound.text.startswith(TEXT[7:15])
 
 
-def test_with_a_seed_nothing_is_guessed(copier: Any) -> None:
-    """The last bits of a row depend on how many are decoded together, and a seed promises every bit."""
-    answer = _copy(copier, seed=3)
-    assert answer.usage.drafted_tokens == 0
-    assert answer.text == TEXT[7:]
+@pytest.fixture(scope="module")
+def certain(loaded: Any) -> Any:
+    """A real model with two threads and a long cache, where a row alone would split its keys over them."""
+    return loaded("smollm2", threads=2)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 5}])
+def test_guesses_change_no_token_where_rows_are_alike(certain: Any, options: Any) -> None:
+    """Greedy and seeded, behind what was read, reused, or written as guesses; else there are none."""
+    text = "One, two, three, four, five, six, seven, eight, nine, ten. "
+    drafted = 0
+    for prompt in (text * 26 + "One, two,", text * 26 + "One, two, three, four. One, two,"):
+        answers = [
+            certain.complete(prompt, max_tokens=24, speculate=how, **options) for how in ("off", "auto")
+        ]
+        assert answers[0].token_ids == answers[1].token_ids
+        assert answers[0].usage.drafted_tokens == 0
+        drafted += answers[1].usage.drafted_tokens
+        if "seed" in options:
+            receipts = [{k: v for k, v in one.receipt.items() if k != "asked"} for one in answers]
+            assert receipts[0] == receipts[1]
+    if certain.backend.call(lambda core: core._alike()):
+        assert drafted >= 10
+    else:
+        assert drafted == 0
+        assert "the last bits of a row depend" in answers[1].drafts.reason
+
+
+def test_where_rows_differ_only_free_draws_are_guessed(copier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer without a seed, at a temperature. The others say why not, when asked."""
+    monkeypatch.setattr(copier.backend._core.lanes.shared, "_alike", lambda: False)
+    assert _copy(copier, temperature=0.1).usage.drafted_tokens
+    for options in ({}, {"temperature": 1, "top_k": 1}):
+        answer = _copy(copier, **options)
+        assert (answer.text, answer.usage.drafted_tokens) == (TEXT[7:], 0)
+        assert "the last bits of a row depend on what is decoded beside it" in answer.drafts.reason
+        assert f"nothing was guessed ahead: {answer.drafts.reason}" in str(answer.drafts)
+    assert _copy(copier, temperature=0.1).drafts.reason == ""
 
 
 @pytest.mark.parametrize("temperature", [0.7, 2.0, 4.0])

@@ -123,6 +123,10 @@ class Cells:
         if not self.memory.remove(slot.sequence, len(slot.tokens)) or self.recurrent:
             self.empty(slot)
 
+    def take_back(self, slot: Slot, count: int, *, last: bool) -> None:
+        """Take out `count` guesses behind the tokens of a slot; `last`: no other cells lie behind them."""
+        self.roll_back(slot)
+
     # --- out to host memory ---------------------------------------------------------------
 
     def park(self, slot: Slot) -> None:

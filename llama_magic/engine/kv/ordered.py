@@ -40,6 +40,13 @@ class OrderedCells(Cells):
         self._laid += count
         return True
 
+    def take_back(self, slot: Slot, count: int, *, last: bool) -> None:
+        if last:
+            self.roll_back(slot)
+            self._laid -= count
+        else:  # other sequences have cells behind them, which later ones must not lie before
+            self._let_go(slot, len(slot.tokens))
+
     def exact_length(self, slot: Slot) -> int:
         return len(slot.tokens)
 

@@ -12,26 +12,25 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """At most `room` tokens. `parts` are the samples with their tokens, in order.
+    """At most `room` tokens. `parts` are the samples, each with its tokens and guesses behind them.
 
-    `outputs` are the places whose logits are wanted: the last token of each sample that is through.
-    `matchers` are those of the samples that a token is drawn for after this batch.
+    `outputs` are the places whose logits are wanted: the last token of each sample that is through,
+    and guesses. `matchers` are those of the samples that a token is drawn for after this batch.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self.parts: list[tuple[Running, list[int]]] = []
+        self.parts: list[tuple[Running, list[int], list[int]]] = []
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.sequences: list[int] = []
         self.outputs: list[int] = []
         self.matchers: list[Matcher] = []
-        self.guesses: list[int] = []  # behind the last of the parts, the only sample whose token is drawn
 
     @property
     def jobs(self) -> frozenset[Job]:
         """The jobs whose samples are in it."""
-        return frozenset(running.job for running, _ in self.parts)
+        return frozenset(running.job for running, *_ in self.parts)
 
     def narrow(self, room: int) -> None:
         """Let no more than `room` further tokens in."""
@@ -45,7 +44,7 @@ class Batch:
         assert running.slot is not None
         part = list(running.pending(limit))
         past = running.n_past
-        self.parts.append((running, part))
+        self.parts.append((running, part, []))
         self.tokens += part
         self.positions += range(past, past + len(part))
         self.sequences += [running.slot.sequence] * len(part)
@@ -55,13 +54,12 @@ class Batch:
             if running.matcher is not None:
                 self.matchers.append(running.matcher)
 
-    def draft(self, running: Running, guesses: Sequence[int]) -> None:
+    def draft(self, guesses: Sequence[int]) -> None:
         """Add tokens that may come next, behind those of the sample that was added last."""
-        assert running.slot is not None
         first = self.positions[-1] + 1
-        self.guesses += guesses
+        self.parts[-1][2].extend(guesses)
         self.tokens += guesses
         self.positions += range(first, first + len(guesses))
-        self.sequences += [running.slot.sequence] * len(guesses)
+        self.sequences += [self.sequences[-1]] * len(guesses)
         self.outputs += range(len(self.tokens) - len(guesses), len(self.tokens))
         self.room -= len(guesses)

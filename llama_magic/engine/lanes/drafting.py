@@ -2,8 +2,9 @@
 
 A text that repeats its prompt (an edit, an extract, code in another form) is written mostly by guesses. Each
 row of a decode is drawn from as if it were decoded alone: by the request's own sampler, after its own mask. A
-guess is kept where it is what was drawn, so an answer is that of plain decoding, token for token, as far as
-a row has the same bits in a batch of several.
+guess is kept where it is what was drawn, so an answer is that of plain decoding, token for token, where
+a row has the same bits in a batch of several. Where it has not, a lane guesses for no answer that is to be
+the same each time.
 """
 
 from __future__ import annotations
@@ -12,35 +13,59 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from llama_magic.engine.kv.cells import Cells
     from llama_magic.engine.lanes.batch import Batch
+    from llama_magic.engine.lanes.lane import Lane
     from llama_magic.engine.lanes.running import Running
     from llama_magic.engine.native import Context
 
+# So many rows were tried for having the bits of a row alone (`native.alike`), and more are hardly cheaper.
+MOST_ROWS = 16
+# Beside more samples than this a guess costs what a token of another sample costs, and wins nothing.
+MOST_SAMPLES = 4
+# Why nothing is guessed for an answer.
+CANNOT_GO_BACK = "a recurrent state cannot be taken back"
+ROWS_DIFFER = (
+    "with these weights on this processor the last bits of a row depend on what is decoded beside it, and an "
+    "answer at temperature 0 or with a seed is to be that of plain decoding"
+)
 
-def most_guesses(context: Context) -> int:
-    """Return how many tokens may be guessed ahead in this context: none where they cannot be taken back."""
-    return 0 if context.weights.recurrent else context.n_outputs - 1
+
+def rows(context: Context) -> int:
+    """Return how many rows a batch with guesses may have here: one where they cannot be taken back."""
+    return 1 if context.weights.recurrent else min(MOST_ROWS, context.n_outputs)
 
 
-def draft(batch: Batch, running: Running, most: int) -> None:
-    """Add guesses to a batch that decodes this sample alone; `most` at most.
-
-    None where a seed was given: a row in a batch of several has not always the bits of a row alone.
-    """
-    drafter, left = running.drafter, running.job.max_tokens - running.n_generated
-    most = min(most, batch.room, left - 1)  # what is drawn from the last row is a token, too
-    if drafter is None or most <= 0 or running.reading or running.job.exact:
+def draft(lane: Lane, batch: Batch, running: Running) -> None:
+    """Add guesses behind the tokens of a sample that were added last, where the lane may guess for it."""
+    drafter, samples = running.drafter, len(lane.running)
+    if drafter is None:
         return
-    guesses = drafter.guess(running.tokens, running.n_generated, most)
+    drafter.left = []
+    if samples > MOST_SAMPLES or batch.parts[-1][0] is not running:
+        return
+    if lane.rows == 1:
+        _give_up(running, CANNOT_GO_BACK)
+        return
+    left = running.job.max_tokens - running.n_generated
+    most = min(lane.rows // samples - 1, batch.room, left - 1)  # the last row draws a token, too
+    guesses = drafter.guess(running.tokens, running.n_generated, most) if most > 0 else []
     ends = running.stop_ids
     length = next((i for i, token in enumerate(guesses) if token in ends), len(guesses))
-    if length:
-        drafter.left = guesses[:length]
-        batch.draft(running, guesses[:length])
+    if not length:
+        return
+    if not lane.may_guess(running):  # asked when there is something to guess: it may have to be tried
+        _give_up(running, ROWS_DIFFER)
+        return
+    drafter.left = guesses[:length]
+    batch.draft(guesses[:length])
 
 
-def verify(kv: Cells, context: Context, running: Running, guesses: Sequence[int], index: int) -> None:
+def _give_up(running: Running, reason: str) -> None:
+    running.drafter = None
+    running.job.stats.unguessed = reason
+
+
+def verify(lane: Lane, running: Running, guesses: Sequence[int], index: int) -> None:
     """Draw on from the rows of guesses for as long as these are what was drawn; the other cells go.
 
     `index` is that of the row before the guesses, from which a token was drawn already.
@@ -54,12 +79,12 @@ def verify(kv: Cells, context: Context, running: Running, guesses: Sequence[int]
             kept = _true(guesses, running.tokens[base:])
             if running.done or running.job.cancelled or base + kept < len(running.tokens):
                 return
-            running.advance(context, index + kept)
+            running.advance(lane.context, index + kept)
     finally:
         kept = _true(guesses, running.tokens[base:])
         slot.extend(guesses[:kept], running.n_prompt)
         if kept < len(guesses):
-            kv.roll_back(slot)
+            lane.kv.take_back(slot, len(guesses) - kept, last=len(lane.running) == 1)
         drafter.settle(len(guesses), kept)
         running.job.stats.drafted += len(guesses)
         running.job.stats.accepted += kept

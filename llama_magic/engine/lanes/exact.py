@@ -5,8 +5,8 @@ from __future__ import annotations
 from llama_magic.engine.contexts import CUT
 from llama_magic.engine.kv.reuse import take_exact
 from llama_magic.engine.kv.slots import Slot
-from llama_magic.engine.lanes.lane import Lane, siblings
-from llama_magic.engine.lanes.running import Running
+from llama_magic.engine.lanes.lane import Lane
+from llama_magic.engine.lanes.running import Running, siblings
 
 
 class ExactLane(Lane):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
 
 from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.job import Job
@@ -20,7 +19,7 @@ from llama_magic.engine.kv.store import PrefixStore
 from llama_magic.engine.lanes import drafting
 from llama_magic.engine.lanes.batch import Batch
 from llama_magic.engine.lanes.flight import Flights
-from llama_magic.engine.lanes.running import Running
+from llama_magic.engine.lanes.running import Running, siblings
 from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import BackendError
 
@@ -48,7 +47,7 @@ class Lane:
         self._ahead = ahead
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
-        self.guesses = drafting.most_guesses(context)  # of a sample that is decoded alone
+        self.rows = drafting.rows(context)  # of a batch with guesses, at most
         self.company = False  # whether another model is at work, too
         self.last: Job | None = None  # the last job that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took
@@ -137,17 +136,22 @@ class Lane:
     def _compose(self) -> Batch:
         """Choose what goes into the next batch: first a token for each sample, then prompts in order."""
         batch = Batch(self.context.n_batch)
+        alone = not any(running.reading for running in self.running)
         for running in self.running:
             if not running.reading:
                 batch.add(running, batch.room)
+                if alone:
+                    drafting.draft(self, batch, running)
         if batch.parts or self.company:
             batch.narrow(BUSY_CHUNK)
         for running in self.running:
             if running.reading:
                 batch.add(running, self._chunk(running))
-        if len(self.running) == 1:
-            drafting.draft(batch, self.running[0], self.guesses)
         return batch
+
+    def may_guess(self, running: Running) -> bool:
+        """Whether its tokens are those of plain decoding, or need not be, where some are guessed ahead."""
+        return self.together
 
     def _chunk(self, running: Running) -> int:
         """Return how many tokens of a prompt to read next."""
@@ -164,14 +168,14 @@ class Lane:
         if status is DecodeStatus.ABORTED:
             # Whole ubatches may have been written: go back to what was known before. (Where no
             # cells were found nothing was written: llama.cpp looks for all of them first.)
-            for running, _ in batch.parts:
+            for running, *_ in batch.parts:
                 assert running.slot is not None
                 self.kv.roll_back(running.slot)
         return status
 
     def _harvest(self, batch: Batch) -> None:
         index = -1
-        for running, part in batch.parts:
+        for running, part, guesses in batch.parts:
             slot = running.slot
             assert slot is not None
             index += len(part)
@@ -184,11 +188,12 @@ class Lane:
             if len(slot.tokens) == len(running.tokens) and not running.job.cancelled:
                 try:
                     running.advance(self.context, index)
-                    if batch.guesses:
-                        drafting.verify(self.kv, self.context, running, batch.guesses, index)
+                    if guesses:
+                        drafting.verify(self, running, guesses, index)
                 except Exception as error:
                     # A constraint or the logits failed: this job ends, the others go on.
                     self._fail_job(running.job, error)
+            index += len(guesses)
 
     def _prompt_done(self, running: Running) -> None:
         if running.index == 0:
@@ -291,8 +296,3 @@ class Lane:
         youngest.slot.in_use, youngest.slot = False, None
         self.waiting.appendleft(youngest)
         self._crowded = True
-
-
-def siblings(running: Running, others: Iterable[Running]) -> list[Running]:
-    """Return the other samples of the same job."""
-    return [o for o in others if o is not running and o.job is running.job]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class Running:
         self.stop_ids = job.stop_texts.keys() | (
             frozenset() if job.ignore_eos else frozenset(weights.vocab.eog_ids)
         )
+        # Whether nothing is left to chance, so that the same logits give the same answer.
+        self.certain = job.exact or job.sampling.greedy or job.sampling.top_k == 1
         self._forbidden = frozenset(t for t, bias in job.sampling.logit_bias if bias == -math.inf)
 
     def open(self) -> None:
@@ -207,3 +209,8 @@ class Running:
     def _close(self) -> None:
         if self._chain is not None:
             self._chain.close()
+
+
+def siblings(running: Running, others: Iterable[Running]) -> list[Running]:
+    """Return the other samples of the same job."""
+    return [o for o in others if o is not running and o.job is running.job]

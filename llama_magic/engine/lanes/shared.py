@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from llama_magic.engine.kv.reuse import take_longest
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.kv.store import common_prefix
-from llama_magic.engine.lanes.lane import Lane, siblings
-from llama_magic.engine.lanes.running import Running
+from llama_magic.engine.lanes.batch import Batch
+from llama_magic.engine.lanes.lane import Lane
+from llama_magic.engine.lanes.running import Running, siblings
+from llama_magic.engine.native import DecodeStatus
 
 
 class SharedLane(Lane):
@@ -15,7 +20,26 @@ class SharedLane(Lane):
     Idle sequences are parked in host memory when another job starts: attention runs over
     all used cells, so idle ones would slow every token, and a copy back costs some
     microseconds a token where reading it again costs milliseconds.
+
+    At temperature 0 an answer is that of plain decoding also where tokens are guessed ahead: rows that are
+    written are computed one by one (`by_row` has the context do so) where they then are `alike`.
     """
+
+    def __init__(
+        self,
+        *given: Any,
+        alike: Callable[[], bool] = lambda: True,
+        by_row: Callable[[bool], object] = lambda on: None,
+    ) -> None:
+        super().__init__(*given)
+        self._alike, self._by_row = alike, by_row
+
+    def may_guess(self, running: Running) -> bool:
+        return not running.certain or self._alike()
+
+    def _decode(self, batch: Batch) -> DecodeStatus:
+        self._by_row(not any(r.reading or not r.certain for r, *_ in batch.parts))
+        return super()._decode(batch)
 
     def _admit(self) -> None:
         held_back: list[Running] = []

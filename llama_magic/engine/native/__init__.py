@@ -10,7 +10,7 @@ from llama_magic.engine import prebuilt
 
 prebuilt.choose()
 
-from llama_magic.engine.native.alike import rows_alike
+from llama_magic.engine.native.alike import RowByRow, rows_alike
 from llama_magic.engine.native.backend import log_tail, release_pool, system_report
 from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus, StopFlag
 from llama_magic.engine.native.sampler import SamplerChain
@@ -22,6 +22,7 @@ __all__ = [
     "Context",
     "ContextOptions",
     "DecodeStatus",
+    "RowByRow",
     "SamplerChain",
     "StopFlag",
     "Vocab",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import llama_cpp
@@ -28,12 +29,13 @@ def rows_alike(context: Context) -> bool:
         return False
     if (weights.n_swa and not options.swa_full) or options.sequences <= _MANY or options.batch < 2 * _MANY:
         return False
-    if not _look_at_each_row(context, True):
+    by_row = RowByRow(context)
+    if not by_row.ask(True):
         return False
     alone = _row(context, 0)
     if all(_row(context, beside) == alone for beside in (2, _MANY - 1)):
         return True
-    _look_at_each_row(context, False)
+    by_row.ask(False)
     return False
 
 
@@ -55,26 +57,38 @@ def _row(context: Context, beside: int) -> bytes:
     return row
 
 
-def _look_at_each_row(context: Context, on: bool) -> bool:
-    """Have all of a context compute the reference way, or not; False where it cannot be asked."""
-    scheduler = _function("_ZNK13llama_context9get_schedEv", ctypes.c_void_p, ctypes.c_void_p)
-    count = _function("ggml_backend_sched_get_n_backends", ctypes.c_int, ctypes.c_void_p)
-    backend = _function("ggml_backend_sched_get_backend", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-    device = _function("ggml_backend_get_device", ctypes.c_void_p, ctypes.c_void_p)
-    registry = _function("ggml_backend_dev_backend_reg", ctypes.c_void_p, ctypes.c_void_p)
-    address = _function(
-        "ggml_backend_reg_get_proc_address", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
-    )
-    if None in (scheduler, count, backend, device, registry, address):
-        return False  # another build of llama.cpp, which does not show what it has inside
-    owner = scheduler(context.pointer)
-    found = [backend(owner, i) for i in range(count(owner))]
-    setters = [address(registry(device(one)), b"ggml_backend_cpu_set_use_ref") for one in found]
-    if not found or not all(setters):
-        return False
-    for one, setter in zip(found, setters, strict=True):
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)(setter)(one, on)
-    return True
+class RowByRow:
+    """Have a context compute the reference way, which looks at each row by itself, or as it likes."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._on = False
+
+    def ask(self, on: bool) -> bool:
+        """Have the next decodes go that way or not; False where that cannot be asked."""
+        if on != self._on:
+            for backend, setter in self._setters:
+                ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)(setter)(backend, on)
+            self._on = on and bool(self._setters)
+        return on == self._on
+
+    @cached_property
+    def _setters(self) -> list[tuple[int, int]]:
+        """The backends of the context, each with the function that asks it; none where one has none."""
+        scheduler = _function("_ZNK13llama_context9get_schedEv", ctypes.c_void_p, ctypes.c_void_p)
+        count = _function("ggml_backend_sched_get_n_backends", ctypes.c_int, ctypes.c_void_p)
+        backend = _function("ggml_backend_sched_get_backend", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+        device = _function("ggml_backend_get_device", ctypes.c_void_p, ctypes.c_void_p)
+        registry = _function("ggml_backend_dev_backend_reg", ctypes.c_void_p, ctypes.c_void_p)
+        address = _function(
+            "ggml_backend_reg_get_proc_address", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
+        )
+        if None in (scheduler, count, backend, device, registry, address):
+            return []  # another build of llama.cpp, which does not show what it has inside
+        owner = scheduler(self._context.pointer)
+        found = [backend(owner, i) for i in range(count(owner))]
+        setters = [address(registry(device(one)), b"ggml_backend_cpu_set_use_ref") for one in found]
+        return list(zip(found, setters, strict=True)) if all(setters) else []
 
 
 def _function(name: str, result: Any, *arguments: Any) -> Any:

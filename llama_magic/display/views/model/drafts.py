@@ -13,7 +13,8 @@ _MARKS: dict[Kind, Mark] = {"drawn": "", "accepted": "kept", "struck": "struck"}
 def drafts(found: Drafts) -> list[Node]:
     """Show the answer with its guesses, and how they are marked; or that there were none."""
     if not found.drafted:
-        return [Head("drafts", "nothing was guessed ahead"), Edited(((found.text, ""),))]
+        why = f": {found.reason}" if found.reason else ""
+        return [Head("drafts", f"nothing was guessed ahead{why}"), Edited(((found.text, ""),))]
     details = f"{found.accepted:,} of {found.drafted:,} guessed tokens accepted"
     parts = tuple((text, _MARKS[kind]) for text, kind in found.parts)
     legend = "underlined, or {+ +}: guessed, and it came · crossed out, or [- -]: guessed, and another came"
