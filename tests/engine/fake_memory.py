@@ -24,8 +24,9 @@ class FakeMemory:
     """As `llama_memory` with a unified cache, of `size` cells.
 
     New tokens go into the first free cells behind the last write, or from the first that was freed since;
-    after a restore or a clear they are looked for from the start. With a `window`, a cell of one sequence that its next token no longer
-    reaches counts as free, and a saved state leaves out what its last token no longer reaches.
+    after a restore or a clear they are looked for from the start. With a `window`, a cell of one sequence
+    that its next token no longer reaches counts as free, and a saved state leaves out what its last token
+    no longer reaches.
     """
 
     def __init__(self, size: int, window: int = 0) -> None:
