@@ -10,11 +10,11 @@ the same each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from llama_magic.engine.kv.cells import Cells
     from llama_magic.engine.lanes.batch import Batch
-    from llama_magic.engine.lanes.lane import Lane
     from llama_magic.engine.lanes.running import Running
     from llama_magic.engine.native import Context
 
@@ -30,12 +30,23 @@ ROWS_DIFFER = (
 )
 
 
+class Guessing(Protocol):
+    """A lane, as far as it guesses: with `rows` of a batch at most."""
+
+    context: Context
+    kv: Cells
+    rows: int
+    running: list[Running]
+
+    def may_guess(self, running: Running) -> bool: ...
+
+
 def rows(context: Context) -> int:
     """Return how many rows a batch with guesses may have here: one where they cannot be taken back."""
     return 1 if context.weights.recurrent else min(MOST_ROWS, context.n_outputs)
 
 
-def draft(lane: Lane, batch: Batch, running: Running) -> None:
+def draft(lane: Guessing, batch: Batch, running: Running) -> None:
     """Add guesses behind the tokens of a sample that were added last, where the lane may guess for it."""
     drafter, samples = running.drafter, len(lane.running)
     if drafter is None:
@@ -65,7 +76,7 @@ def _give_up(running: Running, reason: str) -> None:
     running.job.stats.unguessed = reason
 
 
-def verify(lane: Lane, running: Running, guesses: Sequence[int], index: int) -> None:
+def verify(lane: Guessing, running: Running, guesses: Sequence[int], index: int) -> None:
     """Draw on from the rows of guesses for as long as these are what was drawn; the other cells go.
 
     `index` is that of the row before the guesses, from which a token was drawn already.
