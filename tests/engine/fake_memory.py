@@ -60,7 +60,7 @@ class FakeMemory:
             return True
         for place, (index, token) in enumerate(zip(taken, tokens, strict=True)):
             self.cells[index] = Cell(start + place, token, {sequence})
-        self.head = (taken[-1] + 1) % len(self.cells)
+        self.head = taken[-1] + 1
         return True
 
     def _free(self, cell: Cell, sequence: int, start: int) -> bool:
