@@ -55,7 +55,8 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     config.HistoryManager.hist_file = ":memory:"
     config.HistoryManager.enabled = False
     InteractiveShell.clear_instance()
-    gc.freeze()  # a shell that ends collects garbage: its own, not that of all tests before it
+    gc.collect()  # what tests before left; all else is no garbage, and need not be looked through again when
+    gc.freeze()  # this shell ends, or a model is unloaded
     hook, main = sys.displayhook, sys.modules["__main__"]
     shell = InteractiveShell.instance(config=config)
     magics.register(shell)
@@ -65,7 +66,6 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     magics.unregister(shell)
     atexit.unregister(shell.atexit_operations)
     shell.atexit_operations()
-    gc.unfreeze()
     InteractiveShell.clear_instance()
     sys.displayhook, sys.modules["__main__"] = hook, main
 
@@ -74,6 +74,12 @@ def pytest_configure() -> None:
     """Take Ctrl-C also where a shell in the background had us ignore it, children too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look through what was imported and collected: 0.3 s each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

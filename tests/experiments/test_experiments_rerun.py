@@ -45,13 +45,13 @@ def every_kind(model: Any) -> list[Any]:
 
 def test_every_kind_comes_out_equal(loaded: Any) -> None:
     """From the completion and from its receipt as JSON: the same tokens and the same receipt."""
-    model = loaded("smollm2", ctx=512)  # what is cut to it is read four times
+    model = loaded("smollm2", ctx=256)  # what is cut to it is read three times
     for answer in every_kind(model):
         for given in (answer, json.loads(json.dumps(answer.receipt))):
             again = lm.rerun(given)
             assert again.token_ids == answer.token_ids
             assert again.receipt == answer.receipt
-        assert answer.parsed == lm.rerun(answer).parsed
+            assert again.parsed == answer.parsed
 
 
 def test_a_record_and_the_history_are_run_again(loaded: Any, tmp_path: Path) -> None:

@@ -463,7 +463,8 @@ def _raw_embedding(model: Any, text: str) -> np.ndarray:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 512
     params.n_outputs_max = 512
-    params.embeddings, params.pooling_type, params.n_threads = True, 1, 1
+    params.embeddings, params.pooling_type = True, 1
+    params.n_threads = params.n_threads_batch = 1
     context = llama_cpp.llama_init_from_model(model.backend.weights.pointer, params)
     tokens = (ctypes.c_int32 * len(ids))(*ids)
     assert llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(tokens, len(ids))) == 0

@@ -222,13 +222,14 @@ def test_a_receipt_has_what_was_asked(model: Any) -> None:
 
 def test_a_receipt_has_all_that_was_given(model: Any) -> None:
     """What did not fit and was left out or cut stands in it whole, and only then."""
-    old = [{"role": "user", "content": "old " * 1800}, {"role": "assistant", "content": "ok"}]
+    old = [{"role": "user", "content": "old " * 2040}, {"role": "assistant", "content": "ok"}]
     messages = [*old, {"role": "user", "content": "Hi"}]
-    cut = model.chat(messages, seed=1, max_tokens=400, overflow="drop-oldest").receipt
+    cut = model.chat(messages, seed=1, max_tokens=4, overflow="drop-oldest").receipt
     assert cut["asked"] == {"overflow": "drop-oldest", "messages": messages}
     assert len(cut["messages"]) == 2
     text = "word " * 2000
-    cut = model.complete(text, seed=1, max_tokens=100, overflow="truncate-prompt").receipt
+    # Little is read: most of the window is kept for an answer that ends at once.
+    cut = model.complete(text, seed=1, max_tokens=950, choices=["ok"], overflow="truncate-prompt").receipt
     assert cut["asked"]["prompt"] == text
     assert len(cut["prompt"]) < len(text)
     whole = model.chat(messages[2:], seed=1, max_tokens=2, overflow="drop-oldest").receipt

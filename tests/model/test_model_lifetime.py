@@ -37,14 +37,14 @@ def _until_idle(model: Any) -> None:
 
 
 def test_threads_and_samples_get_their_own_answers(scripted: Any, answers: dict[str, str]) -> None:
-    """8 threads with 25 calls each, plain, streamed, seeded, n=3: every answer is that of its own
+    """8 threads with 12 calls each, plain, streamed, seeded, n=3: every answer is that of its own
     question.
     """
     questions = list(answers)
 
     def ask(number: int) -> list[tuple[str, str]]:
         wrong = []
-        for i in range(25):
+        for i in range(12):
             question = questions[(7 * number + 3 * i) % len(questions)]
             how = (number + i) % 4
             if how == 0:

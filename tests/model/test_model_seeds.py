@@ -60,13 +60,13 @@ def model(real_name: str, loaded: Callable[..., Any]) -> Any:
 
 
 def test_lengths_around_cuts(model: Any) -> None:
-    """Prompts of 63 to 257 tokens that extend each other, longest first and last: as from a cold engine."""
-    lengths = [63, 64, 65, 128, 257]
+    """Prompts of 63 to 193 tokens that extend each other, longest first and last: as from a cold engine."""
+    lengths = [63, 64, 65, 193]
     prompts = {n: prompt_of(model, n) for n in lengths}
     options = {"max_tokens": 4, **SETTINGS[0]}
     expected = {n: cold(model, prompts[n], **options) for n in lengths}
     model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
-    for step, n in enumerate([257, *lengths, *reversed(lengths)]):
+    for step, n in enumerate([193, *lengths, *reversed(lengths)]):
         done = model.complete(prompts[n], **options)
         assert done.token_ids == expected[n], n
         assert done.usage.cached_tokens == ((n - 1) // _cut(model) * _cut(model) if step else 0)
@@ -75,7 +75,7 @@ def test_lengths_around_cuts(model: Any) -> None:
 def test_alternating_chats_over_the_sliding_window(model: Any) -> None:
     """Two conversations take turns, parked and restored: on Gemma, whose window is 512, one of 550 tokens."""
     options = {"max_tokens": 5, **SETTINGS[0]}
-    lengths = (550 if model.info.sliding_window else 200, 130)
+    lengths = (550 if model.info.sliding_window else 140, 75)
     turns = [[prompt_of(model, n, n) + " and then" * more for more in (0, 10)] for n in lengths]
     expected = [[cold(model, text, **options) for text in chat] for chat in turns]
     model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
@@ -128,21 +128,21 @@ def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch)
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": 9}, "ok": {"type": "boolean"}},
     }
-    long = prompt_of(model, 300, 8)
+    long = prompt_of(model, 200, 8)
     calls: list[tuple[Callable[..., Any], str, dict[str, Any]]] = [
-        (model.complete, prompt_of(model, 20 + 30 * k, k), {"seed": k, "temperature": k % 3 / 2})
+        (model.complete, prompt_of(model, 20 + 25 * k, k), {"seed": k, "temperature": k % 3 / 2})
         for k in range(4)
     ]
     calls += [
         (model.complete, long, {"seed": 5}),
         (model.complete, long + " and then", {"seed": 6, "repeat_penalty": 1.2}),
         (model.complete, prompt_of(model, 70, 1), {"seed": 7, "n": 3}),
-        (model.structured, "A person:", {"seed": 8, "schema": schema}),
+        (model.structured, "A person:", {"seed": 8, "schema": schema, "max_tokens": 14}),
     ]
 
     def ask(call: tuple[Callable[..., Any], str, dict[str, Any]]) -> list[tuple[int, ...]]:
         function, prompt, options = call
-        done = function(prompt, max_tokens=14, **options)
+        done = function(prompt, **{"max_tokens": 10, **options})
         return [one.token_ids for one in (done if "n" in options else [getattr(done, "completion", done)])]
 
     batches: list[int] = []
@@ -159,14 +159,12 @@ def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch)
         model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
         alone.append(ask(call))
     one_by_one = len(batches)
-    draw = random.Random(2)
+    order = random.Random(2).sample(range(8), 8)
     with ThreadPoolExecutor(8) as pool:
-        for _ in range(2):
-            order = draw.sample(range(8), 8)
-            done = dict(zip(order, pool.map(ask, [calls[k] for k in order]), strict=True))
-            assert [done[k] for k in range(8)] == alone
+        done = dict(zip(order, pool.map(ask, [calls[k] for k in order]), strict=True))
+    assert [done[k] for k in range(8)] == alone
     if together:
-        assert len(batches) - one_by_one < one_by_one  # twice as many calls
+        assert len(batches) - one_by_one < one_by_one / 2
 
 
 def test_samples_of_one_call_are_one_unit(model: Any) -> None:
@@ -174,7 +172,7 @@ def test_samples_of_one_call_are_one_unit(model: Any) -> None:
     each other.
     """
     prompt = prompt_of(model, 70, 4)
-    options = {"n": 8, "max_tokens": 10, "seed": 5, "temperature": 1.0}
+    options = {"n": 8, "max_tokens": 6, "seed": 5, "temperature": 1.0}
     first = model.complete(prompt, **options)
     model.complete(prompt_of(model, 90, 5), n=3, max_tokens=5, seed=9)
     again = model.complete(prompt, **options)

@@ -53,7 +53,8 @@ def llama_server(model: Path) -> Iterator[str]:
 def llama_cpp_python_server(model: Path) -> Iterator[str]:
     """Run `python -m llama_cpp.server` with a window of 512 tokens; give its address."""
     port = _free_port()
-    options = ["--model", str(model), "--port", str(port), "--n_ctx", "512", "--n_threads", "1"]
+    options = ["--model", str(model), "--port", str(port), "--n_ctx", "512"]
+    options += ["--n_threads", "1", "--n_threads_batch", "1"]
     child = subprocess.Popen(
         [sys.executable, "-m", "llama_cpp.server", *options],
         stdout=subprocess.DEVNULL,
