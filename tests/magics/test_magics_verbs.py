@@ -190,7 +190,7 @@ def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, session: Any, model
         session.unload(every=True)
         session.load("fake", threads=threads)
         machine = Machine(cores, cores, 1 << 34, 1 << 33, load_average=load, all_cores=cores)
-        report = _doctor.examine(_known[ip].kernel, machine)
+        report = _doctor.examine(_known.get(ip).kernel, machine)
         return next((check for check in report.checks if check.name == "load average"), None)
 
     busy = load_line(4, 6.25)
@@ -202,7 +202,7 @@ def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, session: Any, model
     assert load_line(4, None) is None
     ip.run_cell("%llama unload --all")
     report = _doctor.examine(
-        _known[ip].kernel, Machine(4, 4, 1 << 34, 1 << 33, load_average=6.0, all_cores=4)
+        _known.get(ip).kernel, Machine(4, 4, 1 << 34, 1 << 33, load_average=6.0, all_cores=4)
     )
     [line] = [check for check in report.checks if check.name == "load average"]
     assert "A load takes 4 threads; load with --threads 2" in line.advice
