@@ -36,7 +36,8 @@ SHARP = 1.1  # pixels of README's pictures for one of the page's
 TALLEST = 12_000  # pixels of one picture
 GITHUB = """<style>
 body { font: 16px/1.5 sans-serif; margin: 2em }
-kbd { border: 1px solid #d1d9e0; border-radius: 6px; padding: 4px; font: 11px monospace; background: #f6f8fa }
+kbd { border: 1px solid #d1d9e0; border-radius: 6px; padding: 4px 5px; font: 11px/10px monospace;
+  display: inline-block; vertical-align: middle; background: #f6f8fa }
 td, th { border: 1px solid #d1d9e0; padding: 6px 13px } table { border-collapse: collapse }
 </style>"""
 LOAD = "%load_ext llama_magic\n%llama load --ctx 2048 --threads 2"

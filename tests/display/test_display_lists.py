@@ -56,12 +56,15 @@ def test_a_long_history_is_paged_the_newest_first() -> None:
     assert re.findall(r"<summary>(.*?)</summary>", html) == ["70 to 21", "20 to 1"]
     assert re.findall(r"answer(\d+)", html) == [str(number) for number in range(120, 0, -1)]
     text = to_text(history)
-    assert text.startswith("history: 120 generations, the newest first\n")
     assert re.findall(r"answer(\d+)", text) == [str(number) for number in range(120, 70, -1)]
     assert text.endswith("50 of 120: %llama history N shows the last N, history.to_pandas() has all.")
-    assert "model" not in text.splitlines()[1]
+    assert text.splitlines()[0].endswith("the newest first · all chat · all ended: stop")
+    assert text.splitlines()[1].split() == ["#", "prompt", "answer", "tokens", "seed", "seconds", "tok/s"]
     history.add(replace(completion("other"), model="another"))
     assert "another" in to_text(history)
+    history.add(completion("cut", finish_reason="length"))
+    assert to_text(history).splitlines()[0].endswith("the newest first · all chat")
+    assert " ended " in to_text(history).splitlines()[1]
 
 
 def test_a_command_that_doctor_gives_can_be_copied() -> None:

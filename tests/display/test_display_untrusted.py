@@ -85,7 +85,7 @@ def test_words_and_numbers_are_those_of_the_plain_text(name: str) -> None:
 def test_tokens_have_edges_without_any_style() -> None:
     """Each token is a key; a shade has its number beside it."""
     words = read(bare(to_html(example_views()["tokens"])))
-    assert "[<|im_start|>_1] [user_9690][↵_198]\n[·to_288]" in words
+    assert "[⟦<|im_start|>⟧_1] [user_9690][↵_198]\n[·to_288]" in words
     assert "[The][·sea][·broccoli_13]" in read(bare(to_html(example_views()["surprise"])))
 
 

@@ -89,7 +89,13 @@ def test_an_overflow_shows_what_fills_the_window() -> None:
         prompt_tokens=4310,
         max_tokens=256,
         window=4096,
-        parts=(("template", 164), ("system", 61), ("{{ article }}", 3240), ("turns", 845)),
+        parts=(
+            ("template", 164),
+            ("system", 61),
+            ("{{ article }}", 3240),
+            ("turns", 845),
+            ("reserved answer", 256),
+        ),
         remedy="Load with --ctx 8192.",
     )
     for text in (to_text(error), to_html(error)):
@@ -101,6 +107,8 @@ def test_an_overflow_shows_what_fills_the_window() -> None:
             "--ctx 8192",
         ):
             assert part in text
+        assert "reserved answer" not in text  # the bar has it once, with the colour of what is reserved
+        assert "reserved 256" in text
     assert to_html(error).count(" lm-k-variable") == 2  # bar and legend
 
 
@@ -113,7 +121,7 @@ def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
     )
     html = to_html(strip)
     below = "<sub>{}</sub></kbd>".format
-    assert f"<kbd>&lt;|im_start|&gt;{below(1)} <kbd>user{below(9690)}<wbr><kbd>↵{below(198)}<br>" in bare(
+    assert f"<kbd>⟦&lt;|im_start|&gt;⟧{below(1)} <kbd>user{below(9690)}<wbr><kbd>↵{below(198)}<br>" in bare(
         html
     )
     assert re.search(r"2 +9690 +user +75 73 65 72$", to_text(strip), re.MULTILINE)

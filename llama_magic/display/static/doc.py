@@ -107,7 +107,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Strip:
-    """Tokens side by side, blanks shown, control tokens outlined (⟦…⟧ where there is no outline)."""
+    """Tokens side by side, blanks shown, control tokens outlined, and in brackets (⟦…⟧)."""
 
     pieces: tuple[Piece, ...]
 

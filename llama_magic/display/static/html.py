@@ -22,10 +22,12 @@ _NONE = Html()
 _LINE = Html("\n")
 # Of a table, which a live view writes anew at every move.
 _TD = Html('<td class="lm-td{}"{}>{}</td>')
+_HEAD = Html('<thead><tr class="lm-tr">{}</tr></thead>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
 _DOT = Html(" · ")
 _MARK = Html('<mark class="lm-mark">{}</mark>')
 _GONE = Html('<s class="lm-dim">{}</s> cut')
+_ONE = Html('<span class="lm-key">{}</span>')  # of several: its bar, words and number stay on one line
 _SHARE = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>{}{}{}')
 
 
@@ -121,15 +123,15 @@ def _strip(node: doc.Strip) -> Html:
 
 def _piece(piece: doc.Piece, *, even: bool) -> Html:
     """Return a token as a key, so that its edges are seen without any style."""
-    shown = blanks_shown(piece.text) or "∅"
+    text = blanks_shown(piece.text) or "∅"
     words = ", ".join(
         word for word in (f"id {piece.token_id}" if piece.token_id is not None else "", piece.hint) if word
     )
     title = Html(' title="{}"').format(words) if words else _NONE
     below = Html('<sub class="lm-below">{}</sub>').format(piece.below) if piece.below else _NONE
-    shown = Html("{}{}").format(shown, below)
-    if piece.special:
-        return Html('<kbd class="lm-c"{}>{}</kbd> ').format(title, shown)
+    shown = Html("{}{}").format(text, below)
+    if piece.special:  # in brackets, too, for what drops styles drops the outline
+        return Html('<kbd class="lm-c"{}>⟦{}⟧{}</kbd> ').format(title, text, below)
     classes = "lm-t" + (" lm-even" if even and not piece.shade else "")
     classes += f" lm-r-{piece.kind}" if piece.kind else ""
     shade = Html(' style="background:rgba(196,102,26,{:.2f})"').format(piece.shade) if piece.shade else _NONE
@@ -156,10 +158,9 @@ def _grid(node: doc.Grid) -> Html:
     caption = (
         Html('<caption class="lm-caption">{}</caption>').format(table.caption) if table.caption else _NONE
     )
-    whole = Html(
-        '<table class="lm-table">{}<thead><tr class="lm-tr">{}</tr></thead><tbody>\n{}\n</tbody></table>'
-    )
-    return whole.format(caption, head, rows)
+    whole = Html('<table class="lm-table">{}{}<tbody>\n{}\n</tbody></table>')
+    named = _HEAD.format(head) if any(table.headers) else _NONE  # else GitHub would show an empty row
+    return whole.format(caption, named, rows)
 
 
 def _pages(node: doc.Pages) -> Html:
@@ -195,7 +196,8 @@ def _broken(column: Sequence[Any]) -> str:
 
 def _cell(value: Any) -> Html:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
-        return _DOT.join(map(_share, value))
+        shares = map(_share, value)
+        return next(shares) if len(value) == 1 else _DOT.join(map(_ONE.format, shares))
     if isinstance(value, Marked):
         return _NONE.join(_MARK.format(text) if marked else _lines(text) for text, marked in value.pieces)
     return _lines(cell_text(value))

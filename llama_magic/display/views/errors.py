@@ -28,7 +28,8 @@ def error(e: BaseException) -> list[Node]:
 
 
 def _overflow(e: ContextOverflowError) -> Budget:
-    parts = tuple(BudgetPart(label, _kind(label), tokens) for label, tokens in e.parts)
+    prompt = [(label, tokens) for label, tokens in e.parts if label != "reserved answer"]  # which has its own
+    parts = tuple(BudgetPart(label, _kind(label), tokens) for label, tokens in prompt)
     return Budget(e.window, e.prompt_tokens, e.max_tokens, parts)
 
 

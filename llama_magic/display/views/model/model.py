@@ -72,7 +72,7 @@ def model_card(c: ModelCard) -> list[Node]:
         ("quantisation", c.quantisation),
         ("file size", size(c.file_size) if c.file_size else ""),
         ("context", _context(c.window, c.trained_context)),
-        ("chat template", c.formatter),
+        ("chat template", "the file's own" if c.formatter == "gguf" else c.formatter),
         ("memory, foretold", "" if c.predicted_bytes is None else size(c.predicted_bytes)),
         ("memory, used", "" if c.actual_bytes is None else size(c.actual_bytes)),
         ("with a seed", "" if seeded is None else f"{size(seeded)} more from the first such answer on"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from llama_magic.display.static.doc import Grid, Head, Node, Pages
 from llama_magic.display.views.model.results import completion
@@ -12,6 +12,10 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
 
 _PAGE = 50  # generations
+_ONCE = {
+    "mode": "all {}",
+    "ended": "all ended: {}",
+}  # columns that are said once where all have the same: texts need the width
 
 
 @view.register(HistoryEntry)
@@ -32,15 +36,24 @@ def history(every: History) -> list[Node]:
     newest = list(reversed(every))
     if not newest:
         return [Grid(every.table())]
-    return [Head("history", f"{counted(len(newest), 'generation')}, the newest first"), _pages(newest)]
+    said = {name: words.format(value) for name, words in _ONCE.items() if (value := _alike(newest, name))}
+    words = [f"{counted(len(newest), 'generation')}, the newest first", *said.values()]
+    return [Head("history", " · ".join(words)), _pages(newest, said)]
 
 
-def _pages(every: Sequence[HistoryEntry]) -> Pages:
-    """Return the table in pages; a model that wrote all of them has no column."""
+def _alike(every: Sequence[HistoryEntry], name: str) -> str:
+    """Return what all of several generations have in a column, "" where they differ."""
+    whole = table(every)
+    values = {row[whole.headers.index(name)] for row in whole.rows}
+    return str(values.pop()) if len(values) == 1 and len(every) > 1 else ""
+
+
+def _pages(every: Sequence[HistoryEntry], said: Collection[str] = ()) -> Pages:
+    """Return the table in pages, without columns that are said, or a model that wrote all of them."""
     starts = range(0, len(every), _PAGE)
     whole = table(every)
     one_model = len({entry.completion.model for entry in every}) == 1
-    left_out = {"model"} if one_model and len(every) > 1 else set()
+    left_out = {*said, "model"} if one_model and len(every) > 1 else set(said)
     kept = [i for i, name in enumerate(whole.headers) if name not in left_out]
     headers = tuple(whole.headers[i] for i in kept)
     rows = [tuple(row[i] for i in kept) for row in whole.rows]
