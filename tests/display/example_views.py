@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from display_answers import PARTS, answering, completion
+from example_results import example_results
 
 from llama_magic.engine.snapshot import LaneState, LastCall
 from llama_magic.microscope.cells import KVSequence, KVState
@@ -96,6 +97,7 @@ def example_views() -> Mapping[str, Any]:
         "server": ServerCard("http://x", "vLLM", "0.12", "m", 512, abilities, True, ("a note",)),
         "model": model,
         "error": _overflow(),
+        **example_results(),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from display_answers import completion
+from example_views import example_views
 
 import llama_magic
 import llama_magic.display.views
@@ -47,6 +48,23 @@ def test_every_shown_class_has_a_view() -> None:
             if view.dispatch(kind) is view.registry[object]:
                 lost.append(f"{kind.__module__}.{kind.__qualname__}")
     assert lost == []
+
+
+# What holds a file or a port: looked at where those are (tests/record, tests/serving).
+_HELD = {"Record", "Server"}
+
+
+def test_every_view_has_an_example() -> None:
+    """Contrast, untrusted notebooks and pictures are of all views: each class that is shown is among them."""
+    _modules()
+    kinds = {kind for kind in {*_below(Shown), *view.registry} if not kind.__subclasses__()} - {Printed}
+    ours = {kind.__name__ for kind in kinds if kind.__module__.startswith("llama_magic.")}
+    every = [one for example in example_views().values() for one in (example, *_within(example))]
+    assert ours - {type(one).__name__ for one in every} == _HELD
+
+
+def _within(example: object) -> list[object]:
+    return list(example) if isinstance(example, list) else []
 
 
 def test_a_view_stands_where_its_class_stands() -> None:

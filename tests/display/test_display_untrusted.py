@@ -78,7 +78,8 @@ def test_words_and_numbers_are_those_of_the_plain_text(name: str) -> None:
     view = example_views()[name]
     words = read(bare(to_html(view)))
     numbers = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
-    missing = set(numbers.findall(to_text(view))) - set(numbers.findall(words))
+    text = re.sub(r"… \d+ more lines", "", to_text(view))  # a long fold is brief in text alone
+    missing = set(numbers.findall(text)) - set(numbers.findall(words))
     assert not missing
 
 

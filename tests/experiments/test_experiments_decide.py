@@ -316,7 +316,7 @@ def test_calibration_is_shown_in_words_and_as_bars() -> None:
     calibration = odds.calibration("label")
     text = to_text(calibration)
     assert "Expected calibration error" in text
-    assert "Of 2 bins 2 have fewer than 10 rows" in text
+    assert "2 of 2 bins have fewer than 10 rows" in text
     assert "surer than it is right" in text
     assert to_html(calibration).count('class="lm-p"') == 4
     assert [*calibration.to_pandas()["rows"]] == [0, 0, 0, 0, 0, 1, 0, 0, 2, 0]

@@ -159,7 +159,7 @@ def test_a_dry_run_counts_and_asks_nothing() -> None:
     assert [row.row for row in found.too_long] == [2, 2]
     assert [row.row for row in found.failures] == [2, 2, 3, 3]
     text = to_text(found)
-    assert "4 rows would be errors, 2 of them too long" in text
+    assert "4 rows would fail, 2 of them too long" in text
     assert len(found.to_pandas()) == 8
 
 

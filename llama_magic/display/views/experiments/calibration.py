@@ -35,7 +35,8 @@ def calibration(c: Calibration) -> list[Node]:
     ]
     few = sum(one.rows < _FEW for one in filled)
     if few:
-        words = f"Of {counted(len(filled), 'bin')} {few} have fewer than {_FEW} rows: too few to tell."
+        have = "has" if few == 1 else "have"
+        words = f"{few} of {counted(len(filled), 'bin')} {have} fewer than {_FEW} rows: too few to tell."
         out.append(Line(words, tone="warn"))
     return out
 

@@ -33,7 +33,7 @@ def forecast(f: Forecast) -> list[Node]:
             for row in f.failures[:_SHOWN]
         )
         axes = tuple(f.rows[0].settings)
-        words = f"{counted(len(f.failures), 'row')} would be errors, {len(f.too_long):,} of them too long:"
+        words = f"{counted(len(f.failures), 'row')} would fail, {len(f.too_long):,} of them too long:"
         out += [Line(words, tone="warn"), Grid(Table(("row", *axes, "tokens", "error"), rows))]
     return out
 

@@ -6,10 +6,11 @@ from llama_magic.display.static.doc import Head, Node
 from llama_magic.display.views.view import view
 from llama_magic.lesson.exercise import Checked
 
-_WORDS = {True: "✓ solved", False: "✗ not yet", None: "… open"}
+_MARKS = {True: "✓", False: "✗", None: "…"}
 
 
 @view.register(Checked)
 def checked(found: Checked) -> list[Node]:
-    """Show in a word whether it is solved, then the sentence."""
-    return [Head(_WORDS[found.solved], found.words)]
+    """Show whether it is solved by a mark and the first words of the sentence, then the rest of it."""
+    word, _, rest = found.words.partition(":")
+    return [Head(f"{_MARKS[found.solved]} {word}", rest.strip())]
