@@ -44,6 +44,7 @@ WORKS: dict[str, str] = {
     "mlock": _MEMORY,
     "formatter": "model/test_model_options.py::test_a_name_and_a_formatter_are_kept",
     "name": "model/test_model_options.py::test_a_name_and_a_formatter_are_kept",
+    "draft": "model/test_model_draft.py::test_a_model_that_drafts_for_itself_is_always_right",
     "lora": "model/test_model_lora.py::test_an_adapter_changes_what_it_changes_in_llama_cpp",
     "profile": "model/test_model_architectures.py::test_each_profile_has_the_window_that_was_asked_for",
     "logit_bias": "engine/test_engine_sampler.py::test_logit_bias_moves_and_forbids",

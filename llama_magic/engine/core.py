@@ -14,6 +14,7 @@ from llama_magic.engine import compute
 from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.contexts import Contexts
 from llama_magic.engine.job import Job
+from llama_magic.engine.lanes.draft_model import DraftModel, DraftOptions
 from llama_magic.engine.lanes.exact import ExactLane
 from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.lanes import Lanes
@@ -36,13 +37,15 @@ class EngineOptions:
     The contexts that an engine makes are derived from it (`contexts`).
 
     `before_exact` is called before the exact lane's context is made, and may raise to refuse it.
-    `store_budget` is for parked sequences, `steps_budget` for the logits of the latest steps.
+    `store_budget` is for parked sequences, `steps_budget` for the logits of the latest steps. `draft` is a
+    model that guesses tokens.
     """
 
     context: ContextOptions
     store_budget: int = 512 * 2**20
     steps_budget: int = 64 * 2**20
     before_exact: Callable[[], None] | None = None
+    draft: DraftOptions | None = None
 
     @property
     def contexts(self) -> Contexts:
@@ -74,6 +77,7 @@ class Core:
         self._worker = 0  # the thread that holds it
         self.stopping = False
         self._rows_alike: bool | None = None
+        self.model: DraftModel | None = None
 
     # --- any thread -----------------------------------------------------------------------
 
@@ -114,6 +118,8 @@ class Core:
             lane.halt()
         for context in list(self.side.values()):
             context.abort()
+        if self.model is not None:
+            self.model.abort()
         compute.shared().wake()
 
     def close(self) -> None:
@@ -213,6 +219,8 @@ class Core:
         if self.lanes.shared is None:
             self.weights.must_generate()
             context = Context(self.weights, self.options.contexts.shared)
+            if self.options.draft is not None:
+                self.model = DraftModel(self.options.draft, self.weights.size_bytes)
             self.lanes.shared = SharedLane(
                 context,
                 self.options.store_budget,
@@ -220,6 +228,7 @@ class Core:
                 alike=self._alike,
                 by_row=RowByRow(context).ask,
             )
+            self.lanes.shared.model = self.model
         return self.lanes.shared
 
     def _alike(self) -> bool:
@@ -243,16 +252,18 @@ class Core:
             context = Context(self.weights, self.options.contexts.exact)
             kind = TogetherLane if rows_alike(context) else ExactLane
             self.lanes.exact = kind(context, self.options.store_budget, self._ahead)
+            self.lanes.exact.model = self.model
         return self.lanes.exact
 
     def _close(self) -> None:
         """Free everything. Whatever fails, the rest is freed and the end is told: others wait for it."""
-        closing: tuple[Any, ...] = (*self.lanes, *self.side.values(), self._ahead, self.steps)
-        for part in closing:
+        closing: tuple[Any, ...] = (*self.lanes, *self.side.values(), self.model, self._ahead, self.steps)
+        for part in filter(None, closing):
             with contextlib.suppress(BaseException):
                 part.close()
         self.lanes.clear()
         self.side.clear()
+        self.model = None
         compute.shared().remove(self)
         live.discard(self)
         self.ended.set()

@@ -43,6 +43,7 @@ class Options:
     extra_bufts: bool = True
     mmap: bool = True
     adapters: int = 0
+    draft: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Estimate(Shown):
     compute: int
     output: int
     adapters: int
+    draft: int
     gpu: int  # how much of the total lies in VRAM
     options: Options
     info: GGUFInfo = field(repr=False, compare=False)
@@ -67,7 +69,7 @@ class Estimate(Shown):
     @property
     def private(self) -> int:
         """Return what must stay in memory in any case: all but the mapped weights."""
-        return self.repacked + self.kv + self.state + self.compute + self.output + self.adapters
+        return self.repacked + self.kv + self.state + self.compute + self.output + self.adapters + self.draft
 
     def replace(self, **changes: Any) -> Estimate:
         """Return the estimate for other options (`ctx=…`, `type_k=…`)."""
@@ -89,6 +91,7 @@ class Estimate(Shown):
             ("compute buffers", self.compute, f"batch {_ubatch(o):,}, {flash} flash attention"),
             ("output", self.output, "logits"),
             ("LoRA adapters", self.adapters, "read into memory"),
+            ("draft model", self.draft, "weights, KV cache and buffers of its own"),
         ):
             if size:
                 yield what, size, why
@@ -120,18 +123,19 @@ def estimate(
     extra_bufts: bool = True,
     mmap: bool = True,
     adapters: int = 0,
+    draft: int = 0,
 ) -> Estimate:
     """Predict the memory of a load from its header alone (under 1 ms).
 
     `ctx` is one sequence's window in tokens; `cells` the KV cells of one context (default: `ctx` for each
     of `n_seq` sequences); `contexts` how many contexts are made; `outputs` llama.cpp's `n_outputs_max`
-    (default: the batch); `extra_bufts` its `use_extra_bufts`; `adapters` the bytes of LoRA adapters. A model
-    that only embeds has one context without a cache, which reads a whole text at once. Raises `OptionError`
-    for an unknown KV type.
+    (default: the batch); `extra_bufts` its `use_extra_bufts`; `adapters` the bytes of LoRA adapters,
+    `draft` those of a draft model with its context. A model that only embeds has one context without a
+    cache, which reads a whole text at once. Raises `OptionError` for an unknown KV type.
     """
     options = Options(
         ctx, type_k, type_v, n_seq, cells, batch, ubatch, gpu_layers, flash_attn, swa_full, contexts, outputs,
-        extra_bufts, mmap, adapters,
+        extra_bufts, mmap, adapters, draft,
     )  # fmt: skip
     for name in (type_k, type_v):
         if name not in KV_TYPES:
@@ -169,7 +173,7 @@ def _estimate(info: GGUFInfo, given: Options) -> Estimate:
     share = min(1.0, on_gpu / blocks)
     gpu = int(in_blocks * share + (weights - in_blocks if on_gpu > blocks else 0) + (kv + state) * share)
     gpu += compute if on_gpu else 0
-    return Estimate(weights, repacked, kv, state, compute, output, o.adapters, gpu, given, info)
+    return Estimate(weights, repacked, kv, state, compute, output, o.adapters, o.draft, gpu, given, info)
 
 
 def _repacked(info: GGUFInfo) -> int:

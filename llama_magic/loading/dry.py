@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import fit, gguf
+from llama_magic import fit, gguf, sources
 from llama_magic.errors import FitError
+from llama_magic.loading import draft
 from llama_magic.loading.checks import gpu_available
 from llama_magic.loading.inspect import header
 from llama_magic.loading.options import LoadOptions
@@ -53,6 +54,11 @@ def dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: boo
     located, info = header(source, revision, offline)
     machine = fit.machine()
     gguf.validate(info)
+    if wanted.draft is not None:
+        meant, _ = sources.meaning(wanted.draft)
+        there, of_draft = header(meant, None, offline)
+        found = draft.Draft(there.origin, there.origin, (), "", None, of_draft)
+        wanted = replace(wanted, draft=draft.judged(found))
     settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
     estimate = settings.estimate(info)
     notes = [*located.notes, *settings.notes]

@@ -13,6 +13,7 @@ from llama_magic.loading.provenance import made_with
 from llama_magic.model.file import LoadedFile
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import PARAMETERS
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.engine import crash_check
@@ -49,6 +50,11 @@ def describe(
     memory |= {f"actual_{k}": v for k, v in actual.items()}
     memory["actual_total"] = sum(actual.values())
     notes = [*found.notes, *settings.notes, *warnings, *formatter.notes]
+    if heads := info.hparams.whole("nextn_predict_layers"):
+        notes.append(
+            f"The file has {counted(heads, 'layer')} that foretells further tokens (MTP), not used: the "
+            "bindings have no stable function for it. A draft model does the same (--draft SOURCE)."
+        )
     if verdict.fell_back:
         notes.append(
             "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "

@@ -39,3 +39,4 @@ class LoadKeywords(TypedDict, total=False):
         | Sequence[str | os.PathLike[str] | tuple[str | os.PathLike[str], float]]
         | None
     )
+    draft: str | os.PathLike[str] | None

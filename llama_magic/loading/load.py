@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import environment, fit, sources
@@ -78,7 +79,8 @@ def load(
     or a hub name. With nothing at all the current model itself is returned, with options its file is
     loaded with them. Options are those of `%llama load`: `ctx` (tokens; 0: as trained, capped by what
     fits), `gpu_layers`, `threads`, `batch`, `kv_type`, `flash_attn`, `mmap`, `mlock`, `rope_*`,
-    `yarn_*`, `profile`, `formatter`, `lora`. With `dry_run` returns a `DryRun`.
+    `yarn_*`, `profile`, `formatter`, `lora`, `draft` (a small model of the same tokens that guesses
+    what comes, where that pays). With `dry_run` returns a `DryRun`.
 
     Raises `SourceError`, `InvalidGGUFError`, `FitError`, `BackendError`, `OptionError`.
     """
@@ -115,7 +117,7 @@ def _load_file(
     dry_run: bool,
 ) -> Any:
     """Load a model file, that of the current model `here` where there is one and nothing is named."""
-    from llama_magic.loading import dry  # for weight: llama.cpp
+    from llama_magic.loading import draft, dry  # for weight: llama.cpp
     from llama_magic.loading.opening import open_file
     from llama_magic.loading.options import LoadOptions
 
@@ -129,6 +131,10 @@ def _load_file(
     if dry_run:
         return dry.dry_run(source, wanted, of_files["revision"], of_files["offline"])
     machine = fit.machine()
+    if wanted.draft is not None:
+        meant, _ = sources.meaning(wanted.draft)
+        guessing = sources.resolve(meant, progress=progress, offline=of_files["offline"])
+        wanted = replace(wanted, draft=draft.read(guessing))
     found = sources.resolve(
         source, progress=progress, fits=lambda size: size < machine.ram_available, **of_files
     )

@@ -14,6 +14,7 @@ from llama_magic.engine.core import EngineOptions
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InvalidGGUFError
+from llama_magic.loading import draft
 from llama_magic.loading.checks import gpu_available, room_for_seeded
 from llama_magic.loading.facts import describe
 from llama_magic.loading.weights import SharedWeights, acquire, prove
@@ -83,18 +84,19 @@ def _open(
     warnings = fit.check(estimate, machine)
     verdict = prove(found, info, settings, report)
     shared = acquire(found, settings, verdict, identity, report)
+    held = [shared]
     try:
-        engine = _engine(shared, settings, info, machine)
+        engine = _engine(held, settings, info, machine, report)
     except BaseException:
-        shared.release()
+        _let_go(held)
         raise
     try:
         file = describe(found, info, wanted, settings, shared, engine, estimate, verdict, began, warnings)
     except BaseException:
         engine.close()
-        shared.release()
+        _let_go(held)
         raise
-    file.release = _Release(key, engine, shared)
+    file.release = _Release(key, engine, held)
     others = [m.name for k, m in list(_models.items()) if k[0] == identity and not m.closed]
     if others:
         names = ", ".join(others)
@@ -105,7 +107,26 @@ def _open(
     return model
 
 
-def _engine(shared: SharedWeights, settings: Settings, info: GGUFInfo, machine: Machine) -> Engine:
+def _let_go(held: list[SharedWeights]) -> None:
+    while held:
+        held.pop().release()
+
+
+def _engine(
+    held: list[SharedWeights],
+    settings: Settings,
+    info: GGUFInfo,
+    machine: Machine,
+    report: ProgressCallback,
+) -> Engine:
+    """Start the engine on the first weights of `held`; those of a draft model are added to it."""
+    (shared,) = held
+    guessing = settings.draft
+    drafted = None
+    if guessing is not None and guessing.found is not None:
+        verdict = prove(guessing.found, guessing.info, settings, report)
+        held.append(acquire(guessing.found, settings, verdict, guessing.identity, report))
+        drafted = draft.options(guessing, held[-1].weights, shared.weights, settings)
     if shared.vocabulary is None:
         shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
     seeded = settings.seeded_bytes(info)
@@ -113,6 +134,7 @@ def _engine(shared: SharedWeights, settings: Settings, info: GGUFInfo, machine: 
         settings.context(),
         settings.store_budget(machine),
         before_exact=functools.partial(room_for_seeded, seeded, on_gpu=bool(settings.gpu_layers)),
+        draft=drafted,
     )
     return Engine(shared.weights, options, shared.vocabulary)
 
@@ -124,8 +146,8 @@ class _Release:
     the thread that computes, or in the middle of a load.
     """
 
-    def __init__(self, key: Any, engine: Engine, shared: SharedWeights) -> None:
-        self._key, self._engine, self._shared = key, engine, shared
+    def __init__(self, key: Any, engine: Engine, held: list[SharedWeights]) -> None:
+        self._key, self._engine, self._held = key, engine, held
         self._calls = itertools.count()
         self._freed = Latch()
 
@@ -145,7 +167,7 @@ class _Release:
         try:
             self._engine.close()
             with _lock:
-                self._shared.release()
+                _let_go(self._held)
         finally:
             self._freed.set()
 

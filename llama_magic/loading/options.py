@@ -13,6 +13,7 @@ from llama_magic import fit, gguf
 from llama_magic.engine.contexts import Contexts
 from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.loading.draft import Draft, check_source
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ CALLED_ELSEWHERE = {
     "num_batch": "batch", "cache_type_k": "kv_type", "cache_type_v": "kv_type", "use_mmap": "mmap",
     "use_mlock": "mlock", "alias": "name", "rope_scale": "rope_freq_scale",
     "type_k": "kv_type", "type_v": "kv_type", "cache_type": "kv_type", "chat_format": "formatter",
-    "chat_template": "formatter",
+    "chat_template": "formatter", "draft_model": "draft", "model_draft": "draft", "md": "draft",
 }  # fmt: skip
 
 
@@ -71,6 +72,7 @@ class Settings:
     profile: str
     rope: tuple[tuple[str, Any], ...] = ()
     lora: tuple[Adapter, ...] = ()
+    draft: Draft | None = None
     formatter: str = "auto"
     template: tuple[int, int] | None = None  # size and time of its file: an edited one is another
     notes: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ class Settings:
     def seeded_bytes(self, info: GGUFInfo) -> int:
         """Predict the memory that the first answer with a seed adds: a context of its own."""
         whole = self._memory(info, Contexts(self.context()).exact)
-        return whole.private - whole.repacked - whole.adapters
+        return whole.private - whole.repacked - whole.adapters - whole.draft
 
     def _memory(self, info: GGUFInfo, context: ContextOptions) -> Estimate:
         layers = info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers
@@ -117,6 +119,7 @@ class Settings:
             extra_bufts=self.extra_bufts,
             mmap=self.mmap,
             adapters=sum(adapter.stamp[0] for adapter in context.adapters),
+            draft=0 if self.draft is None else self.draft.bytes_for(self),
         )
 
     def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
@@ -132,8 +135,9 @@ class Settings:
 
     def shown(self) -> dict[str, Any]:
         """Return the settings as a user would write them."""
-        data = asdict(self)
+        data = asdict(replace(self, draft=None))
         data["lora"] = [f"{adapter.path}:{adapter.scale:g}" for adapter in self.lora]
+        data["draft"] = None if self.draft is None else self.draft.origin
         data.update(data.pop("rope") and dict(self.rope))
         del data["notes"], data["template"]
         return data
@@ -162,6 +166,7 @@ class LoadOptions:
     profile: str | None = None
     formatter: str | Formatter | None = None
     lora: tuple[Adapter, ...] = ()
+    draft: str | os.PathLike[str] | Draft | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> LoadOptions:
@@ -228,6 +233,7 @@ class LoadOptions:
             profile=base.name,
             rope=tuple((n, getattr(self, n)) for n in _ROPE if getattr(self, n) is not None),
             lora=self.lora,
+            draft=self.draft if isinstance(self.draft, Draft) else None,
             formatter=self.formatter
             if isinstance(self.formatter, str)
             else (repr(self.formatter) if self.formatter is not None else "auto"),
@@ -304,6 +310,8 @@ def _check(name: str, value: Any) -> None:
         least = 0 if name.startswith("rope") else -1  # 0, or -1 for YaRN, means: as the file says
         if not least <= value <= 1e12 or 0 < abs(value) < 1e-6:
             raise OptionError(f"{name} is {value!r}; expected a finite number, {least} or more.")
+    elif name == "draft":
+        check_source(value)
     elif name == "formatter" and not isinstance(value, str) and not hasattr(value, "render"):
         raise InputTypeError(f"formatter is a {type(value).__name__}; expected a name or a Formatter.")
 

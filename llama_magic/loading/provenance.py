@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import gguf
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict
     from llama_magic.engine.native import Adapter
     from llama_magic.gguf import GGUFInfo
+    from llama_magic.loading.draft import Draft
     from llama_magic.loading.options import Settings
     from llama_magic.sources import Resolved
 
@@ -49,6 +51,7 @@ def made_with(
             "gpu_layers": settings.gpu_layers,
             **dict(settings.rope),
             **({"lora": [_adapter(adapter) for adapter in settings.lora]} if settings.lora else {}),
+            **({"draft": _draft(settings.draft)} if settings.draft else {}),
         },
     }
 
@@ -57,6 +60,10 @@ def _features(text: str) -> str:
     """Shorten `CPU : AVX = 1 | AVX2 = 1 |` to `CPU: AVX AVX2`."""
     words = text.replace(" = 1 |", "").replace(" :", ":")
     return " ".join(words.split())
+
+
+def _draft(draft: Draft) -> dict[str, Any]:
+    return {"name": visible(Path(draft.origin).name), "fingerprint": draft.fingerprint}
 
 
 def _adapter(adapter: Adapter) -> dict[str, Any]:

@@ -61,6 +61,13 @@ LOAD = (
     _o("--profile", "choice", "a set of load options by purpose", choices=PROFILES),
     _o("--formatter", "text", "prompt format", "auto|NAME|PATH.jinja", completes="formatters"),
     _o("--lora", "text", "an adapter to apply", "PATH[:SCALE]", repeat=True, completes="adapters"),
+    _o(
+        "--draft",
+        "text",
+        "a small model of the same tokens that guesses ahead",
+        "SOURCE",
+        completes="sources",
+    ),
 )
 FETCH = (
     _o("--sha256", "text", "digest that the file must have", "HEX"),

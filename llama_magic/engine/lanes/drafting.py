@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from llama_magic.engine.kv.cells import Cells
     from llama_magic.engine.lanes.batch import Batch
+    from llama_magic.engine.lanes.draft_model import DraftModel
     from llama_magic.engine.lanes.running import Running
     from llama_magic.engine.native import Context
 
@@ -37,6 +38,7 @@ class Guessing(Protocol):
     kv: Cells
     rows: int
     running: list[Running]
+    model: DraftModel | None
 
     def may_guess(self, running: Running) -> bool: ...
 
@@ -60,6 +62,10 @@ def draft(lane: Guessing, batch: Batch, running: Running) -> None:
     left = running.job.max_tokens - running.n_generated
     most = min(lane.rows // samples - 1, batch.room, left - 1)  # the last row draws a token, too
     guesses = drafter.guess(running.tokens, running.n_generated, most) if most > 0 else []
+    running.by_model = not guesses and most > 0 and samples == 1 and lane.model is not None
+    if running.by_model and lane.may_guess(running):
+        assert lane.model is not None
+        guesses = lane.model.guess(running, most)
     ends = running.stop_ids
     length = next((i for i, token in enumerate(guesses) if token in ends), len(guesses))
     if not length:
@@ -96,7 +102,10 @@ def verify(lane: Guessing, running: Running, guesses: Sequence[int], index: int)
         slot.extend(guesses[:kept], running.n_prompt)
         if kept < len(guesses):
             lane.kv.take_back(slot, len(guesses) - kept, last=len(lane.running) == 1)
-        drafter.settle(len(guesses), kept)
+        if running.by_model and lane.model is not None:
+            running.trust.settle(len(guesses), kept, lane.model.price)
+        else:
+            drafter.settle(len(guesses), kept)
         running.job.stats.drafted += len(guesses)
         running.job.stats.accepted += kept
 

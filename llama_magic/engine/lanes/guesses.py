@@ -15,6 +15,9 @@ ROW, LEAST = 0.65, 3
 LOSS, SHARE = 2.0, 0.01
 LATELY = 40.0  # tokens, from which on older ones count half
 GAIN = 10.0  # the most of what was won that a later loss may use up
+# What guesses of a draft model may lose in an answer: so many tokens, and this share of those written.
+MODEL_LOSS, MODEL_SHARE = 6.0, 0.02
+SHORT, LONG, MORE = 3, 15, 4  # guesses at first, at most, and how many more where all came true
 
 
 class Drafter:
@@ -92,6 +95,27 @@ class Drafter:
         share = 0.5 if self._came > LATELY else 1.0
         self._came = share * self._came + kept
         self._failed = share * self._failed + (kept < guessed)
+
+
+class Trust:
+    """How far the guesses of a draft model have paid in one answer: an account like `Drafter`'s.
+
+    A `price` is what a token of that model costs, in tokens of the larger one.
+    """
+
+    def __init__(self) -> None:
+        self._balance = 0.0
+        self._length = SHORT
+
+    def most(self, written: int, price: float) -> int:
+        """Return how many tokens to guess now; none where they would lose more than they may."""
+        affordable = int((self._balance + MODEL_LOSS + MODEL_SHARE * written) / (ROW + price))
+        return 0 if affordable < SHORT else min(self._length, affordable)
+
+    def settle(self, guessed: int, kept: int, price: float) -> None:
+        """Note that `kept` of so many guesses came true."""
+        self._balance += kept - guessed * (ROW + price)
+        self._length = min(LONG, self._length + MORE) if kept == guessed else SHORT
 
 
 def _alike(tokens: Sequence[int], place: int, end: int) -> int:

@@ -18,6 +18,7 @@ from llama_magic.engine.kv.slots import Slot, cells_used
 from llama_magic.engine.kv.store import PrefixStore
 from llama_magic.engine.lanes import drafting
 from llama_magic.engine.lanes.batch import Batch
+from llama_magic.engine.lanes.draft_model import DraftModel
 from llama_magic.engine.lanes.flight import Flights
 from llama_magic.engine.lanes.running import Running, siblings
 from llama_magic.engine.native import Context, DecodeStatus
@@ -48,6 +49,7 @@ class Lane:
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
         self.rows = drafting.rows(context)  # of a batch with guesses, at most
+        self.model: DraftModel | None = None
         self.company = False  # whether another model is at work, too
         self.last: Job | None = None  # the last job that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took

@@ -10,7 +10,7 @@ import numpy as np
 
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.slots import Slot
-from llama_magic.engine.lanes.guesses import Drafter
+from llama_magic.engine.lanes.guesses import Drafter, Trust
 from llama_magic.engine.lanes.logits import log_sum_exp, top_tokens
 from llama_magic.engine.native import Context, SamplerChain, Weights
 from llama_magic.errors import BackendError, OptionError
@@ -35,6 +35,7 @@ class Running:
         self.tape = job.tapes[index] if job.tapes else None
         self.done = False
         self.drafter = Drafter() if job.speculate else None
+        self.trust, self.by_model = Trust(), False  # in a draft model, and whether it made the last guesses
         self.stop_ids = job.stop_texts.keys() | (
             frozenset() if job.ignore_eos else frozenset(weights.vocab.eog_ids)
         )
