@@ -178,10 +178,16 @@ class Vocabulary:
 
     def special_id(self, text: str) -> int | None:
         """Return the id of the control or user-defined token that is written `text`, if there is one."""
+        if len(text) > self._longest_special + 8:  # with blanks around it
+            return None
         tokens = self.native.tokenize(text, add_special=False, parse_special=True)
         if len(tokens) == 1 and tokens[0] in (self.native.control_ids | self.native.user_defined_ids):
             return tokens[0]
         return None
+
+    @functools.cached_property
+    def _longest_special(self) -> int:
+        return max(map(len, self.special_texts), default=0)
 
     # --- what constrained decoding asks (structured.TokenVocabulary) -------------------------
 

@@ -70,6 +70,11 @@ class Calls:
     def formatter(self) -> Formatter:
         return self._settings.formatter
 
+    @property
+    def window(self) -> int:
+        """Tokens that prompt and answer may have together."""
+        return self._file.window
+
     def passing(self) -> Calls:
         """Return the same for very many requests: what they leave in the KV cache is not kept for later."""
         made = copy.copy(self)

@@ -12,7 +12,7 @@ from typing import Any
 
 from llama_magic.errors import ContextOverflowError, InputTypeError
 from llama_magic.model.guard import Guard
-from llama_magic.model.prompt import Prompt, from_text
+from llama_magic.model.prompt import Prompt, from_text, is_begun
 from llama_magic.model.results import BudgetPart
 from llama_magic.request.tokenizer import MEASURED, Tokenizer, TooManyTokensError
 from llama_magic.words.counting import counted
@@ -74,6 +74,7 @@ class Fit:
     def _try(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:
         try:
             least = sum(map(self._least, messages)) if isinstance(messages, (list, tuple)) else 0
+            least += self._least_begun(messages[-1]) if is_begun(messages) else 0
             if least > self.guard.window:
                 raise TooManyTokensError(least)
             prompt = render(messages)
@@ -92,6 +93,12 @@ class Fit:
         if not isinstance(text, str) or len(text) < self.guard.window or _role(message) == "assistant":
             return 0
         return self.tokenizer.at_least(_stripped(text))
+
+    def _least_begun(self, message: Any) -> int:
+        """Return it for the beginning of an answer, which is written as it stands, thinking apart."""
+        text = _of(message, "content")
+        tail = text.rpartition("</think>")[2] if isinstance(text, str) else ""
+        return self.tokenizer.at_least(_stripped(tail)) if len(tail) >= self.guard.window else 0
 
     def _tail(self, text: str) -> str:
         """Return the end of a text that has all tokens that could fit, and not much more."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import BackendError, InputTypeError, OptionError
+from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
 from llama_magic.model.asked import Beside
 from llama_magic.request.backend import Scores
 
@@ -33,9 +33,17 @@ class Texts:
         last = (_ending(calls),) if end else ()
         tokenizer = calls.backend.tokenizer
         made = []
-        for text in texts:
+        for place, text in enumerate(texts):
             if not isinstance(text, str):
                 raise InputTypeError(f"A text to score is a {type(text).__name__}; expected a str.")
+            if (least := tokenizer.at_least(text)) > calls.window:
+                raise ContextOverflowError(
+                    f"Text {place} to score has at least {least:,} tokens, and the window {calls.window:,}.",
+                    prompt_tokens=0,
+                    max_tokens=least,
+                    window=calls.window,
+                    remedy="Score a part of it at a time.",
+                )
             tokens = tuple(tokenizer.tokenize(text))
             if not tokens:
                 raise OptionError("A text to score is empty.", remedy="Write at least one character.")

@@ -96,12 +96,24 @@ def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str)
         lambda: real.chat([{"role": "user", "content": text + "."}]),
         lambda: real.read(text),
         lambda: real.embed(text),
+        lambda: real.xray(text),
+        lambda: real.chat([{"role": "user", "content": "a"}], prefill=text),
+        lambda: real.score("a", [text]),
     ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(real.backend.tokenizer.native, "tokenize", None)  # any call would be a TypeError
             with pytest.raises(lm.ContextOverflowError, match="at least") as caught:
                 ask()
-        assert caught.value.prompt_tokens > real.window
+        assert max(caught.value.prompt_tokens, caught.value.max_tokens) > real.window
+
+
+def test_a_stop_text_of_any_length_is_compared_as_text(real: Any) -> None:
+    """A stop text that is far longer than any control token is not tokenized to see whether it is one."""
+    tokenizer = real.backend.tokenizer
+    assert tokenizer.special_id(max(tokenizer.special_texts, key=len)) is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer.native, "tokenize", None)
+        assert tokenizer.special_id("word " * 1000) is None
 
 
 def test_the_end_of_a_text_that_is_far_too_long(scripted: Any) -> None:
