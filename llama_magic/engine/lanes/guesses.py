@@ -13,6 +13,8 @@ AGAIN, FIRST = 3, 6
 ROW, LEAST = 0.65, 3
 # What all guesses of an answer may lose: so many tokens, and this share of those written.
 LOSS, SHARE = 2.0, 0.01
+FAR, FAR_LOSS = 12, 4.6  # where so many tokens are alike it is a copy, and may lose more
+ROWS = 4  # llama.cpp computes rows by fours: five cost what eight cost, but for a row
 LATELY = 40.0  # tokens, from which on older ones count half
 GAIN = 10.0  # the most of what was won that a later loss may use up
 # What guesses of a draft model may lose in an answer: so many tokens, and this share of those written.
@@ -25,7 +27,8 @@ class Drafter:
 
     It keeps an account, in tokens decoded alone: what guesses saved, less what rows cost that were guessed
     wrongly. What might bring it below `LOSS` is not tried. So prose costs nothing, and a copy is
-    found after a few tokens, then guessed in ever longer stretches.
+    found after a few tokens, then guessed in ever longer stretches; a word that was changed once is guessed
+    as it was changed.
     """
 
     def __init__(self) -> None:
@@ -33,6 +36,7 @@ class Drafter:
         self._known = 0  # tokens whose ends are in it
         self._source = 0  # the place that the text last went on from, as far as it has come; 0: none
         self._misses = 0  # tokens since, that were not as they are there
+        self._instead: dict[int, int] = {}  # by a token of the source: what came in its place the last time
         self._balance = 0.0
         self._came, self._failed = 0.0, 0.0  # tokens of guesses lately, and guesses that went wrong
         self.left: list[int] = []  # guesses that were not drawn against yet
@@ -41,9 +45,11 @@ class Drafter:
         """Return what may follow `tokens`, `written` of which are the answer's; `most` at most."""
         end = len(tokens)
         self._source += (end - self._known) * (self._source > 0)
+        self._compare(tokens, end)
         self._learn(tokens, end)
-        most = min(most, int((self._balance + LOSS + SHARE * written) / ROW))
-        place, alike = self._place(tokens, end) if most > 0 else (0, 0)
+        place, alike = self._place(tokens, end)
+        loss = (FAR_LOSS if alike >= FAR else LOSS) + SHARE * written
+        most = min(most, int((self._balance + loss) / ROW))
         if not place:
             return []
         self._source = place
@@ -53,21 +59,40 @@ class Drafter:
         length = min(most, 2 * alike, max(LEAST, int(likely)))
         if length < LEAST:
             return []
+        length = ROWS * min((length + ROWS - 1) // ROWS, (most + 1) // ROWS) - 1
         # A place near the end is the last round of a repetition, which goes on into the guesses.
-        return [tokens[place + i % (end - place)] for i in range(length)]
+        found = (tokens[place + i % (end - place)] for i in range(length))
+        return [self._instead.get(token, token) for token in found]
 
     def _place(self, tokens: Sequence[int], end: int) -> tuple[int, int]:
         """Return an earlier place that goes on from the same tokens, and how many; (0, 0) for none."""
         paid = self._balance > 0
         if paid and 0 < self._source < end and self._misses < AGAIN:
             self._misses += 1
-            if alike := _alike(tokens, self._source, end):
+            if alike := self._alike(tokens, self._source, end):
                 return self._source, alike  # behind a word that was changed the text goes on as before
         for size in (FIRST, AGAIN) if paid else (FIRST,):
             place = self._places.get(tuple(tokens[end - size : end]))
             if place is not None:
-                return place, _alike(tokens, place, end)
+                return place, self._alike(tokens, place, end)
         return 0, 0
+
+    def _alike(self, tokens: Sequence[int], place: int, end: int) -> int:
+        """Return how many tokens before `place` are those before `end`, as far as that matters."""
+        most = min(place, 4 * FIRST)
+        pairs = ((tokens[place - 1 - i], tokens[end - 1 - i]) for i in range(most))
+        differ = (i for i, (was, now) in enumerate(pairs) if now not in (was, self._instead.get(was)))
+        return next(differ, most)
+
+    def _compare(self, tokens: Sequence[int], end: int) -> None:
+        """Note what came in place of a token of the source, where the text before and behind is alike."""
+        place = self._source
+        if not 3 <= place < end or (tokens[place - 1], tokens[place - 3]) != (
+            tokens[end - 1],
+            tokens[end - 3],
+        ):
+            return
+        self._instead[tokens[place - 2]] = tokens[end - 2]
 
     def _learn(self, tokens: Sequence[int], end: int) -> None:
         for place in range(max(self._known, AGAIN), end):
@@ -116,9 +141,3 @@ class Trust:
         """Note that `kept` of so many guesses came true."""
         self._balance += kept - guessed * (ROW + price)
         self._length = min(LONG, self._length + MORE) if kept == guessed else SHORT
-
-
-def _alike(tokens: Sequence[int], place: int, end: int) -> int:
-    """Return how many tokens before `place` are those before `end`, as far as that matters."""
-    most = min(place, 4 * FIRST)
-    return next((i for i in range(most) if tokens[place - 1 - i] != tokens[end - 1 - i]), most)
