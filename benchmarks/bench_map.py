@@ -41,7 +41,8 @@ SCHEMA: dict[str, Any] = {
 QUESTION = "Read the review and say its mood, its stars and its most important word. Review: "
 
 
-def _review(row: int) -> str:
+def review(row: int) -> str:
+    """Return a review to read: its number, and two dozen words."""
     words = [WORDS[(row * 7 + k * (row % 5 + 1)) % len(WORDS)] for k in range(24)]
     return f"Number {row}. The {' '.join(words)}."
 
@@ -57,7 +58,7 @@ def loop(options: Options) -> dict[str, float]:
     grammar = llama_cpp.LlamaGrammar.from_json_schema(json.dumps(SCHEMA), verbose=False)
 
     def ask(row: int) -> Any:
-        messages = [{"role": "user", "content": QUESTION + _review(row)}]
+        messages = [{"role": "user", "content": QUESTION + review(row)}]
         return model.create_chat_completion(
             messages, grammar=grammar, max_tokens=MAX_TOKENS, temperature=0.8, seed=row
         )
@@ -73,7 +74,7 @@ def ours(options: Options, seed: int | None = None) -> dict[str, float]:
     with lm.load(options.model, ctx=2048, threads=options.threads) as model:
 
         def ask(rows: range) -> int:
-            texts = [{"text": _review(row)} for row in rows]
+            texts = [{"text": review(row)} for row in rows]
             how = {"max_tokens": MAX_TOKENS, "temperature": 0.8, "seed": seed, "progress": False}
             return len(lm.map(texts, QUESTION + "{{ text }}", schema=SCHEMA, model=model, **how))
 
