@@ -27,6 +27,10 @@ READING_LOGITS = 64 * 2**20  # bytes of a chunk's logits; at least a cut of toke
 GRAIN = 8
 SCORING_CHUNK = 56
 SCORED_CHUNK = 16  # tokens of a scored text read at once, each for its logits
+# Where rows are alike: rows that are read together have so many tokens beside the longest, and a batch has
+# the logits of so many, within so many bytes (two copies). A token costs no less in batches of more than 32.
+SCORED_AHEAD = 192
+SCORED_LOGITS = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,11 @@ class Contexts:
         """Where texts are scored after a prompt: as many cells as both take."""
         size = SCORING_CHUNK
         return replace(self.base, cells=cells, sequences=2, batch=size, ubatch=size, outputs=SCORED_CHUNK)
+
+    def scoring_together(self, cells: int, n_vocab: int) -> ContextOptions:
+        """Where rows of texts are scored together, each text a sequence, in a batch of a cut's size."""
+        sequences = max(17, min(CUT, SCORED_LOGITS // (4 * n_vocab)))
+        return replace(self.base, cells=cells, sequences=sequences, batch=CUT, ubatch=CUT, outputs=sequences)
 
     def _one_sequence(
         self, cells: int, batch: int, outputs: int, *, embeddings: bool = False, pooling: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from llama_magic.model.model import Model
     from llama_magic.request.request import Request
 
+_TOGETHER = 16  # rows that are read together, and the most that an interrupt loses
+
 
 @dataclass
 class Deciding(Experiment[Decision]):
-    """Every row is read once for all options of it, one row after the other."""
+    """Every row is read once for all options of it, some rows together."""
 
     options: Mapping[str, str] = field(default_factory=dict)  # by name: what is written for it
     end: bool = False
@@ -43,26 +45,42 @@ class Deciding(Experiment[Decision]):
             "the answer counts, and they exclude each other."
             for one, other in prefixes(named)
         )
-        for task in tasks:
-            try:
-                made = self._decided(model, task, texts)
-            except Exception as error:  # of this row alone
-                made = self.failed(task, error)
-            whole(partial(self.put, results, made))
-            tick()
+        together = _TOGETHER if model.backend.local is not None else 1
+        # The first row alone, so that somebody who watches sees one as soon as there can be one.
+        for some in (tasks[:1], *_portions(tasks[1:], together)):
+            for made in self._decided(model, some, texts):
+                whole(partial(self.put, results, made))
+                tick()
 
     def _texts(self, model: Model) -> Texts:
         return Texts.of(model.calls, list(self.options.values()), end=self.end)
 
-    def _decided(self, model: Model, task: Task, texts: Texts) -> Decision:
-        """Read a row, or take its odds from the record."""
-        began = time.perf_counter()
-        assembler = self._prepared(model, task, texts)
-        odds, seconds = self._kept(model, task) or ([], 0.0)
-        if not odds:
-            odds = score(model.calls, assembler.request, texts)
-            seconds = time.perf_counter() - began
-            self._keep(model, task, assembler, odds, seconds)
+    def _decided(self, model: Model, tasks: Sequence[Task], texts: Texts) -> Iterator[Decision]:
+        """Read rows together, or take their odds from the record; an error is that of its row alone."""
+        asked: list[tuple[Task, Assembler]] = []
+        for task in tasks:
+            try:
+                assembler = self._prepared(model, task, texts)
+                kept = self._kept(model, task)
+            except Exception as error:
+                yield self.failed(task, error)
+            else:
+                if kept is None:
+                    asked.append((task, assembler))
+                else:
+                    yield self._made(task, assembler, *kept)
+        found = _read(model, [assembler.request for _, assembler in asked], texts)
+        for (task, assembler), outcome in zip(asked, found, strict=True):
+            try:
+                if isinstance(outcome, Exception):
+                    raise outcome
+                self._keep(model, task, assembler, *outcome)
+                made = self._made(task, assembler, *outcome)
+            except Exception as error:
+                made = self.failed(task, error)
+            yield made
+
+    def _made(self, task: Task, assembler: Assembler, odds: list[float], seconds: float) -> Decision:
         logprobs = dict(zip(self.options, odds, strict=True))
         made = replace(_blank(task), logprobs=logprobs, prompt=assembler.request.text, seconds=seconds)
         if made.confidence < self.abstain_below:
@@ -121,10 +139,31 @@ class Deciding(Experiment[Decision]):
         found = speed_so_far(model)
         if found is None and task is not None and model.backend.local is not None:
             tokens = len(self.request(model, task).prompt)
-            seconds = self._decided(model, task, self._texts(model)).seconds
-            return Speed(tokens / seconds, 0.0, 0.0, 1)
+            (decision,) = self._decided(model, [task], self._texts(model))
+            if decision.error is not None:
+                raise decision.error
+            return Speed(tokens / decision.seconds, 0.0, 0.0, 1)
         return None if found is None else replace(found, write=0.0)
+
+
+def _read(
+    model: Model, requests: Sequence[Request], texts: Texts
+) -> list[tuple[list[float], float] | Exception]:
+    """Return the odds of each row and the seconds it took, or its error: whose that is, is found out."""
+    began = time.perf_counter()
+    try:
+        found = score(model.calls, requests, texts) if requests else []
+    except Exception as error:
+        if len(requests) == 1:
+            return [error]
+        return [outcome for request in requests for outcome in _read(model, [request], texts)]
+    seconds = (time.perf_counter() - began) / max(1, len(found))
+    return [(odds, seconds) for odds in found]
 
 
 def _blank(task: Task) -> Decision:
     return Decision(task.place, task.row.place, task.row.inputs, task.setting.values)
+
+
+def _portions(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
+    return (tasks[i : i + size] for i in range(0, len(tasks), size))

@@ -297,7 +297,8 @@ class Model(Generating, Shown):
         """
         self._open()
         wanted = scoring.Texts.of(self._calls, texts, end=end)
-        return scoring.score(self._calls, scoring.prepare(self._calls, prompt, wanted).request, wanted)
+        request = scoring.prepare(self._calls, prompt, wanted).request
+        return scoring.score(self._calls, [request], wanted)[0]
 
     # --- the microscope -------------------------------------------------------------------
 

@@ -74,16 +74,20 @@ def prepare(calls: Calls, prompt: Any, texts: Texts, beside: Beside | None = Non
     return calls.chat("score", prompt, None, options, beside or Beside())
 
 
-def score(calls: Calls, request: Request, texts: Texts) -> list[float]:
-    """Return the natural-log probability of each text after the prompt."""
+def score(calls: Calls, requests: Sequence[Request], texts: Texts) -> list[list[float]]:
+    """Return the natural-log probability of each text, after the prompt of each of the requests.
+
+    In this process they are read together: what prompts begin with alike once, many rows in a batch.
+    """
     backend = calls.backend
     if isinstance(backend, Scores):
-        return list(map(sum, backend.score(request, texts.tokens)))
+        return [list(map(sum, backend.score(request, texts.tokens))) for request in requests]
     if backend.local is None:
         raise BackendError(
             f"{calls.name!r} writes its tokens elsewhere, and does not say how likely a text is.",
             remedy="Load the model here, with %llama load, and ask again.",
         )
-    from llama_magic.engine.scoring import score as in_engine  # for weight: llama.cpp
+    from llama_magic.engine.scoring.score import score as in_engine  # for weight: llama.cpp
 
-    return list(map(sum, in_engine(backend.local, request.prompt, texts.tokens)))
+    found = in_engine(backend.local, [(request.prompt, texts.tokens) for request in requests])
+    return [list(map(sum, row)) for row in found]

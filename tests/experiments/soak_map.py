@@ -2,9 +2,10 @@
 
     PYTHONPATH=tests python tests/experiments/soak_map.py [ROWS [SEED]]
 
-Three kernels in turn. The first is interrupted at 40 in a hundred rows, goes on by `resume()`, and ends hard
-(`os._exit`) at 70 in a hundred; the second makes the same call with the same record; the third finds all done.
-Every answer that an engine ends is counted: none may be given twice. Memory may not grow from a tenth on.
+Three kernels in turn. The first is interrupted at 40 in a hundred rows, goes on by `resume()`, and ends
+hard (`os._exit`) at 70 in a hundred; the second makes the same call with the same record; the third finds
+all done. Every answer that an engine ends is counted: none may be given twice. Memory may not grow from a
+tenth of the rows on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "benchmarks")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from bench_map import MAX_TOKENS, QUESTION, SCHEMA, review
 from conftest import real_path
 
@@ -74,7 +76,11 @@ def kernel(stage: str, folder: Path, rows: int, seed: str) -> None:
 
         stops, stopped = [rows * 4 // 10], list[int]()
         texts = [{"text": review(row)} for row in range(rows)]
-        how: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temperature": 0.8, "seed": int(seed) if seed else None}
+        how: dict[str, Any] = {
+            "max_tokens": MAX_TOKENS,
+            "temperature": 0.8,
+            "seed": int(seed) if seed else None,
+        }
         try:
             runs = lm.map(
                 texts,

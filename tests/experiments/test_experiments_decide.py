@@ -94,33 +94,46 @@ def test_numbers_do_not_depend_on_what_else_is_asked(real: Any) -> None:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of all batches that are decoded."""
     sizes: list[int] = []
-    decode = Context.decode
+    decode = Context.decode_shared
 
     def counting(self: Context, tokens: Any, *rest: Any) -> Any:
         sizes.append(len(tokens))
         return decode(self, tokens, *rest)
 
-    monkeypatch.setattr(Context, "decode", counting)
+    monkeypatch.setattr(Context, "decode_shared", counting)
     return sizes
 
 
-def test_what_prompts_share_is_read_once(loaded: Callable[..., Any], decoded: list[int]) -> None:
-    """Rows of one head: what is decoded is the nodes of the tree, seven tokens a row at most read again, and
-    the options, all but the last token of each.
-    """
+def test_what_prompts_and_options_share_is_read_once(loaded: Callable[..., Any], decoded: list[int]) -> None:
+    """Rows of one head, options that begin alike: each token of the whole tree is decoded once."""
     model = loaded("smollm2")
     model.score("Something else.", ["x"])
     decoded.clear()
     head = "You judge what people write to a shop. " * 10
-    rows = [f"{head} {text}" for text in TEXTS]
-    odds = lm.decide(rows, options=["no", "not at all", "not at all really"], model=model)
+    options = ["no", "not at all", "not at all really"]
+    odds = lm.decide([f"{head} {text}" for text in TEXTS], options=options, model=model)
     prompts = [model.tokenize(one.prompt) for one in odds]
-    nodes = {tuple(ids[:end]) for ids in prompts for end in range(1, len(ids) + 1)}
-    tokens = [model.backend.tokenizer.tokenize(o) for o in ("no", "not at all", "not at all really")]
-    steps = sum(len(ids) - 1 for ids in tokens) * len(rows)
-    assert len(nodes) <= sum(decoded) - steps <= len(nodes) + 7 * len(rows)
-    assert max(decoded) < 64
-    assert sum(map(len, prompts)) > 2 * sum(decoded)
+    paths = [[*ids, *model.backend.tokenizer.tokenize(o)[:-1]] for ids in prompts for o in options]
+    nodes = {tuple(path[:end]) for path in paths for end in range(1, len(path) + 1)}
+    assert sum(decoded) == len(nodes)
+    assert len(decoded) < len(odds) * len(options)
+    assert sum(map(len, prompts)) > 1.7 * sum(decoded)
+
+
+def test_rows_have_the_same_bits_alone_and_together(real: Any) -> None:
+    """Six rows, and seventy options of one row, in other orders and alone: the same bits."""
+    texts = [f"{text} {i}" for i, text in enumerate(TEXTS * 2)]
+    options = ["yes", "no way", "not at all really"]
+    odds = lm.decide(texts, "Is this a complaint? {{ text }}", options=options, model=real)
+    again = lm.decide(texts[::-1], "Is this a complaint? {{ text }}", options=options[::-1], model=real)
+    assert [one.logprobs for one in again][::-1] == [one.logprobs for one in odds]
+    alone = {
+        o: real.score([{"role": "user", "content": f"Is this a complaint? {texts[4]}"}], [o])[0]
+        for o in options
+    }
+    assert alone == odds[4].logprobs
+    many = real.score("One of", [f" {i} of the {i}" for i in range(70)])
+    assert real.score("One of", [" 65 of the 65", " 3 of the 3"]) == [many[65], many[3]]
 
 
 def test_a_text_is_scored_as_it_stands(loaded: Callable[..., Any]) -> None:
@@ -285,7 +298,7 @@ def test_a_bad_row_costs_no_other_and_an_interrupt_keeps() -> None:
 def test_calibration_is_that_of_scikit_learn(seed: int, bins: int) -> None:
     """Bins, their means, accuracy and Brier score; ECE is their weighted distance. Gaps are left out."""
     rng = random.Random(seed)
-    shares = [rng.choice([rng.random(), 0.5, 0.8, 1.0, 0.1 * rng.randrange(1, 10)]) for _ in range(200)]
+    shares = [rng.choice([rng.random(), 0.5, 0.8, 1.0, 0.1 * rng.randrange(1, 10)]) for _ in range(70)]
     rows = [{"text": str(s), "label": rng.choice(["yes", "no"])} for s in shares] + [
         {"text": "1", "label": None}
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import llama_cpp
 import numpy as np
 
 from llama_magic.engine.native import backend
+from llama_magic.engine.native.stopping import ABORT, StopFlag
 from llama_magic.errors import BackendError
 
 if TYPE_CHECKING:
@@ -65,23 +65,6 @@ class ContextOptions:
     adapters: tuple[Adapter, ...] = ()
 
 
-class StopFlag:
-    """What llama.cpp looks at between two nodes of a graph. Any thread may set it; no lock is taken."""
-
-    def __init__(self) -> None:
-        self.bytes = ctypes.create_string_buffer(2)  # a C string: b"\0" goes on, b"\1\0" stops
-
-    @property
-    def is_set(self) -> bool:
-        return self.bytes.value != b""
-
-    def set(self) -> None:
-        self.bytes[0] = b"\x01"
-
-    def clear(self) -> None:
-        self.bytes[0] = b"\x00"
-
-
 class Context:
     """Own one `llama_context` on `weights`. Not thread-safe, but `abort()` may come from any thread."""
 
@@ -106,7 +89,7 @@ class Context:
         self.n_ctx = int(llama_cpp.llama_n_ctx(pointer))
         self.n_batch = int(llama_cpp.llama_n_batch(pointer))
         self.n_outputs = max(options.outputs, options.sequences)  # rows of logits that a batch may ask for
-        self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
+        self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, options.sequences)
         self._views = _BatchViews(self._batch, self.n_batch)
         self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address
         self._apply(adapters)
@@ -132,7 +115,7 @@ class Context:
         params.embeddings = o.embeddings
         params.pooling_type = _POOLING[o.pooling]
         params.no_perf = True
-        params.abort_callback = _ABORT
+        params.abort_callback = ABORT
         params.abort_callback_data = ctypes.cast(self._stop_flag.bytes, ctypes.c_void_p)
         return params
 
@@ -170,18 +153,40 @@ class Context:
         Raises `BackendError` on any code but done, no free cells, and aborted. The GIL is
         released while llama.cpp computes.
         """
+        self._views.count[: self._fill(tokens, positions, outputs)] = 1
+        for i, sequence in enumerate(sequences):
+            self._batch.seq_id[i][0] = sequence
+        return self._run()
+
+    def decode_shared(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        owners: Sequence[Sequence[int]],
+        outputs: Sequence[int],
+    ) -> DecodeStatus:
+        """Decode one batch in which a token may belong to several sequences, alike so far."""
+        self._fill(tokens, positions, outputs)
+        for i, sequences in enumerate(owners):
+            self._views.count[i] = len(sequences)
+            ids = self._batch.seq_id[i]
+            for place, sequence in enumerate(sequences):
+                ids[place] = sequence
+        return self._run()
+
+    def _fill(self, tokens: Sequence[int], positions: Sequence[int], outputs: Sequence[int]) -> int:
         n = len(tokens)
         if not 0 < n <= self.n_batch:
             raise BackendError(f"A batch of {n} tokens was put together; expected 1 to {self.n_batch}.")
         views = self._views
         views.token[:n] = tokens
         views.position[:n] = positions
-        views.count[:n] = 1
         views.logits[:n] = 0
         views.logits[list(outputs)] = 1
-        for i, sequence in enumerate(sequences):
-            self._batch.seq_id[i][0] = sequence
         self._batch.n_tokens = n
+        return n
+
+    def _run(self) -> DecodeStatus:
         code = int(llama_cpp.llama_decode(self.pointer, self._batch))
         if code in (0, 1, 2):
             return DecodeStatus(code)
@@ -221,7 +226,7 @@ class Context:
 
     def watch(self, flag: StopFlag) -> None:
         """Let the next decodes stop when `flag` is set."""
-        llama_cpp.llama_set_abort_callback(self.pointer, _ABORT, ctypes.cast(flag.bytes, ctypes.c_void_p))
+        llama_cpp.llama_set_abort_callback(self.pointer, ABORT, ctypes.cast(flag.bytes, ctypes.c_void_p))
         self._stop_flag = flag  # the flag before it may be freed now
 
     def clear_abort(self) -> None:
@@ -280,18 +285,3 @@ class _BatchViews:
         self.position = as_array(batch.pos, shape=(size,))  # type: ignore[attr-defined]
         self.count = as_array(batch.n_seq_id, shape=(size,))  # type: ignore[attr-defined]
         self.logits = as_array(batch.logits, shape=(size,))  # type: ignore[attr-defined]
-
-
-def _native_abort_callback() -> object:
-    """Return a C function that says "stop" when the flag's first byte is set.
-
-    llama.cpp asks it once a graph node, about a thousand times a decode. A Python callback
-    would take the GIL each time, and swallow a KeyboardInterrupt that is raised inside it.
-    `strlen` does the same without Python: the flag is a C string, "" means go on and
-    "\\x01" means stop, and a `bool` result is read from the low byte of its length.
-    """
-    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
-    return ctypes.cast(library.strlen, llama_cpp.ggml_abort_callback)
-
-
-_ABORT = _native_abort_callback()

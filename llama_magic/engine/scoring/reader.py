@@ -1,0 +1,91 @@
+"""What both ways of scoring have in common: the context, a decode in it, what its logits say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from llama_magic.engine.lanes.logits import log_sum_exp
+from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
+from llama_magic.errors import BackendError, ModelClosedError
+
+if TYPE_CHECKING:
+    from llama_magic.engine.core import Core
+    from llama_magic.engine.engine import Engine
+
+PURPOSE = "scoring"
+PROMPT = 0  # the sequence that is left for the next row
+
+
+class Holding(Context):
+    """The context for scoring. `tokens` are those that its first sequence holds."""
+
+    def __init__(self, weights: Weights, options: ContextOptions) -> None:
+        super().__init__(weights, options)
+        self.tokens: list[int] = []
+        self.together = False  # whether rows are alike in it
+
+    def keep(self, length: int) -> int:
+        """Let go of all that is not among the first `length` tokens; return how many are left."""
+        for sequence in range(1, self.options.sequences):
+            self.remove(sequence, -1)
+        if length < len(self.tokens):
+            if not self.remove(PROMPT, length):  # a recurrent state cannot be cut back
+                self.clear()
+                length = 0
+            del self.tokens[length:]
+        return length
+
+
+class Reader:
+    """Rows that are scored. What is done in one `engine.call` is a step between those of answers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.stopped = False
+
+    def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[float]]]:
+        """Return the log-probabilities of the tokens of each text of each row."""
+        raise NotImplementedError
+
+    def decode(
+        self,
+        core: Core,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        owners: Sequence[Sequence[int]],
+        outputs: Sequence[int],
+    ) -> Holding:
+        """Decode a batch; return the context with its logits."""
+        context = holding(core)
+        context.clear_abort()  # that of an earlier call; one that comes from now on is seen
+        if self.stopped or core.stopping:
+            raise ModelClosedError("The scoring was stopped.")
+        status = context.decode_shared(tokens, positions, owners, outputs)
+        if status is not DecodeStatus.DONE:
+            context.clear()  # what was written of the batch is not known
+            context.tokens = []
+            how = status.name.lower().replace("_", " ")
+            raise BackendError(f"llama.cpp could not read the text ({how}).")
+        return context
+
+
+def holding(core: Core) -> Holding:
+    """Return the context for scoring, which `score` made."""
+    context = core.side[PURPOSE]
+    assert isinstance(context, Holding)
+    return context
+
+
+def logprobs(context: Context, index: int, tokens: Sequence[int]) -> list[float]:
+    """Return how likely tokens are by the logits at a place of the batch that was decoded last."""
+    logits = context.logits(index)
+    total = log_sum_exp(logits)
+    if not np.isfinite(total):
+        raise BackendError(
+            f"The model gave no usable logits (the logarithm of their sum is {total}).",
+            remedy="The weights hold NaN or infinite values; download the file again.",
+        )
+    return [float(logits[token]) - total for token in tokens]

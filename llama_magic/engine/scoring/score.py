@@ -1,0 +1,62 @@
+"""The door: what is asked goes to the way of reading that this model's context allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from llama_magic.engine.contexts import SCORED_AHEAD
+from llama_magic.engine.native import ContextOptions, rows_alike
+from llama_magic.engine.scoring.apart import Apart
+from llama_magic.engine.scoring.reader import PURPOSE, Holding, Reader
+from llama_magic.engine.scoring.together import Together
+
+if TYPE_CHECKING:
+    from llama_magic.engine.core import Core
+    from llama_magic.engine.engine import Engine
+
+Row = tuple[Sequence[int], Sequence[Sequence[int]]]  # a prompt, and the texts after it
+_ROUND = 256  # llama.cpp pads n_ctx to multiples of this
+
+
+def score(engine: Engine, rows: Sequence[Row]) -> list[list[list[float]]]:
+    """Return the natural-log probability of each token of each text, after the prompt of its row.
+
+    What prompts begin with alike is read once, also what they share with the one before.
+    """
+    longest = max(len(prompt) + max(map(len, texts)) for prompt, texts in rows)
+    with engine.side_job("score texts"):
+        reader = engine.call(lambda core: _reader(core, engine, longest))
+        try:
+            return reader.run(rows)
+        except BaseException:
+            reader.stopped = True
+            engine.abort(PURPOSE)
+            raise
+
+
+def _reader(core: Core, engine: Engine, longest: int) -> Reader:
+    """Make the context, or take it as it was left."""
+    core.weights.must_generate()
+    context = core.side.get(PURPOSE)
+    if context is not None and context.n_ctx < longest:
+        core.side.pop(PURPOSE).close()
+        context = None
+    if not isinstance(context, Holding):
+        contexts, n_vocab = core.options.contexts, core.weights.vocab.n_tokens
+        # Two hundred tokens more than the longest, for what other rows have of their own.
+        context = _made(core, contexts.scoring_together(_rounded(longest + SCORED_AHEAD), n_vocab))
+        context.together = rows_alike(context)
+        if not context.together:
+            context.close()
+            context = _made(core, contexts.scoring(_rounded(longest)))
+    return (Together if context.together else Apart)(engine)
+
+
+def _made(core: Core, options: ContextOptions) -> Holding:
+    made = core.side[PURPOSE] = Holding(core.weights, options)
+    return made
+
+
+def _rounded(cells: int) -> int:
+    return -(-cells // _ROUND) * _ROUND

@@ -1,0 +1,135 @@
+"""Texts after prompts as one tree of tokens, each read once, however many of the texts go through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some texts to score after one prompt: those of `texts` in row `row`, by their places in it."""
+
+    row: int
+    prompt: Sequence[int]
+    texts: dict[int, tuple[int, ...]]
+
+    @property
+    def halves(self) -> tuple[Piece, Piece]:
+        """Return two pieces with half of the texts each."""
+        pairs = list(self.texts.items())
+        middle = len(pairs) // 2
+        return Piece(self.row, self.prompt, dict(pairs[:middle])), Piece(
+            self.row, self.prompt, dict(pairs[middle:])
+        )
+
+
+@dataclass
+class Node:
+    """A token at a position. `wanted` are the tokens whose odds after it are asked for: row, text, token."""
+
+    token: int
+    position: int
+    children: dict[int, Node] = field(default_factory=dict)
+    wanted: list[tuple[int, int, int]] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)  # the sequences that go through it
+
+
+class Trie:
+    """The tree of some pieces. `walk` goes through it depth first, so that a path lies in order."""
+
+    def __init__(self) -> None:
+        self.first: Sequence[int] = ()  # the prompt of the first piece
+        self.size = 0
+        self._root = Node(-1, -1)
+
+    def add(self, piece: Piece) -> None:
+        """Add the texts of a piece; of each the last token is never read."""
+        self.first = self.first or piece.prompt
+        end = self._path(self._root, piece.prompt)
+        for place, text in piece.texts.items():
+            node = end
+            for token in text[:-1]:
+                node.wanted.append((piece.row, place, token))
+                node = self._path(node, (token,))
+            node.wanted.append((piece.row, place, text[-1]))
+
+    def _path(self, node: Node, tokens: Sequence[int]) -> Node:
+        for token in tokens:
+            following = node.children.get(token)
+            if following is None:
+                following = node.children[token] = Node(token, node.position + 1)
+                self.size += 1
+            node = following
+        return node
+
+    @property
+    def leaves(self) -> int:
+        """How many paths there are, each of which is a sequence of its own."""
+        return sum(not node.children for node in self.walk())
+
+    def walk(self) -> Iterator[Node]:
+        """Give every node, a path to its end before the next."""
+        stack = list(self._root.children.values())[::-1]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += list(node.children.values())[::-1]
+
+    def number(self) -> None:
+        """Give each path a sequence, from 1 on, and every node the sequences that go through it."""
+        nodes = list(self.walk())
+        count = 0
+        for node in nodes:
+            node.owners = []
+            if not node.children:
+                count += 1
+                node.owners.append(count)
+        for node in reversed(nodes):
+            for child in node.children.values():
+                node.owners += child.owners
+
+    def held(self, tokens: Sequence[int]) -> list[Node]:
+        """Return the nodes that need not be read, for `tokens` hold them: the beginning of the first path.
+
+        Those whose odds are asked for are read in any case.
+        """
+        found: list[Node] = []
+        node = self._root
+        for token, first in zip(tokens, self.first, strict=False):
+            if token != first or node.children[token].wanted:
+                break
+            node = node.children[token]
+            found.append(node)
+        return found
+
+
+def tries(pieces: Sequence[Piece], size: int, sequences: int) -> Iterator[Trie]:
+    """Put pieces into trees of at most `size` tokens and `sequences` paths, in order.
+
+    A piece that needs more is cut into pieces with fewer texts; one text alone is taken to fit.
+    """
+    stack = list(pieces)[::-1]
+    trie, held = Trie(), list[Piece]()
+    while stack:
+        piece = stack.pop()
+        grown = _of([*held, piece])
+        if grown.size <= size and grown.leaves <= sequences:
+            trie, held = grown, [*held, piece]
+        elif held:
+            yield trie
+            trie, held = Trie(), []
+            stack.append(piece)
+        elif len(piece.texts) > 1:
+            stack += piece.halves[::-1]
+        else:
+            yield grown
+    if held:
+        yield trie
+
+
+def _of(pieces: Sequence[Piece]) -> Trie:
+    made = Trie()
+    for piece in pieces:
+        made.add(piece)
+    return made

@@ -1,0 +1,63 @@
+"""The tree of tokens that scoring reads: what is shared stands once, and what fits goes together."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llama_magic.engine.scoring.tries import Piece, Trie, tries
+
+TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=5)
+ROWS = st.lists(
+    st.tuples(TOKENS, st.lists(TOKENS.map(tuple), min_size=1, max_size=4)), min_size=1, max_size=6
+)
+
+
+def _pieces(rows: list[tuple[list[int], list[tuple[int, ...]]]]) -> list[Piece]:
+    return [Piece(i, prompt, dict(enumerate(texts))) for i, (prompt, texts) in enumerate(rows)]
+
+
+def test_two_rows_and_their_options_as_a_tree() -> None:
+    """Prompts 1 2 3 and 1 2 4 with texts 5 6 and 5 7: five tokens and two of the texts, in two paths."""
+    trie = Trie()
+    for piece in _pieces([([1, 2, 3], [(5, 6), (5, 7)]), ([1, 2, 4], [(5, 6), (8,)])]):
+        trie.add(piece)
+    trie.number()
+    nodes = list(trie.walk())
+    assert [(n.token, n.position, n.owners) for n in nodes] == [
+        (1, 0, [1, 2]), (2, 1, [1, 2]), (3, 2, [1]), (5, 3, [1]), (4, 2, [2]), (5, 3, [2]),
+    ]  # fmt: skip
+    assert nodes[2].wanted == [(0, 0, 5), (0, 1, 5)]
+    assert nodes[3].wanted == [(0, 0, 6), (0, 1, 7)]
+    assert nodes[4].wanted == [(1, 0, 5), (1, 1, 8)]
+    assert [n.token for n in trie.held([1, 2, 3, 5])] == [1, 2]  # the odds after 3 are asked for
+    assert trie.held([1, 9]) == nodes[:1]
+
+
+@given(rows=ROWS, size=st.integers(9, 30), paths=st.integers(1, 6), held=TOKENS)
+def test_every_token_of_every_text_is_asked_for_once(
+    rows: list[tuple[list[int], list[tuple[int, ...]]]], size: int, paths: int, held: list[int]
+) -> None:
+    """Cut to size or not: each text's tokens, each behind what stands before it, in order."""
+    asked: dict[tuple[int, int], list[int]] = {}
+    for trie in tries(_pieces(rows), size, paths):
+        trie.number()
+        nodes = list(trie.walk())
+        assert len(nodes) == trie.size <= size
+        assert trie.leaves <= paths
+        held_nodes = trie.held(held)
+        assert not any(node.wanted for node in held_nodes)
+        assert [n.token for n in held_nodes] == [*held[: len(held_nodes)]]
+        last: dict[int, list[int]] = {}
+        for node in nodes:
+            for owner in node.owners:
+                path = last.setdefault(owner, [])
+                assert len(path) == node.position
+                path.append(node.token)
+            for row, text, token in node.wanted:
+                found = asked.setdefault((row, text), [])
+                before = [*rows[row][0], *found]
+                assert all(last[owner] == before for owner in node.owners)
+                found.append(token)
+    wanted = {(i, j): [*text] for i, (_, texts) in enumerate(rows) for j, text in enumerate(texts)}
+    assert asked == wanted
