@@ -298,7 +298,7 @@ def test_a_bad_row_costs_no_other_and_an_interrupt_keeps() -> None:
 def test_calibration_is_that_of_scikit_learn(seed: int, bins: int) -> None:
     """Bins, their means, accuracy and Brier score; ECE is their weighted distance. Gaps are left out."""
     rng = random.Random(seed)
-    shares = [rng.choice([rng.random(), 0.5, 0.8, 1.0, 0.1 * rng.randrange(1, 10)]) for _ in range(70)]
+    shares = [rng.choice([rng.random(), 0.5, 0.8, 1.0, 0.1 * rng.randrange(1, 10)]) for _ in range(200)]
     rows = [{"text": str(s), "label": rng.choice(["yes", "no"])} for s in shares] + [
         {"text": "1", "label": None}
     ]
