@@ -34,3 +34,41 @@ def test_notebook_7(notebook_7: Any) -> None:
     [stand_in, widget] = again.children(2)
     assert (stand_in[1], widget[1]) == (True, False)
     assert "Ahoy" in stand_in[0]
+
+
+def test_the_pen_in_notebook_7(notebook_7: Any) -> None:
+    """A token is written over by keys and by mouse, no key is a command for the notebook, the branch is a
+    value in the kernel, and the saved notebook keeps it."""
+    pen = (
+        "from llama_magic.testing import scripted_model\n"
+        "m = scripted_model(['one two three', ' six seven', ' ten'])\n"
+        "h = m.complete('Count', max_tokens=9)\nh.live()"
+    )
+    branches = "b = h.branches[0]\nprint(b.text, '|', b.branches[0].text)"
+    tab = notebook_7("pen-seven.ipynb", [pen, branches])
+    tab.errors.clear()  # Notebook has one of its own while it loads
+    tab.run(0)
+    sheet = tab.cell(0).locator(".lm-page")
+    sheet.wait_for(timeout=30_000)
+    board = tab.cell(0).locator(".lm-board")
+    cells = tab.page.locator(".jp-Notebook .jp-Cell").count()
+    sheet.locator(".lm-tok").nth(1).focus()
+    tab.page.keyboard.type("five")
+    tab.page.keyboard.press("Enter")
+    board.locator(".lm-head", has_text="branch 1").wait_for()
+    sheet.get_by_text("seven").click()
+    sheet.locator("input").fill(" nine")
+    sheet.locator("input").press("Enter")
+    board.locator(".lm-head", has_text="branch 1.1").wait_for()
+    sheet.get_by_text("ten").wait_for()
+    tab.shot("notebook7-pen")
+    tab.run(1)
+    tab.output(1).get_by_text("one five six seven | one five six nine ten").wait_for()
+    assert tab.page.locator(".jp-Notebook .jp-Cell").count() == cells
+    assert not tab.errors
+    assert tab.contrast(".lm-page") >= 4.5
+    tab.cell(1).locator(".jp-InputPrompt").click()
+    kept, widget = ("".join(output["data"]["text/plain"]) for output in tab.save()["cells"][0]["outputs"])
+    assert kept.startswith("pen: branch 1.1: token 7 “nine”")
+    assert "└─ · nine ten" in kept
+    assert widget == "The pen: run this cell again to use it."

@@ -151,7 +151,7 @@ def _grid(node: doc.Grid) -> Html:
         " lm-n" if is_right else _broken([row[i] for row in table.rows]) for i, is_right in enumerate(right)
     ]
     head = _NONE.join(
-        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(mark, _aligned(mark), name)
+        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(_headed(mark), _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
     )
     rows = _LINE.join(_row(marks, row) for row in table.rows)
@@ -173,6 +173,11 @@ def _pages(node: doc.Pages) -> Html:
 def _row(marks: Sequence[str], row: Sequence[Any]) -> Html:
     cells = (_TD.format(mark, _aligned(mark), _cell(value)) for mark, value in zip(marks, row, strict=True))
     return _TR.format(_NONE.join(cells))
+
+
+def _headed(mark: str) -> str:
+    """Return the mark of a column's name: it may break where the column's numbers may not."""
+    return " lm-right" if mark == " lm-n" else ""
 
 
 def _aligned(mark: str) -> Html:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from llama_magic.display.static.doc import Grid, Node
+from dataclasses import replace
+
+from llama_magic.display.static.doc import Grid, Head, Node
 from llama_magic.display.views.view import view
 from llama_magic.microscope.comparing import TokenComparison
 
@@ -10,4 +12,5 @@ from llama_magic.microscope.comparing import TokenComparison
 @view.register(TokenComparison)
 def comparison(found: TokenComparison) -> list[Node]:
     """Show the text cut where all tokenizers cut, a column for each model."""
-    return [Grid(found.table())]
+    table = found.table()
+    return [Head("tokens", table.caption), Grid(replace(table, caption=""))]
