@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.model.drafts import drafts_of
 from llama_magic.model.journal import journal
-from llama_magic.model.results import Budget, Chunk, Completion, Timings, TokenLogprob, Usage
+from llama_magic.model.results import Budget, Chunk, Completion, TokenLogprob, Usage
 from llama_magic.model.sample import Sample
+from llama_magic.model.stats import ModelStats, timings_of
 from llama_magic.request.events import (
     EndEvent,
     Event,
@@ -29,7 +30,6 @@ from llama_magic.request.events import (
     Stats,
     TokenEvent,
 )
-from llama_magic.request.messages import assistant_message
 from llama_magic.request.request import Request, piece_of
 from llama_magic.request.text import TextStream
 from llama_magic.threads import Latch
@@ -38,7 +38,6 @@ from llama_magic.words.progress import Progress
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
     from llama_magic.model.prompt import Prompt
-    from llama_magic.model.stats import ModelStats
     from llama_magic.model.tools.offer import Offer
     from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
@@ -248,25 +247,7 @@ class Assembler:
         plan, request, stats = self.plan, self.request, self.stats
         begun = len(request.begun)
         written = len(sample.ids) - begun
-        drawn = written - sample.forced
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=written)
-        messages = plan.prompt.messages
-        if plan.prompt.continues:
-            *before, last = messages
-            messages = (*before, {**last, "content": f"{last['content']}{sample.text}"})
-        elif messages:
-            messages = (*messages, assistant_message(sample.text, sample.called, sample.thinking))
-        writing = stats.last_token - stats.first_token
-        ended = stats.ended or stats.last_token
-        began = stats.started or ended
-        timings = Timings(
-            load_s=plan.load_s,
-            prompt_s=max(0.0, (stats.prompt_done or stats.ended) - (stats.started or stats.ended)),
-            first_token_s=max(0.0, stats.first_token - began) if stats.first_token else 0.0,
-            total_s=max(0.0, ended - began),
-            tokens_per_second=(drawn - 1) / writing if writing > 0 and drawn > 1 else 0.0,
-            waiting_s=max(0.0, began - stats.submitted),
-        )
         return Completion(
             text=sample.text,
             prompt=plan.prompt.text,
@@ -281,7 +262,7 @@ class Assembler:
                 sample.drafted,
                 sample.accepted,
             ),
-            timings=timings,
+            timings=timings_of(stats, plan.load_s, written - sample.forced),
             seed=request.sample_seed(index),
             sampling=request.sampling,
             model=plan.model,
@@ -290,7 +271,7 @@ class Assembler:
             thinking=sample.thinking,
             stop=sample.stop,
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
-            messages=messages,
+            messages=plan.prompt.answered(sample.text, sample.called, sample.thinking),
             tool_calls=tuple(sample.called),
             steps=plan.steps,
             notes=(*plan.prompt.notes, *plan.advice, *_notes(plan, sample.text)),

@@ -12,6 +12,7 @@ from llama_magic import formatters
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.results import Budget, BudgetPart
 from llama_magic.request.filled import Filled, Span, spans_in, spans_of
+from llama_magic.request.messages import assistant_message
 from llama_magic.request.tokenizer import Tokenizer, attribute_tokens, going_on
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class Prompt:
             return (*self.messages, {"role": "assistant", "content": self.begun_text})
         *before, last = self.messages
         return (*before, {**last, "content": f"{last['content']}{self.begun_text}"})
+
+    def answered(self, text: str, called: Sequence[Any], thinking: str) -> tuple[dict[str, Any], ...]:
+        """Return the conversation with its answer: a turn of its own, or the end of the last one."""
+        if self.continues:
+            *before, last = self.messages
+            return (*before, {**last, "content": f"{last['content']}{text}"})
+        return (*self.messages, assistant_message(text, called, thinking)) if self.messages else ()
 
     @property
     def head(self) -> str:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.model.results import Timings
 from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
@@ -104,3 +105,18 @@ def quantile(values: Sequence[float] | deque[float], share: float) -> float | No
     """Return the smallest of `values` that a share of them does not exceed, None of none."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * share) - 1)] if ordered else None
+
+
+def timings_of(stats: Stats, load_s: float, drawn: int) -> Timings:
+    """Return the times of an answer of which `drawn` tokens were drawn."""
+    writing = stats.last_token - stats.first_token
+    ended = stats.ended or stats.last_token
+    began = stats.started or ended
+    return Timings(
+        load_s=load_s,
+        prompt_s=max(0.0, (stats.prompt_done or stats.ended) - (stats.started or stats.ended)),
+        first_token_s=max(0.0, stats.first_token - began) if stats.first_token else 0.0,
+        total_s=max(0.0, ended - began),
+        tokens_per_second=(drawn - 1) / writing if writing > 0 and drawn > 1 else 0.0,
+        waiting_s=max(0.0, began - stats.submitted),
+    )
