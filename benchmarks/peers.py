@@ -16,6 +16,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     "llama-cpp-python": ("llama-cpp-python==0.3.36",),
     "guidance": ("guidance", "llama-cpp-python==0.3.36"),
     "outlines": ("outlines", "llama-cpp-python==0.3.36"),
+    "llama_cpp.server": ("llama-cpp-python[server]==0.3.36",),
     "xllamacpp": ("xllamacpp",),
     "gguf-py": ("gguf",),
     "serapeum-llama-cpp": ("serapeum-llama-cpp", "llama-cpp-python==0.3.36"),
