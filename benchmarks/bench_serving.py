@@ -1,11 +1,11 @@
-"""Many clients at once: async callers in this process and our server, against llama-server and llama_cpp.server.
+"""Many clients at once: callers in this process, our server, llama-server and llama_cpp.server.
 
     python benchmarks/bench_serving.py [--rounds N] [--threads N] [MODEL.gguf …]
 
-Each of 8 or 16 clients asks for one streamed answer after another: prompts of 40 to 450 tokens, no two with
-the same beginning, 48 tokens written, nothing reused, the same samplers. Every side gives each client a window
-of 512 tokens. A server is a process of its own; the same bare HTTP client talks to all of them. Processor time
-is the server's (of the callers' process: all), where the system tells it.
+Each of 8 or 16 clients asks for one streamed answer after another: prompts of 40 to 450 tokens, no two
+with the same beginning, 48 tokens written, nothing reused, the same samplers. Every side has a window of
+512 tokens for each client. A server is a process of its own; the same bare HTTP client talks to all of
+them. Processor time is the server's (of the callers' process: all), where the system tells it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,10 @@ from harness import Bench, Options, Side, main
 CLIENTS = {8: 2, 16: 1}  # how many there are -> how many answers each asks for
 SHORT, LONG, LENGTH, WINDOW = 40, 450, 48, 512
 DRAW = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
-WORDS = "river stone winter letter garden engine captain silver window market bread music".split()
+WORDS = [
+    "river", "stone", "winter", "letter", "garden", "engine",
+    "captain", "silver", "window", "market", "bread", "music",
+]  # fmt: skip
 
 Ask = Callable[[str], Awaitable[tuple[int, float]]]  # prompt -> tokens, seconds to the first of them
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scripted_gguf import Scripted
 
-from llama_magic.engine.lanes.logits import top_tokens
+from llama_magic.engine.lanes.logits import Row
 from llama_magic.errors import OptionError
 
 PROMPT = "The river runs through the river valley, and the river"
@@ -243,8 +243,8 @@ def test_likeliest_tokens_are_those_of_a_sort() -> None:
         for values in (row, np.sort(row), np.sort(row)[::-1].copy()):
             for k in (1, 2, 5, 20, len(values)):
                 order = np.lexsort((np.arange(len(values)), -values))[:k]
-                expected = tuple((int(i), float(values[i]) - 0.5) for i in order)
-                assert top_tokens(values, 0.5, k) == expected
+                expected = tuple((int(i), float(values[i]) - Row(values).normaliser) for i in order)
+                assert Row(values).top(k) == expected
 
 
 def test_greedy_draw_is_the_librarys() -> None:

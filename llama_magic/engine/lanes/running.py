@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.lanes.guesses import Drafter, Trust
-from llama_magic.engine.lanes.logits import log_sum_exp, top_tokens
+from llama_magic.engine.lanes.logits import Row
 from llama_magic.engine.native import Context, SamplerChain, Weights
 from llama_magic.errors import BackendError, OptionError
 from llama_magic.request.events import FinishEvent, FinishReason, PromptEvent, TokenEvent
 from llama_magic.request.matcher import Matcher
 from llama_magic.request.text import TextStream
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Running:
@@ -94,21 +97,37 @@ class Running:
 
     def advance(self, context: Context, index: int) -> None:
         """Draw the next token from the logits at batch index `index` and send what follows from it."""
-        logits = context.logits(index)
-        logprobs = self.job.logprobs
-        normaliser = log_sum_exp(logits) if logprobs is not None or self.job.measure_outside else 0.0
-        top = top_tokens(logits, normaliser, logprobs) if logprobs else ()
-        if logprobs is not None and self.matcher is not None and self.n_generated:
+        job, matcher = self.job, self.matcher
+        row = Row(context.logits(index))
+        logits, logprobs = row.logits, job.logprobs
+        measured = logprobs is not None or job.measure_outside
+        normaliser = row.normaliser if measured else 0.0
+        top = row.top(logprobs) if logprobs else ()
+        if logprobs is not None and matcher is not None and self.n_generated:
             # Each forced token was decoded by itself then, so that it has a probability, too.
-            for token in self.matcher.forced()[:1]:
+            for token in matcher.forced()[:1]:
                 self._take_without_a_draw(token, float(logits[token]) - normaliser, top)
                 return
         if self.tape is not None:
             self.tape.draw(logits)
-        if self.matcher is not None:
-            self.matcher.apply(logits)
-            if self.tape is not None and (bits := self.matcher.allowed_bits()) is not None:
+        if matcher is not None:
+            matcher.apply(logits)
+            row = Row(logits)
+            if self.tape is not None and (bits := matcher.allowed_bits()) is not None:
                 self.tape.mask(bits)
+        token = self._draw(context, index, logits)
+        outside = None
+        if job.measure_outside and matcher is not None:
+            outside = max(0.0, 1.0 - math.exp(row.normaliser - normaliser))
+        # A mask leaves the logits of what may be drawn.
+        logprob = float(logits[token]) - normaliser if measured else None
+        self._take(token, logprob=logprob, top=top, outside=outside)
+        if not self.done and matcher is not None and logprobs is None:
+            self._take_forced()
+
+    def _draw(self, context: Context, index: int, logits: NDArray[np.float32]) -> int:
+        """Return the token that is drawn from the row at batch index `index`. Raises where none can be."""
+        chain = self.chain
         likeliest = int(logits.argmax())  # the place of a NaN, where there is one
         peak = float(logits[likeliest])
         if not math.isfinite(peak):
@@ -117,22 +136,14 @@ class Running:
                 f"The model gave no usable logits at token {self.n_generated + 1} (largest is {peak}).",
                 remedy="The weights hold NaN or infinite values; download the file again.",
             )
-        outside = None
-        if self.job.measure_outside and self.matcher is not None:
-            outside = max(0.0, 1.0 - float(np.exp(log_sum_exp(logits) - normaliser)))
-        token = likeliest if self.chain.plain_greedy else self.chain.sample(context, index)
-        if token in self._forbidden or logits[token] == -np.inf:
+        token = likeliest if chain.plain_greedy else chain.sample(context, index)
+        if token in self._forbidden or logits[token] == -math.inf:
             raise OptionError(
                 f"No token is left to draw at token {self.n_generated + 1}: logit_bias, or the constraint "
                 "together with it, forbids every one.",
                 remedy="Forbid fewer tokens with -inf.",
             )
-        logprob = None
-        if logprobs is not None or self.job.measure_outside:
-            logprob = float(logits[token]) - normaliser  # a mask leaves the logits of what may be drawn
-        self._take(token, logprob=logprob, top=top, outside=outside)
-        if not self.done and self.matcher is not None and logprobs is None:
-            self._take_forced()
+        return token
 
     def _take(
         self,

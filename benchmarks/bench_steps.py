@@ -1,0 +1,138 @@
+"""What a token costs beside `llama_decode`: our thread that computes, against a bare loop over the C API.
+
+    python benchmarks/bench_steps.py [--rounds N] [--threads N] [MODEL.gguf …]
+
+Processor time of the computing thread, that in `llama_decode` taken off, divided by the tokens written:
+drawing, text, events, bookkeeping. The bare loop draws with the same chain and does nothing else. The least
+of several answers counts, which other work disturbs least.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any
+
+from harness import Bench, Options, Side, main
+
+LENGTH, ANSWERS, LATE = 96, 4, 800
+PROMPT = "Once upon a time"
+
+
+def _least(answer: Callable[[], float]) -> float:
+    answer()
+    return min(answer() for _ in range(ANSWERS))
+
+
+def bare(options: Options) -> dict[str, float]:
+    import llama_cpp as c
+
+    c.llama_backend_init()
+    silent = c.llama_log_callback(lambda *_: None)
+    c.llama_log_set(silent, ctypes.c_void_p(0))
+    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
+    params = c.llama_context_default_params()
+    params.n_ctx, params.n_threads, params.n_threads_batch = 2048, options.threads, options.threads
+    params.no_perf = True
+    context = c.llama_init_from_model(model, params)
+    ids = (ctypes.c_int32 * 64)()
+    n = c.llama_tokenize(c.llama_model_get_vocab(model), PROMPT.encode(), len(PROMPT), ids, 64, True, True)
+
+    def chain(*samplers: Any) -> Any:
+        made = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
+        for sampler in samplers:
+            c.llama_sampler_chain_add(made, sampler)
+        return made
+
+    def cost(drawn: Any) -> float:
+        c.llama_memory_clear(c.llama_get_memory(context), False)
+        one, spent = (ctypes.c_int32 * 1)(), 0.0
+        c.llama_decode(context, c.llama_batch_get_one(ids, n))
+        for _ in range(LENGTH):
+            began = time.thread_time()
+            one[0] = c.llama_sampler_sample(drawn, context, -1)
+            spent += time.thread_time() - began
+            c.llama_decode(context, c.llama_batch_get_one(one, 1))
+        return spent / LENGTH * 1e6
+
+    default = chain(
+        c.llama_sampler_init_top_k(40),
+        c.llama_sampler_init_top_p(0.95, 1),
+        c.llama_sampler_init_min_p(0.05, 1),
+        c.llama_sampler_init_temp(0.8),
+        c.llama_sampler_init_dist(1),
+    )
+    greedy = chain(c.llama_sampler_init_greedy())
+    return {
+        "default chain": _least(lambda: cost(default)),
+        "temperature 0": _least(lambda: cost(greedy)),
+    }
+
+
+class _Clock:
+    """Processor time of the thread that computes, beside `llama_decode`."""
+
+    def __init__(self) -> None:
+        from llama_magic.engine.compute import Compute
+        from llama_magic.engine.native.context import Context
+
+        self.seconds = 0.0
+        self._around(Compute, "_round", 1)
+        self._around(Context, "decode", -1)
+
+    def _around(self, owner: Any, name: str, sign: int) -> None:
+        real = getattr(owner, name)
+
+        def timed(*given: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return real(*given)
+            finally:
+                self.seconds += sign * (time.thread_time() - began)
+
+        setattr(owner, name, timed)
+
+
+def ours(options: Options) -> dict[str, float]:
+    import llama_magic as lm
+
+    clock = _Clock()
+    with lm.load(options.model, ctx=2048, threads=options.threads) as model:
+
+        def cost(n: int = 1, **how: Any) -> float:
+            before = clock.seconds
+            given = {"max_tokens": LENGTH, "ignore_eos": True, "reuse": False, "speculate": "off", **how}
+            model.complete(PROMPT, n=n, **given)
+            return (clock.seconds - before) / (n * given["max_tokens"]) * 1e6
+
+        def late() -> float:
+            """Return the cost of the last tokens of a long answer."""
+            spent, tokens = 0.0, 0
+            how = {"max_tokens": LATE, "ignore_eos": True, "reuse": False, "speculate": "off"}
+            for chunk in model.complete(PROMPT, stream=True, **how):
+                tokens += len(chunk.token_ids)
+                if tokens == LATE - LENGTH:
+                    spent = clock.seconds
+            return (clock.seconds - spent) / LENGTH * 1e6
+
+        return {
+            "default chain": _least(cost),
+            "temperature 0": _least(lambda: cost(temperature=0)),
+            "default chain, seeded": _least(lambda: cost(seed=1)),
+            "default chain, 5 log-probabilities": _least(lambda: cost(logprobs=5)),
+            "default chain, 8 streams": _least(lambda: cost(n=8)),
+            f"default chain, after {LATE - LENGTH} tokens": late(),
+        }
+
+
+BENCH = Bench(
+    "steps",
+    "What a token costs beside llama_decode, against a bare loop",
+    "microseconds a token",
+    [Side("bare loop", bare), Side("llama_magic", ours)],
+    less_is_better=True,
+)
+
+if __name__ == "__main__":
+    main(BENCH)
