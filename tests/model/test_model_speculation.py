@@ -176,6 +176,18 @@ def test_draws_are_those_of_plain_decoding(
     assert drafted
 
 
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 3}])
+def test_samples_are_guessed_side_by_side(copier: Any, options: Any) -> None:
+    """Up to four of them, each with its share of the rows, and none of more: there a guess wins nothing."""
+    for n, guessed in ((2, True), (4, True), (6, False)):
+        answers = _copy(copier, n=n, reuse=True, max_tokens=24, **options)
+        assert [answer.text for answer in answers] == [TEXT[7:]] * n
+        drafted = [answer.usage.drafted_tokens for answer in answers]
+        # The last of six begins a step later, so it ends alone.
+        assert all(drafted) if guessed else not any(drafted[:-1])
+        assert copier.complete(TEXT[3], max_tokens=3, **options).text == TEXT[4:7]  # no cell of theirs is left
+
+
 @pytest.mark.parametrize("name", ["smollm2"])
 def test_a_real_text_is_copied_as_by_plain_decoding(loaded: Any, name: str) -> None:
     """Greedy, one thread: there a row has the same bits in a batch of several."""

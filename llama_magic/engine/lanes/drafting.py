@@ -26,8 +26,8 @@ MOST_SAMPLES = 4
 # Why nothing is guessed for an answer.
 CANNOT_GO_BACK = "a recurrent state cannot be taken back"
 ROWS_DIFFER = (
-    "with these weights on this processor the last bits of a row depend on what is decoded beside it, and an "
-    "answer at temperature 0 or with a seed is to be that of plain decoding"
+    "with these weights and options on this machine the last bits of a row depend on what is decoded beside "
+    "it, and an answer at temperature 0 or with a seed is to be that of plain decoding"
 )
 
 
