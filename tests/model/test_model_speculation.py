@@ -185,7 +185,7 @@ def test_samples_are_guessed_side_by_side(copier: Any, options: Any) -> None:
         drafted = [answer.usage.drafted_tokens for answer in answers]
         # The last of six begins a step later, so it ends alone.
         assert all(drafted) if guessed else not any(drafted[:-1])
-        assert copier.complete(TEXT[3], max_tokens=3, **options).text == TEXT[4:7]  # none of their cells is left
+        assert copier.complete(TEXT[3], max_tokens=3, **options).text == TEXT[4:7]  # none of it is left
 
 
 @pytest.mark.parametrize("name", ["smollm2"])
