@@ -59,7 +59,7 @@ class DraftModel:
                 break
             row = self._row([token], running)
         if not found:
-            running.trust.settle(1, 0, self.price)  # it was asked in vain
+            running.trust.pay(self.price)  # it was asked in vain
         return found
 
     def _row(self, tokens: Sequence[int], running: Running) -> NDArray[np.float32] | None:

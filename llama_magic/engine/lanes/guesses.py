@@ -139,5 +139,9 @@ class Trust:
 
     def settle(self, guessed: int, kept: int, price: float) -> None:
         """Note that `kept` of so many guesses came true."""
-        self._balance += kept - guessed * (ROW + price)
+        self.pay(guessed * (ROW + price) - kept)
         self._length = min(LONG, self._length + MORE) if kept == guessed else SHORT
+
+    def pay(self, price: float) -> None:
+        """Take so many tokens from the account."""
+        self._balance -= price
