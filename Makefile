@@ -28,10 +28,11 @@ lint: $(VENV)/.test javascript
 	$(BIN)/ruff format --check .
 
 # The checker of the JavaScript comes by npm, which no user needs: where it is missing that is said.
-javascript:
+TSC := $(VENV)/typescript-5.9.3
+javascript: | $(VENV)/.python
 	@if command -v npm > /dev/null; then \
-	  npm install --silent --no-audit --no-fund --no-package-lock && node_modules/.bin/tsc -p jsconfig.json \
-	    && echo "JavaScript: types checked."; \
+	  npm install --silent --no-audit --no-fund --no-package-lock --prefix $(TSC) $(subst -,@,$(notdir $(TSC))) \
+	    && $(TSC)/node_modules/.bin/tsc -p tests/jsconfig.json && echo "JavaScript: types checked."; \
 	else echo "JavaScript: NOT checked, for npm is not here (apt-get install npm)."; fi
 
 types: $(VENV)/.test
@@ -75,4 +76,4 @@ shots: $(VENV)/.test
 	PYTHONPATH=tests:tests/display $(BIN)/python tests/browser/shots.py $(PARTS)
 
 clean:
-	rm -rf $(VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
