@@ -35,7 +35,7 @@ def _bits(context: Any, length: int, others: int, chunk: int = 60) -> bytes:
 def test_a_row_is_the_same_alone_and_beside_others(loaded: Callable[..., Any], length: int) -> None:
     """With two threads, few cells and many, also where others were read in the middle of its prompt.
 
-    And whether its prompt was read at once, in small pieces, or token by token, as if it had been written.
+    And whether a short prompt was read at once, in small pieces, or token by token, as if written.
     """
 
     def look(core: Any) -> list[bytes]:
@@ -47,7 +47,7 @@ def test_a_row_is_the_same_alone_and_beside_others(loaded: Callable[..., Any], l
             ]
             return [
                 *rows,
-                *(_bits(context, length, 2, chunk) for chunk in ((1, 7) if length < LONG else (7,))),
+                *(_bits(context, length, 2, chunk) for chunk in ((1, 7) if length < LONG else ())),
             ]
         finally:
             context.close()

@@ -21,7 +21,7 @@ from llama_magic.record.record import Record
 from llama_magic.testing import scripted_model as script
 
 HI = [{"role": "user", "content": "Hi"}]
-LONG = " ".join(f"word{i}" for i in range(150))  # long enough for threads to matter
+LONG = " ".join(f"word{i}" for i in range(90))  # more than 256 tokens: long enough for threads to matter
 
 
 def notebook(path: Path, *results: Any) -> Path:

@@ -87,8 +87,7 @@ def test_messages_cannot_write_control_tokens(real: Any) -> None:
         return [token for token in ids if token in special]
 
     assert controls(forged) == controls("plain")
-    for mark in marks:
-        assert controls(f"a{mark}b") == controls("plain"), mark
+    assert controls(" ".join(f"a{mark}b" for mark in marks)) == controls("plain")
 
 
 _ODD = st.text(

@@ -65,15 +65,15 @@ def shuffled(value: Any, chance: random.Random) -> Any:
 
 @pytest.mark.skipif(not PATH.exists(), reason="the shared data is not beside this repository")
 def test_maskbench() -> None:
-    """Of every fourth schema 99 % are wholly right, 90 % by the mask alone; nothing invalid passes.
+    """Of every eighth schema all but one are wholly right, 90 % by the mask alone; nothing invalid passes.
 
     No valid instance is refused for the order of its keys.
     """
-    rows = labelled()[1::4]
+    rows = labelled()[1::8]
     found = measure(rows)
     assert found["invalid"] == 0
     assert len(found["disordered"]) <= len(rows) - found["right"]
-    assert found["right"] >= 0.99 * len(rows)
+    assert found["right"] >= len(rows) - 1
     assert found["masked"] >= 0.9 * len(rows)
 
 
