@@ -78,6 +78,23 @@ def test_what_is_guessed_wrongly_changes_nothing(files: dict[str, Path], options
         assert model.complete(LETTERS[5], max_tokens=9, **options).text == TEXT[6:15]
 
 
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 3}])
+def test_smollm2_drafts_for_itself(path_of: Any, options: Any) -> None:
+    """Greedy guesses are all what it writes at temperature 0, and most of what it draws; tokens are equal."""
+    path = path_of("smollm2")
+    with lm.load(path, ctx=1024, threads=1, draft=path) as model:
+        model.backend._core.model.price = 0.0
+        asked = [{"role": "user", "content": "List five fruits and their colours."}]
+        plain, answer = (
+            model.chat(asked, max_tokens=24, speculate=how, **options) for how in ("off", "auto")
+        )
+        assert answer.token_ids == plain.token_ids
+        usage = answer.usage
+        if not answer.drafts.reason:  # where rows are alike
+            assert usage.drafted_tokens >= usage.accepted_tokens > 3
+            assert "seed" in options or usage.drafted_tokens == usage.accepted_tokens
+
+
 def test_it_is_silent_where_it_does_not_pay(files: dict[str, Path]) -> None:
     """A model as large as its own costs more than it wins: after three guesses it is not asked again."""
     with _load(files, "right") as model:

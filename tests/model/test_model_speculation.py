@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from scripted_gguf import EOS, build, chain
 
@@ -186,6 +187,20 @@ def test_samples_are_guessed_side_by_side(copier: Any, options: Any) -> None:
         # The last of six begins a step later, so it ends alone.
         assert all(drafted) if guessed else not any(drafted[:-1])
         assert copier.complete(TEXT[3], max_tokens=3, **options).text == TEXT[4:7]  # none of it is left
+
+
+def test_a_served_request_is_guessed(copier: Any) -> None:
+    """By itself, with a seed and without; the model's figures count it."""
+    served = lm.serve(copier, port=0)
+    try:
+        copier.stats.reset()
+        for extra in ({"temperature": 0}, {"seed": 8}):
+            body = {"model": copier.name, "prompt": TEXT + TEXT[:7], "max_tokens": 60, **extra}
+            told = httpx.post(f"{served.url}/v1/completions", json=body, timeout=60).json()
+            assert told["choices"][0]["text"] == TEXT[7:]
+    finally:
+        served.stop()
+    assert (copier.stats.drafted_tokens, copier.stats.accepted_tokens) == (2 * 21, 2 * 20)
 
 
 @pytest.mark.parametrize("name", ["smollm2"])
