@@ -27,12 +27,14 @@ def test_reference_tables_are_those_of_the_code() -> None:
 def test_the_python_block_runs(tmp_path: Path) -> None:
     """The Python example runs as it stands, and its fixed seed gives an answer."""
     script = tmp_path / "example.py"
-    script.write_text(BLOCKS[0] + "print('\\nended with', colour, len(four))\n", encoding="utf-8")
+    script.write_text(
+        BLOCKS[0] + "print('\\nended with', colour, len(four), type(person).__name__)\n", encoding="utf-8"
+    )
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"ended with (red|green|blue) 4", done.stdout)
+    assert re.search(r"ended with (red|green|blue) 4 Person", done.stdout)
 
 
 def test_the_decisions_run(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from llama_magic import formatters
 from llama_magic.model.file import LoadedFile
@@ -13,6 +13,16 @@ from llama_magic.request.sampling import Sampling
 from llama_magic.session import session as sessions
 from llama_magic.testing.backend import Answers, Odds, ScriptedBackend
 from llama_magic.testing.tokenizer import WordTokenizer
+
+if TYPE_CHECKING:
+
+    class ScriptedModel(Model):
+        """A `Model` whose backend tells what it was asked: `model.backend.requests`."""
+
+        backend: ScriptedBackend
+
+else:
+    ScriptedModel = Model
 
 
 def scripted_model(
@@ -26,7 +36,7 @@ def scripted_model(
     odds: Odds | None = None,
     options: Mapping[str, Any] | None = None,
     shell: Any = None,
-) -> Model:
+) -> ScriptedModel:
     """Return a `Model` whose answers are scripted; see `ScriptedBackend` for `answers` and `odds`.
 
     `window` is in tokens (words), `options` are the load options that `model.options` tells. `formatter`
@@ -49,7 +59,7 @@ def scripted_model(
     model = Model(name, file, backend)
     if shell is not None:
         sessions.current(shell).keep(model)
-    return model
+    return cast("ScriptedModel", model)
 
 
 class ScriptedLoader:
