@@ -4,8 +4,8 @@
 
 Three kernels in turn. The first is interrupted at 40 in a hundred rows, goes on by `resume()`, and ends
 hard (`os._exit`) at 70 in a hundred; the second makes the same call with the same record; the third finds
-all done. Every answer that an engine ends is counted: none may be given twice. Memory may not grow from a
-tenth of the rows on.
+all done. Every answer that an engine ends is counted: none may be given twice. Memory may not grow
+once a kernel has answered a tenth of the rows, but by the answers.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def main(rows: int = 1000, seed: str = "") -> int:
 def kernel(stage: str, folder: Path, rows: int, seed: str) -> None:
     """Carry out one kernel's part of the map."""
     with lm.load(real_path("smollm2"), ctx=2048, threads=1) as model:
-        _count(model, folder / "ended")
+        ended = _count(model, folder / "ended")
         cpu, began, first = sum(os.times()[:2]), time.perf_counter(), [0.0]
         memory: dict[int, int] = {}
 
         def watch(standing: Any) -> None:
             if standing.done and not first[0]:
                 first[0] = time.perf_counter() - began
-            if standing.done >= rows // 10:
-                memory.setdefault(standing.done * 20 // rows, _resident())
+            if len(ended) >= rows // 10:
+                memory.setdefault(len(ended) * 20 // rows, _resident())
             if stage == "first" and stops and standing.done >= stops[0]:
                 stops.pop()
                 if len(stopped) == 0:
@@ -103,8 +103,9 @@ def kernel(stage: str, folder: Path, rows: int, seed: str) -> None:
         assert all(set(run.answer()) == set(SCHEMA["required"]) for run in runs if run.error is None)
 
 
-def _count(model: Any, path: Path) -> None:
-    """Write down the prompt of each request that an engine ends, unless it was interrupted."""
+def _count(model: Any, path: Path) -> list[str]:
+    """Write down, and list, the prompt of each request that an engine ends, unless it was interrupted."""
+    ended: list[str] = []
     submit = model.backend.submit
 
     def counted(request: Any, sink: Callable[[Any], None]) -> None:
@@ -112,6 +113,7 @@ def _count(model: Any, path: Path) -> None:
 
         def heard(event: Any) -> None:
             if isinstance(event, FinishEvent) and event.reason != "interrupted":
+                ended.append(prompt)
                 with path.open("a") as file:
                     file.write(prompt + "\n")
             sink(event)
@@ -119,6 +121,7 @@ def _count(model: Any, path: Path) -> None:
         submit(request, heard)
 
     model.backend.submit = counted
+    return ended
 
 
 def _resident() -> int:

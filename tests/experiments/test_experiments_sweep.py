@@ -12,6 +12,7 @@ import pytest
 import llama_magic as lm
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.views.experiments.grids import marked
+from llama_magic.engine.native import Context
 from llama_magic.experiments.forecast import Forecast
 from llama_magic.model.journal import journal
 from llama_magic.testing import scripted_model
@@ -43,6 +44,53 @@ def test_a_sweep_is_every_combination() -> None:
     assert [(*run.settings.values(), run.sample) for run in runs] == wanted
     assert list(runs[0].settings) == ["style", "temperature", "model"]
     assert [run.text for run in runs] == [f"the sea in a {style} way {t:g}" for style, t, *_ in wanted]
+
+
+def test_eight_prompts_by_eight_seeds_read_each_token_once(
+    loaded: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts of one head: their tree is decoded once, a prompt's last token for each of its answers; the
+    table is what single calls give, cell by cell.
+    """
+    model = loaded("smollm2")
+    model.complete("x", max_tokens=1, seed=1)  # the context is made, and tried
+    model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
+    decoded: list[int] = []
+    decode = Context.decode
+
+    def counting(self: Context, tokens: Any, *rest: Any) -> Any:
+        decoded.append(len(tokens))
+        return decode(self, tokens, *rest)
+
+    monkeypatch.setattr(Context, "decode", counting)
+    head = "You judge what people write to a shop, in a few plain words. " * 9
+    endings = (
+        "Is it good?",
+        "Is it bad?",
+        "Say one word.",
+        "A colour!",
+        "A town!",
+        "Say hello.",
+        "Count.",
+        "Go.",
+    )
+    how: dict[str, Any] = {"max_tokens": 4, "temperature": 0.8}
+    runs = lm.sweep(
+        {f"p{i}": head + ending for i, ending in enumerate(endings)},
+        over={"seed": list(range(1, 9))}, model=model, progress=False, **how,
+    )  # fmt: skip
+    answers = [run.completion for run in runs]
+    prompts = [tuple(answer.prompt_token_ids) for answer in answers]
+    nodes = {prompt[:end] for prompt in prompts for end in range(1, len(prompt) + 1)}
+    again = len(prompts) - len(set(prompts))
+    # The last token of an answer is not decoded, but for one that goes on to the token that ends it.
+    written = sum(len(a.token_ids) - (a.finish_reason == "length") for a in answers)
+    assert sum(decoded) == len(nodes) + again + written
+    assert len(nodes) < sum(map(len, prompts)) / 40
+    for run in runs:
+        prompt = head + endings[int(run.settings["prompt"][1:])]
+        single = model.chat([{"role": "user", "content": prompt}], seed=run.settings["seed"], **how)
+        assert (single.text, single.token_ids) == (run.text, run.completion.token_ids)
 
 
 def test_names_are_found_where_it_is_called() -> None:
