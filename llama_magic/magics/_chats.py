@@ -9,6 +9,7 @@ from llama_magic.magics._actions import check_action
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand
 from llama_magic.magics._readers import whole_number
+from llama_magic.magics._records import answer_of
 from llama_magic.session.blocks import join_blocks
 from llama_magic.session.chat import Chat
 from llama_magic.words.tables import Table, brief
@@ -65,6 +66,8 @@ def chat(kernel: Kernel, command: LineCommand) -> Any:
         print(f"Saved to {found.save(rest[0])}.")
     elif action == "edit":
         _edit(kernel, found, rest[0])
+    elif action == "take":
+        found.take(answer_of(kernel, rest[0]))
     elif action == "undo":
         found.undo()
     elif action == "reset":

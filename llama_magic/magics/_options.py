@@ -296,6 +296,7 @@ _CHAT_ACTIONS = (
     Action("undo"),
     Action("reset"),
     Action("edit", ("N",)),
+    Action("take", ("ANSWER",), ("answers",)),
     Action("fork", ("NEW",)),
     Action("save", ("PATH",), ("chat files",)),
     Action("load", ("PATH",), ("chat files",)),

@@ -145,6 +145,11 @@ def pen(kernel: Kernel, command: LineCommand) -> Any:
     held = kernel.namespace.get(word)
     if isinstance(held, list) and held and all(isinstance(one, Completion) for one in held):
         return display.live_view(held, word)
+    return display.live_view(answer_of(kernel, word), word if word in kernel.namespace else "answer")
+
+
+def answer_of(kernel: Kernel, word: str) -> Completion[Any]:
+    """Return the answer that a variable holds, or that has a number in the history."""
     found = _answer(kernel, word)
     if isinstance(found, HistoryEntry):
         found = found.completion
@@ -152,7 +157,7 @@ def pen(kernel: Kernel, command: LineCommand) -> Any:
         raise OptionError(
             f"{word} is a receipt, not an answer.", remedy=f"lm.rerun({word}).live() writes it here."
         )
-    return display.live_view(found, word if word in kernel.namespace else "answer")
+    return found
 
 
 def _answer(kernel: Kernel, word: str) -> Any:

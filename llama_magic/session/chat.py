@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from llama_magic.session.turns import (
     Branch,
     Message,
     Turn,
+    answer_message,
     as_list,
     branch_from_dict,
     check_message,
@@ -110,6 +111,35 @@ class Chat(Shown):
         del self.turns[number - 1 :]
         return turn
 
+    def take(self, answer: Any) -> Turn:
+        """Let a branch of an answer (`answer.fork`, the pen) stand as that turn's answer; return the turn.
+
+        The chat as it was, with the turns that followed, is kept as a branch, and what stood there can be
+        taken back. What no turn's answer grew into is an `OptionError`.
+        """
+        for at in reversed(range(len(self.turns))):
+            turn = self.turns[at]
+            if turn.completion is answer:
+                return turn
+            if any(answer is one for held in self._answered(at) for one in _grown(held)):
+                self.branches.append(Branch(tuple(self.turns), at, f"turn {at + 1} took another answer"))
+                messages = (*turn.messages[:-1], answer_message(answer))
+                cut = answer.finish_reason == "interrupted"
+                taken = replace(turn, messages=messages, completion=answer, interrupted=cut)
+                self.turns[at:] = [taken]
+                return taken
+        raise OptionError(
+            f"No turn of the chat {self.name!r} has an answer that this one is a branch of.",
+            remedy="Give a branch of one of its answers: answer.fork(step, choice), or what the pen wrote.",
+        )
+
+    def _answered(self, at: int) -> list[Any]:
+        """Return the answers that a turn has and had, after the same turns and to the same question."""
+        before, turn = tuple(self.turns[:at]), self.turns[at]
+        kept = [branch.turns for branch in self.branches if branch.turns[:at] == before]
+        others = [turns[at] for turns in kept if at < len(turns)]
+        return [one.completion for one in (turn, *others) if one.messages[:-1] == turn.messages[:-1]]
+
     def reset(self) -> None:
         """Forget every turn and every branch."""
         self.turns.clear()
@@ -193,6 +223,15 @@ class Chat(Shown):
                 if turn.cell == cell:
                     return position
         return len(self.turns)
+
+
+def _grown(answer: Any) -> Iterator[Any]:
+    """Give an answer and all that grew from it."""
+    left = [] if answer is None else [answer]
+    while left:
+        one = left.pop()
+        yield one
+        left += getattr(one, "branches", ())
 
 
 def _line(message: Message) -> str:

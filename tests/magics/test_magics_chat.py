@@ -225,6 +225,33 @@ def test_edit_puts_a_turn_into_the_next_cell(run: Any, session: Any, model: Any,
         assert isinstance(run(f"%llama chat a edit {wrong}").error_in_exec, OptionError), wrong
 
 
+def test_a_picked_branch_becomes_the_turn(run: Any, session: Any, model: Any, ip: Any) -> None:
+    """The chat goes on from the branch; later turns and the first answer are kept, and can be taken back."""
+    model.backend.answers = ["good", "A2", "bye", "A4", "A5"]
+    run("%%llama chat --session a -o first\nQ1")
+    run("%%llama chat --session a\nQ2")
+    first = ip.user_ns["first"]
+    branch = ip.user_ns["branch"] = first.fork(0, "bad")
+    text = branch.text
+    assert text.startswith("bad")
+    chat = run("%llama chat a take branch").result
+    assert [m["content"] for m in chat.messages] == ["Q1", text]
+    assert (len(chat.branches), chat.branches[0].at, len(chat.branches[0].turns)) == (1, 0, 2)
+    assert "turn 1 took another answer" in str(chat)
+    run("%%llama chat --session a\nQ3")
+    assert sent(model) == [("user", "Q1"), ("assistant", text), ("user", "Q3")]
+    number = next(i for i, entry in enumerate(session.history, 1) if entry.completion is first)
+    chat = run(f"%llama chat a take {number}").result
+    assert [m["content"] for m in chat.messages] == ["Q1", "good"]
+    assert chat.turns[0].completion is first
+    assert len(chat.take(first).messages) == 2
+    assert len(chat.branches) == 2
+    run("%%llama chat --session b -o other\nQ1")
+    assert isinstance(run("%llama chat a take other").error_in_exec, OptionError)
+    assert isinstance(run("%llama chat a take nothing").error_in_exec, OptionError)
+    assert [m["content"] for m in chat.messages] == ["Q1", "good"]
+
+
 def test_a_cell_begins_the_answer(run: Any, session: Any, model: Any) -> None:
     """--prefill and a last assistant: block are the same; the chat goes on with the whole answer."""
     model.backend.answers = ["re", "re", "}"]
