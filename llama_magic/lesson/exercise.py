@@ -58,7 +58,8 @@ def _judged(answer: Any, expected: Any, within: float) -> tuple[bool, str]:
             return False, f"Tried, it ends in an error: {type(error).__name__}: {error}"
         return (False, found) if isinstance(found, str) else (bool(found), "")
     if _is_number(expected) and _is_number(answer):
-        return math.isclose(answer, expected, rel_tol=within, abs_tol=within), ""
+        off = 0.0 if expected else within  # of nothing there is no share
+        return math.isclose(answer, expected, rel_tol=within, abs_tol=off), ""
     if isinstance(expected, str) and isinstance(answer, str):
         return answer.strip().casefold() == expected.strip().casefold(), ""
     return bool(type(answer) is type(expected) and answer == expected), ""
@@ -95,6 +96,7 @@ def _said(answer: Any) -> str:
 
 def _kind(value: Any) -> str:
     names = {str: "a text", list: "a list", tuple: "a tuple", dict: "a dict", bool: "True or False"}
+    names |= {int: "a number", float: "a number", type(None): "None"}
     return names.get(type(value), f"a {type(value).__name__}")
 
 

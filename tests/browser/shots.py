@@ -87,7 +87,8 @@ class Camera:
         """Take all of a notebook, in a window as high as it is."""
         page = self.page.page
         page.set_viewport_size({"width": width, "height": 800})
-        page.set_viewport_size({"width": width, "height": min(TALLEST, int(page.evaluate(_HEIGHT)))})
+        for _ in range(3):  # cells that were not in sight have no height before they are
+            page.set_viewport_size({"width": width, "height": min(TALLEST, int(page.evaluate(_HEIGHT)))})
         page.evaluate("() => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0; }")
         page.wait_for_function(
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))) && true"

@@ -75,6 +75,8 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     (True, 1, False, "A number is expected, and this is True or False."),
     (" Sea ", "sea", True, "Right"),
     ("lake", "sea", False, "Look again"),
+    (3, "sea", False, "Expected is a text, and this is a number."),
+    (None, "sea", False, "and this is None."),
     ([1], (1,), False, "Expected is a tuple, and this is a list."),
     (4, _even, True, "Right"),
     (3, _even, False, "you have 3. Look again at the cells above."),
@@ -109,3 +111,6 @@ def test_within_is_relative() -> None:
     """An estimate may be off by the share that is allowed."""
     assert lm.lesson.check(95, 100, within=0.1)
     assert not lm.lesson.check(85, 100, within=0.1)
+    assert not lm.lesson.check(0.5**6, 2 * 0.5**6, within=0.05)  # half of it, if only by 0.016
+    assert lm.lesson.check(1e-7, 0)
+    assert not lm.lesson.check(0.2, 0, within=0.1)

@@ -14,7 +14,7 @@ from llama_magic.display.static import commonmark, doc, inline, jinja
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
-from llama_magic.words.tables import Marked, Share, cell_text, is_number, percent
+from llama_magic.words.tables import Marked, Share, Table, cell_text, is_number, percent
 
 _WORD = 24  # characters that a column is always wide enough for
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
@@ -150,6 +150,8 @@ def _grid(node: doc.Grid) -> Html:
     marks = [
         " lm-n" if is_right else _broken([row[i] for row in table.rows]) for i, is_right in enumerate(right)
     ]
+    if not any(table.headers) and not marks[0] and _longest(table, 0) <= _WORD:
+        marks[0] = " lm-label"  # of what is said beside it, which may break
     head = _NONE.join(
         Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(_headed(mark), _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
@@ -161,6 +163,10 @@ def _grid(node: doc.Grid) -> Html:
     whole = Html('<table class="lm-table">{}{}<tbody>\n{}\n</tbody></table>')
     named = _HEAD.format(head) if any(table.headers) else _NONE  # else GitHub would show an empty row
     return whole.format(caption, named, rows)
+
+
+def _longest(table: Table, column: int) -> int:
+    return max(len(cell_text(row[column])) for row in table.rows)
 
 
 def _pages(node: doc.Pages) -> Html:
