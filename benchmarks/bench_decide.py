@@ -48,7 +48,8 @@ def forced(options: Options) -> dict[str, float]:
     context, memory = llama.ctx, llama_cpp.llama_get_memory(llama.ctx)
 
     def read(tokens: list[int]) -> np.ndarray:
-        batch = llama_cpp.llama_batch_get_one((ctypes.c_int32 * len(tokens))(*tokens), len(tokens))
+        ids = (ctypes.c_int32 * len(tokens))(*tokens)  # the batch only points to them
+        batch = llama_cpp.llama_batch_get_one(ids, len(tokens))
         assert llama_cpp.llama_decode(context, batch) == 0
         row = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, -1), (llama.n_vocab(),))
         return row - np.log(np.exp(row - row.max(), dtype=np.float64).sum()) - row.max()
