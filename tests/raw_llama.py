@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,8 +65,8 @@ class Raw:
             best = int(logits.argmax())
             out.append(best)
             peak = float(logits.max())
-            total = np.exp(logits - np.float32(peak), dtype=np.float64).sum()
-            logprobs.append(float(logits[best]) - (peak + float(np.log(total))))
+            total = np.exp(logits - np.float32(peak)).sum()  # in single precision, as the engine does
+            logprobs.append(float(logits[best]) - (peak + math.log(float(total))))
             if step + 1 < n:
                 logits = self.decode([best])
         return out, logprobs
