@@ -89,6 +89,7 @@ def _model(wire: Wire, dialect: Found, name: str | None, ctx: int | None, began:
         tools=dialect.tools,
         pressure=False,
         masks=False,
+        least=dialect.keeps_least,
         renders=dialect.takes_tokens,
         dialect=dialect,
     )

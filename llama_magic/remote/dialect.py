@@ -40,7 +40,8 @@ class Dialect(Protocol):
 
     `fields` are the sampling parameters it has, by our names, with its own. `takes_tokens`: a prompt is
     sent as tokens, rendered here, so counts are exact. `constraints` and `tools` are the kinds, and the tool
-    choices, that it is believed to keep. `ignores_eos`: it can be told to write on.
+    choices, that it is believed to keep. `ignores_eos`: it can be told to write
+    on, `keeps_least`: for a number of tokens (`min_tokens`).
     """
 
     name: str
@@ -56,6 +57,7 @@ class Dialect(Protocol):
     constraints: frozenset[str]
     tools: frozenset[str]
     ignores_eos: bool
+    keeps_least: bool
     logprobs: int | None
     facts: Facts
     formatter: Formatter

@@ -31,6 +31,7 @@ class LlamaServer:
     constraints = frozenset({"json", "choices", "gbnf"})
     tools = frozenset({"auto", "required", "named"})
     ignores_eos = True
+    keeps_least = False
     logprobs: int | None = 1000
     _draws = False  # it draws a seed itself where none is asked for
 
@@ -115,6 +116,8 @@ class LlamaServer:
         }
         if request.logprobs is not None:
             body["n_probs"] = max(1, request.logprobs)
+        if request.min_tokens:
+            body["min_tokens"] = request.min_tokens
         if request.constraint is not None:
             body |= constraint_fields(request.constraint)
         return "/completion", body
@@ -146,6 +149,8 @@ class LlamaMagicServer(LlamaServer):
     """Our own: llama-server's form, several models. A seed asks it for its exact lane, one at a time."""
 
     name = "llama_magic"
+    constraints = LlamaServer.constraints | {"regex"}
+    keeps_least = True
     _draws = True
 
     def __init__(
@@ -171,6 +176,8 @@ def constraint_fields(constraint: Any) -> dict[str, Any]:
     if constraint.kind == "choices":
         texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked["choices"])
         return {"grammar": "root ::= " + " | ".join(texts)}
+    if constraint.kind == "regex":
+        return {"regex": constraint.asked["regex"]}
     return {"grammar": constraint.asked["grammar"]}
 
 

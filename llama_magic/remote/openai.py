@@ -38,6 +38,7 @@ class OpenAIServer:
     constraints: frozenset[str] = frozenset({"json"})
     tools: frozenset[str] = frozenset({"auto"})
     ignores_eos = False
+    keeps_least = False
     logprobs: int | None = 20
     continues = False
 

@@ -40,7 +40,8 @@ class Capabilities:
     choices, gbnf, lark). `logprobs`: the most alternatives it tells of a token, None for none at all.
     `samples`: the most answers to one request. `pressure`: it can say how hard a constraint held. `tools`:
     the tool choices it keeps to. `masks`: constraints are kept by masks over the tokenizer's tokens.
-    `renders`: a prompt is sent as the tokens that were counted; a source without it renders by itself.
+    `least`: it keeps `min_tokens`. `renders`: a prompt is sent as the tokens that were counted; a source
+    without it renders by itself.
     `parallel`: how many requests it works on at a time; more of them wait.
     """
 
@@ -50,6 +51,7 @@ class Capabilities:
     samples: int = 1000
     pressure: bool = True
     masks: bool = True
+    least: bool = True
     renders: bool = True
     tools: frozenset[str] = frozenset({"none", "auto", "required", "named"})
     parallel: int = 16
@@ -61,7 +63,7 @@ class Capabilities:
         choice = request.tool_choice if request.tool_choice in ("none", "auto", "required") else "named"
         if request.tools and choice not in self.tools:
             return f"tool_choice={request.tool_choice!r}" if self.tools else "tools"
-        if request.min_tokens and not self.masks:
+        if request.min_tokens and not self.least:
             return f"min_tokens={request.min_tokens}"
         kept = (*self.constraints, "tools", "ends")
         if request.constraint is not None and request.constraint.kind not in kept:

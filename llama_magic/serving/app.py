@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from llama_magic.serving.about import About
-from llama_magic.serving.chat import chat_completions
+from llama_magic.serving.chat import chat_completions, input_tokens
 from llama_magic.serving.completions import completions
 from llama_magic.serving.embeddings import embeddings
 from llama_magic.serving.exchange import Endpoint, Handler, as_json
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
 
     from llama_magic.serving.state import State
 
+_COUNT = "/chat/completions/input_tokens"
 # Path, what its body is, what answers it. Others call a path without /v1, or llama-server calls it so.
 POSTS: tuple[tuple[str, type[BaseModel], Handler, tuple[str, ...]], ...] = (
     ("/v1/chat/completions", chats.ChatCompletion, chat_completions, ("/chat/completions",)),
+    (f"/v1{_COUNT}", chats.ChatCompletion, input_tokens, (_COUNT,)),
     ("/v1/completions", texts.Completion, completions, ()),
     ("/v1/responses", newer.Response, responses, ("/responses",)),
     ("/v1/embeddings", texts.Embedding, embeddings, ("/embeddings",)),

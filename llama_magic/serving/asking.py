@@ -68,14 +68,15 @@ def naming(param: str, work: Callable[[], Any]) -> Any:
 
 
 def constraint(
-    model: Model, param: str, *, schema: Any = None, grammar: str | None = None, strict: bool = False
+    model: Model, param: str, *, schema: Any = None, strict: bool = False, **kinds: str
 ) -> Constraint:
-    """Compile what an answer must be. With `strict` all of it must hold while it is written.
+    """Compile what an answer must be: a schema, a `grammar`, a `regex`.
 
-    Raises `Refusal` that names the field, and the keyword that is at fault.
+    With `strict` all of a schema must hold while it is written. Raises `Refusal` that names
+    the field, and the keyword that is at fault.
     """
-    if grammar is not None:
-        return naming(param, lambda: model.calls.constraint(grammar=grammar))  # type: ignore[no-any-return]
+    if kinds:
+        return naming(param, lambda: model.calls.constraint(**kinds))  # type: ignore[no-any-return]
     made: Constraint = naming(param, lambda: _schema(model, schema))
     later = [keyword for keyword in made.checked if keyword.keyword not in ("json", "type")]
     if strict and later:
@@ -86,6 +87,18 @@ def constraint(
             param,
         )
     return made
+
+
+def text_constraint(model: Model, asked: Any) -> Constraint | None:
+    """Return what one of the fields `grammar`, `regex` and `json_schema` holds a text to."""
+    fields = ("grammar", "regex", "json_schema")
+    given = {name: value for name in fields if (value := getattr(asked, name)) is not None}
+    if len(given) > 1:
+        names = list(given)
+        raise Refusal(400, f"{' and '.join(names)} stand together; expected one of them.", names[0])
+    if "json_schema" in given:
+        return constraint(model, "json_schema", schema=asked.json_schema)
+    return constraint(model, next(iter(given)), **given) if given else None
 
 
 def _schema(model: Model, schema: Any) -> Constraint:

@@ -251,6 +251,13 @@ class ContentBody(Body):
     content: str
 
 
+class InputTokens(Body):
+    """How many tokens a conversation is as a prompt."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: int
+
+
 class PromptBody(Body):
     """The prompt of a conversation."""
 
@@ -323,6 +330,7 @@ BODIES: dict[str, type[BaseModel]] = {
     "/tokenize": TokensBody,
     "/detokenize": ContentBody,
     "/apply-template": PromptBody,
+    "/v1/chat/completions/input_tokens": InputTokens,
     "/extras/tokenize": TokensBody,
     "/extras/tokenize/count": CountBody,
     "/extras/detokenize": TextBody,

@@ -50,6 +50,14 @@ async def chat_completions(exchange: Exchange, asked: ChatCompletion) -> None:
     await exchange.whole({**body, "choices": choices, "usage": usage_of(made)}, choices[0]["finish_reason"])
 
 
+async def input_tokens(exchange: Exchange, asked: ChatCompletion) -> None:
+    """Count a conversation as it would be asked, and write nothing."""
+    model = exchange.state.model(asked.model)
+    prepare = partial(prepared, model, asked, exchange.state.limits.max_tokens)
+    counted = len((await exchange.state.aside(prepare)).request.prompt)
+    await exchange.whole({"object": "response.input_tokens", "input_tokens": counted})
+
+
 def prepared(model: Model, asked: ChatCompletion, max_tokens: int | None) -> Assembler:
     """Return the call that a request is. On a thread beside the loop."""
     most = asked.max_completion_tokens or asked.max_tokens or max_tokens
@@ -94,16 +102,15 @@ def _held_to(model: Model, asked: ChatCompletion) -> Constraint | None:
         "response_format": form is not None and form.type != "text",
         "json_schema": asked.json_schema is not None,
         "grammar": asked.grammar is not None,
+        "regex": asked.regex is not None,
     }
     given = [name for name, is_given in ways.items() if is_given]
     if len(given) > 1:
         raise Refusal(
             400, f"{' and '.join(given)} stand together; an answer is held to one of them.", given[1]
         )
-    if asked.grammar is not None:
-        return asking.constraint(model, "grammar", grammar=asked.grammar)
-    if asked.json_schema is not None:
-        return asking.constraint(model, "json_schema", schema=asked.json_schema)
+    if given and given[0] != "response_format":
+        return asking.text_constraint(model, asked)
     if isinstance(form, ObjectFormat):
         schema = {"type": "object"} if form.schema_ is None else form.schema_
         return asking.constraint(model, "response_format.schema", schema=schema)

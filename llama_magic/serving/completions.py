@@ -65,13 +65,7 @@ def _prepared(model: Model, asked: Asked, prompt: str | list[int], place: int) -
         options["logprobs"] = asked.logprobs
     if place and asked.seed is not None:
         options["seed"] = row_seed(asked.seed, place)
-    held_to = None
-    if asked.grammar is not None and asked.json_schema is not None:
-        raise Refusal(400, "grammar and json_schema stand together; expected one of them.", "grammar")
-    if asked.grammar is not None:
-        held_to = asking.constraint(model, "grammar", grammar=asked.grammar)
-    elif asked.json_schema is not None:
-        held_to = asking.constraint(model, "json_schema", schema=asked.json_schema)
+    held_to = asking.text_constraint(model, asked)
     made: Assembler = asking.naming("prompt", lambda: model.calls.text(prompt, held_to, options))
     return made
 

@@ -38,13 +38,7 @@ def _prepared(model: Model, asked: NativeCompletion, max_tokens: int | None) -> 
     options = asking.options(asked, asked.n_predict or max_tokens)
     if asked.n_probs:
         options["logprobs"] = asked.n_probs
-    if asked.grammar is not None and asked.json_schema is not None:
-        raise Refusal(400, "grammar and json_schema stand together; expected one of them.", "grammar")
-    held_to = None
-    if asked.grammar is not None:
-        held_to = asking.constraint(model, "grammar", grammar=asked.grammar)
-    elif asked.json_schema is not None:
-        held_to = asking.constraint(model, "json_schema", schema=asked.json_schema)
+    held_to = asking.text_constraint(model, asked)
     prompt = _prompt(model, asked.prompt)
     visible = frozenset(_special(model, text) for text in asked.preserved_tokens or ())
     made: Assembler = asking.naming("prompt", lambda: model.calls.text(prompt, held_to, options))

@@ -70,10 +70,10 @@ def test_the_card_of_llama_server(there: lm.Model) -> None:
 
 
 def test_the_card_of_our_own(own: lm.Model, here: lm.Model) -> None:
-    """All but a regex holds; a named tool is called as in the engine, by the same tokens."""
+    """All holds; a named tool is called as in the engine, by the same tokens."""
     card: Any = own.card
     assert (card.kind, card.window) == ("llama_magic", here.window)
-    assert [ability.name for ability in card.abilities if not ability.holds] == ["regex"]
+    assert [ability.name for ability in card.abilities if not ability.holds] == []
     for choice in ("look", "other"):
         how: Any = {"tools": [look, other_tool], "tools_as_text": True, "tools_auto": True, "tool_rounds": 1}
         made = [m.chat(ASK, tool_choice=choice, temperature=0, max_tokens=40, **how) for m in (own, here)]
@@ -81,6 +81,20 @@ def test_the_card_of_our_own(own: lm.Model, here: lm.Model) -> None:
         assert called[0] == called[1]
         assert called[0][0]["name"] == choice
         assert made[0].text == made[1].text
+
+
+def test_our_own_server_keeps_expressions_and_least_tokens(own: lm.Model, here: lm.Model) -> None:
+    """`regex` and `min_tokens` are sent, and kept as in the engine: the same tokens."""
+    short = here.chat(ASK, temperature=0, max_tokens=40)
+    least = len(short.token_ids) + 8
+    for how in ({"regex": "[0-9]{3}-[a-f]{4}"}, {"min_tokens": least}):
+        made = [m.chat(ASK, temperature=0, max_tokens=40, **how) for m in (own, here)]
+        assert made[0].token_ids == made[1].token_ids
+        if "regex" in how:
+            assert re.fullmatch(how["regex"], made[0].text)
+        else:
+            assert short.finish_reason == "stop"
+            assert len(made[0].token_ids) >= least
 
 
 def test_the_card_of_llama_cpp_python(other: lm.Model) -> None:

@@ -120,6 +120,7 @@ def test_an_answer_is_held_to_a_schema(served: Callable[..., Served]) -> None:
         {"response_format": {"type": "json_schema", "json_schema": {"schema": person, "strict": True}}},
         {"json_schema": person},
         {"grammar": 'root ::= "{\\"name\\": \\"" [A-Za-z]+ "\\"}"'},
+        {"regex": r'\{"name": "[A-Za-z]+"\}'},
     ):
         choice = here.post(CHAT, **ask(**more))["choices"][0]
         assert (choice["message"]["content"], choice["finish_reason"]) == (text, "stop")
@@ -141,6 +142,8 @@ def test_an_answer_is_held_to_a_schema(served: Callable[..., Served]) -> None:
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 1}}}}, schema),
         ({"grammar": "root ::= this is (not valid GBNF"}, "grammar"),
         ({"grammar": 'root ::= "a"', "json_schema": {}}, "grammar"),
+        ({"regex": "a", "response_format": {"type": "json_object"}}, "regex"),
+        ({"regex": "a("}, "regex"),
     ):
         here.refused(CHAT, param, **ask(**more))
 

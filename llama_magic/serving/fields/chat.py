@@ -144,6 +144,7 @@ class ChatCompletion(Drawing):
     response_format: ResponseFormat | None = None
     json_schema: dict[str, Any] | None = Field(None, description="llama-server's form of a schema")
     grammar: str | None = Field(None, description="GBNF")
+    regex: str | None = Field(None, description="an expression that the whole answer matches")
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None

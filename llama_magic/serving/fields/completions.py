@@ -37,6 +37,7 @@ class Completion(Drawing):
     stream_options: StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     grammar: str | None = None
+    regex: str | None = Field(None, description="an expression that the whole answer matches")
     json_schema: dict[str, Any] | None = None
 
 
@@ -52,6 +53,7 @@ class NativeCompletion(Drawing):
     post_sampling_probs: Literal[False] | None = None
     preserved_tokens: Annotated[list[str], Field(max_length=4096)] | None = None
     grammar: str | None = None
+    regex: str | None = Field(None, description="an expression that the whole answer matches")
     json_schema: dict[str, Any] | None = None
 
 

@@ -1,0 +1,171 @@
+"""llama.cpp's own server tests (tools/server/tests/unit, MIT), re-stated for our server.
+
+Of shape, errors, security, streams and tokens; a docstring begins with the names of the tests there. Not
+re-stated, for there is nothing here that they could ask: web pages and their assets (test_basic,
+test_security), `/slots`, saved slots and shifted windows (a prompt that does not fit is refused), `/infill`,
+`/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that may ask unnamed, and fields of
+`verbose`, `timings_per_token` and `return_progress` (unknown fields are refused by name). Elsewhere in this
+folder: keys and CORS (test_serving_guard), formats and tools (test_serving_chat), OpenAI's package
+(test_serving_clients).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from serving.conftest import Served, ask
+
+from llama_magic.testing import Script
+
+CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
+
+
+def words(_request: Any) -> str:
+    """Answer with eight tokens."""
+    return " a b c d e f g h"
+
+
+@pytest.mark.parametrize("limit", [1, 3, 8, 20])
+def test_a_completion_is_counted_and_cut(served: Callable[..., Served], limit: int) -> None:
+    """test_completion, test_completion_stream: the prompt's tokens, those written, and why it ended."""
+    here = served(answers=words)
+    body = here.post(NATIVE, prompt="I believe", n_predict=limit)
+    assert body["tokens_evaluated"] == body["timings"]["prompt_n"] == len(here.model.tokenize("I believe"))
+    assert body["tokens_predicted"] == body["timings"]["predicted_n"] == min(limit, 8)
+    assert body["stop_type"] == ("limit" if limit <= 8 else "eos")
+    events = here.events(NATIVE, prompt="I believe", n_predict=limit)
+    assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
+    assert "".join(event["content"] for event in events) == body["content"]
+    assert events[-1]["tokens_predicted"] == min(limit, 8)
+    assert events[-1]["content"] == ""
+
+
+@pytest.mark.parametrize("path", [TEXT, NATIVE])
+def test_streamed_and_whole_are_one_text(served: Callable[..., Served], path: str) -> None:
+    """test_completion_stream_vs_non_stream."""
+    here = served(answers=lambda _request: " é 🤗 媽")
+    told = here.events(path, prompt="a")
+    if path == TEXT:
+        streamed = "".join(event["choices"][0]["text"] for event in told)
+        assert streamed == here.post(path, prompt="a")["choices"][0]["text"] == " é 🤗 媽"
+    else:
+        streamed = "".join(event["content"] for event in told)
+        assert streamed == here.post(path, prompt="a")["content"] == " é 🤗 媽"
+
+
+def test_tokens_and_texts_make_one_prompt(served: Callable[..., Served]) -> None:
+    """test_completion_with_tokens_input: tokens alone, and mixed with texts in one sequence."""
+    here = served(answers=words)
+    ids = here.model.tokenize("I believe")
+    for prompt in (ids, [*ids, " that"], [ids[0], " believe"]):
+        body = here.post(NATIVE, prompt=prompt, n_predict=2)
+        assert isinstance(body["content"], str)
+        assert body["tokens_evaluated"] >= len(ids)
+    assert list(here.backend.requests[0].prompt) == ids
+    here.refused(NATIVE, "prompt[0]", prompt=[[1], [2]])  # several prompts: /v1/completions takes them
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("path", [CHAT, TEXT, NATIVE])
+def test_a_prompt_over_the_window_is_refused(
+    served: Callable[..., Served], path: str, streamed: bool
+) -> None:
+    """test_context_size_exceeded, test_ctx_shift_disabled_long_prompt: 400 before any event, both counts."""
+    here = served(answers=words, window=64)
+    long = "What is the best book? " * 40
+    body = ask(long) if path == CHAT else {"prompt": long}
+    error = here.refused(path, stream=streamed, **body)
+    assert error["type"] == "exceed_context_size_error"
+    assert error["n_ctx"] == 64 < error["n_prompt_tokens"]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        "string",
+        123,
+        [],
+        [{}],
+        [{"role": 123}],
+        [{"role": "system", "content": 123}],
+        [{"content": "hello"}],
+        [{"role": "user", "content": {}}],
+        [{"role": "user", "content": "test"}, {}],
+        [{"role": "user", "content": "test"}, {"role": "user", "content": {}}],
+    ],
+)
+def test_what_is_no_conversation_is_refused(served: Callable[..., Served], messages: Any) -> None:
+    """test_invalid_chat_completion_req: each 400, in the shape of all errors, naming the messages."""
+    error = served().post(CHAT, 400, messages=messages)["error"]
+    assert error["param"].startswith("messages")
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("form", [{"openai": True}, {"openai": False}])
+def test_biases_come_in_both_forms(served: Callable[..., Served], form: dict[str, bool]) -> None:
+    """test_logit_bias: OpenAI's object and llama.cpp's pairs forbid the same tokens."""
+    here = served(answers=words)
+    ids = here.model.tokenize(" a b")
+    given = {str(i): -100 for i in ids} if form["openai"] else [[i, -100] for i in ids]
+    here.post(CHAT, **ask(logit_bias=given))
+    assert dict(here.backend.requests[-1].sampling.logit_bias) == dict.fromkeys(ids, -100)
+
+
+def test_probabilities_are_told_of_each_token(served: Callable[..., Served]) -> None:
+    """test_n_probs, test_n_probs_stream, test_logprobs_stream: with id, text, bytes; streamed alike."""
+    here = served(answers=words)
+    whole = here.post(NATIVE, prompt="a", n_predict=4, n_probs=3)["completion_probabilities"]
+    events = here.events(NATIVE, prompt="a", n_predict=4, n_probs=3)
+    streamed = [told for event in events for told in event.get("completion_probabilities", ())]
+    assert streamed == whole
+    assert len(whole) == 4
+    for told in whole:
+        assert 1 <= len(told["top_logprobs"]) <= 3  # the scripted model tells of those that it has
+        for one in (told, *told["top_logprobs"]):
+            assert one["id"] >= 0
+            assert one["logprob"] <= 0
+            assert bytes(one["bytes"]).decode("utf-8", "replace") == one["token"]
+    chat = [e["choices"][0] for e in here.events(CHAT, **ask(logprobs=True, top_logprobs=2, max_tokens=4))]
+    told = [one for choice in chat if choice["logprobs"] for one in choice["logprobs"]["content"]]
+    assert "".join(one["token"] for one in told) == "".join(c["delta"].get("content") or "" for c in chat)
+    assert all(one["top_logprobs"] for one in told)
+
+
+def test_several_choices_have_places(served: Callable[..., Served]) -> None:
+    """test_chat_completions_multiple_choices: n answers, each role told once, each ended once."""
+    here = served(answers=lambda _request: Script(samples=("x", "y")))
+    choices = [choice for e in here.events(CHAT, **ask(n=2)) for choice in e["choices"]]
+    for place, text in enumerate("xy"):
+        mine = [choice for choice in choices if choice["index"] == place]
+        assert [c["delta"].get("role") for c in mine].count("assistant") == 1
+        assert "".join(c["delta"].get("content") or "" for c in mine) == text
+        assert [c["finish_reason"] for c in mine if c["finish_reason"]] == ["stop"]
+
+
+def test_a_conversation_is_counted_without_an_answer(served: Callable[..., Served]) -> None:
+    """test_chat_completions_token_count: as many tokens as the usage says afterwards."""
+    here = served(answers=words)
+    counted = here.post("/v1/chat/completions/input_tokens", **ask("Hi there"))["input_tokens"]
+    assert counted == here.post(CHAT, **ask("Hi there"))["usage"]["prompt_tokens"]
+
+
+def test_texts_survive_tokens(served: Callable[..., Served]) -> None:
+    """test_tokenize_detokenize, test_tokenize_with_pieces."""
+    here = served()
+    for text in ("What is the capital of France ?", "This is a test string with unicode 媽 and emoji 🤗"):
+        tokens = here.post("/tokenize", content=text)["tokens"]
+        assert here.post("/detokenize", tokens=tokens)["content"] == text
+        pieces = here.post("/tokenize", content=text, with_pieces=True)["tokens"]
+        assert [piece["id"] for piece in pieces] == tokens
+        assert all(len(piece["piece"]) > 0 for piece in pieces)
+
+
+def test_a_client_that_goes_is_let_go(served: Callable[..., Served]) -> None:
+    """test_cancel_request: the next request is answered."""
+    here = served(answers=words)
+    with pytest.raises(httpx.ReadTimeout):
+        here.client.post(NATIVE, json={"prompt": "a", "n_predict": 8}, timeout=1e-4)
+    assert here.post(NATIVE, prompt="a", n_predict=8)["tokens_predicted"] == 8
