@@ -60,8 +60,10 @@ class Call:
                 raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
         least = _count("min_tokens", given.pop("min_tokens", 0), least=0) or 0
         most = _count("max_tokens", given.pop("max_tokens", None), least=1)
-        if least and (stop or (most is not None and least > most)):
-            against = f"max_tokens={most}" if not stop else "stop texts, which may end the answer before"
+        # A special token cannot be drawn before: so the marks of a chat may be sent to a server.
+        texts = [text for text in stop if least and tokenizer.special_id(text) is None]
+        if least and (texts or (most is not None and least > most)):
+            against = "stop texts, which may end the answer before" if texts else f"max_tokens={most}"
             raise OptionError(f"min_tokens={least} stands beside {against}.", remedy="Leave one of them out.")
         seed = given.pop("seed", None)
         if "logit_bias" in given:

@@ -52,6 +52,16 @@ def test_what_stands_against_it_is_refused(loaded: Callable[..., Any]) -> None:
             model.complete("a", **options)
 
 
+def test_a_special_token_may_stop_what_has_least_tokens(loaded: Callable[..., Any]) -> None:
+    """It cannot be drawn before: the answer is longer than the one that it ends at once."""
+    model = loaded("smollm2")
+    bias = {model.tokenize("<|im_start|>")[-1]: 100.0}
+    how = {**GREEDY, "logit_bias": bias, "stop": "<|im_start|>", "max_tokens": 8}
+    assert len(model.complete("a", **how).token_ids) == 0
+    made = model.complete("a", min_tokens=5, **how)
+    assert (len(made.token_ids), made.finish_reason) == (5, "stop")
+
+
 def test_tokens_are_continued_as_they_are(loaded: Callable[..., Any]) -> None:
     """The tokens of a text give the answer of the text; others stay as they are cut; odd ones are refused."""
     model = loaded("smollm2")

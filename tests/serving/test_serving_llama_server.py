@@ -3,9 +3,9 @@
 Of shape, errors, security, streams and tokens; a docstring begins with the names of the tests there. Not
 re-stated, for there is nothing here that they could ask: web pages and their assets (test_basic,
 test_security), `/slots`, saved slots and shifted windows (a prompt that does not fit is refused), `/infill`,
-`/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that may ask unnamed, and fields of
-`verbose`, `timings_per_token` and `return_progress` (unknown fields are refused by name). Elsewhere in this
-folder: keys and CORS (test_serving_guard), formats and tools (test_serving_chat), OpenAI's package
+`/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that may ask
+unnamed, and fields of `verbose`, `timings_per_token` and `return_progress` (unknown fields are refused by
+name). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and tools (test_serving_chat), OpenAI's package
 (test_serving_clients).
 """
 
@@ -115,7 +115,7 @@ def test_biases_come_in_both_forms(served: Callable[..., Served], form: dict[str
 
 
 def test_probabilities_are_told_of_each_token(served: Callable[..., Served]) -> None:
-    """test_n_probs, test_n_probs_stream, test_logprobs_stream: with id, text, bytes; streamed alike."""
+    """test_n_probs, test_n_probs_stream, test_logprobs_stream: id, text, bytes."""
     here = served(answers=words)
     whole = here.post(NATIVE, prompt="a", n_predict=4, n_probs=3)["completion_probabilities"]
     events = here.events(NATIVE, prompt="a", n_predict=4, n_probs=3)
