@@ -2,11 +2,11 @@
 
 Of shape, errors, security, streams and tokens; a docstring begins with the names of the tests there. Not
 re-stated, for there is nothing here that they could ask: web pages and their assets (test_basic,
-test_security), `/slots`, saved slots and shifted windows (a prompt that does not fit is refused), `/infill`,
-`/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that may ask
-unnamed, and fields of `verbose`, `timings_per_token` and `return_progress` (unknown fields are refused by
-name). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and tools (test_serving_chat), OpenAI's package
-(test_serving_clients).
+test_security), `/slots`, saved slots and shifted windows (a prompt that does not fit is refused),
+`/infill`, `/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that
+may ask unnamed, and fields of `verbose`, `timings_per_token` and `return_progress` (unknown fields are
+refused by name). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and tools
+(test_serving_chat), OpenAI's package (test_serving_clients).
 """
 
 from __future__ import annotations
