@@ -6,7 +6,7 @@ test_security), `/slots`, saved slots and shifted windows (a prompt that does no
 `/infill`, `/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that
 may ask unnamed, and fields of `verbose`, `timings_per_token` and `return_progress` (unknown fields are
 refused by name). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and tools
-(test_serving_chat), OpenAI's package (test_serving_clients).
+(test_serving_chat), OpenAI's package (test_serving_clients), clients that go (test_serving_lifetime).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 from serving.conftest import Served, ask
 
@@ -161,11 +160,3 @@ def test_texts_survive_tokens(served: Callable[..., Served]) -> None:
         pieces = here.post("/tokenize", content=text, with_pieces=True)["tokens"]
         assert [piece["id"] for piece in pieces] == tokens
         assert all(len(piece["piece"]) > 0 for piece in pieces)
-
-
-def test_a_client_that_goes_is_let_go(served: Callable[..., Served]) -> None:
-    """test_cancel_request: the next request is answered."""
-    here = served(answers=words)
-    with pytest.raises(httpx.ReadTimeout):
-        here.client.post(NATIVE, json={"prompt": "a", "n_predict": 8}, timeout=1e-4)
-    assert here.post(NATIVE, prompt="a", n_predict=8)["tokens_predicted"] == 8
