@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import functools
+import itertools
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.request.tokenizer import attribute_tokens
+from llama_magic.errors import OptionError
+from llama_magic.request.tokenizer import TooManyTokensError, attribute_tokens
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 
     from llama_magic.formatters import Rendered
     from llama_magic.request.tokenizer import Tokenizer
+
+
+_MOST = 1_000_000  # tokens of a strip: more of them would fill the memory
 
 
 @dataclass(frozen=True)
@@ -57,24 +63,38 @@ class TokenStrip(Shown):
 
 def token_strip(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> TokenStrip:
     """Return the strip of `ids`, the tokens of `text`."""
-    special = tokenizer.control_ids
-    pieces = tuple(
-        TokenPiece(token, piece_text(tokenizer, token), tokenizer.piece(token), token in special)
-        for token in ids
-    )
-    return TokenStrip(text, pieces)
+    if len(ids) > _MOST:
+        raise _too_many()
+    return TokenStrip(text, _pieces(tokenizer, ids))
 
 
 def conversation_strip(tokenizer: Tokenizer, rendered: Rendered) -> TokenStrip:
     """Return the strip of a rendered conversation, each token with the role whose words it belongs to."""
-    ids = tokenizer.encode_parts((part.text, part.literal) for part in rendered.parts)
+    try:
+        ids = tokenizer.encode_parts([(part.text, part.literal) for part in rendered.parts], _MOST)
+    except TooManyTokensError:
+        raise _too_many() from None
     counts = attribute_tokens(tokenizer, ids, [part.text for part in rendered.parts])
-    strip = token_strip(tokenizer, rendered.text, ids)
     roles = [part.kind for part, count in zip(rendered.parts, counts, strict=True) for _ in range(count)]
-    return replace(
-        strip,
-        tokens=tuple(replace(piece, role=role) for piece, role in zip(strip.tokens, roles, strict=True)),
+    return TokenStrip(rendered.text, _pieces(tokenizer, ids, roles))
+
+
+def _too_many() -> OptionError:
+    return OptionError(
+        f"The text has more than {_MOST:,} tokens, which is the most that a strip holds.",
+        remedy="Look at a part of it; model.count_tokens counts all of it.",
     )
+
+
+def _pieces(tokenizer: Tokenizer, ids: Sequence[int], roles: Sequence[str] = ()) -> tuple[TokenPiece, ...]:
+    special = tokenizer.control_ids
+
+    @functools.cache  # a long text has few different tokens
+    def piece(token: int, role: str) -> TokenPiece:
+        text, data = piece_text(tokenizer, token), tokenizer.piece(token)
+        return TokenPiece(token, text, data, token in special, role)
+
+    return tuple(map(piece, ids, roles or itertools.repeat("")))
 
 
 def piece_text(tokenizer: Tokenizer, token: int) -> str:

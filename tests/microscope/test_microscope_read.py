@@ -14,6 +14,7 @@ from as_ipython import traceback_of
 
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope import compare_tokens, reading
+from llama_magic.microscope import tokens as strips
 from llama_magic.microscope.reading import _cuts, measure
 
 TEXT = (
@@ -239,3 +240,25 @@ def test_tokenizers_are_compared_where_both_cut(smollm2: Any, gemma: Any) -> Non
     assert len(both.to_pandas()) == len(both.rows)
     with pytest.raises(OptionError):
         compare_tokens(text)
+
+
+def test_a_strip_has_a_bound(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of more tokens than a strip may have is refused, in a message too."""
+    text = "word " * 40_000
+    monkeypatch.setattr(strips, "_MOST", 1000)
+    for asked in (text, [{"role": "user", "content": text}]):
+        with pytest.raises(OptionError, match="more than 1,000 tokens"):
+            smollm2.token_strip(asked)
+    assert smollm2.token_strip("word " * 500).count == smollm2.count_tokens("word " * 500)
+
+
+def test_equal_tokens_of_a_strip_are_one_piece(smollm2: Any) -> None:
+    """A long strip is as small as its tokens are few; a token that two roles have is two pieces."""
+    strip = smollm2.token_strip("a a a a")
+    assert strip.count == 4
+    assert strip.tokens[1] is strip.tokens[3]
+    turns = smollm2.token_strip(
+        [{"role": "user", "content": "yes yes yes"}, {"role": "assistant", "content": "yes"}]
+    )
+    words = [piece for piece in turns.tokens if piece.text.strip() == "yes"]
+    assert {piece.role for piece in words} == {"user", "assistant"}
