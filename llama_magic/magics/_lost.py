@@ -24,9 +24,12 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo `install`, unless somebody else has listened since."""
+    """Undo `install`, unless somebody else has listened since.
+
+    Ours may have been put back by whoever took its place and went: then Python's own is what was before.
+    """
     if sys.unraisablehook is _hook:
-        sys.unraisablehook = _before.pop()
+        sys.unraisablehook = _before.pop() if _before else sys.__unraisablehook__
 
 
 def _hook(ignored: Any) -> None:
