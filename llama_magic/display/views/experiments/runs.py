@@ -20,7 +20,7 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table, brief
 
 PAGE = 50  # rows
-_PAGES = 2  # that a saved notebook keeps: whoever wants more has the values
+_PAGES = 6  # that a saved notebook keeps, about 1 kB a row: whoever wants more has the values
 _LATEST = 8  # results of the table that fills
 _COLUMNS = 3  # of a row, and
 _FIELDS = 6  # of an answer, that have a column of the table
