@@ -20,6 +20,9 @@ def _none() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
+_EXPRESSIONS = {"schema": "a_{", "choices": "["}  # kinds of values that keep their quotes, and how they begin
+
+
 @dataclass(frozen=True)
 class LineCommand:
     """`%llama VERB …`. `words` are the free words, or the one text of a text verb.
@@ -138,7 +141,7 @@ def _read(
                 _read_option(word, words, known, values, where, variables)
                 continue
             if not text:
-                python = is_python(free) and words.expression(word.start, "{[(_")
+                python = is_python(free) and words.expression(word.start, "a_{[(")
                 free.append(python or word.text)
                 continue
             words.position = before
@@ -203,7 +206,8 @@ def _read_option(
             raise OptionError(f"{flag} takes no value, and got {attached!r}.")
         value = option.value
     else:
-        if option.kind == "schema" and (raw := words.value(word, attached=bool(equals))):
+        openings = _EXPRESSIONS.get(option.kind)
+        if openings and (raw := words.value(word, attached=bool(equals), openings=openings)):
             text = raw
         else:
             text = attached if equals else _value_word(flag, option, words, known)

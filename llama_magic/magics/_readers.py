@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -95,9 +96,23 @@ def _read_layers(flag: str, text: str, option: Option) -> int | str:
     return int(value)
 
 
+def _listed(flag: str, text: str) -> tuple[str, ...]:
+    """Return the texts (or whole numbers) of a list as Python or JSON writes it; none where it is no list."""
+    try:
+        found = ast.literal_eval(text) if text.startswith("[") and text.endswith("]") else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    if found == [] or any(type(one) not in (str, int) for one in found or ()):
+        raise OptionError(f"{flag} is {text}; expected a list of texts, one at least.")
+    return tuple(map(str, found or ()))
+
+
 def _read_choices(flag: str, text: str, option: Option) -> tuple[str, ...]:
-    """Cut at `|`, or at commas where there is no `|`; blanks around a choice are not part of it."""
-    parts = tuple(part.strip() for part in text.split("|" if "|" in text else ","))
+    """Cut at `|`, or at commas where there is no `|`; blanks around a choice are not part of it.
+
+    A list of texts, as Python or JSON writes it, is that list.
+    """
+    parts = _listed(flag, text) or tuple(part.strip() for part in text.split("|" if "|" in text else ","))
     if not all(parts):
         raise OptionError(f"{flag} is {text!r}, which holds an empty choice; expected texts separated by |.")
     return parts

@@ -60,21 +60,23 @@ class Words:
         self.position = at
         return Word("".join(pieces), start, at, bare)
 
-    def value(self, option: Word, *, attached: bool) -> str:
+    def value(self, option: Word, *, attached: bool, openings: str) -> str:
         """Take the expression behind an option, or, where it is `attached` (`--schema=X`), the one in it."""
-        return self.expression(self.line.index("=", option.start) + 1 if attached else self.position)
+        at = self.line.index("=", option.start) + 1 if attached else self.position
+        return self.expression(at, openings)
 
-    def expression(self, at: int, openings: str = "{_") -> str:
+    def expression(self, at: int, openings: str) -> str:
         """Take Python or JSON that stands at a place without quotes around it, its own quotes kept.
 
         It ends at the first blank outside of brackets and quotes that is not beside a `|`. Empty where
-        neither a letter nor one of `openings` begins it.
+        none of `openings` begins it; an `a` among them means any letter.
         """
         line = self.line
         while at < len(line) and line[at].isspace():
             at += 1
         start, depth, quote = at, 0, ""
-        if not line[at : at + 1].isalpha() and (at >= len(line) or line[at] not in openings):
+        letter = "a" in openings and line[at : at + 1].isalpha()
+        if not letter and (at >= len(line) or line[at] not in openings):
             return ""
         while at < len(line) and (depth or quote or not line[at].isspace() or self._goes_on(at)):
             char = line[at]

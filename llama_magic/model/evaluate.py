@@ -7,7 +7,7 @@ import builtins
 import inspect
 import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import ModuleType
@@ -162,7 +162,12 @@ def _text(source: str, value: Any, namespace: Mapping[str, Any]) -> str:
         )
     if isinstance(value, ModuleType):
         raise _NoTextError(f"it is the module {value.__name__}")
+    if isinstance(value, (KeysView, ValuesView, ItemsView)):
+        value = list(value)  # of {{ d.items() }} what it holds, and not the name of Python's view
     text = str(value)
+    inherited: Any = type(value).__str__
+    if inherited is object.__str__ and text.startswith("<") and text.endswith(">"):  # an open file, a figure
+        raise _NoTextError(f"it is an object that has no text of its own: {text[:60]}")
     own = isinstance(value, str) and source.isidentifier()
     if not own and (found := _ADDRESS.search(text)):
         if isinstance(value, str) and any(isinstance(v, str) and found[0] in v for v in namespace.values()):

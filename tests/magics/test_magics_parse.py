@@ -67,6 +67,11 @@ def test_backslashes_are_ordinary() -> None:
         ("--logit-bias 15=-inf", {"logit_bias": ((15, float("-inf")),)}),
         ('--choices "yes|no, thanks"', {"choices": ("yes", "no, thanks")}),
         ("--choices yes,no", {"choices": ("yes", "no")}),
+        ('--choices ["yes", "no, thanks"] -n 3', {"choices": ("yes", "no, thanks"), "max_tokens": 3}),
+        ("--choices=['a|b','c']", {"choices": ("a|b", "c")}),
+        ("--choices '[1, 2]'", {"choices": ("1", "2")}),
+        ("--choices '[x]|[y]'", {"choices": ("[x]", "[y]")}),
+        ("--choices [x]|[y]", {"choices": ("[x]", "[y]")}),
         (
             "--dry-sequence-breaker '\"' --dry-multiplier 0.8",
             {"dry_sequence_breakers": ('"',), "dry_multiplier": 0.8},
@@ -116,6 +121,8 @@ def test_the_mode_may_stand_anywhere_and_chat_is_the_default() -> None:
         ('--stop ""', "empty"),
         ("--stop 'x", "never closed"),
         ("--choices 'a||b'", "empty choice"),
+        ("--choices []", "expected a list of texts"),
+        ("--choices [1.5]", "expected a list of texts"),
     ],
 )
 def test_cell_errors_say_what_would_be_right(line: str, named: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -213,6 +214,9 @@ ORDER = {"id": 1, "items": ["tea"], "get": 2}
         ("thing.method", "method"),
         ("(1, 2) | map('string')", "an object that has no text"),
         ("zip(text, text)", "an object that has no text"),
+        ("file", "an object that has no text of its own: <_io.StringIO|<_io.TextIOWrapper"),
+        ("match", "an object that has no text of its own: <re.Match"),
+        ("figure", "an object that has no text of its own: <Figure of 2 axes>"),
     ],
 )
 def test_what_has_no_text_is_refused(expression: str, said: str) -> None:
@@ -221,7 +225,12 @@ def test_what_has_no_text_is_refused(expression: str, said: str) -> None:
     class City:
         def method(self) -> None: ...
 
-    names = {"order": ORDER, "text": "abc", "f": fill, "City": City, "json": json, "thing": City()}
+    class Figure:
+        def __repr__(self) -> str:
+            return "<Figure of 2 axes>"
+
+    objects = {"file": sys.__stdout__, "match": re.match("a", "a"), "figure": Figure()}
+    names = {"order": ORDER, "text": "abc", "f": fill, "City": City, "json": json, "thing": City(), **objects}
     with pytest.raises(TemplateError, match=f"(?s){said}"):
         fill(f"a {{{{ {expression} }}}}", **names)
 
@@ -241,6 +250,8 @@ def test_a_text_that_speaks_of_an_object_is_kept() -> None:
         ("', '.join(sorted(['b', 'a']))", "a, b"),
         ("order['items'] | first", "tea"),
         ("order.get('id')", "2"),
+        ("order.items()", "[('id', 2), ('items', ['tea'])]"),
+        ("order.keys()", "['id', 'items']"),
         ("round(2.567, 1)", "2.6"),
         ("list(zip([1], [2]))", "[(1, 2)]"),
         ("any([0, 1]) and not all([0, 1])", "True"),
