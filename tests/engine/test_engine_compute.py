@@ -22,6 +22,7 @@ import llama_magic as lm
 from llama_magic.engine import compute
 from llama_magic.engine.native import Context
 from llama_magic.model.journal import journal
+from llama_magic.weakly import when_gone
 
 _TASKS = Path("/proc/self/task")
 _LIBRARY = llama_cpp.llama_cpp._lib
@@ -231,7 +232,16 @@ def test_closed_model_is_not_held(scripted_file: Any, monkeypatch: pytest.Monkey
     del model
     with busy_elsewhere():  # a round that began after the close
         gc.collect()
+        after_the_dead()
         assert core() is None
+
+
+def after_the_dead() -> None:
+    """Wait until what is to be done for objects that are gone is done, one after the other."""
+    told, last = threading.Event(), threading.Event()
+    when_gone(last, told.set)
+    del last
+    assert told.wait(60)
 
 
 _FORK = """

@@ -117,7 +117,8 @@ class Matcher:
         if token in self._ends and self.can_stop:
             self._ended = True
         elif self._ended or not self._machine.consume_token(int(token)):
-            self._raise_on_error()
+            if "satisfy the grammar" not in self._machine.get_error():
+                self._raise_on_error()
             raise BackendError(
                 f"Token {token} was chosen though the grammar refuses it here.",
                 remedy="Apply the mask before sampling, and accept each token once.",
