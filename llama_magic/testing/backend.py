@@ -25,6 +25,7 @@ from llama_magic.request.text import TextStream
 from llama_magic.testing.tokenizer import WordTokenizer
 
 _SHARE = math.log(0.9)  # what every written token was worth, as a log-probability
+_LOST_S = 15.0  # a Ctrl-C that nobody felt in this time was lost
 
 
 @dataclass(frozen=True)
@@ -253,11 +254,17 @@ class _Run:
             while not self.submitted:  # the caller is to wait for the answer when Ctrl-C comes
                 time.sleep(0.001)
             time.sleep(0.02)
-            _thread.interrupt_main()
-            while not self._stopped():
-                time.sleep(0.001)
+            self._press_ctrl_c()
         if self.script.error is not None:
             raise self.script.error
+
+    def _press_ctrl_c(self) -> None:
+        """Press until it is felt: Python loses one that strikes where the collector calls."""
+        while not self._stopped():
+            _thread.interrupt_main()
+            pressed = time.monotonic()
+            while not self._stopped() and time.monotonic() - pressed < _LOST_S:
+                time.sleep(0.001)
 
     def _wait(self, gate: threading.Event) -> None:
         while not gate.wait(0.01) and not self._stopped():
