@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import plain
 from harness import Bench, Options, Side, main
 
 STREAMS, LENGTH = 8, 48
@@ -30,14 +31,7 @@ def _rate(run: Callable[[], int]) -> dict[str, float]:
 def bare(options: Options) -> dict[str, float]:
     import llama_cpp as c
 
-    c.llama_backend_init()
-    silent = c.llama_log_callback(lambda *_: None)
-    c.llama_log_set(silent, ctypes.c_void_p(0))
-    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
-    params = c.llama_context_default_params()
-    params.n_ctx, params.n_seq_max, params.kv_unified, params.no_perf = 2048, STREAMS, True, True
-    params.n_threads, params.n_threads_batch = options.threads, options.threads
-    context = c.llama_init_from_model(model, params)
+    model, context = plain.opened(options, n_ctx=2048, n_seq_max=STREAMS, kv_unified=True)
     memory = c.llama_get_memory(context)
     greedy = c.llama_sampler_init_greedy()
     batch = c.llama_batch_init(STREAMS, 0, 1)

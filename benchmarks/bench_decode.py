@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import plain
 from harness import Bench, Options, Side, main
 
 TOKENS = 128
@@ -36,14 +37,7 @@ def speeds(run: Callable[[], Iterator[Any]]) -> dict[str, float]:
 def raw(options: Options) -> dict[str, float]:
     import llama_cpp as c
 
-    c.llama_backend_init()
-    silent = c.llama_log_callback(lambda *_: None)
-    c.llama_log_set(silent, ctypes.c_void_p(0))
-    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
-    params = c.llama_context_default_params()
-    params.n_ctx, params.n_threads, params.n_threads_batch = 1024, options.threads, options.threads
-    params.no_perf = True
-    context = c.llama_init_from_model(model, params)
+    model, context = plain.opened(options, n_ctx=1024)
     greedy = c.llama_sampler_init_greedy()
 
     def tokens() -> Iterator[int]:

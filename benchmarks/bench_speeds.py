@@ -13,6 +13,7 @@ import random
 import time
 from statistics import fmean
 
+import plain
 from harness import Bench, Options, Side, main
 
 PROMPT, TOKENS, REPETITIONS = 512, 128, 3
@@ -21,15 +22,7 @@ PROMPT, TOKENS, REPETITIONS = 512, 128, 3
 def raw(options: Options) -> dict[str, float]:
     import llama_cpp as c
 
-    c.llama_backend_init()
-    silent = c.llama_log_callback(lambda *_: None)
-    c.llama_log_set(silent, ctypes.c_void_p(0))
-    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
-    params = c.llama_context_default_params()
-    params.n_ctx, params.n_batch, params.n_ubatch = 1024, PROMPT, PROMPT
-    params.n_threads = params.n_threads_batch = options.threads
-    params.no_perf = True
-    context = c.llama_init_from_model(model, params)
+    model, context = plain.opened(options, n_ctx=1024, n_batch=PROMPT, n_ubatch=PROMPT)
     greedy = c.llama_sampler_init_greedy()
     vocab = c.llama_model_get_vocab(model)
     draw = random.Random(1)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import plain
 from harness import Bench, Options, Side, main
 
 LENGTH, ANSWERS, LATE = 96, 4, 800
@@ -28,14 +29,7 @@ def _least(answer: Callable[[], float]) -> float:
 def bare(options: Options) -> dict[str, float]:
     import llama_cpp as c
 
-    c.llama_backend_init()
-    silent = c.llama_log_callback(lambda *_: None)
-    c.llama_log_set(silent, ctypes.c_void_p(0))
-    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
-    params = c.llama_context_default_params()
-    params.n_ctx, params.n_threads, params.n_threads_batch = 2048, options.threads, options.threads
-    params.no_perf = True
-    context = c.llama_init_from_model(model, params)
+    model, context = plain.opened(options, n_ctx=2048)
     ids = (ctypes.c_int32 * 64)()
     n = c.llama_tokenize(c.llama_model_get_vocab(model), PROMPT.encode(), len(PROMPT), ids, 64, True, True)
 

@@ -12,6 +12,7 @@ import ctypes
 import time
 from typing import Any
 
+import plain
 from harness import Bench, Options, Side, main
 
 SEEDS, LENGTH = 8, 32
@@ -23,15 +24,8 @@ HEAT, TOP_K, TOP_P = 0.8, 40, 0.95
 def bare(options: Options) -> dict[str, float]:
     import llama_cpp as c
 
-    c.llama_backend_init()
-    silent = c.llama_log_callback(lambda *_: None)
-    c.llama_log_set(silent, ctypes.c_void_p(0))
-    model = c.llama_model_load_from_file(options.model.encode(), c.llama_model_default_params())
-    params = c.llama_context_default_params()
     rows = SEEDS * len(ENDINGS)
-    params.n_ctx, params.n_seq_max, params.kv_unified, params.no_perf = 4096, rows + 1, True, True
-    params.n_threads, params.n_threads_batch = options.threads, options.threads
-    context = c.llama_init_from_model(model, params)
+    model, context = plain.opened(options, n_ctx=4096, n_seq_max=rows + 1, kv_unified=True)
     memory, vocab = c.llama_get_memory(context), c.llama_model_get_vocab(model)
     batch = c.llama_batch_init(512, 0, 1)
 
