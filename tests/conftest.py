@@ -6,6 +6,7 @@ import atexit
 import gc
 import importlib
 import importlib.util
+import itertools
 import os
 import signal
 import sys
@@ -80,6 +81,17 @@ def pytest_collection_finish() -> None:
     """Let no collection of garbage look through what was imported and collected: 0.3 s each time."""
     gc.collect()
     gc.freeze()
+
+
+_tests = itertools.count(1)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Now and then collect what lived when it was frozen, and has died since."""
+    if next(_tests) % 300 == 0:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
