@@ -77,7 +77,7 @@ class Core:
         self._worker = 0  # the thread that holds it
         self.stopping = False
         self._rows_alike: bool | None = None
-        self.model: DraftModel | None = None
+        self.draft_model: DraftModel | None = None
 
     # --- any thread -----------------------------------------------------------------------
 
@@ -118,8 +118,8 @@ class Core:
             lane.halt()
         for context in list(self.side.values()):
             context.abort()
-        if self.model is not None:
-            self.model.abort()
+        if self.draft_model is not None:
+            self.draft_model.abort()
         compute.shared().wake()
 
     def close(self) -> None:
@@ -218,9 +218,11 @@ class Core:
     def _shared(self) -> SharedLane:
         if self.lanes.shared is None:
             self.weights.must_generate()
+            if (
+                self.options.draft is not None and self.draft_model is None
+            ):  # first: a close frees it in any case
+                self.draft_model = DraftModel(self.options.draft, self.weights.size_bytes)
             context = Context(self.weights, self.options.contexts.shared)
-            if self.options.draft is not None:
-                self.model = DraftModel(self.options.draft, self.weights.size_bytes)
             self.lanes.shared = SharedLane(
                 context,
                 self.options.store_budget,
@@ -228,7 +230,7 @@ class Core:
                 alike=self._alike,
                 by_row=RowByRow(context).ask,
             )
-            self.lanes.shared.model = self.model
+            self.lanes.shared.draft_model = self.draft_model
         return self.lanes.shared
 
     def _alike(self) -> bool:
@@ -252,18 +254,19 @@ class Core:
             context = Context(self.weights, self.options.contexts.exact)
             kind = TogetherLane if rows_alike(context) else ExactLane
             self.lanes.exact = kind(context, self.options.store_budget, self._ahead)
-            self.lanes.exact.model = self.model
+            self.lanes.exact.draft_model = self.draft_model
         return self.lanes.exact
 
     def _close(self) -> None:
         """Free everything. Whatever fails, the rest is freed and the end is told: others wait for it."""
-        closing: tuple[Any, ...] = (*self.lanes, *self.side.values(), self.model, self._ahead, self.steps)
+        lanes, side = tuple(self.lanes), tuple(self.side.values())
+        closing: tuple[Any, ...] = (*lanes, *side, self.draft_model, self._ahead, self.steps)
         for part in filter(None, closing):
             with contextlib.suppress(BaseException):
                 part.close()
         self.lanes.clear()
         self.side.clear()
-        self.model = None
+        self.draft_model = None
         compute.shared().remove(self)
         live.discard(self)
         self.ended.set()

@@ -40,7 +40,6 @@ def _hook(ignored: Any) -> None:
 
 
 def _press_again() -> None:
-    time.sleep(
-        0.005
-    )  # the finalizer has returned by then; else it is lost there once more, and pressed again
+    # The finalizer has returned by then; else it is lost there once more, and pressed again.
+    time.sleep(0.005)
     _thread.interrupt_main()

@@ -40,7 +40,7 @@ def _load(files: dict[str, Path], draft: str, **options: Any) -> Any:
 def sure(files: dict[str, Path]) -> Iterator[Any]:
     """A model that drafts for itself, as if that cost nothing."""
     with _load(files, "right") as model:
-        model.backend.call(lambda core: core.model).price = 0.0
+        model.backend.call(lambda core: core.draft_model).price = 0.0
         yield model
 
 
@@ -64,7 +64,7 @@ def test_a_model_that_drafts_for_itself_is_always_right(sure: Any) -> None:
 def test_what_is_guessed_wrongly_changes_nothing(files: dict[str, Path], options: Any) -> None:
     """In greedy, seeded and constrained answers, in samples, and in the answers behind it."""
     with _load(files, "wrong") as model:
-        model.backend.call(lambda core: core.model).price = 0.0
+        model.backend.call(lambda core: core.draft_model).price = 0.0
         for start in (0, 3, 8):
             answer = model.complete(LETTERS[start], max_tokens=60, **options)
             assert answer.text == TEXT[start + 1 :]
@@ -83,7 +83,7 @@ def test_smollm2_drafts_for_itself(path_of: Any, options: Any) -> None:
     """Greedy guesses are all what it writes at temperature 0, and most of what it draws; tokens are equal."""
     path = path_of("smollm2")
     with lm.load(path, ctx=1024, threads=1, draft=path) as model:
-        model.backend._core.model.price = 0.0
+        model.backend._core.draft_model.price = 0.0
         asked = [{"role": "user", "content": "List five fruits and their colours."}]
         plain, answer = (
             model.chat(asked, max_tokens=24, speculate=how, **options) for how in ("off", "auto")
@@ -98,7 +98,7 @@ def test_smollm2_drafts_for_itself(path_of: Any, options: Any) -> None:
 def test_it_is_silent_where_it_does_not_pay(files: dict[str, Path]) -> None:
     """A model as large as its own costs more than it wins: after three guesses it is not asked again."""
     with _load(files, "right") as model:
-        assert model.backend.call(lambda core: core.model).price == 1.0
+        assert model.backend.call(lambda core: core.draft_model).price == 1.0
         answer = model.complete(LETTERS[0], max_tokens=60, temperature=0)
         assert answer.text == TEXT[1:]
         assert (answer.usage.drafted_tokens, answer.usage.accepted_tokens) == (3, 3)
@@ -109,7 +109,7 @@ def test_its_memory_is_foretold_and_given_back(files: dict[str, Path]) -> None:
     with lm.load(files["right"], ctx=256, threads=1) as plain, _load(files, "wrong") as model:
         assert plain is not model
         assert _load(files, "wrong") is model
-        weights, drafting = model.backend.weights, model.backend.call(lambda core: core.model)
+        weights, drafting = model.backend.weights, model.backend.call(lambda core: core.draft_model)
         more = model.memory["predicted_total"] - plain.memory["predicted_total"]
         assert more == model.memory["predicted_draft model"] > files["wrong"].stat().st_size // 2
         assert "draft model" in str(lm.load(files["right"], ctx=256, draft=files["wrong"], dry_run=True))

@@ -38,7 +38,7 @@ class Guessing(Protocol):
     kv: Cells
     rows: int
     running: list[Running]
-    model: DraftModel | None
+    draft_model: DraftModel | None
 
     def may_guess(self, running: Running) -> bool: ...
 
@@ -62,10 +62,10 @@ def draft(lane: Guessing, batch: Batch, running: Running) -> None:
     left = running.job.max_tokens - running.n_generated
     most = min(lane.rows // samples - 1, batch.room, left - 1)  # the last row draws a token, too
     guesses = drafter.guess(running.tokens, running.n_generated, most) if most > 0 else []
-    running.by_model = not guesses and most > 0 and samples == 1 and lane.model is not None
+    running.by_model = not guesses and most > 0 and samples == 1 and lane.draft_model is not None
     if running.by_model and lane.may_guess(running):
-        assert lane.model is not None
-        guesses = lane.model.guess(running, most)
+        assert lane.draft_model is not None
+        guesses = lane.draft_model.guess(running, most)
     ends = running.stop_ids
     length = next((i for i, token in enumerate(guesses) if token in ends), len(guesses))
     if not length:
@@ -102,8 +102,8 @@ def verify(lane: Guessing, running: Running, guesses: Sequence[int], index: int)
         slot.extend(guesses[:kept], running.n_prompt)
         if kept < len(guesses):
             lane.kv.take_back(slot, len(guesses) - kept, last=len(lane.running) == 1)
-        if running.by_model and lane.model is not None:
-            running.trust.settle(len(guesses), kept, lane.model.price)
+        if running.by_model and lane.draft_model is not None:
+            running.trust.settle(len(guesses), kept, lane.draft_model.price)
         else:
             drafter.settle(len(guesses), kept)
         running.job.stats.drafted += len(guesses)

@@ -49,7 +49,7 @@ class Lane:
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
         self.rows = drafting.rows(context)  # of a batch with guesses, at most
-        self.model: DraftModel | None = None
+        self.draft_model: DraftModel | None = None
         self.company = False  # whether another model is at work, too
         self.last: Job | None = None  # the last job that ended
         self.read_tokens, self.read_s = 0, 0.0  # prompt tokens read since the start, and the time it took

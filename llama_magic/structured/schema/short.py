@@ -129,14 +129,10 @@ def _type(text: str, field: str, known: Mapping[str, Any]) -> Any:
     )
 
 
-_PARTS = (ast.Subscript, ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.BitOr)
-_FEW = (
-    ast.UnaryOp,
-    ast.USub,
-    ast.Call,
-    ast.keyword,
-    ast.expr_context,
-)  # Literal[-1], Annotated[int, Field(ge=0)]
+_PARTS = (
+    *(ast.Subscript, ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.BitOr),
+    *(ast.UnaryOp, ast.USub, ast.Call, ast.keyword, ast.expr_context),  # Literal[-1], Field(ge=0)
+)
 
 
 def _notation(text: str) -> bool:
@@ -149,7 +145,7 @@ def _notation(text: str) -> bool:
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     return (
         isinstance(tree, ast.Subscript)
-        and all(isinstance(node, (*_PARTS, *_FEW)) for node in nodes)
+        and all(isinstance(node, _PARTS) for node in nodes)
         and all(isinstance(called, ast.Name) and called.id == "Field" for called in calls)
     )
 
