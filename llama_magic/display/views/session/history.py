@@ -12,10 +12,8 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
 
 _PAGE = 50  # generations
-_ONCE = {
-    "mode": "all {}",
-    "ended": "all ended: {}",
-}  # columns that are said once where all have the same: texts need the width
+# Columns that are said once where all have the same: texts need the width.
+_ONCE = {"mode": "all {}", "ended": "all ended: {}"}
 
 
 @view.register(HistoryEntry)
