@@ -71,7 +71,8 @@ $(VENV)/.test: $(VENV)/.demo pyproject.toml
 	$(PIP) install --quiet --editable ".[demo,lab,test]"
 	touch $@
 
-# Pictures of every view, to look at, in tests/screenshots; and those of README, in notebooks/pictures.
+# Pictures of every view, to look at, in tests/screenshots; and those of README, in notebooks/pictures. Of some:
+# make shots PARTS="live readme" ONLY="xray pen"; what is newer than what it shows is kept (FRESH=1 takes all).
 shots: $(VENV)/.test
 	PYTHONPATH=tests:tests/display $(BIN)/python tests/browser/shots.py $(PARTS)
 

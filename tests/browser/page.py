@@ -60,9 +60,11 @@ class Page:
     is asked for: a page and a kernel cost four and one seconds of processor time. Other apps are loaded.
     """
 
-    def __init__(self, browser: Any, server: Server, scale: float = 1) -> None:
-        self.server, self.name = server, ""
+    def __init__(self, browser: Any, server: Server, scale: float = 1, patience: float = 60) -> None:
+        """Open a tab; `patience` is for how many seconds it waits for a state."""
+        self.server, self.name, self.patience = server, "", patience
         self.context = browser.new_context(viewport=SIZE, device_scale_factor=scale)
+        self.context.set_default_timeout(1000 * patience)
         self.page = self.context.new_page()
         self.elsewhere: list[str] = []
         self.errors: list[str] = []
@@ -92,7 +94,7 @@ class Page:
     def start(self) -> None:
         """Load JupyterLab, without a notebook."""
         self.page.goto(self.server.address("lab/workspaces/tests"))
-        self.page.wait_for_selector(".jp-Launcher", timeout=60_000)
+        self.page.wait_for_selector(".jp-Launcher")
 
     def open(self, name: str, *, own_kernel: bool = False) -> None:
         """Show a notebook in the JupyterLab that is loaded, and nothing else."""
@@ -136,10 +138,10 @@ class Page:
 
     def wait_idle(self) -> None:
         """Wait until the kernel is there and does nothing."""
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=40_000)
-        deadline = time.monotonic() + 40
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        deadline = time.monotonic() + self.patience
         while not self._kernel_idle():
-            assert time.monotonic() < deadline, "the kernel did not come up within 40 s"
+            assert time.monotonic() < deadline, f"the kernel did not come up within {self.patience} s"
             self.page.wait_for_timeout(50)
 
     def _kernel_idle(self) -> bool:
@@ -161,6 +163,10 @@ class Page:
         self._prompts[index] = self.prompt(index)
         self.cell(index).locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
+
+    def run_all(self) -> None:
+        """Run all cells and wait for the last."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
 
     def output(self, index: int) -> Any:
         """Return a cell's output area."""
@@ -192,13 +198,13 @@ class Page:
         path = self.server.root / self.name
         before = path.stat().st_mtime_ns
         self.page.keyboard.press("Control+s")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
             self.page.wait_for_timeout(50)
             text = path.read_text()
             if path.stat().st_mtime_ns != before and text.endswith("}\n"):  # else it is being written
                 return json.loads(text)  # type: ignore[no-any-return]
-        raise AssertionError(f"{path} was not saved within 20 s")
+        raise AssertionError(f"{path} was not saved within {self.patience} s")
 
     def finished(self, index: int, timeout: float = 20_000) -> None:
         """Wait until a cell that was run has ended."""
@@ -224,7 +230,7 @@ class Page:
     def reload(self) -> None:
         """Load the page again, with the notebook that it shows."""
         self.page.goto(self.server.address(f"lab/workspaces/tests/tree/{self.name}"))
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=40_000)
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
 
     def restart(self) -> None:
         """Restart the kernel."""

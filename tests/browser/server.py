@@ -46,7 +46,7 @@ class Server:
         (folder / f"{plugin}.jupyterlab-settings").write_text(json.dumps(values))
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             try:
                 self.ask("")
@@ -58,7 +58,7 @@ class Server:
     def ask(self, what: str, method: str = "GET") -> Any:
         """Ask the server's own interface."""
         address = f"http://127.0.0.1:{self.port}/api/{what}?token={TOKEN}"
-        with urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=20) as answer:
+        with urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=120) as answer:
             return json.loads(answer.read() or "null")
 
     def kernel(self, notebook: str) -> dict[str, Any] | None:

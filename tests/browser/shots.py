@@ -2,8 +2,12 @@
 
 `saved`: every view, and every lesson as it is saved; light and dark, at 1,000 and 1,600 pixels, trusted and
 not. `stripped`: the same as GitHub shows it, without a style. `live`: what runs. `lessons`: what stands there
-after *Run All*, of those in `LESSONS="03 05"` if that is set. `readme`: the pictures of README, into a folder
-that git keeps; all others go to `tests/screenshots/`, which git ignores.
+after *Run All*. `readme`: the pictures of README, into a folder that git keeps; all others go to
+`tests/screenshots/`, which git ignores.
+
+`make shots ONLY="xray 03"` takes the views and lessons whose name holds one of these. What was taken since
+the last change of what it shows is not taken again, so a run that was broken off goes on; `FRESH=1` takes
+all. Nothing waits for a time, and what fails costs none of the others.
 """
 
 from __future__ import annotations
@@ -15,25 +19,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from display_answers import bare
 from example_views import example_views
 
+from browser.camera import PATIENCE, ROOT, SHEETS, WIDTHS, Camera, fresh, sheets
 from browser.cells import HELD, IMPORTS, cell
 from browser.conftest import CHROMIUM_ARGS, MISSING, chromium_path
-from browser.page import LIGHT, SHOTS, Page
+from browser.page import SHOTS, Page
 from browser.server import Server
 from llama_magic.display import mimebundle
 
-ROOT = Path(__file__).parents[2]
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 README = ROOT / "notebooks" / "pictures"
-THEMES = {"light": LIGHT, "dark": "JupyterLab Dark"}
-WIDTHS = (1000, 1600)
 SHARP = 1.1  # pixels of README's pictures for one of the page's
-TALLEST = 12_000  # pixels of one picture
 GITHUB = """<style>
 body { font: 16px/1.5 sans-serif; margin: 2em }
 kbd { border: 1px solid #d1d9e0; border-radius: 6px; padding: 4px 5px; font: 11px/10px monospace;
@@ -42,11 +44,9 @@ td, th { border: 1px solid #d1d9e0; padding: 6px 13px } table { border-collapse:
 </style>"""
 LOAD = "%load_ext llama_magic\n%llama load --ctx 2048 --threads 2"
 FORM = "{'type': 'object', 'properties': {'name': {'type': 'string'}, 'age': {'type': 'integer'}}}"
-# How high a window has to be, so that the last cell is seen.
-_HEIGHT = """() => [...document.querySelectorAll(".jp-Notebook .jp-Cell")]
-  .reduce((sum, cell) => sum + cell.getBoundingClientRect().height, 200)"""
 # A cell without JupyterLab's own marks of what is chosen.
 PLAIN = ".jp-cell-toolbar, .jp-Collapser { display: none !important }"
+NEEDED = ("loaded", "imports")  # by all other live cells
 # Each live cell, and what shows that it is there.
 LIVE: dict[str, tuple[str, str]] = {
     "loaded": (LOAD, ".lm-table"),
@@ -68,32 +68,35 @@ LIVE: dict[str, tuple[str, str]] = {
 }
 
 
-class Camera:
-    """A JupyterLab, and whole notebooks of it as pictures."""
+failed: list[str] = []  # what could not be taken
 
-    def __init__(self, browser: Any, server: Server, scale: float = 1) -> None:
-        self.page = Page(browser, server, scale)
-        self.page.start()
 
-    def sheets(self, name: str) -> Iterator[str]:
-        """Take the notebook that is shown, whole, in both themes and both widths."""
-        for theme, called in THEMES.items():
-            self.page.theme(called)
-            for width in WIDTHS:
-                self.whole(f"{name}-{theme}-{width}", width)
-                yield f"{name}-{theme}-{width}"
+def asked(name: str) -> bool:
+    """Return whether `ONLY` names this, or nothing."""
+    only = os.environ.get("ONLY", "").split()
+    return not only or any(one in name for one in only)
 
-    def whole(self, name: str, width: int) -> None:
-        """Take all of a notebook, in a window as high as it is."""
-        page = self.page.page
-        page.set_viewport_size({"width": width, "height": 800})
-        for _ in range(3):  # cells that were not in sight have no height before they are
-            page.set_viewport_size({"width": width, "height": min(TALLEST, int(page.evaluate(_HEIGHT)))})
-        page.evaluate("() => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0; }")
-        page.wait_for_function(
-            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))) && true"
-        )
-        self.page.shot(name)
+
+def wanted(names: list[str]) -> bool:
+    """Return whether these sheets are to be taken: asked for, and not taken since the last change."""
+    return any(map(asked, names)) and (bool(os.environ.get("FRESH")) or not fresh(names))
+
+
+def views() -> dict[str, dict[str, Any]]:
+    """Return the notebooks of views, by their names: one of all, and one of each that `ONLY` names."""
+    every = dict(example_views())
+    alone = {f"view-{name}": {name: view} for name, view in every.items() if asked(f"view-{name}")}
+    return {"views": every} | (alone if os.environ.get("ONLY") else {})
+
+
+@contextmanager
+def trying(what: str) -> Iterator[None]:
+    """Go on with the next picture where one fails, and say so at the end."""
+    try:
+        yield
+    except Exception as error:  # Playwright's, of a page that is broken in its own way
+        failed.append(what)
+        print(f"{what}: {error}", file=sys.stderr, flush=True)
 
 
 def notebook(server: Server, name: str, outputs: dict[str, dict[str, Any]]) -> Path:
@@ -108,100 +111,120 @@ def notebook(server: Server, name: str, outputs: dict[str, dict[str, Any]]) -> P
 
 def saved(browser: Any, server: Server) -> None:
     """Take every view and every lesson as it is saved, trusted and not."""
+    every: dict[str, dict[str, Any]] = views() | {lesson.stem: {} for lesson in LESSONS}
+    books = {
+        f"{name}-{trust}": shown
+        for trust in ("untrusted", "trusted")
+        for name, shown in every.items()
+        if wanted(sheets(f"{name}-{trust}"))
+    }
+    if not books:
+        return
+    paths = {name: server.root / f"{name}.ipynb" for name in books}
+    for name, shown in books.items():
+        if shown:
+            notebook(server, paths[name].name, {title: mimebundle(view) for title, view in shown.items()})
+        else:
+            paths[name].write_bytes((ROOT / "notebooks" / f"{name.rpartition('-')[0]}.ipynb").read_bytes())
+    if trusted := [str(path) for name, path in paths.items() if name.endswith("-trusted")]:
+        env = os.environ | {"JUPYTER_DATA_DIR": str(server.root / ".data")}
+        subprocess.run([sys.executable, "-m", "jupyter", "trust", *trusted], env=env, check=True)
     camera = Camera(browser, server)
-    views = {name: mimebundle(view) for name, view in example_views().items()}
-    env = os.environ | {"JUPYTER_DATA_DIR": str(server.root / ".data")}
-    for trust in ("untrusted", "trusted"):
-        paths = [notebook(server, f"views-{trust}.ipynb", views)]
-        for lesson in LESSONS:
-            copy = server.root / f"{lesson.stem}-{trust}.ipynb"
-            paths.append(copy)
-            copy.write_bytes(lesson.read_bytes())
-        if trust == "trusted":
-            subprocess.run([sys.executable, "-m", "jupyter", "trust", *map(str, paths)], env=env, check=True)
-        for path in paths:
+    for name, path in paths.items():
+        with trying(name):
             camera.page.open(path.name)
-            for made in camera.sheets(path.stem):
-                print(made, flush=True)
+            camera.take(name)
 
 
 def stripped(browser: Any, server: Server) -> None:
     """Take every view and the outputs of every lesson without a style, as GitHub shows them."""
     page = browser.new_page(viewport={"width": WIDTHS[0], "height": 800})
-    sheets = {"views": [mimebundle(view)["text/html"] for view in example_views().values()]}
+    shown = {
+        name: [mimebundle(view)["text/html"] for view in some.values()] for name, some in views().items()
+    }
     for lesson in LESSONS:
         cells = json.loads(lesson.read_text("utf-8"))["cells"]
         outputs = (output.get("data", {}) for one in cells for output in one.get("outputs", ()))
-        sheets[lesson.stem] = ["".join(data["text/html"]) for data in outputs if "text/html" in data]
-    for name, htmls in sheets.items():
-        shown = "<hr>".join(re.sub(r"<style.*?</style>", "", bare(html), flags=re.DOTALL) for html in htmls)
-        page.set_content(GITHUB + shown)
-        page.screenshot(path=SHOTS / f"{name}-stripped.png", full_page=True)
-        print(f"{name}-stripped", flush=True)
+        shown[lesson.stem] = ["".join(data["text/html"]) for data in outputs if "text/html" in data]
+    for name, htmls in shown.items():
+        if wanted([f"{name}-stripped"]):
+            page.set_content(
+                GITHUB
+                + "<hr>".join(re.sub(r"<style.*?</style>", "", bare(html), flags=re.DOTALL) for html in htmls)
+            )
+            page.screenshot(path=SHOTS / f"{name}-stripped.png", full_page=True)
+            print(f"{name}-stripped", flush=True)
 
 
 def live(browser: Any, server: Server) -> None:
     """Take everything that runs, while it runs."""
+    names = [name for name in LIVE if name in NEEDED or wanted(sheets(f"live-{name}"))]
+    if set(names) == set(NEEDED):
+        return
     camera = Camera(browser, server)
     page = camera.page
-    names = list(LIVE)
-    server.write("live.ipynb", [source for source, _ in LIVE.values()])
+    server.write("live.ipynb", [LIVE[name][0] for name in names])
     page.open("live.ipynb")
     for index, name in enumerate(names):
-        source, there = LIVE[name]
-        page.run(index)
-        if there:
-            page.cell(index).locator(there).first.wait_for(timeout=60_000)
-        if HELD in source:
-            for made in camera.sheets(f"live-{name}"):
-                print(made, flush=True)
-            page.theme(LIGHT)
-            page.release()
-        page.finished(index, timeout=60_000)
-    page.cell(names.index("xray")).get_by_role("button", name="Draw 100 times").click()
-    page.cell(names.index("xray")).locator(".lm-board").get_by_text("would have drawn another").wait_for()
-    for made in camera.sheets("live"):
-        print(made, flush=True)
+        with trying(f"live-{name}"):
+            source, there = LIVE[name]
+            page.run(index)
+            if HELD not in source:
+                page.finished(index, timeout=1000 * PATIENCE)
+            if there:
+                page.cell(index).locator(there).first.wait_for()
+            if name in MOMENTS:
+                MOMENTS[name](page, page.cell(index))
+            if name not in NEEDED:
+                camera.take(f"live-{name}", index)
+            if HELD in source:
+                page.release()
+                page.finished(index, timeout=1000 * PATIENCE)
 
 
 def lessons(browser: Any, server: Server) -> None:
     """Run the lessons from start to end, as a reader would, and take what then stands there."""
+    chosen = {lesson: [f"{lesson.stem}-run-{sheet}" for sheet in SHEETS] for lesson in LESSONS}
+    chosen = {lesson: names for lesson, names in chosen.items() if wanted(names)}
+    if not chosen:
+        return
     camera = Camera(browser, server)
     page = camera.page
-    wanted = os.environ.get("LESSONS", "").split()
-    for lesson in (one for one in LESSONS if not wanted or one.stem[:2] in wanted):
-        (server.root / lesson.name).write_bytes(lesson.read_bytes())
-        page.open(lesson.name, own_kernel=True)
-        page.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        for width in WIDTHS:
-            camera.whole(f"{lesson.stem}-run-{width}", width)
-        page.leave()
-        print(f"{lesson.stem}-run", flush=True)
+    for lesson in chosen:
+        with trying(f"{lesson.stem}-run"):
+            (server.root / lesson.name).write_bytes(lesson.read_bytes())
+            page.open(lesson.name, own_kernel=True)
+            page.run_all()
+            camera.take(f"{lesson.stem}-run")
+            page.leave()
 
 
 def readme(browser: Any, server: Server) -> None:
     """Take the pictures that README shows, into the folder that git keeps."""
+    chosen = {name: way for name, way in PICTURES.items() if asked(f"readme-{name}")}
     README.mkdir(exist_ok=True)
     camera = Camera(browser, server, scale=SHARP)
     page = camera.page
-    sources, moments = zip(*PICTURES.values(), strict=True)
-    server.write("readme.ipynb", [LOAD, *sources])
+    server.write("readme.ipynb", [LOAD, *(source for source, _ in chosen.values())])
     page.open("readme.ipynb")
     page.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
     page.page.set_viewport_size({"width": 880, "height": 1400})
     page.run(0)
-    page.finished(0, timeout=60_000)
-    for index, (name, moment) in enumerate(zip(PICTURES, moments, strict=True), 1):
-        page.run(index)
-        shown = page.cell(index)
-        moment(page, shown)
-        page.page.mouse.move(0, 0)
-        shown.screenshot(path=README / f"{name}.png", style=PLAIN)
-        print(f"notebooks/pictures/{name}.png {(README / f'{name}.png').stat().st_size:,} bytes", flush=True)
+    page.finished(0, timeout=1000 * PATIENCE)
+    for index, (name, (_, moment)) in enumerate(chosen.items(), 1):
+        with trying(f"readme-{name}"):
+            page.run(index)
+            shown = page.cell(index)
+            moment(page, shown)
+            page.page.mouse.move(0, 0)
+            shown.screenshot(path=README / f"{name}.png", style=PLAIN)
+            print(
+                f"notebooks/pictures/{name}.png {(README / f'{name}.png').stat().st_size:,} bytes", flush=True
+            )
 
 
 def _writing(page: Page, shown: Any) -> None:
-    shown.locator(".lm-live .lm-text", has_text=re.compile(r"(\S+\s+){45}")).wait_for(timeout=60_000)
+    shown.locator(".lm-live .lm-text", has_text=re.compile(r"(\S+\s+){45}")).wait_for()
 
 
 def _drawn(page: Page, shown: Any) -> None:
@@ -209,8 +232,18 @@ def _drawn(page: Page, shown: Any) -> None:
     shown.locator(".lm-board").get_by_text("would have drawn another").wait_for()
 
 
+def _counted(page: Page, shown: Any) -> None:
+    shown.locator("textarea[placeholder*=prompt], textarea").last.fill("What is the capital of France?")
+    shown.locator(".lm-board").get_by_text("free").first.wait_for()
+
+
+def _picked(page: Page, shown: Any) -> None:
+    shown.locator(".lm-words > *").nth(2).click()
+    shown.locator(".lm-panel [role=option]").first.wait_for()
+
+
 def _ended(page: Page, shown: Any) -> None:
-    shown.locator(".jp-RenderedHTML .lm").first.wait_for(timeout=60_000)
+    shown.locator(".jp-RenderedHTML .lm").first.wait_for()
 
 
 _WRITING = "%%llama chat --seed 7 -n 300\nsystem: You tell short stories.\nuser: A dragon opens a bakery."
@@ -225,6 +258,8 @@ PICTURES: dict[str, tuple[str, Callable[[Page, Any], None]]] = {
     "surprise": (_SURPRISE, _ended),
     "gauge": (_GAUGE, _ended),
 }
+# What is done to a live view before its picture is taken.
+MOMENTS: dict[str, Callable[[Page, Any], None]] = {"xray": _drawn, "pad": _counted, "pen": _picked}
 PARTS = {"saved": saved, "stripped": stripped, "live": live, "lessons": lessons, "readme": readme}
 
 
@@ -245,6 +280,8 @@ def main(parts: list[str]) -> None:
         finally:
             server.close()
             browser.close()
+    if failed:
+        sys.exit(f"Not taken: {', '.join(failed)}. Run it again: what is there is kept.")
 
 
 if __name__ == "__main__":
