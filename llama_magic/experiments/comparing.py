@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.experiments.statistics import Estimate, bootstrap, estimate, holm, sign_test
+from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 
 FEW_SEEDS = 5  # answers to a row, below which a difference may well be that of a draw
@@ -98,11 +99,21 @@ def _notes(results: Sequence[Any], scores: Sequence[str]) -> tuple[str, ...]:
             f"Answers were drawn {'once' if least == 1 else f'{least} times'} a row, at a temperature above "
             f"0: a difference may be that of a draw. n={FEW_SEEDS} or more tells them apart."
         )
-    failed = Counter(
-        name for one in results for name, score in one.scores.items() if isinstance(score, Exception)
-    )
-    notes += [f"The score {name!r} failed on {count:,} results." for name, count in failed.items()]
-    return tuple(notes)
+    return (*notes, *failed_scores(results))
+
+
+def failed_scores(results: Iterable[Any]) -> list[str]:
+    """Say on how many results a score failed, and what befell the first of them."""
+    failed: dict[str, list[tuple[int, Exception]]] = {}
+    for one in results:
+        for name, score in one.scores.items():
+            if isinstance(score, Exception):
+                failed.setdefault(name, []).append((one.row, score))
+    return [
+        f"The score {name!r} failed on {counted(len(found), 'result')}, first on row {found[0][0]}: "
+        f"{type(found[0][1]).__name__}: {found[0][1]}"
+        for name, found in failed.items()
+    ]
 
 
 # --- pairs ----------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class Deciding(Experiment[Decision]):
     ) -> None:
         texts = self._texts(model)
         named = dict(zip(self.options, texts.tokens, strict=True))
-        results.notes = tuple(
+        results.notes = self.notes + tuple(
             f"{one!r} begins {other!r}: its probability holds that of the other. With end=True the end of "
             "the answer counts, and they exclude each other."
             for one, other in prefixes(named)

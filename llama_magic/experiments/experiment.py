@@ -11,6 +11,7 @@ from llama_magic.errors import GenerationInterrupted, LlamaMagicError, ModelClos
 from llama_magic.experiments.keeping import bind
 from llama_magic.experiments.results import Clock, Progress, R, Results
 from llama_magic.experiments.scoring import Scores
+from llama_magic.experiments.settings import PROMPT
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
 from llama_magic.threads import despite_interrupts
 from llama_magic.words.counting import counted
@@ -73,6 +74,28 @@ class Experiment(Generic[R]):
         asked = frozenset[str]().union(*(setting.prompt.names for setting in self.settings))
         known = dict.fromkeys(name for row in self.rows for name in row.inputs)
         return [name for name in known if name in asked] or list(known)
+
+    @property
+    def labels(self) -> list[Any] | None:
+        """What the rows are called in the table that they come from, None where they are numbered from 0."""
+        labels = [row.label for row in self.rows]
+        return None if all(label is None for label in labels) else labels
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of all results: prompts that ask every row the same."""
+        known = list(dict.fromkeys(name for row in self.rows for name in row.inputs))
+        same = {
+            s.values.get(PROMPT)
+            for s in self.settings
+            if len(self.rows) > 1 and known and s.prompt.parts and s.prompt.names.isdisjoint(known)
+            and "{{" not in str(s.options.get("system"))
+        }  # fmt: skip
+        return tuple(
+            f"The prompt{f' {name!r}' if name else ''} names no column, so every row was asked the same. "
+            f"A column is written {{{{ {known[0]} }}}}."
+            for name in sorted(same, key=str)
+        )
 
     def carry_out(self, results: Results[R]) -> None:
         """Ask for what is missing in `results`, model by model.
@@ -161,5 +184,5 @@ def _of_row(stop: Stopped, results: Results[Any]) -> Exception:
     if isinstance(error, LlamaMagicError):
         error.row = stop.row
         error.completions = results
-    error.add_note(f"This is of row {stop.row + 1}; {counted(len(results), results.noun)} are kept.")
+    error.add_note(f"This is of row {stop.row} (from 0); {counted(len(results), results.noun)} are kept.")
     return error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import types
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def read_plan(
         check_options(setting.options)
         if "seed" in setting.options:
             check_seed(setting.options["seed"])
-    _check_names(prompts, rows, {*(variables or ()), *given, *(over or ())})
+    _check_names(prompts, rows, {**(variables or {}), **dict.fromkeys([*given, *(over or ())])})
     scores = read_scores(score)
     _check_columns(score, rows)
     return Plan(
@@ -109,20 +110,27 @@ def _record_of(given: Any) -> Record | None:
     raise InputTypeError(f"record is a {type(given).__name__}; expected a path, or a Record.")
 
 
-def _check_names(prompts: Mapping[str, Prompt], rows: Iterable[Row], known: set[str]) -> None:
+def _check_names(prompts: Mapping[str, Prompt], rows: Sequence[Row], known: Mapping[str, Any]) -> None:
     """Raise where a prompt asks for a name that no row has."""
     columns = {name for row in rows for name in row.inputs}
-    if not columns and not known and not list(rows):
+    if not columns and not known and not rows:
         return
-    shown = columns | {name for name in known if not name.startswith("_")}  # a notebook's own are many
+    # A notebook's own names are many, and its modules and functions are not meant.
+    shown = columns | {name for name, value in known.items() if not (name.startswith("_") or _is_code(value))}
     for prompt in prompts.values():
-        for name in sorted(prompt.names - columns - known):
+        for name in sorted(prompt.names - columns - known.keys()):
+            if rows and (error := rows[0].error) is not None and not columns:
+                raise error  # no row is one at all
             where = f"columns {', '.join(sorted(columns))}" if columns else "no columns"
             raise TemplateError(
                 f"The prompt asks for {{{{ {name} }}}}, and the rows have {where}.",
                 remedy=f"{meant(name, shown)} " * bool(shown)
                 + "A value can come from a column, from an axis of `over`, or as a keyword.",
             )
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) or isinstance(value, types.ModuleType)
 
 
 def _check_columns(score: Any, rows: Sequence[Row]) -> None:

@@ -51,6 +51,10 @@ class Work(Protocol):
     def settings(self) -> Sequence[Any]: ...
     @property
     def columns(self) -> Sequence[str]: ...
+    @property
+    def labels(self) -> list[Any] | None: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
     def carry_out(self, results: Any) -> None: ...
 
 
@@ -93,7 +97,9 @@ class Results(Printed, Sequence[R], Generic[R]):
         # The columns that the prompts ask for: those to show.
         self.columns: tuple[str, ...] = () if experiment is None else tuple(experiment.columns)
         self.clock: Clock | None = None  # while it is carried out
-        self.notes: tuple[str, ...] = ()  # what is to be known of all of them
+        # What is to be known of all of them.
+        self.notes: tuple[str, ...] = () if experiment is None else experiment.notes
+        self._labels = None if experiment is None else experiment.labels
 
     # --- a sequence -------------------------------------------------------------------------
 
@@ -121,8 +127,12 @@ class Results(Printed, Sequence[R], Generic[R]):
     def _of(self, results: Sequence[R]) -> Self:
         """Return a part of these, which has nothing to resume."""
         part = type(self)(None, {result.place: result for result in results})
-        part.columns, part.notes = self.columns, self.notes
+        part._alike(self)
         return part
+
+    def _alike(self, other: Self) -> None:
+        """Take over what is told of all results."""
+        self.columns, self.notes, self._labels = other.columns, other.notes, other._labels
 
     def put(self, result: R) -> None:
         """Keep a result, in place of what stood there."""
@@ -242,7 +252,7 @@ class Results(Printed, Sequence[R], Generic[R]):
         scores = read_scores(score)
         made = {r.place: replace(r, scores=scores_of(r, scores)) for r in self}  # type: ignore[type-var]
         other = type(self)(self._experiment, made)
-        other.columns, other.notes = self.columns, self.notes
+        other._alike(self)
         return other
 
     def _score_names(self) -> list[str]:
@@ -262,11 +272,18 @@ class Results(Printed, Sequence[R], Generic[R]):
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a row a result: columns of its row, settings, answer, scores, figures.
 
+        Its index is that of the rows, so that `df["answer"] = runs.to_pandas()["answer"]` puts each answer
+        to its own row, also where some are missing. Where rows are numbered and have several results it
+        counts these.
+
         Raises: ImportError where pandas is not installed.
         """
         import pandas
 
-        return pandas.DataFrame([result.record() for result in self])
+        rows = [result.row for result in self]
+        labels = rows if self._labels is None else [self._labels[row] for row in rows]
+        index = None if self._labels is None and len(set(rows)) < len(rows) else labels or None
+        return pandas.DataFrame([result.record() for result in self], index)
 
     def __repr__(self) -> str:
         missing = f", {self.missing:,} missing" if self.missing else ""

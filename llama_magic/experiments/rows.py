@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError
@@ -14,11 +14,15 @@ TEXT, MESSAGES = "text", "messages"  # the columns of rows that are texts, or co
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its place (from 0) and its columns; `error` says why it is none that can be asked."""
+    """One row: its place (from 0) and its columns; `error` says why it is none that can be asked.
+
+    `label` is what its table calls it, None where that is its place.
+    """
 
     place: int
     inputs: Mapping[str, Any] = field(default_factory=dict)
     error: LlamaMagicError | None = None
+    label: Any = None
 
 
 def read_rows(given: Any) -> list[Row]:
@@ -28,7 +32,21 @@ def read_rows(given: Any) -> list[Row]:
     An item that is no row keeps its place, with its error. Raises `InputTypeError` for what holds no rows.
     """
     items = _items(given)
-    return [_row(place, item) for place, item in enumerate(items)]
+    rows = [_row(place, item) for place, item in enumerate(items)]
+    labels = _labels(given)
+    return (
+        rows
+        if labels is None
+        else [replace(row, label=label) for row, label in zip(rows, labels, strict=True)]
+    )
+
+
+def _labels(given: Any) -> list[Any] | None:
+    """Return what a table of pandas calls its rows, None where these are numbered from 0."""
+    if type(given).__name__ not in ("DataFrame", "Series") or not hasattr(given, "iloc"):
+        return None
+    labels = list(given.index)
+    return None if labels == list(range(len(labels))) else labels
 
 
 def _items(given: Any) -> Iterable[Any]:
@@ -64,8 +82,10 @@ def _row(place: int, item: Any) -> Row:
         return Row(place, {f.name: getattr(item, f.name) for f in dataclasses.fields(item)})
     if hasattr(item, "model_dump"):
         return Row(place, dict(item.model_dump()))
+    found = "None" if item is None else f"a {type(item).__name__}"
     error = InputTypeError(
-        f"Row {place + 1} is a {type(item).__name__}; expected a dict, a text, or a list of messages."
+        f"Row {place} (from 0) is {found}; expected a dict, a text, or a list of messages.",
+        remedy="Of a value make a text or a dict first: str(x), path.read_text(), {'text': x}.",
     )
     return Row(place, {}, error)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
@@ -251,6 +253,31 @@ def test_what_is_wrong_with_the_call_is_said_at_once(how: Any, error: type[Excep
     with pytest.raises(error, match=words):
         lm.map(["a", "b"], **given)
     assert model.backend.requests == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [([1, 2], "Row 0 (from 0) is a int"), ([Path("x")], "is a PosixPath"), ([None], "is None")],
+)
+def test_rows_that_are_none_say_what_they_are(rows: Any, found: str) -> None:
+    """Where no row is one, that is said, not that columns are missing; places are those of `run.row`."""
+    with pytest.raises(lm.InputTypeError) as caught:
+        lm.map(rows, "{{ text }}", model=scripted_model())
+    assert found.replace("Posix", type(Path()).__name__.removesuffix("Path")) in str(caught.value)
+    assert "read_text()" in str(caught.value)
+    runs = lm.map(["a", 5], model=scripted_model(upper))
+    assert str(runs[1].error).startswith("Row 1 (from 0) is a int;")
+
+
+def test_what_is_meant_is_no_module_of_the_notebook() -> None:
+    """Of a notebook's own names those that are values are proposed."""
+    space = {"lm": lm, "threading": sys, "things": "x", "model": scripted_model()}
+    with pytest.raises(lm.TemplateError, match="Did you mean things"):
+        exec("lm.sweep('{{ thing }}', model=model)", space)
+    del space["things"]
+    with pytest.raises(lm.TemplateError) as caught:
+        exec("lm.sweep('{{ thing }}', model=model)", space)
+    assert "threading" not in str(caught.value)
 
 
 # --- seeds --------------------------------------------------------------------------------------

@@ -282,7 +282,71 @@ def test_what_equals_a_column(answer: str, wanted: Any, equal: bool) -> None:
     assert runs[0].scores["right"] is equal
 
 
+def test_a_score_that_failed_says_why() -> None:
+    """How often, on which row first, and what it was: told with runs, with a summary, with a grid."""
+    rows = [{"text": "a"}, {"text": "bb"}, {"text": "bb"}]
+    runs = lm.map(rows, "{{ text }}", model=scripted_model(said), score=lambda run: 1 / (len(run.text) - 2))
+    words = "The score 'score' failed on 2 results, first on row 1: ZeroDivisionError: division by zero"
+    assert words in to_text(runs).replace("\n", " ")
+    assert any(words in note for note in runs.summary().notes)
+    grid = lm.map(
+        rows, "{{ text }}", model=scripted_model(said), over={"top_k": [3]}, score=lambda run: run.x
+    )
+    assert "failed on 3 results, first on row 0: AttributeError" in to_text(grid).replace("\n", " ")
+
+
 # --- out ----------------------------------------------------------------------------------------
+
+
+def test_answers_go_back_to_the_rows_that_they_are_of() -> None:
+    """A table has the index of the rows: labels of a DataFrame, else places; so a gap moves no answer."""
+    texts = ["a", None, "c", "d"]
+    frame = pd.DataFrame({"text": texts}, index=["w", "x", "y", "z"])
+    model = scripted_model(lambda r: said(r).upper())
+    runs = lm.map(frame, "{{ text }}", model=model)
+    assert list(runs.to_pandas().index) == ["w", "x", "y", "z"]
+    frame["answer"] = runs.to_pandas()["answer"]
+    assert list(frame["answer"][["w", "y", "z"]]) == ["A", "C", "D"]
+    assert list(runs.failures.to_pandas().index) == ["x"]
+    assert list(runs[2:].scored(lambda run: 1).to_pandas().index) == ["y", "z"]
+    plain = lm.map([{"text": text} for text in texts], "{{ text }}", model=model)
+    assert list(plain[2:].to_pandas().index) == [2, 3]
+    series = frame["text"].dropna()
+    assert list(lm.map(series, "{{ text }}", model=model).to_pandas().index) == ["w", "y", "z"]
+    both = lm.map(frame[2:], "{{ text }}", model=model, over={"top_k": [1, 2]})
+    assert list(both.to_pandas().index) == ["y", "y", "z", "z"]
+    assert list(both.where(top_k=2).to_pandas().index) == ["y", "z"]
+    numbered = lm.map(["a", "b"], model=model, n=2)
+    assert list(numbered.to_pandas().index) == [0, 1, 2, 3]
+    pairs = frame[:1].set_index(pd.MultiIndex.from_tuples([("w", 1)]))
+    assert list(lm.map(pairs, "{{ text }}", model=model).to_pandas().index) == [("w", 1)]
+
+
+def test_a_prompt_that_names_no_column_is_told_of() -> None:
+    """Single braces are a text like any other, so that all rows are asked the same: a note says so."""
+    rows = [{"review": "a"}, {"review": "b"}]
+    words = "names no column, so every row was asked the same. A column is written {{ review }}."
+    assert lm.map(rows, "Mood of {review}", model=scripted_model(said)).notes == (f"The prompt {words}",)
+    both = lm.map(rows, {"x": "{{ review }}", "y": "Mood?"}, model=scripted_model(said))
+    assert both.notes == (f"The prompt 'y' {words}",)
+    assert f"The prompt 'y' {words}" in to_text(both).replace("\n", " ")
+    for how in ({"prompt": "{{ review }}"}, {"prompt": "Mood?", "system": "Of {{ review }}"}):
+        assert lm.map(rows, model=scripted_model(said), **how).notes == ()
+    assert lm.map(rows[:1], "Mood?", model=scripted_model(said)).notes == ()
+    assert lm.map(["a", "b"], model=scripted_model(said)).notes == ()
+
+
+def test_a_grid_shows_a_row_that_was_answered() -> None:
+    """Errors are no answers that differ: another row tells more; where there is none they are short."""
+    rows = [{"text": "word " * 600}, {"text": "b"}]
+    model = scripted_model(lambda r: f"{said(r)} {r.sampling.top_k}")
+    runs = lm.map(rows, {"p": "{{ text }}", "q": "So: {{ text }}"}, model=model, over={"top_k": [3, 4]})
+    page = to_text(runs)
+    assert "row 1 of 2" in page
+    assert page.partition("every answer")[0].count("error:") == 0
+    alone = to_text(lm.map(rows[:1], {"p": "{{ text }}", "q": "So: {{ text }}"}, model=model))
+    assert "[" not in alone
+    assert "It is filled" not in alone
 
 
 def test_a_table_of_all_that_is_known() -> None:
@@ -373,6 +437,20 @@ def test_a_terminal_has_one_line_that_is_written_over(monkeypatch: pytest.Monkey
     assert lines[-1].startswith("3 of 3 rows · ")
     assert " · 1 error " in lines[-1]
     assert any(" rows/s · " in line and " left" in line for line in lines)
+
+
+def test_a_console_of_jupyter_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its kernel writes goes to no terminal of the kernel's own, and is seen all the same."""
+
+    class Kernel:
+        def get_parent(self, channel: str) -> dict[str, Any]:
+            return {"metadata": {}, "content": {"allow_stdin": True}}
+
+    class Shell:
+        kernel, display_pub = Kernel(), None
+
+    monkeypatch.setattr(watching.hosts, "current_shell", Shell)
+    assert type(watching._host()).__name__ == "_Terminal"
 
 
 def test_where_output_is_kept_short_experiments_say_nothing(

@@ -70,7 +70,9 @@ def _host() -> _Host:
     where = hosts.host(shell)
     if where == "live":
         return _Cell(shell)
-    return _Terminal() if where == "terminal" and sys.stdout.isatty() else _Log()
+    # `jupyter console` shows what a kernel writes, which is no terminal to the kernel.
+    seen = where == "terminal" and (getattr(shell, "kernel", None) is not None or sys.stdout.isatty())
+    return _Terminal() if seen else _Log()
 
 
 class _Told:

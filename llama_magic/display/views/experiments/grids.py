@@ -10,7 +10,7 @@ from typing import Any
 from llama_magic.display.static.doc import Grid, Line, Node
 from llama_magic.display.views.experiments.comparing import score_cells, sentence
 from llama_magic.experiments.results import Results
-from llama_magic.words.tables import Marked, Table
+from llama_magic.words.tables import Marked, Table, brief
 
 _LINES = 50  # settings of a grid
 _WORDS = 400  # of an answer that are compared
@@ -30,11 +30,11 @@ def grid(r: Results[Any]) -> list[Node]:
         answers = [one for one in r if one.row == row and one.settings == group.settings]
         for one in answers if several else answers[:1]:
             text = answer_text(one)
-            first = text if first is None else first
+            if one.error is None:
+                first = text if first is None else first
+            told = marked(text, first) if first is not None and one.error is None else text
             sample = (one.sample,) if several else ()
-            lines.append(
-                (*group.settings.values(), *sample, marked(text, first), *score_cells(group, summary.scores))
-            )
+            lines.append((*group.settings.values(), *sample, told, *score_cells(group, summary.scores)))
     heads = [head for name in summary.scores for head in (name, "95 %")]
     shown = "answer" if rows == 1 else f"row {row} of {rows:,}"
     headers = (*summary.by, *(["sample"] if several else []), shown, *heads)
@@ -48,16 +48,18 @@ def grid(r: Results[Any]) -> list[Node]:
 def answer_text(result: Any) -> str:
     """Return an answer as it stands in a grid."""
     if result.error is not None:
-        return f"error: {getattr(result.error, 'message', None) or result.error}"
+        return brief(f"error: {getattr(result.error, 'message', None) or result.error}")
     text = str(getattr(result, "text", None) or result.answer() or "").strip()
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
 def _telling_row(r: Results[Any]) -> int:
-    """Return the row whose answers differ most, the first of such."""
+    """Return the row whose answers differ most, the first of such; errors are no answers."""
     answers: dict[int, set[str]] = {}
     for result in r:
-        answers.setdefault(result.row, set()).add(answer_text(result))
+        answers.setdefault(result.row, set()).update(
+            () if result.error is not None else (answer_text(result),)
+        )
     return max(answers, key=lambda row: len(answers[row]))
 
 

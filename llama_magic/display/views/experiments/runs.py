@@ -13,6 +13,7 @@ from llama_magic.display.views.find import find
 from llama_magic.display.views.model.results import completion
 from llama_magic.display.views.view import view
 from llama_magic.experiments.answers import plain
+from llama_magic.experiments.comparing import failed_scores
 from llama_magic.experiments.odds import Decision
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run, Runs
@@ -38,6 +39,8 @@ def runs(r: Runs) -> list[Node]:
         out += [*grid(r), Fold("every answer", (every,))]
     elif len(r):
         out.append(pages(columns(r), list(r)))
+        out += [Line(words, tone="warn") for words in failed_scores(r)]
+    out += [Line(note, tone="warn") for note in r.notes]
     if r.missing:
         out.append(Line(f"{r.missing:,} of {r.total:,} are missing; .resume() goes on.", tone="warn"))
     return out
