@@ -29,7 +29,7 @@ def host(shell: Any) -> Host:
     """
     if shell is None:
         return "terminal"
-    if type(shell.display_pub).__name__ == "CapturingDisplayPublisher":  # %%capture
+    if is_captured(shell):
         return "plain"
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
@@ -38,6 +38,11 @@ def host(shell: Any) -> Host:
     if _cell(parent) is not None:
         return "live"
     return "terminal" if (parent.get("content") or {}).get("allow_stdin") else "plain"
+
+
+def is_captured(shell: Any) -> bool:
+    """Return whether a cell's output goes into a variable (`%%capture`), where nothing is ever updated."""
+    return type(shell.display_pub).__name__ == "CapturingDisplayPublisher"
 
 
 def is_typed(shell: Any) -> bool:

@@ -181,7 +181,9 @@ class Assembler:
             outside = math.nan if event.outside_mass is None else event.outside_mass
             logprob = math.nan if event.logprob is None else event.logprob
             sample.scores.append((begin, len(sample.raw), outside, logprob))
-        self._send(event.sample, delta, thinking, (event.token,), logprobs, calls, forced=event.forced)
+        more = {"forced": int(event.forced), "guessed": int(event.guessed)}
+        token = (event.token,)
+        self._send(event.sample, delta, thinking, token, logprobs, calls, struck=event.struck, **more)
 
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
@@ -191,7 +193,7 @@ class Assembler:
         delta, thinking, calls = sample.read(event.text, final=True)
         late = self.timed_out and event.reason == "interrupted"
         sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
-        self._send(event.sample, delta, thinking, (), (), calls, reason=sample.reason)
+        self._send(event.sample, delta, thinking, (), (), calls, reason=sample.reason, struck=event.struck)
 
     def _send(
         self,
@@ -202,8 +204,8 @@ class Assembler:
         logprobs: tuple[TokenLogprob, ...],
         calls: tuple[dict[str, Any], ...],
         reason: Any = None,
-        *,
-        forced: bool = False,
+        struck: tuple[int, ...] = (),
+        **more: Any,
     ) -> None:
         if self.silent:
             return
@@ -212,9 +214,8 @@ class Assembler:
         sample.unsent = "", "", ()
         delta, thinking = begun + delta, thought + thinking
         ids = given + ids
-        self.deliver(
-            Chunk(delta, sample.text, ids, logprobs, reason, thinking, None, index, calls, forced=int(forced))
-        )
+        more["struck"] = tuple(self.piece(token).decode("utf-8", "replace") for token in struck)
+        self.deliver(Chunk(delta, sample.text, ids, logprobs, reason, thinking, None, index, calls, **more))
 
     def _logprob(self, event: TokenEvent) -> TokenLogprob:
         def shown(token: int) -> str:

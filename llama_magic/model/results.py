@@ -114,7 +114,8 @@ class Chunk:
     part, which `text` leaves out. `partial` is the object so far of a structured answer.
     `finish_reason` is set on the last chunk only; `sample` counts from 0 when n > 1. `tool_calls` are those
     that came to their end with this chunk; `turns` are messages of results that were added after them.
-    `forced` of the tokens were not drawn: a constraint left no choice.
+    `forced` of the tokens were not drawn: a constraint left no choice. `guessed` of them were guessed ahead;
+    `struck` are the texts of guesses that stood in their place and did not come.
     """
 
     delta: str
@@ -128,6 +129,8 @@ class Chunk:
     tool_calls: tuple[dict[str, Any], ...] = ()
     turns: tuple[dict[str, Any], ...] = ()
     forced: int = 0
+    guessed: int = 0
+    struck: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -117,21 +117,29 @@ class Chat(Shown):
         The chat as it was, with the turns that followed, is kept as a branch, and what stood there can be
         taken back. What no turn's answer grew into is an `OptionError`.
         """
+        at = self.turn_of(answer)
+        if at is None:
+            raise OptionError(
+                f"No turn of the chat {self.name!r} has an answer that this one is a branch of.",
+                remedy="Give a branch of one of its answers: answer.fork(step, choice), or what the pen "
+                "wrote.",
+            )
+        turn = self.turns[at]
+        if turn.completion is answer:
+            return turn
+        self.branches.append(Branch(tuple(self.turns), at, f"turn {at + 1} took another answer"))
+        messages = (*turn.messages[:-1], answer_message(answer))
+        cut = answer.finish_reason == "interrupted"
+        taken = replace(turn, messages=messages, completion=answer, interrupted=cut)
+        self.turns[at:] = [taken]
+        return taken
+
+    def turn_of(self, answer: Any) -> int | None:
+        """Return the place (from 0) of the turn whose answer this is or may become; None if of none."""
         for at in reversed(range(len(self.turns))):
-            turn = self.turns[at]
-            if turn.completion is answer:
-                return turn
             if any(answer is one for held in self._answered(at) for one in _grown(held)):
-                self.branches.append(Branch(tuple(self.turns), at, f"turn {at + 1} took another answer"))
-                messages = (*turn.messages[:-1], answer_message(answer))
-                cut = answer.finish_reason == "interrupted"
-                taken = replace(turn, messages=messages, completion=answer, interrupted=cut)
-                self.turns[at:] = [taken]
-                return taken
-        raise OptionError(
-            f"No turn of the chat {self.name!r} has an answer that this one is a branch of.",
-            remedy="Give a branch of one of its answers: answer.fork(step, choice), or what the pen wrote.",
-        )
+                return at
+        return None
 
     def _answered(self, at: int) -> list[Any]:
         """Return the answers that a turn has and had, after the same turns and to the same question."""

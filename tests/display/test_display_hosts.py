@@ -70,6 +70,32 @@ def test_an_interrupted_cell_fails_with_its_text_kept(executed: Any) -> None:
     assert error.traceback == ["Interrupted: what was written is kept."]
 
 
+def test_a_long_map_leaves_nothing_of_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its progress is shown in one place while it runs, and that place is empty in what is saved."""
+    source = (
+        "import llama_magic as lm\nfrom llama_magic.display.live import watching\n"
+        "from llama_magic.testing import scripted_model\nwatching._SELDOM = 0.0\n"
+        "runs = lm.map(['a', 'b', 'c'], model=scripted_model(lambda request: 'said'))\nlen(runs)"
+    )
+    client = nbclient.NotebookClient(notebook(source, "%%capture kept\n" + source), timeout=60)
+    seen: list[str] = []
+    update = client.process_message
+
+    def noted(message: Any, *more: Any) -> Any:
+        seen.append(str(message["content"].get("data")))
+        return update(message, *more)
+
+    monkeypatch.setattr(client, "process_message", noted)
+    book = client.execute()
+    *places, result = book.cells[1].outputs
+    assert [place.data for place in places] == [{}]
+    assert result.data["text/plain"] == "3"
+    assert " of 3 rows" in "".join(seen)
+    assert book.cells[2].outputs == []
+    nbformat.validate(book)
+    assert "of 3 rows" not in HTMLExporter().from_notebook_node(book)[0]
+
+
 def test_nbconvert_shows_every_answer(executed: Any) -> None:
     """HTML and Markdown of the saved notebook hold the answers and figures, and no widget."""
     for exporter in (HTMLExporter(), MarkdownExporter()):

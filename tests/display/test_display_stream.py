@@ -370,6 +370,23 @@ def test_each_sample_has_its_rows_and_the_gauge_is_that_of_the_longest() -> None
     assert "rows" not in begun.take()
 
 
+def test_guesses_are_shown_while_they_come_and_go() -> None:
+    """How many came of how many, and the text's end with them and with those that were struck."""
+    feed = Feed()
+    feed.add(Chunk("one", "one", (1,)))
+    assert "guesses" not in feed.take()
+    feed.add(Chunk(" two", "one two", (2,), guessed=1))
+    feed.add(Chunk(" three", "one two three", (3,), guessed=1))
+    feed.add(Chunk(" four", "one two three four", (4,), struck=(" 5", "\x1b 6")))
+    kinds = [["one", "drawn"], [" two three", "accepted"], [" 5␛ 6", "struck"], [" four", "drawn"]]
+    assert feed.take()["guesses"] == [2, 4, kinds]
+    feed.add(Chunk("", "", (9,), sample=1, guessed=1))
+    feed.add(Chunk("x" * 200, "", (5,)))
+    came, made, parts = feed.take()["guesses"]
+    assert (came, made) == (3, 5)
+    assert parts[-1] == ["x" * 60, "drawn"]
+
+
 def test_the_live_view_sends_at_most_ten_messages_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """However fast chunks come, from one message to the next a tenth of a second passes."""
     sent: list[float] = []

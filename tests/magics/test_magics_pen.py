@@ -145,3 +145,44 @@ def test_an_answer_that_cannot_go_on_costs_no_cell(
     run("%%llama complete --live -o said\nQ").raise_error()
     assert (boards, run("said").result.text) == ([], "answer 1")
     assert "There is no pen here: The server is gone." in capsys.readouterr().out
+
+
+def test_a_branch_is_put_into_its_chat(run: Any, model: Any, boards: list[Pen], session: Any) -> None:
+    """A button makes what is shown the answer of its turn; what stood there, and what followed, is kept."""
+    model.backend.answers = ["good day", "A2", "bye", "A3"]
+    run("%%llama chat --session a --live -o first\nQ1").raise_error()
+    run("%%llama chat --session a\nQ2").raise_error()
+    [board] = boards
+    button, chat = board.in_chat.button, session.chats["a"]
+    assert (button.description, button.disabled, button.layout.display) == ("Stands in chat a", True, None)
+    board.pick(0, "bad")
+    settle()
+    assert (button.description, button.disabled) == ("Use in chat a", False)
+    button.click()
+    assert chat.turns[-1].completion is board.answer
+    assert [m["content"] for m in chat.messages] == ["Q1", board.answer.text]
+    assert board.answer.text.startswith("bad")
+    assert "turn 1 of the chat “a”" in board.voice.text
+    assert "with the 1 turn after it, is kept as branch 1" in board.voice.text
+    assert board.voice.text in board.output.value
+    assert button.disabled
+    board.which.value = 0  # what stood there can be taken back
+    assert (button.disabled, board.output.value) == (False, "")
+    button.click()
+    assert [m["content"] for m in chat.messages] == ["Q1", "good day"]
+
+
+def test_only_what_a_chat_has_can_be_put_into_it(
+    run: Any, model: Any, boards: list[Pen], session: Any
+) -> None:
+    """A completion has no button; where the chat was reset meanwhile, that is said in its place."""
+    model.backend.answers = ["one two", "three four"]
+    run("%%llama complete --live\nQ").raise_error()
+    assert boards[0].in_chat.button.layout.display == "none"
+    run("%%llama chat --session a --live\nQ").raise_error()
+    boards[1].pick(0, "five")
+    settle()
+    session.chats["a"].reset()
+    boards[1].in_chat.button.click()
+    assert "was reset, or changed" in boards[1].output.value
+    assert session.chats["a"].turns == []

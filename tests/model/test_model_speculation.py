@@ -51,6 +51,18 @@ def test_a_copy_is_guessed_and_is_what_plain_decoding_gives(copier: Any) -> None
     assert answer.request == plain.request  # it is no part of what equal requests have in common
 
 
+def test_chunks_say_what_was_guessed(copier: Any) -> None:
+    """While it is written, too: the guesses of all chunks are those of the answer."""
+    stream = copier.complete(TEXT + TEXT[:7], max_tokens=60, temperature=0, reuse=False, stream=True)
+    chunks = list(stream)
+    usage = stream.completion.usage
+    assert sum(chunk.guessed for chunk in chunks) == usage.accepted_tokens == 20
+    struck = [text for chunk in chunks for text in chunk.struck]
+    assert usage.accepted_tokens + len(struck) == usage.drafted_tokens
+    parts = stream.completion.drafts.parts
+    assert "".join(struck) == "".join(text for text, kind in parts if kind == "struck")
+
+
 def test_a_wrong_choice_is_refused(copier: Any) -> None:
     """It names what is known."""
     with pytest.raises(OptionError, match="speculate is 'yes'; expected 'auto' or 'off'"):

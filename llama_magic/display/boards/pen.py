@@ -16,6 +16,7 @@ import ipywidgets
 from llama_magic.display.boards import controls
 from llama_magic.display.boards.board import Board
 from llama_magic.display.boards.drawing import Drawing
+from llama_magic.display.boards.in_chat import InChat
 from llama_magic.display.boards.sheet import Ask, Sheet
 from llama_magic.display.boards.versions import Choice, Version, versions
 from llama_magic.display.static import html as render_html
@@ -80,7 +81,10 @@ class Pen(Board):
         self.keep_button = controls.button(
             "Keep as output", "End the pen; the text and the tree of branches stay in the notebook", self.keep
         )
-        self._row = controls.side_by_side((self.seed, ipywidgets.HBox((self.stop_button, self.keep_button))))
+        self.in_chat = InChat(self._tell, self._refuse)
+        buttons = (self.stop_button, self.in_chat.button, self.keep_button)
+        wrapped = ipywidgets.Layout(flex_flow="row wrap")
+        self._row = controls.side_by_side((self.seed, ipywidgets.HBox(buttons, layout=wrapped)))
 
     @property
     def answer(self) -> Completion[Any] | None:
@@ -135,6 +139,7 @@ class Pen(Board):
         self.versions.append(made)
         self._stream = stream
         self._list(len(self.versions) - 1)
+        self.in_chat.show(None)
         self.sheet.show(answer.pieces(answer.token_ids[:step]) or (), end="is being read")
         self._writing(True)
         self.voice.text = f"{made.label} is being written."
@@ -218,6 +223,7 @@ class Pen(Board):
     def _turned(self, change: Any) -> None:
         if not self._busy and change["new"] is not None:
             self._halt()
+            self.output.value = ""
             self._show(min(change["new"], len(self.versions) - 1))
 
     def _list(self, number: int) -> None:
@@ -236,12 +242,17 @@ class Pen(Board):
         if answer is not None:
             self._head(answer, version.label)
             self.sheet.show(answer.pieces() or (), version.shares, given=answer.begun, end=ending(answer))
+            self.in_chat.show(answer)
             self.refresh()
 
     def _head(self, answer: Completion[Any], label: str) -> None:
         written = counted(len(answer.token_ids), "token")
         head = Head("pen", f"{label} · {answer.model} · {seed_words(answer)} · {written}")
         self.title.value = render_html.page([head, Line(_HELP, dim=True)])
+
+    def _tell(self, words: str) -> None:
+        self.output.value = render_html.page([Line(words)])
+        self.voice.text = words
 
     def _refuse(self, error: Exception) -> None:
         self.output.value = render_html.page(error_view(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +17,7 @@ from llama_magic.words.harmless import visible
 
 _EARLY = 3.0  # seconds in which a view may still be loading ...
 _SMALL = 2_000  # ... and characters that are cheap to send again
+_PARTS, _PART = 6, 60  # stretches of text between guesses, and characters of each, that are shown
 _QUIET = 0.25  # seconds after which an answer that has stopped is sent again, then twice as many, and so on
 
 
@@ -26,8 +27,9 @@ class Feed:
     A message holds `nodes`: `[channel, from, to, changes]` for each channel with news (a sample's number, or
     `"thinking"`), which turns the channel's state number `from` into `to`, and now and then all of it as a
     fifth item; `rows`: `[sample, path, offset, piece]` for a structured answer's fields that changed;
-    `figures`: tokens of the longest sample, seconds to the first, tokens a second of all. `clock` returns
-    seconds.
+    `figures`: tokens of the longest sample, seconds to the first, tokens a second of all; `guesses`, where
+    tokens were guessed ahead: how many came, of how many, and the end of the text as `[text, kind]`, kind
+    being "drawn", "accepted" or "struck". `clock` returns seconds.
     """
 
     def __init__(self, markdown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,6 +43,7 @@ class Feed:
         self._forced = 0
         self._channels: dict[int | str, _Channel] = {}
         self._forms: dict[int, _Form] = {}  # by sample
+        self._guesses = _Guesses()
         self._again = _QUIET
 
     def add(self, chunk: Chunk) -> None:
@@ -50,6 +53,7 @@ class Feed:
                 self.started, self._first = True, self._clock()
             self._tokens[chunk.sample] += len(chunk.token_ids)
             self._forced += chunk.forced
+            self._guesses.add(chunk)
             if chunk.delta:
                 self._channel(chunk.sample).pieces.append(chunk.delta)
             if chunk.thinking:
@@ -77,6 +81,7 @@ class Feed:
         with self._lock:  # reading Markdown takes a while: nobody who decodes waits for that
             fresh = [(name, channel, channel.taken()) for name, channel in self._channels.items()]
             forms = [(sample, form, form.partial) for sample, form in self._forms.items()]
+            guesses = self._guesses.taken()
             tokens, drawn = max(self._tokens.values(), default=0), self._tokens.total() - self._forced
         quiet = self.started and not any(text for _, _, text in fresh) and self._quiet_for(now)
         nodes = [[name, *channel.grown(text, early, quiet)] for name, channel, text in fresh if text or quiet]
@@ -86,7 +91,8 @@ class Feed:
         spent = now - self._first
         rate = (drawn - 1) / spent if drawn > 1 and spent > 0.2 else 0.0
         figures = [tokens, round(self._first - self._begun, 3), round(rate, 1)]
-        return {"figures": figures} | ({"nodes": nodes} if nodes else {}) | ({"rows": rows} if rows else {})
+        news = {"nodes": nodes, "rows": rows, "guesses": guesses}
+        return {"figures": figures} | {name: new for name, new in news.items() if new}
 
     def _quiet_for(self, now: float) -> bool:
         """Return whether it is time to send all again, though nothing is new: a view may be late."""
@@ -94,6 +100,34 @@ class Feed:
             return False
         self._again = 2 * (now - self._begun)
         return True
+
+
+class _Guesses:
+    """How many guesses came, and the end of the first sample's text with them and those that did not."""
+
+    def __init__(self) -> None:
+        self._came = self._made = 0
+        self._parts: deque[tuple[str, str]] = deque(maxlen=_PARTS)
+
+    def add(self, chunk: Chunk) -> None:
+        """Take a chunk in."""
+        self._came += chunk.guessed
+        self._made += chunk.guessed + len(chunk.struck)
+        if chunk.sample == 0:  # struck guesses stood where the token came, so they stand before it
+            self._part("".join(chunk.struck), "struck")
+            self._part(chunk.thinking + chunk.delta, "accepted" if chunk.guessed else "drawn")
+
+    def _part(self, text: str, kind: str) -> None:
+        if text and self._parts and self._parts[-1][1] == kind:
+            self._parts[-1] = ((self._parts[-1][0] + text)[-_PART:], kind)
+        elif text:
+            self._parts.append((text, kind))
+
+    def taken(self) -> list[Any]:
+        """Return what the page shows of it, empty where nothing was guessed."""
+        if not self._made:
+            return []
+        return [self._came, self._made, [[visible(text), kind] for text, kind in self._parts]]
 
 
 class _Form:

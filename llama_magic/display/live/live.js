@@ -1,14 +1,14 @@
 // @ts-check
 // The live view of an answer. live.py puts the modules that it imports before it, into one.
 import { Growing, make } from "./nodes.js";
-import { announcer, count, form, gauge, GROUP, grouped, stopControl } from "./parts.js";
+import { announcer, count, form, gauge, GROUP, grouped, guessed, stopControl } from "./parts.js";
 import { initialize } from "./settle.js";
 
 /**
  * What is new, as `Feed.take` of feed.py says it.
  * @typedef {import("./nodes.js").Change[]} Changes
  * @typedef {{ progress?: [number, number], rows?: [number, string, number, string][], figures?: [number, number, number],
- *   nodes?: [string | number, number, number, Changes, Changes?][] }} Message
+ *   nodes?: [string | number, number, number, Changes, Changes?][], guesses?: [number, number, [string, string][]] }} Message
  */
 
 /** @param {{ model: import("./parts.js").Model, el: HTMLElement }} given */
@@ -21,13 +21,15 @@ function render({ model, el }) {
   if (head.after) text.append(make("p", "lm-foot", head.after));
   const foot = make("p", "lm-foot", meter.words(0));
   const state = make("p", "lm-foot", "waiting for the model");
+  const guesses = make("p", "lm-foot");
+  guesses.hidden = true; // until something is guessed
   const region = make("div", "lm-heard");
   region.setAttribute("aria-live", "polite");
   const announce = announcer(region);
   const root = make(
     "div", "lm lm-live tex2jax_ignore mathjax_ignore",
     make("div", "lm-row", title, stopControl(model)), text, meter.bar, meter.key, meter.whole,
-    make("div", "lm-row lm-wrap", foot, state), region,
+    make("div", "lm-row lm-wrap", foot, state), guesses, region,
   );
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${head.title}, ${head.model}`);
@@ -71,6 +73,10 @@ function render({ model, el }) {
     }
     for (const [name, ...change] of message.nodes ?? []) {
       if (!head.form || name === "thinking") channel(name).take(...change);
+    }
+    if (message.guesses) {
+      guesses.hidden = false;
+      guesses.replaceChildren(...guessed(...message.guesses));
     }
     return message.figures;
   };

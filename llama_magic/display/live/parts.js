@@ -67,6 +67,20 @@ export function gauge(head) {
 }
 
 /**
+ * What became of the guesses: how many came, and the end of the text with those that did underlined, the others crossed out.
+ * @param {number} came
+ * @param {number} made
+ * @param {[string, string][]} parts text and kind of each stretch
+ * @returns {(Node | string)[]}
+ */
+export function guessed(came, made, parts) {
+  /** @type {Record<string, string>} */
+  const tags = { accepted: "ins", struck: "del" };
+  const text = parts.map(([words, kind]) => (tags[kind] ? make(tags[kind], "", words) : words));
+  return [`${count(came)} of ${count(made)} guesses accepted: …`, ...text];
+}
+
+/**
  * Stop is the front end's own interrupt: a message to the kernel would wait until the cell has ended.
  * @param {Model} model
  */

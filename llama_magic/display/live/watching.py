@@ -70,6 +70,8 @@ def _host() -> _Host:
     where = hosts.host(shell)
     if where == "live":
         return _Cell(shell)
+    if where == "plain" and not hosts.is_captured(shell):
+        return _Kept(shell)
     # `jupyter console` shows what a kernel writes, which is no terminal to the kernel.
     seen = where == "terminal" and (getattr(shell, "kernel", None) is not None or sys.stdout.isatty())
     return _Terminal() if seen else _Log()
@@ -89,29 +91,32 @@ class _Told:
     end = show
 
 
-class _Cell:
-    """A table of the latest results, in the cell."""
-
-    period = _PERIOD
+class _Place:
+    """An output that is brought up to date."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._display_id: str | None = None
 
+    def _publish(self, bundle: dict[str, Any]) -> None:
+        update = self._display_id is not None
+        self._display_id = self._display_id or uuid.uuid4().hex
+        hosts.publish(self._shell, bundle, display_id=self._display_id, update=update)
+
+
+class _Cell(_Place):
+    """A table of the latest results, in the cell."""
+
+    period = _PERIOD
+
     def show(self, results: Results[Any], standing: Standing) -> None:
         done = Segment("done", "prompt", standing.done)
         head = Head("running", words(standing))
-        self._publish((head, Bar((done,), max(1, standing.total)), *latest(results)))
+        self._publish(_bundle(head, Bar((done,), max(1, standing.total)), *latest(results)))
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         if self._display_id is not None:
-            self._publish((Head("done" if not results.missing else "stopped", words(standing)),))
-
-    def _publish(self, nodes: tuple[Node, ...]) -> None:
-        update = self._display_id is not None
-        self._display_id = self._display_id or uuid.uuid4().hex
-        bundle = {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}
-        hosts.publish(self._shell, bundle, display_id=self._display_id, update=update)
+            self._publish(_bundle(Head("done" if not results.missing else "stopped", words(standing))))
 
 
 class _Terminal:
@@ -135,6 +140,22 @@ class _Terminal:
             sys.stdout.flush()
 
 
+class _Kept(_Place):
+    """A line that is brought up to date now and then where all output is saved, and leaves nothing there.
+
+    How fast it went differs from run to run, so it has no place in what is compared with the run before.
+    """
+
+    period = _SELDOM
+
+    def show(self, results: Results[Any], standing: Standing) -> None:
+        self._publish({"text/plain": words(standing)})
+
+    def end(self, results: Results[Any], standing: Standing) -> None:
+        if self._display_id is not None:
+            self._publish({})
+
+
 class _Log:
     """A line now and then: nothing of a short experiment."""
 
@@ -145,3 +166,7 @@ class _Log:
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         """Say no more: the results themselves are what follows."""
+
+
+def _bundle(*nodes: Node) -> dict[str, Any]:
+    return {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}
