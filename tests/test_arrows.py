@@ -32,7 +32,7 @@ INNER = {
     "engine": (
         "build trial_ends",
         "prebuilt",
-        "native kv steps ahead",
+        "native kv steps ahead segments",
         "vocabulary compute contexts job crash_check",
         "lanes trial_child",
         "core",

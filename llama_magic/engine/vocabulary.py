@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from llama_magic.engine.native import Vocab
+from llama_magic.engine.segments import FROM, Segments
 from llama_magic.request.tokenizer import PIECE, TooManyTokensError, at_least
 
 # Between two letters and a space no released pre-tokenizer looks across, and where no token of the
@@ -53,6 +54,8 @@ class Vocabulary:
         """Tokenize a text, a long one in pieces; `begins` says that nothing stands before it."""
         if most is not None and (least := self.at_least(text)) > most:
             raise TooManyTokensError(least)
+        if parse_special and len(text) >= FROM and len(segments := self._cut(text)) > 1:
+            return self._of_segments(text, segments, begins, most)
         tokens: list[int] = []
         at = 0
         for piece in self._pieces(text) if len(text) > PIECE else (text,):
@@ -63,6 +66,44 @@ class Vocabulary:
             at += len(piece)
             if most is not None and len(tokens) > most and at < len(text):
                 raise TooManyTokensError(len(tokens) + self.at_least(text, at))
+        return tokens
+
+    # --- prompts that come again, a turn longer ------------------------------------------------
+
+    def _cut(self, text: str) -> list[str]:
+        return self._segments.cut(text) if self._segments is not None else [text]
+
+    @functools.cached_property
+    def _segments(self) -> Segments | None:
+        """What remembers the tokens between two marks; None where a mark is not alone in what it does."""
+        native = self.native
+        if native.add_eos or native.strips or not native.cuts_at_specials:
+            return None
+        texts = {token: self.text(token).replace("▁", " ") for token in native.parsed_ids}
+        return Segments([texts[token] for token in native.control_ids], texts.values())
+
+    def _of_segments(self, text: str, segments: list[str], begins: bool, most: int | None) -> list[int]:
+        """Tokenize a text that is cut before its marks; all but the first piece begin with one."""
+        first, *others = segments
+        tokens = self._tokens(first, begins=True, parse_special=True, most=most) if begins else []
+        if first and not begins:
+            tokens = self._tokens(first, begins=False, parse_special=True, most=most)
+        at, known = len(first), self._segments
+        for segment in others:
+            tokens += known.tokens(segment, self._marked) if known is not None else self._marked(segment)
+            at += len(segment)
+            if most is not None and len(tokens) > most and at < len(text):
+                raise TooManyTokensError(len(tokens) + self.at_least(text, at))
+        return tokens
+
+    def _marked(self, segment: str) -> list[int]:
+        """Tokenize a text that begins with a mark; no space is put before it."""
+        tokens: list[int] = []
+        for place, piece in enumerate(self._pieces(segment) if len(segment) > PIECE else (segment,)):
+            if place == 0:
+                tokens += self.native.tokenize(piece, add_special=False, parse_special=True)
+            else:
+                tokens += self._continuation(piece, parse_special=True)
         return tokens
 
     def _pieces(self, text: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ _LONG = 2**16  # bytes from which on tokenizing is left behind by Ctrl-C; takes 
 _MAX_BYTES = 2**31 - 1  # llama_tokenize takes an int32 length
 _USER_DEFINED = 1 << 4  # enum llama_token_attr
 _CONTROL = 1 << 3
+_PARSED = 1 << 0 | _CONTROL | _USER_DEFINED  # unknown, control, user-defined: looked for before all else
 _STRIPS = 1 << 7 | 1 << 8  # takes the white space before or after it away
 _SPM, _BPE, _RWKV = 1, 2, 5  # the types whose tokens stand for every byte of a text
 # How GPT-2 writes bytes as characters: the printable ones as they are, the others from U+0100 on.
@@ -42,6 +43,7 @@ class Vocab:
         attributes = [int(llama_cpp.llama_vocab_get_attr(pointer, i)) for i in range(self.n_tokens)]
         self.control_ids = frozenset(i for i, a in enumerate(attributes) if a & _CONTROL)
         self.user_defined_ids = frozenset(i for i, a in enumerate(attributes) if a & _USER_DEFINED)
+        self.parsed_ids = frozenset(i for i, a in enumerate(attributes) if a & _PARSED)
         self.strips = any(a & _STRIPS for a in attributes)
         # Ends of generation are control tokens or named in the file, so only those few need be asked.
         named = (
@@ -96,6 +98,11 @@ class Vocab:
                 f"llama.cpp could not tokenize a text of {len(data):,} bytes.", log=backend.log_tail()
             )
         return buffer[:count]
+
+    @property
+    def cuts_at_specials(self) -> bool:
+        """Whether what stands between two special tokens is known to be tokenized by itself."""
+        return self.type in (_SPM, _BPE)
 
     @functools.cached_property
     def texts(self) -> tuple[bytes, ...]:
