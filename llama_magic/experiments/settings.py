@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.experiments.comparing import hashable
 from llama_magic.experiments.prompts import Prompt
 from llama_magic.words.names import meant
 
@@ -80,6 +82,11 @@ def _axes(over: Any) -> dict[str, list[Any]]:
             )
         one = isinstance(values, (str, Mapping)) or not isinstance(values, Iterable)
         axes[str(name)] = [values] if one else list(values)
+        counts = Counter(hashable(value) for value in axes[str(name)])
+        if twice := [value for value in axes[str(name)] if counts[hashable(value)] > 1]:
+            raise OptionError(
+                f"The axis {name!r} has {twice[0]!r} twice.", remedy="Give each value once; n=2 asks twice."
+            )
         if not axes[str(name)]:
             raise OptionError(
                 f"The axis {name!r} has no value.", remedy="Give at least one, or leave it out."

@@ -162,6 +162,8 @@ def _text(source: str, value: Any, namespace: Mapping[str, Any]) -> str:
         )
     if isinstance(value, ModuleType):
         raise _NoTextError(f"it is the module {value.__name__}")
+    if isinstance(value, (bytes, bytearray)):
+        raise _NoTextError("it is bytes", f"Say which text they are: {{{{ {source}.decode('utf-8') }}}}.")
     if isinstance(value, (KeysView, ValuesView, ItemsView)):
         value = list(value)  # of {{ d.items() }} what it holds, and not the name of Python's view
     text = str(value)

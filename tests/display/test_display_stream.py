@@ -9,6 +9,7 @@ import re
 import signal
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,8 +23,10 @@ from llama_magic import errors
 from llama_magic.display import hosts, load_progress, show, show_stream
 from llama_magic.display.live.feed import Feed
 from llama_magic.display.live.live import Live, LiveView
+from llama_magic.display.live.terminal import Terminal
 from llama_magic.model.results import Budget, Chunk
-from llama_magic.testing import Script
+from llama_magic.structured.answer.report import FieldReport
+from llama_magic.testing import Script, scripted_model
 from llama_magic.words.progress import Progress
 from llama_magic.words.tables import Table
 
@@ -77,6 +80,20 @@ def test_a_terminal_gets_the_text_as_it_grows_then_one_line_of_figures(
     assert re.search(r"first token \d+\.\d\d s · [\d.]+ tok/s · seed 42 · ended by itself\]\n", out)
     assert out.count("\n") == 2
     assert r.text == "One \x1b[31mtwo"
+
+
+def test_a_terminal_shows_how_hard_the_mask_held(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--pressure` shows its table of fields there, too: between the answer and the figures."""
+    answer = scripted_model(['{"age": 27}']).structured("Age?", {"type": "object", "properties": {"age": {}}})
+    reports = {"/age": FieldReport("/age", 8, 10, 1, 0.25, 0.3, 0.5)}
+    shown = Terminal(lambda: None)
+    shown.feed(Chunk(delta=answer.text, text=answer.text))
+    shown.finish({}, replace(answer, fields=reports))
+    answered, head, row, figures = capsys.readouterr().out.splitlines()
+    assert answered == '{"age": 27}'
+    assert head.split() == ["field", "value", "mass", "outside", "confidence"]
+    assert row.split() == ["age", "27", "25%", "50%"]
+    assert figures.startswith("[")
 
 
 def test_jupyter_console_is_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

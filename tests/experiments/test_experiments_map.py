@@ -232,6 +232,8 @@ def test_a_closed_model_ends_it() -> None:
         ({"over": {"temprature": [1]}}, lm.OptionError, "mean temperature"),
         ({"over": {"temperature": []}}, lm.OptionError, "no value"),
         ({"over": {"prompt": ["a"]}}, lm.OptionError, "dict of names"),
+        ({"over": {"top_k": [1, 2, 1]}}, lm.OptionError, "'top_k' has 1 twice.\n.*n=2"),
+        ({"over": {"text": [{"a": 1}, {"a": 1}]}}, lm.OptionError, "twice"),
         ({"over": [1]}, lm.InputTypeError, "over is a list"),
         ({"n": 0}, lm.OptionError, "n is 0"),
         ({"scor": 1}, lm.OptionError, "Did you mean score?"),

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -437,6 +438,33 @@ def test_a_terminal_has_one_line_that_is_written_over(monkeypatch: pytest.Monkey
     assert lines[-1].startswith("3 of 3 rows · ")
     assert " · 1 error " in lines[-1]
     assert any(" rows/s · " in line and " left" in line for line in lines)
+
+
+def test_who_looks_sees_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first answer may take long: that none is there yet is said before it is."""
+    answered = threading.Event()
+
+    class Screen(_Screen):
+        def write(self, text: str) -> int:
+            if "0 of 2 rows" in text:
+                answered.set()
+            return super().write(text)
+
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(watching, "_SILENT", 0.0)
+    runs = lm.map(["a", "b"], model=scripted_model(lambda r: Script(said(r), at=0, hold=answered)))
+    assert [run.text for run in runs] == ["a", "b"]
+    assert screen.getvalue().split("\r")[1].startswith("0 of 2 rows")
+    assert "0 of 3 rows" in _published(monkeypatch, Runs(None, {}), Standing(0, 3, 0, 0.0, None))
+    assert "1,234 rows/s" in watching.words(Standing(1, 3, 0, 1234.5, 1.0))
+
+
+def _published(monkeypatch: pytest.MonkeyPatch, results: Any, standing: Standing) -> str:
+    sent: list[Any] = []
+    monkeypatch.setattr(watching.hosts, "publish", lambda shell, bundle, **how: sent.append(bundle))
+    watching._Cell(None).show(results, standing)
+    return str(sent[0]["text/plain"])
 
 
 def test_a_console_of_jupyter_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,6 +208,7 @@ ORDER = {"id": 1, "items": ["tea"], "get": 2}
         ("len", "len is a function"),
         ("City", "it is the class City.*schema"),
         ("json", "it is the module json"),
+        ("raw", r"it is bytes\.\n.*raw\.decode\('utf-8'\)"),
         ("thing", "an object that has no text"),
         ("[thing]", "an object that has no text"),
         ("'a' ~ thing", "an object that has no text"),
@@ -229,7 +230,7 @@ def test_what_has_no_text_is_refused(expression: str, said: str) -> None:
         def __repr__(self) -> str:
             return "<Figure of 2 axes>"
 
-    objects = {"file": sys.__stdout__, "match": re.match("a", "a"), "figure": Figure()}
+    objects = {"raw": b"abc", "file": sys.__stdout__, "match": re.match("a", "a"), "figure": Figure()}
     names = {"order": ORDER, "text": "abc", "f": fill, "City": City, "json": json, "thing": City(), **objects}
     with pytest.raises(TemplateError, match=f"(?s){said}"):
         fill(f"a {{{{ {expression} }}}}", **names)

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from llama_magic.display.static import text as render_text
 from llama_magic.display.views import gauge, turns
-from llama_magic.display.views.model.results import ending, notes
+from llama_magic.display.views.model.results import ending, held, notes
 from llama_magic.model.results import Chunk, Completion
 from llama_magic.threads import Latch, set_going
 from llama_magic.words.harmless import visible
@@ -57,7 +58,9 @@ class Terminal:
         self.quit()
         line = "" if self._text.endswith("\n") or not self._text else "\n"
         if isinstance(completion, Completion):
-            self._out.write(f"{line}{figures(completion)}\n")
+            measured = held(completion)
+            table = f"{render_text.page(measured)}\n" if measured else ""
+            self._out.write(f"{line}{table}{figures(completion)}\n")
         else:
             self._out.write(f"{line}{bundle['text/plain'] if self._samples else ''}\n")
         self._out.flush()

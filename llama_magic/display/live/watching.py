@@ -19,6 +19,7 @@ from llama_magic.words.amounts import duration
 from llama_magic.words.counting import counted
 
 _PERIOD = 0.4  # seconds between two looks of a cell or a terminal
+_SILENT = 1.0  # and at most until it says that it has begun
 _SELDOM = 30.0  # and between two lines where output is kept: a log, a notebook that nobody looks at
 
 
@@ -36,7 +37,8 @@ def words(standing: Standing) -> str:
     noun = standing.noun if standing.total == 1 else f"{standing.noun}s"
     parts = [f"{standing.done:,} of {standing.total:,} {noun}"]
     if standing.rate:
-        parts.append(f"{standing.rate:.3g} {noun}/s")
+        rate = f"{standing.rate:.3g}" if standing.rate < 100 else f"{standing.rate:,.0f}"
+        parts.append(f"{rate} {noun}/s")
     if standing.left_s is not None and standing.done < standing.total:
         parts.append(f"{duration(standing.left_s)} left")
     if standing.errors:
@@ -50,13 +52,16 @@ def watching(
 ) -> Iterator[Callable[[], None]]:
     """Show how far `results` are, wherever this runs; yields what is called whenever they may be further."""
     host = _host() if progress is True else _Told(progress)
-    seen, due = len(results), time.monotonic() + (host.period if host.period == _SELDOM else 0.0)
+    began = time.monotonic()
+    seen, due = len(results), began + (host.period if host.period == _SELDOM else 0.0)
+    # Whoever looks sees that it is at work, before the first result, too.
+    silent = isinstance(host, (_Cell, _Terminal))
 
     def tick() -> None:
-        nonlocal seen, due
+        nonlocal seen, due, silent
         now = time.monotonic()
-        if now >= due and (len(results) != seen or due == 0):
-            seen, due = len(results), now + host.period
+        if (now >= due and len(results) != seen) or (silent and now >= began + _SILENT):
+            seen, due, silent = len(results), now + host.period, False
             host.show(results, results.standing)
 
     try:

@@ -64,7 +64,7 @@ def inputs_table(r: Run | Decision) -> list[Node]:
 def latest(results: Results[Any]) -> list[Node]:
     """Show the results that came last."""
     find(type(results))
-    return [Grid(columns(results).table(results.newest(_LATEST)))]
+    return [Grid(columns(results).table(results.newest(_LATEST)))] if len(results) else []
 
 
 def pages(table: Columns, results: Sequence[Any]) -> Pages:

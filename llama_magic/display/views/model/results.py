@@ -92,6 +92,11 @@ def _body(r: Completion) -> list[Node]:
     return [*turns.steps(r.steps), text, *map(Code, turns.calls(r.tool_calls))]
 
 
+def held(r: Completion) -> list[Node]:
+    """Show per field how hard the mask held the model, where the call measured it."""
+    return [Grid(_form(r))] if r.fields else []
+
+
 def _form(r: Completion) -> Table:
     """Lay a structured answer out by field; with what the call measured, how hard each was held."""
     rows = leaves(plain(r.parsed))
