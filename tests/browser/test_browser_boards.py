@@ -82,19 +82,25 @@ def test_the_whole_board_is_reached_by_tab(tab: Any) -> None:
         "() => { const n = document.activeElement;"
         " return n.getAttribute('aria-label') || n.textContent || n.labels?.[0]?.textContent; }"
     )
-    for _ in range(20):
+    for _ in range(19):
         tab.page.keyboard.press("Tab")
         seen.append(tab.page.evaluate(where))
         outline = tab.page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", seen[-1]
     assert seen[:3] == ["temperature, as a number", "top_k", "top_k, as a number"]
-    assert seen[11:15] == ["seed", "penalties off", "penalties later", "order"]
-    buttons = ["Show more samplers", "Next seed", "Draw 100 times", "Reset", "Keep as output"]
+    assert seen[11:14] == ["seed", "penalties off", "penalties later"]
+    buttons = [
+        "Show more samplers, the order as text",
+        "Next seed",
+        "Draw 100 times",
+        "Reset",
+        "Keep as output",
+    ]
     assert seen[-5:] == buttons
-    live.get_by_role("button", name="Show more samplers").press("Enter")
+    live.get_by_role("button", name="Show more samplers, the order as text").press("Enter")
     live.get_by_role("slider", name="xtc_probability").wait_for()
     tab.shot("board-more")
-    live.get_by_role("button", name="Hide more samplers").press("Enter")
+    live.get_by_role("button", name="Hide more samplers, the order as text").press("Enter")
     live.get_by_role("slider", name="xtc_probability").wait_for(state="hidden")
 
 
@@ -198,6 +204,7 @@ def test_a_hundred_draws_are_shown(tab: Any) -> None:
 def test_an_order_as_text(tab: Any) -> None:
     """A mistake is said beside the last good table; the order then changes the stages."""
     live = board(tab)
+    live.get_by_role("button", name="the order as text").press("Enter")
     order = live.get_by_label("order")
     order.fill("temperature;topk")
     order.press("Enter")

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
-from llama_magic.display.static.html import fragment
+from llama_magic.display.static.doc import Head
+from llama_magic.display.static.html import fragment, page
 from llama_magic.display.static.text import columns
 from llama_magic.display.views import gauge
 from llama_magic.display.views.data import leaves
@@ -61,7 +62,34 @@ def test_a_little_of_a_large_window_is_drawn_large() -> None:
     )
     assert little == {"lm-bar": [66.67, 21.67, 11.67], "lm-whole": [2.93]}
     assert bar_widths(Budget(100, 53, 7), 7) == {"lm-bar": [53.0, 7.0]}
-    assert bar_widths(Budget(100, 153, 7), 7) == {"lm-bar": [95.62, 4.38]}
+    assert bar_widths(Budget(100, 53, 0), 0) == {"lm-bar": [53.0]}
+    assert bar_widths(Budget(1000, 53, 0), 0) == {
+        "lm-bar": [5.3]
+    }  # one part drawn large would seem to fill it
+
+
+def test_a_prompt_over_the_window_shows_how_much_that_holds() -> None:
+    """The bar is all that was to go in; a thin one, and its words, say how much of it there is room for."""
+    over = Budget(100, 153, 7)
+    assert bar_widths(over, 7) == {"lm-bar": [95.62, 4.38], "lm-whole": [62.5]}
+    assert "the window holds 100</span>" in to_html(over)
+    assert "the window holds" not in to_html(Budget(100, 53, 7))
+
+
+def test_ranges_and_signed_numbers_are_not_broken() -> None:
+    """A range stays on its line, and numbers with a sign stand flush right like those without."""
+    rows = (("+0.02", "-0.05 to +0.09", "24% to 44%", "2 of 30"), ("-1.5", "0 to 1", "5% to 9%", "1 of 30"))
+    html = to_html(Table(("a", "b", "c", "d"), rows))
+    assert html.count('align="right"') == 3  # a column: its name and two cells
+    cells = re.findall(r'<td class="lm-td ([^"]*)"', html)
+    assert cells == ["lm-n", "lm-label", "lm-label", "lm-label"] * 2
+
+
+def test_a_second_head_stands_apart() -> None:
+    """What follows another view in the same output has room above its head; the first has none."""
+    heads = re.findall(r'<p class="(lm-head[^"]*)" style="([^"]*)"', page([Head("a"), Head("b")]))
+    assert [name for name, _ in heads] == ["lm-head", "lm-head lm-next"]
+    assert ["margin:0;" in style for _, style in heads] == [True, False]
 
 
 def bar_widths(budget: Budget, written: int) -> dict[str, list[float]]:
@@ -176,7 +204,7 @@ def test_a_sampler_trace_says_who_was_cut() -> None:
     assert re.search(r"stage +left +bits +◉ ·door +·gate\n", text)
     assert re.search(r"logits +49,152 +4.31 +50% +25%\n", text)
     assert re.search(r"min_p 0.05 +1 +0.00 +100% +–\n", text)
-    assert "◉ ·door: drawn, rank 1 of the model's own, 50.00%" in text
+    assert "◉ ·door: drawn; for the model itself, before any stage, it is rank 1, at 50%" in text
     assert "min_p: drops those far less likely than the likeliest" in text
 
 

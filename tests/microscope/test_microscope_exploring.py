@@ -68,11 +68,11 @@ def test_warnings_are_those_of_the_changed_chain(trace: SamplerTrace) -> None:
 
 
 def test_the_sentence_has_the_figures_of_the_last_stage(trace: SamplerTrace) -> None:
-    """Survivors, mass removed, entropy and the drawn token, in words; a token of blanks is named."""
+    """Survivors, probability cut, entropy and the drawn token, in words; a token of blanks is named."""
     made = move(trace, top_k=1).trace
     removed = 1 - made.stages[-1].mass_kept
     assert describe(made) == (
-        f"1 token is left of 49,152; {removed:.0%} of the model’s mass removed; 0.00 bits of entropy; "
+        f"1 token is left of 49,152; {removed:.0%} of the model’s probability was cut; 0.00 bits of entropy; "
         "“that” is drawn, at 100%."
     )
     assert describe(move(trace, temperature=0.0).trace) == "The likeliest of 49,152 tokens is taken: “that”."

@@ -78,13 +78,13 @@ class LiveTrace(Board):
         first = [name for name in self.sliders if name in _FIRST or name in in_use]
         rest = [self.sliders[name] for name in self.sliders if name not in first]
         steps = () if self.step is None else (self.step,)
-        more = (controls.folded("more samplers", controls.side_by_side(rest)),) if rest else ()
+        more = controls.folded("more samplers, the order as text", controls.side_by_side(rest), self.order)
         wrapped = ipywidgets.Layout(flex_flow="row wrap")
         buttons = ipywidgets.HBox(
             (self.next_seed, self.draw_button, self.reset_button, self.keep_button), layout=wrapped
         )
         shown = controls.side_by_side((*(self.sliders[name] for name in first), self.seed))
-        return (*steps, shown, self.stages, self.order, *more, buttons, self.output)
+        return (*steps, shown, self.stages, more, buttons, self.output)
 
     @property
     def trace(self) -> SamplerTrace:

@@ -58,7 +58,7 @@ function render({ model, el }) {
   } else if (head.samples > 1) {
     grouped(text, head.samples, (place, first, last) => {
       for (let i = first; i <= last; i++) {
-        place.append(make("p", "lm-head", make("b", "", `sample ${i + 1}`)), channel(i).node);
+        place.append(make("p", "lm-head lm-next", make("b", "", `sample ${i + 1}`)), channel(i).node);
       }
     });
   }

@@ -100,7 +100,7 @@ def progress_nodes(state: Progress) -> tuple[Head, *tuple[Node, ...]]:
     if state.stage == "download":
         words.append(f"resumed at {amount(state.resumed_from)}" if state.resumed_from else "from the start")
     if state.unit == "%":
-        words = [f"{state.done} %"]
+        words = [f"{state.done}%"]
     head = Head(_STAGES[state.stage], " · ".join(word for word in (state.label, *words) if word))
     if not state.total:
         return (head,)

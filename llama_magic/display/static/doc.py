@@ -69,17 +69,19 @@ class Segment:
 class Bar:
     """A bar of segments out of `total`; small ones are drawn large, above a thin bar of the whole.
 
-    The words beside it say the same, so text formats leave it out.
+    Where there is only `room` for less than all of them, the thin bar says how much that is. The words beside
+    it say the same, so text formats leave it out.
     """
 
     segments: tuple[Segment, ...]
     total: float
     legend: bool = False  # name each segment with its amount in text too (HTML does where there are several)
+    room: float | None = None
 
     @property
     def enlarged(self) -> bool:
-        """Whether the segments are drawn larger than the whole."""
-        return 2 * self.used < self.total
+        """Whether the segments are drawn larger than the whole; one alone would seem to fill it."""
+        return len([part for part in self.segments if part.amount > 0]) > 1 and 2 * self.used < self.total
 
     @property
     def used(self) -> float:

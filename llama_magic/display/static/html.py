@@ -7,6 +7,7 @@ does that) the same words stand in headings, paragraphs, lists, keys (`<kbd>`) a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
 from llama_magic.words.tables import Marked, Share, Table, cell_text, is_number, percent
 
+_RANGE = re.compile(r"[-+\d.,%]+ (to|of) [-+\d.,%]+")  # `24% to 44%`
 _WORD = 24  # characters that a column is always wide enough for
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 _NONE = Html()
@@ -37,7 +39,10 @@ def page(nodes: Sequence[doc.Node]) -> str:
     The two `ignore` classes keep MathJax (of JupyterLab and of nbconvert) away from it.
     """
     tone = next((f" lm-is-{node.tone}" for node in nodes if isinstance(node, doc.Head) and node.tone), "")
-    body = _LINE.join(fragment(node) for node in nodes)
+    body = _LINE.join(
+        _head(node, " lm-next") if i and isinstance(node, doc.Head) else fragment(node)
+        for i, node in enumerate(nodes)
+    )
     whole = Html('<div class="lm{} tex2jax_ignore mathjax_ignore">\n{}\n</div>')
     return inline.inlined(str(whole.format(tone, body)))
 
@@ -66,9 +71,9 @@ def _lines(text: str) -> Html:
     return elements(commonmark.lines(visible(text)))
 
 
-def _head(node: doc.Head) -> Html:
+def _head(node: doc.Head, place: str = "") -> Html:
     details = Html(' <span class="lm-dim">{}</span>').format(node.details) if node.details else _NONE
-    return Html('<p class="lm-head"><b>{}</b>{}</p>').format(node.label, details)
+    return Html('<p class="lm-head{}"><b>{}</b>{}</p>').format(place, node.label, details)
 
 
 def _answer(node: doc.Answer) -> Html:
@@ -103,9 +108,12 @@ _WHOLE = Html(
 def _bar(node: doc.Bar) -> Html:
     total = (node.used if node.enlarged else node.total) or 1
     parts = (_PART.format(part.kind, 100 * part.amount / total) for part in node.segments if part.amount > 0)
-    keyed = node.legend or len(node.segments) > 1  # colours need a key; the words of other formats do not
-    legend = _legend(node.segments) if keyed else _NONE
-    whole = _WHOLE.format(max(0.3, 100 * node.used / node.total)) if node.enlarged else _NONE
+    # Colours need a key; the words of other formats do not.
+    keyed = node.legend or len(node.segments) > 1 or node.room is not None
+    room = [] if node.room is None else [doc.Segment("the window holds", "room", node.room)]
+    legend = _legend([*node.segments, *room]) if keyed else _NONE
+    thin = node.used if node.enlarged else node.room
+    whole = _NONE if thin is None else _WHOLE.format(max(0.3, 100 * thin / node.total))
     return _BAR.format(_NONE.join(parts)) + legend + whole
 
 
@@ -201,7 +209,10 @@ def _broken(column: Sequence[Any]) -> str:
     if all(isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], Share) and not value[0].text
            for value in values):  # fmt: skip
         return " lm-alone"
-    longest = max((len(word) for value in values for word in cell_text(value).split()), default=0)
+    texts = [cell_text(value) for value in values]
+    if all(map(_RANGE.fullmatch, texts)):  # also of nothing
+        return " lm-label"
+    longest = max((len(word) for text in texts for word in text.split()), default=0)
     return " lm-long-words" if longest > _WORD else ""
 
 

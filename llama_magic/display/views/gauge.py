@@ -29,7 +29,8 @@ def reserved(budget: Budget, written: int) -> int:
 def bar(budget: Budget, written: int = 0, *, legend: bool = False) -> Bar:
     """Return the gauge's bar; a prompt over the window fills more than all of it."""
     parts = segments(budget, written)
-    return Bar(parts, max(budget.window, sum(part.amount for part in parts)), legend)
+    used = sum(part.amount for part in parts)
+    return Bar(parts, max(budget.window, used), legend, budget.window if used > budget.window else None)
 
 
 def words(

@@ -17,7 +17,7 @@ from llama_magic.words.tables import Table
 def summary(s: Summary) -> list[Node]:
     """Show each setting with its results, its scores and their intervals; then what they cannot tell."""
     errors = any(group.errors for group in s.groups)
-    heads = [head for name in s.scores for head in (name, "95 %")]
+    heads = [head for name in s.scores for head in (name, "95% interval")]
     headers = (*s.by, "results", *(["errors"] if errors else []), *heads)
     rows = tuple(
         (
@@ -55,7 +55,7 @@ def _mean(one: Estimate) -> str:
 @view.register(Pairs)
 def pairs(p: Pairs) -> list[Node]:
     """Show each two values on the same rows, and say in a sentence what that tells."""
-    headers = (p.axis, "against", "rows", "better", "worse", "difference", "95 %", "p")
+    headers = (p.axis, "against", "rows", "better", "worse", "difference", "95% interval", "p")
     rows = tuple(
         (
             str(one.second),

@@ -35,7 +35,7 @@ def grid(r: Results[Any]) -> list[Node]:
             told = marked(text, first) if first is not None and one.error is None else text
             sample = (one.sample,) if several else ()
             lines.append((*group.settings.values(), *sample, told, *score_cells(group, summary.scores)))
-    heads = [head for name in summary.scores for head in (name, "95 %")]
+    heads = [head for name in summary.scores for head in (name, "95% interval")]
     shown = "answer" if rows == 1 else f"row {row} of {rows:,}"
     headers = (*summary.by, *(["sample"] if several else []), shown, *heads)
     out: list[Node] = [Grid(Table(headers, tuple(lines)))]

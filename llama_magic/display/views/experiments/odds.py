@@ -18,7 +18,7 @@ from llama_magic.display.views.experiments.runs import (
 from llama_magic.display.views.view import view
 from llama_magic.experiments.odds import Decision, Odds
 from llama_magic.words.counting import counted
-from llama_magic.words.tables import Share, Table
+from llama_magic.words.tables import Share, Table, percent
 
 _OPTIONS = 8  # that have a column of the table
 
@@ -46,10 +46,10 @@ def decision(d: Decision) -> list[Node]:
     out: list[Node] = [Head("decision", f"row {d.row}"), *inputs_table(d)]
     if d.error is not None:
         return [*out, Line(error_words(d.error), tone="bad")]
-    rows = tuple((option, (Share("", p),), d.raw[option]) for option, p in d.probabilities.items())
-    out.append(Grid(Table(("option", "among the options", "probability as it is"), rows)))
+    rows = tuple((option, (Share("", p),), percent(d.raw[option])) for option, p in d.probabilities.items())
+    out.append(Grid(Table(("option", "among the options", "of all texts"), rows)))
     chosen = "abstained" if d.choice is None else f"choice {d.choice}"
-    words = f"{chosen} · margin {d.margin:.0%} · the options together have {d.mass:.2g}"
+    words = f"{chosen} · margin {d.margin:.0%} · together the options have {percent(d.mass)}"
     return [*out, Line(words, dim=True)]
 
 

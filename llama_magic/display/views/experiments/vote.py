@@ -33,7 +33,7 @@ def vote(v: Vote) -> list[Node]:
         (
             _path(one.pointer),
             _brief(one.winner),
-            (Share(f"{one.votes} of {one.ballots}", one.agreement),),
+            (Share(f"{one.votes} of {one.ballots},", one.agreement),),
             tuple(Share(_brief(value), number / one.ballots) for value, number in one.counts[1:]) or None,
         )
         for one in v.fields

@@ -24,8 +24,10 @@ def read_through(read: ReadThrough) -> list[Node]:
     darkest = max([8.0, *(math.ceil(bits) for _, bits in known)])
     out: list[Node] = [Head("surprise", _figures(read, known))]
     if known:
-        legend = f"Darker is more surprising, up to {darkest:.0f} bits. The small number is the bits"
-        out.append(Line(f"{legend}, from {_SAID:.0f} on: n bits are one chance in 2 to the n.", dim=True))
+        legend = (
+            f"Darker is more surprising, up to {darkest:.0f} bits; from {_SAID:.0f} bits on a small number"
+        )
+        out.append(Line(f"{legend} says how many. 1 bit is one chance in 2, 10 bits one in 1,024.", dim=True))
     out.append(Strip(tuple(_piece(i, t, darkest) for i, t in enumerate(tokens[:_MAX_PIECES]))))
     if len(tokens) > _MAX_PIECES:
         out.append(Line(f"The first {_MAX_PIECES:,} tokens are shown.", dim=True))

@@ -12,7 +12,7 @@ from llama_magic.display.views.view import view
 from llama_magic.microscope.tracing import SamplerTrace, TraceStage
 from llama_magic.request.stages import STAGES
 from llama_magic.words.harmless import blanks_shown, one_line
-from llama_magic.words.tables import Share, Table
+from llama_magic.words.tables import Share, Table, percent
 
 _COLUMNS = 5  # beside each other in a window of 1,000 pixels, with the file browser open
 _NAMES = {"dist": "draw", "greedy": "take the likeliest"}  # what llama.cpp calls the plain draws
@@ -32,9 +32,8 @@ def sampler_trace(trace: SamplerTrace, warnings: Sequence[str] = ()) -> list[Nod
     rows = tuple(_row(stage, columns, drawn) for stage in trace.stages)
     table = Grid(Table(("stage", "left", "bits", *names), rows))
     notes = [Line(note, tone="warn") if note in warnings else Line(note, dim=True) for note in trace.notes]
-    key = (
-        "Each row is what a stage left, made to sum to 100 %; – was cut, · is a blank, bits are the entropy."
-    )
+    key = "Each row is what a stage left, made to sum to 100%; – was cut, · is a blank; bits are the entropy"
+    key += ": how open the choice still is."
     return [Head("x-ray", _words(trace)), table, Line(_drawn(trace), dim=True), Line(key, dim=True), *notes,
             Fold("what the stages do", tuple(map(Line, _helps(trace))))]  # fmt: skip
 
@@ -58,7 +57,7 @@ def _drawn(trace: SamplerTrace) -> str:
     if share is None:
         return name
     rank = 1 + int(np.count_nonzero(np.asarray(trace.stages[0].probabilities) > share))
-    return f"{name}, rank {rank:,} of the model's own, {share:.2%}"
+    return f"{name}; for the model itself, before any stage, it is rank {rank:,}, at {percent(share)}"
 
 
 def _columns(trace: SamplerTrace, most: int) -> list[_Candidate]:

@@ -14,7 +14,7 @@ from llama_magic.display.views.view import together, view
 from llama_magic.model.results import Budget, Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
-from llama_magic.words.tables import Share, Table
+from llama_magic.words.tables import Share, Table, percent
 
 _TAIL = 200  # characters of a prompt that stand before its continuation
 ENDINGS = {
@@ -104,7 +104,7 @@ def _form(r: Completion) -> Table:
     if len(reports) != len(rows):
         return Table(("field", "value"), tuple(rows))
     held = tuple(
-        (path, value, (Share("", report.pressure),), f"{report.confidence:.0%}")
+        (path, value, (Share("", report.pressure),), percent(report.confidence))
         for (path, value), report in zip(rows, reports, strict=True)
     )
     return Table(("field", "value", "mass outside", "confidence"), held)

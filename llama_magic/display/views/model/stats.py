@@ -19,8 +19,8 @@ def stats(s: ModelStats) -> list[Node]:
         ("guessed ahead", s.drafted_tokens, f"tokens, {s.accepted_tokens:,} of them accepted"),
         ("reading", s.read_per_second, "tokens a second"),
         ("writing", s.tokens_per_second, "tokens a second, one answer's own"),
-        ("wait", s.wait(0.5), f"seconds until half were begun; 95 % within {_seconds(s.wait(0.95))}"),
-        ("first token", s.first_token(0.5), f"seconds for half; 95 % within {_seconds(s.first_token(0.95))}"),
+        ("wait", s.wait(0.5), f"seconds until half were begun{_most(s.wait(0.95))}"),
+        ("first token", s.first_token(0.5), f"seconds for half{_most(s.first_token(0.95))}"),
     )
     return [
         Head("stats", f"{s.name} · {counted(s.requests, 'request')}"),
@@ -28,5 +28,5 @@ def stats(s: ModelStats) -> list[Node]:
     ]
 
 
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+def _most(seconds: float | None) -> str:
+    return "" if seconds is None else f"; 95% within {seconds:.3g}"
