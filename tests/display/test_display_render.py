@@ -245,13 +245,30 @@ def test_static_outputs_have_no_times_and_are_equal_for_a_seed() -> None:
     assert first == again
 
 
+def test_wide_columns_share_the_room_of_a_terminal() -> None:
+    """Where each of the long ones has 24 columns or more, they are wrapped side by side."""
+    from llama_magic.words.tables import Table
+
+    rows = ((0, "a review " * 12, "bad", 0.5), (1, "short", "error: it is much too long for a line", 0.25))
+    lines = to_text(Table(("row", "text", "choice", "margin"), rows)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["row", "text", "choice", "margin"]
+    assert lines[1].split() == ["0", *["a", "review"] * 3, "a", "bad", "0.5"]
+    at, end = lines[0].index("choice"), lines[0].index("margin")
+    columns = [[" ".join(line[a:b].split()) for line in lines[1:]] for a, b in ((0, 3), (5, at), (at, end))]
+    assert columns[0] == ["0", "", "", "", "1", ""]
+    assert " ".join(columns[1]).split() == [*["a", "review"] * 12, "short"]
+    assert columns[2] == ["bad", "", "", "", "error: it is much too long for", "a line"]
+
+
 def test_a_table_of_wide_cells_stays_within_a_terminal() -> None:
     """Japanese takes two columns a character; an empty cell is not named as if it said yes."""
     from llama_magic.display.static.text import columns
     from llama_magic.words.tables import Table
 
-    rows = (("旅行の計画と日本語の長い名前", 1, "", "日本の首都はどこですか？🦙" * 4),)
-    text = to_text(Table(("chat", "turns", "interrupted", "last question"), rows))
+    long = "日本の首都はどこですか？🦙" * 4
+    rows = (("旅行の計画と日本語の長い名前", 1, "", long, long),)
+    text = to_text(Table(("chat", "turns", "interrupted", "first question", "last question"), rows))
     assert max(columns(line) for line in text.splitlines()) <= 80
     assert "interrupted" not in text
     assert "turns 1" in text

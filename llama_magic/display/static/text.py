@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import textwrap
@@ -76,10 +77,9 @@ def _grid(node: doc.Grid) -> str:
         all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
     ]
     wide = sum(widths) + 2 * (len(widths) - 1) > terminal()
-    if wide and (len(widths) == 2 or sum(width > _LONG for width in widths) == 1):
-        at = widths.index(max(widths)) if len(widths) > 2 else 1  # all but the long ones stay side by side
-        widths[at] = max(_LONG, terminal() - sum(widths) + widths[at] - 2 * (len(widths) - 1))
-        cells = [line for row in cells for line in _wrapped(row, at, widths[at])]
+    if wide and (rooms := _rooms(widths)):
+        widths = [rooms.get(at, width) for at, width in enumerate(widths)]
+        cells = [line for row in cells for line in _wrapped(row, rooms)]
     elif wide and any(width > _LONG for width in widths):  # many short columns stay a table
         return "\n".join([visible(table.caption)] * bool(table.caption) + _records(cells, widths))
     lines = [
@@ -101,15 +101,30 @@ def terminal() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _TERMINAL
 
 
-def _wrapped(row: list[str], at: int, room: int) -> list[list[str]]:
-    """Return a row as lines: the cell at `at` is broken at `room` columns, unless it is a path at the end."""
-    last = at == len(row) - 1
-    path = last and " " not in row[at] and ("/" in row[at] or "\\" in row[at])  # to be copied
-    first, *more = [row[at]] if path else _pieces(row[at], room) or [""]
-    return [
-        [*row[:at], first, *row[at + 1 :]],
-        *([*[""] * at, piece, *[""] * (len(row) - at - 1)] for piece in more),
+def _rooms(widths: list[int]) -> dict[int, int]:
+    """Return how wide a table's long columns may be side by side; none where there is no room."""
+    long = [at for at, width in enumerate(widths) if width > _LONG]
+    if len(widths) == 2:
+        long = [1]
+    left = terminal() - 2 * (len(widths) - 1) - sum(w for at, w in enumerate(widths) if at not in long)
+    if len(long) > 1 and left < _LONG * len(long):
+        return {}
+    rooms = {}
+    for number, at in enumerate(sorted(long, key=widths.__getitem__)):  # what one does not need is another's
+        rooms[at] = min(widths[at], max(_LONG, left // (len(long) - number)))
+        left -= rooms[at]
+    return rooms
+
+
+def _wrapped(row: list[str], rooms: dict[int, int]) -> list[list[str]]:
+    """Return a row as lines: cells are broken where their column has so much room, but a path at the end."""
+    end = row[-1]
+    path = " " not in end and ("/" in end or "\\" in end)  # to be copied
+    cells = [
+        [cell] if at not in rooms or (path and at == len(row) - 1) else _pieces(cell, rooms[at])
+        for at, cell in enumerate(row)
     ]
+    return [list(line) for line in itertools.zip_longest(*cells, fillvalue="")] or [row]
 
 
 def _pieces(text: str, room: int) -> list[str]:
