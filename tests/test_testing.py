@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 import llama_magic as lm
+from llama_magic.errors import InputTypeError
 from llama_magic.request.backend import Capabilities
 from llama_magic.session import session
 from llama_magic.session.session import Session
@@ -35,6 +37,35 @@ def test_answers_are_found_by_what_is_asked() -> None:
     assert model.chat(ASK).text == "In Lyon."
     assert model.complete("Once upon a").text == " time"
     assert model.complete("nothing known").text == "answer 3"
+
+
+def test_what_the_script_does_not_know_is_warned_of() -> None:
+    """A prompt that was changed under its test is named, with those that the script knows."""
+    model = scripted_model({"Tell me about Lyon.": "a city"})
+    with pytest.warns(
+        UserWarning, match=r"no answer for 'Of Paris\?', so 'answer 1' .*'Tell me about Lyon\.'"
+    ):
+        assert model.chat([{"role": "user", "content": "Of Paris?"}]).text == "answer 1"
+    model = scripted_model(["one"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.complete("x").text == "one"
+        assert scripted_model().complete("x").text == "answer 1"
+    with pytest.warns(UserWarning, match="All were given"):
+        model.complete("x")
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [("hello", "a str; expected a dict"), (3, "a int; expected"), (None, "a NoneType; expected"),
+     ({"a": 3}, "answer of a script is a int"), ([b"x"], "answer of a script is a bytes")],
+)  # fmt: skip
+def test_answers_of_a_wrong_type_are_refused(answers: Any, words: str) -> None:
+    """When the model is made, and not as letters; those of a function when it is asked."""
+    with pytest.raises(InputTypeError, match=words):
+        scripted_model(answers)
+    with pytest.raises(InputTypeError, match="is a int"):
+        scripted_model(lambda request: 3).complete("x")  # type: ignore[arg-type, return-value]
 
 
 def test_answers_come_in_order_or_from_a_function() -> None:

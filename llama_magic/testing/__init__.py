@@ -14,8 +14,9 @@ in this process (`xray`, `read`, `kv`, `embed`) says so.
 
 from __future__ import annotations
 
-from llama_magic.testing.backend import Answer, Answers, Script, ScriptedBackend
+from llama_magic.testing.backend import ScriptedBackend
 from llama_magic.testing.models import ScriptedLoader, scripted_loader, scripted_model
+from llama_magic.testing.script import Answer, Answers, Script
 from llama_magic.testing.tokenizer import WordTokenizer
 
 __all__ = [

@@ -6,7 +6,8 @@ import _thread
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llama_magic.errors import BackendError, ModelClosedError
@@ -22,39 +23,12 @@ from llama_magic.request.events import (
 from llama_magic.request.matcher import Matcher
 from llama_magic.request.request import Request
 from llama_magic.request.text import TextStream
+from llama_magic.testing.script import Answer, Answers, Odds, Script, checked, script_of
 from llama_magic.testing.tokenizer import WordTokenizer
 
 _SHARE = math.log(0.9)  # what every written token was worth, as a log-probability
+_SHOWN = 80  # characters of what was asked, in a warning
 _LOST_S = 15.0  # a Ctrl-C that nobody felt in this time was lost
-
-
-@dataclass(frozen=True)
-class Script:
-    """One answer, and what goes wrong with it.
-
-    `text` is what is written; `samples` are the texts of `n` samples, where they differ. After `at`
-    tokens (None: after all) the answer waits until `hold` is set, `interrupt` presses Ctrl-C, and
-    `error` ends it. Until `reading` is set, half of the prompt is read. `delay` is in seconds, before
-    each token.
-    """
-
-    text: str = ""
-    samples: tuple[str, ...] = ()
-    at: int | None = None
-    hold: threading.Event | None = None
-    reading: threading.Event | None = None
-    interrupt: bool = False
-    error: BaseException | None = None
-    delay: float = 0.0
-
-    def of(self, index: int) -> str:
-        """Return the text of a sample."""
-        return self.samples[index % len(self.samples)] if self.samples else self.text
-
-
-Answer = str | Script
-Odds = Callable[[Request, str], float]
-Answers = Mapping[str, Answer] | Sequence[Answer] | Callable[[Request], Answer]
 
 
 class ScriptedBackend:
@@ -62,7 +36,8 @@ class ScriptedBackend:
 
     `answers` maps a text to its answer (the last message's content, else a text that the prompt ends
     with), or lists answers in the order in which they are asked for, or is a function of the request.
-    What no script is there for is answered "answer 1", "answer 2", …. `requests` holds what was asked.
+    What no script is there for is answered "answer 1", "answer 2", …, with a warning where there are
+    scripts for other things. `requests` holds what was asked.
     `odds` says the probability of a text after a prompt, as a function of request and text; left out,
     each token is worth 0.9.
     """
@@ -78,7 +53,8 @@ class ScriptedBackend:
         odds: Odds | None = None,
     ) -> None:
         self.odds = odds
-        self.answers = answers if callable(answers) or isinstance(answers, Mapping) else list(answers)
+        self.answers = checked(answers)
+        self._scripted = bool(self.answers)
         self.tokenizer = tokenizer or WordTokenizer()
         self.capabilities = capabilities or Capabilities()
         self.requests: list[Request] = []
@@ -132,7 +108,17 @@ class ScriptedBackend:
             found = self.answers.pop(0)
         if found is None:
             found = f"answer {len(self.requests)}"
-        return found if isinstance(found, Script) else Script(found)
+            if self._scripted:
+                self._warn(request, found)
+        return script_of(found)
+
+    def _warn(self, request: Request, given: str) -> None:
+        asked = str(request.messages[-1].get("content") if request.messages else request.text)
+        known = (
+            f"It has some for {', '.join(map(repr, self.answers))}." if self.answers else "All were given."
+        )
+        words = f"The script has no answer for {asked[:_SHOWN]!r}, so {given!r} is given."
+        warnings.warn(f"{words} {known}", stacklevel=2)
 
 
 @dataclass

@@ -11,7 +11,8 @@ from llama_magic.model.model import Model
 from llama_magic.request.backend import Capabilities
 from llama_magic.request.sampling import Sampling
 from llama_magic.session import session as sessions
-from llama_magic.testing.backend import Answers, Odds, ScriptedBackend
+from llama_magic.testing.backend import ScriptedBackend
+from llama_magic.testing.script import Answers, Odds
 from llama_magic.testing.tokenizer import WordTokenizer
 
 if TYPE_CHECKING:
