@@ -27,7 +27,10 @@ class Worker(Protocol):
     """Something with work for the shared thread."""
 
     def turn(self) -> bool:
-        """Do what is due, one step at most; return whether more is due. Must not raise."""
+        """Do what is due; return whether more is due. Must not raise.
+
+        One step at most, or more while the worker `may_go_on`.
+        """
 
 
 class Compute:
@@ -36,6 +39,7 @@ class Compute:
     def __init__(self) -> None:
         self._workers: list[Worker] = []
         self._busy: set[Worker] = set()  # those whose last turn left something to do
+        self._alone: Worker | None = None  # the only one of them, after a round in which nobody rang
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._taken = threading.Lock()  # by the thread, once and for all
         self._ident = 0
@@ -51,10 +55,16 @@ class Compute:
         with contextlib.suppress(ValueError):
             self._workers.remove(worker)
         self._busy.discard(worker)
+        if self._alone is worker:
+            self._alone = None
 
     def busy_beside(self, worker: Worker) -> bool:
         """Whether another worker has work, too."""
         return bool(self._busy - {worker})
+
+    def may_go_on(self, worker: Worker) -> bool:
+        """Whether no other worker has anything to do, and nobody has rung since that was found."""
+        return self._alone is worker and self._bell.empty()
 
     def wake(self) -> None:
         """Say that there is work. Any thread, also while garbage is collected: it takes no lock."""
@@ -72,10 +82,14 @@ class Compute:
         self._ident = threading.get_ident()
         while True:
             more = self._round()
+            self._alone = None
             if not more:
                 self._rest()
-            for _ in range(self._bell.qsize()):  # what rings meanwhile counts for the next round
+            rung = self._bell.qsize()
+            for _ in range(rung):  # what rings meanwhile counts for the next round
                 self._bell.get()
+            if more and not rung:
+                self._note_alone()
 
     def _round(self) -> bool:
         """Give each worker a turn. A method of its own: an idle thread keeps no worker alive."""
@@ -87,6 +101,12 @@ class Compute:
         # One that was removed between its turn and here would keep the thread spinning for ever.
         self._busy.intersection_update(self._workers)
         return bool(self._busy)
+
+    def _note_alone(self) -> None:
+        busy = tuple(self._busy)
+        self._alone = busy[0] if len(busy) == 1 else None
+        if self._alone not in self._workers:  # removed meanwhile, and not to be held
+            self._alone = None
 
     def _rest(self) -> None:
         """Wait for the bell."""

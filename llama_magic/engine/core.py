@@ -136,7 +136,7 @@ class Core:
     # --- whoever is at work ---------------------------------------------------------------
 
     def turn(self) -> bool:
-        """Do what was asked, then one step in each lane; say whether there is more to do."""
+        """Do what was asked, then one step in each lane, or several; say whether there is more to do."""
         if not self._enter():
             return False  # who is at work rings when done
         more = False
@@ -175,11 +175,15 @@ class Core:
             job, _ = self._inbox.popleft()
             with contextlib.suppress(Exception):  # of `later`: nobody waits for it
                 job(self)
-        company = compute.shared().busy_beside(self)
-        for lane in self.lanes:
-            if lane.busy:
-                lane.company = company
-                self._step(lane)
+        shared = compute.shared()
+        company = shared.busy_beside(self)
+        busy = [lane for lane in self.lanes if lane.busy]
+        for lane in busy:
+            lane.company = company
+            self._step(lane)
+        # A lane that has no other beside it goes on until somebody asks for something, who rings.
+        while len(busy) == 1 and shared.may_go_on(self) and busy[0].busy and not self.stopping:
+            self._step(busy[0])
 
     def _busy(self) -> bool:
         return any(lane.busy for lane in self.lanes)

@@ -12,12 +12,10 @@ from llama_magic.engine.lanes.flight import Flights
 def sample(sequence: int, tokens: list[int], past: int, matcher: object = None) -> Any:
     """Return what a batch asks of a running sample."""
     return SimpleNamespace(
-        slot=SimpleNamespace(sequence=sequence),
+        slot=SimpleNamespace(sequence=sequence, tokens=tokens[:past]),
         tokens=tokens,
-        n_past=past,
         matcher=matcher,
         job=f"job of {sequence}",
-        pending=lambda limit: tokens[past : past + limit],
     )
 
 

@@ -164,6 +164,63 @@ def test_two_models_take_turns(scripted_file: Any, decodes: list[tuple[int, Cont
     assert len(order) >= 48
 
 
+def test_a_model_that_goes_on_alone_lets_another_in(
+    scripted_file: Any, decodes: list[tuple[int, Context]]
+) -> None:
+    """An answer that begins while another is written has every second step from then on."""
+    options: dict[str, Any] = {"stream": True, "ignore_eos": True, "speculate": "off"}
+    with (
+        lm.load(scripted_file.path, ctx=512, threads=1) as a,
+        lm.load(scripted_file.path, ctx=256, threads=1) as b,
+    ):
+        long = a.complete("一", max_tokens=400, **options)
+        for _ in range(5):
+            next(long)
+        assert len(b.complete("一", max_tokens=24, **options).run().token_ids) == 24
+        assert len(long.run().token_ids) == 400
+        order = [context.n_ctx for _, context in decodes]
+    first = order.index(256)
+    last = len(order) - order[::-1].index(256)
+    assert 5 <= first < 300
+    assert order[first:last] == [256, 512] * 23 + [256]
+
+
+class Asks:
+    """A worker that asks at each turn whether it may go on, and then does what comes next."""
+
+    def __init__(self, work: compute.Compute, *then: Callable[[], object]) -> None:
+        self.work, self.then = work, list(then)
+        self.told: list[bool] = []
+        self.ended = threading.Event()
+
+    def turn(self) -> bool:
+        before = self.work.may_go_on(self)
+        if not self.then:
+            self.ended.set()
+            return False
+        self.then.pop(0)()
+        self.told.append(before and self.work.may_go_on(self))
+        return True
+
+
+def test_who_is_alone_may_go_on_until_somebody_rings() -> None:
+    """Not in a first round, nor in one that somebody rang in or after, nor beside another that is busy."""
+    work = compute.Compute()
+    one = Asks(work, int, int, work.wake, int, int)
+    other = Asks(work, *[int] * 4)
+    work.add(one)
+    work.wake()
+    assert one.ended.wait(60)
+    assert one.told == [False, True, False, False, True]
+    one.then, one.told = [lambda: work.add(other), work.wake, *[int] * 4], []
+    one.ended.clear()
+    work.wake()
+    assert one.ended.wait(60)
+    assert other.ended.wait(60)
+    assert one.told[1:5] == [False] * 4  # rung, then three of the other's turns
+    assert not any(other.told)
+
+
 def test_model_is_closed_while_another_computes(scripted: Any, answers: dict[str, str]) -> None:
     """`close()` of a model with an answer under way and another waiting returns though the compute thread
     is busy with another model; what was written is kept.

@@ -9,8 +9,9 @@ from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, 
 
 from llama_magic.engine.contexts import CUT
 from llama_magic.engine.lanes import running
+from llama_magic.engine.lanes.composing import BUSY_CHUNK
 from llama_magic.engine.lanes.exact import ExactLane
-from llama_magic.engine.lanes.lane import BUSY_CHUNK, READ_CHUNK
+from llama_magic.engine.lanes.lane import READ_CHUNK
 from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.lanes.together import TogetherLane
 from llama_magic.errors import BackendError

@@ -116,13 +116,17 @@ class Sample:
         assert isinstance(chain, Chain)
         return chain
 
+    def pending(self, limit: int) -> list[int]:
+        """Return the tokens that are to be decoded next."""
+        return self.running.tokens[self.running.n_past :][:limit]
+
     def step(self, token: int, *, logits: Any = None) -> None:
         """Decode: the likeliest token is this one, by 3 nats before all others, which are alike."""
         row = np.full(N, -3, np.float32)
         row[token] = 0
         row = row if logits is None else np.array(logits, np.float32)
         assert self.running.slot is not None
-        self.running.slot.extend(self.running.pending(100), 3)
+        self.running.slot.extend(self.pending(100), 3)
         self.running.advance(SimpleNamespace(logits=lambda index: row), 0)  # type: ignore[arg-type]
 
     @property
@@ -154,7 +158,7 @@ def test_a_token_is_told_with_the_text_that_it_makes_certain() -> None:
     sample = Sample()
     for token in (0, 3, 4, 7):
         sample.step(token)
-        assert sample.running.pending(5) == [token]
+        assert sample.pending(5) == [token]
     assert [(event.token, event.text) for event in sample.tokens] == [(0, "a"), (3, ""), (4, "€"), (7, " ")]
     assert {(event.sample, event.forced, event.logprob, event.top) for event in sample.tokens} == {
         (0, False, None, ())
@@ -254,7 +258,7 @@ def test_forced_tokens_follow_at_once() -> None:
         (2, False), (7, True), (0, True), (1, True)
     ]  # fmt: skip
     assert matcher.accepted == sample.chain.accepted == [2, 7, 0, 1]
-    assert sample.running.pending(10) == [2, 7, 0, 1]
+    assert sample.pending(10) == [2, 7, 0, 1]
 
 
 def test_forced_tokens_have_probabilities_where_these_are_asked_for() -> None:
@@ -263,7 +267,7 @@ def test_forced_tokens_have_probabilities_where_these_are_asked_for() -> None:
     sample = Sample(matcher=Matcher(range(N), [[7, 0], [0], []]), logprobs=1)
     for likeliest, taken in ((2, 2), (1, 7), (0, 0), (4, 4)):
         sample.step(likeliest)
-        assert sample.running.pending(10) == [taken]
+        assert sample.pending(10) == [taken]
         assert sample.tokens[-1].top == ((likeliest, pytest.approx(best)),)
     assert [(event.token, event.forced) for event in sample.tokens] == [
         (2, False), (7, True), (0, True), (4, False)
@@ -426,8 +430,8 @@ def test_the_first_sample_reports_the_prompt() -> None:
     slot.cut(1)
     assert sample.running.reading
     sample.running.report_prompt(1)
-    assert sample.running.pending(1) == [1]
-    assert sample.running.pending(5) == [1, 2]
+    assert sample.pending(1) == [1]
+    assert sample.pending(5) == [1, 2]
     slot.extend([1, 2], 3)
     assert not sample.running.reading
     slot.extend([0], 3)

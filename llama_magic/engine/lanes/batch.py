@@ -15,7 +15,8 @@ class Batch:
     """At most `room` tokens. `parts` are the samples, each with its tokens and guesses behind them.
 
     `outputs` are the places whose logits are wanted: the last token of each sample that is through,
-    and guesses. `matchers` are those of the samples that a token is drawn for after this batch.
+    and guesses. `matchers` are those of the samples that a token is drawn for after this batch; `jobs` those
+    whose samples are in it.
     """
 
     def __init__(self, room: int) -> None:
@@ -26,11 +27,7 @@ class Batch:
         self.sequences: list[int] = []
         self.outputs: list[int] = []
         self.matchers: list[Matcher] = []
-
-    @property
-    def jobs(self) -> frozenset[Job]:
-        """The jobs whose samples are in it."""
-        return frozenset(running.job for running, *_ in self.parts)
+        self.jobs: set[Job] = set()
 
     def narrow(self, room: int) -> None:
         """Let no more than `room` further tokens in."""
@@ -41,13 +38,15 @@ class Batch:
         limit = min(limit, self.room)
         if not limit:
             return
-        assert running.slot is not None
-        part = list(running.pending(limit))
-        past = running.n_past
+        slot = running.slot
+        assert slot is not None
+        past = len(slot.tokens)
+        part = running.tokens[past : past + limit]
         self.parts.append((running, part, []))
+        self.jobs.add(running.job)
         self.tokens += part
         self.positions += range(past, past + len(part))
-        self.sequences += [running.slot.sequence] * len(part)
+        self.sequences += [slot.sequence] * len(part)
         self.room -= len(part)
         if past + len(part) == len(running.tokens):
             self.outputs.append(len(self.tokens) - 1)

@@ -19,7 +19,7 @@ class ExactLane(Lane):
 
     cut = CUT
 
-    def _chunk(self, running: Running) -> int:
+    def chunk(self, running: Running) -> int:
         return CUT - running.n_past % CUT
 
     def _admit(self) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from llama_magic.engine.native import StopFlag
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from llama_magic.engine.job import Job
     from llama_magic.engine.native import Context
 
@@ -31,16 +33,20 @@ class Flights:
         self._flight = Flight(frozenset())
         self._halted = False
 
-    def take_off(self, jobs: frozenset[Job]) -> None:
+    def take_off(self, jobs: AbstractSet[Job]) -> None:
         """Say which jobs are about to be decoded, so that `cancel()` can stop them.
 
         It takes no lock: either it finds the new flight, or its flag is seen here.
         """
-        if jobs != self._flight.jobs:
-            self._flight = Flight(jobs)
-            self._context.watch(self._flight.flag)
-        if self._halted or any(job.cancelled for job in jobs):
-            self._flight.flag.set()
+        flight = self._flight
+        if jobs != flight.jobs:
+            self._flight = flight = Flight(frozenset(jobs))
+            self._context.watch(flight.flag)
+        stop = self._halted
+        for job in jobs:
+            stop = stop or job.cancelled
+        if stop:
+            flight.flag.set()
 
     def cancel(self, job: Job) -> None:
         """Stop what is decoded, if `job` (marked as cancelled before) is in it."""

@@ -18,15 +18,15 @@ from llama_magic.engine.kv.slots import Slot, cells_used
 from llama_magic.engine.kv.store import PrefixStore
 from llama_magic.engine.lanes import drafting
 from llama_magic.engine.lanes.batch import Batch
+from llama_magic.engine.lanes.composing import compose
 from llama_magic.engine.lanes.draft_model import DraftModel
 from llama_magic.engine.lanes.flight import Flights
 from llama_magic.engine.lanes.running import Running, siblings
 from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import BackendError
 
-# Prompt tokens read in one step while other samples are being written, so that these go on.
-BUSY_CHUNK = 128
-# And otherwise. Larger chunks are hardly faster (256 against 512: 0 to 3 %), and progress shows between them.
+# Prompt tokens read in one step. Larger chunks are hardly faster (256 against 512: 0 to 3 %), and progress
+# shows between them.
 READ_CHUNK = 256
 
 
@@ -94,19 +94,18 @@ class Lane:
         """Admit what fits, decode one batch, draw a token for each sequence that is through its prompt."""
         self.reap_cancelled()
         # Who was sent back waits until another has ended: admitted at once it would be sent back at once.
-        if not (self._crowded and self.running):
+        if self.waiting and not (self._crowded and self.running):
             self._admit()
             self._retire()  # a constraint may have failed to open
         if not self.running:
             return
-        batch = self._compose()
+        batch = compose(self)
         status = self._decode(batch)
         if status is DecodeStatus.DONE:
             self._harvest(batch)
         elif status is DecodeStatus.NO_CELLS:
             self._make_room()
         self.reap_cancelled()
-        self._retire()
 
     def fail(self, error: BaseException) -> None:
         """End every job with `error` and forget the cache, whose state is unknown."""
@@ -135,37 +134,23 @@ class Lane:
 
     # --- one step -------------------------------------------------------------------------
 
-    def _compose(self) -> Batch:
-        """Choose what goes into the next batch: first a token for each sample, then prompts in order."""
-        batch = Batch(self.context.n_batch)
-        alone = not any(running.reading for running in self.running)
-        for running in self.running:
-            if not running.reading:
-                batch.add(running, batch.room)
-                if alone:
-                    drafting.draft(self, batch, running)
-        if batch.parts or self.company:
-            batch.narrow(BUSY_CHUNK)
-        for running in self.running:
-            if running.reading:
-                batch.add(running, self._chunk(running))
-        return batch
-
     def may_guess(self, running: Running) -> bool:
         """Whether its tokens are those of plain decoding, or need not be, where some are guessed ahead."""
         return self.together
 
-    def _chunk(self, running: Running) -> int:
+    def chunk(self, running: Running) -> int:
         """Return how many tokens of a prompt to read next."""
         return min(self.context.n_batch, READ_CHUNK)
 
     def _decode(self, batch: Batch) -> DecodeStatus:
         self._flights.take_off(batch.jobs)
-        self._ahead.start(batch.matchers)
+        if batch.matchers:
+            self._ahead.start(batch.matchers)
         try:
             status = self.context.decode(batch.tokens, batch.positions, batch.sequences, batch.outputs)
         finally:
-            self._ahead.wait()
+            if batch.matchers:
+                self._ahead.wait()
             self.kv.unpin()
         if status is DecodeStatus.ABORTED:
             # Whole ubatches may have been written: go back to what was known before. (Where no
@@ -214,16 +199,26 @@ class Lane:
     # --- jobs that end --------------------------------------------------------------------
 
     def reap_cancelled(self) -> None:
-        """End what was cancelled."""
-        for running in self.samples:
+        """End what was cancelled, and let go of what is done."""
+        ended = False
+        for running in self.running:
             if running.job.cancelled and not running.done:
                 running.finish("interrupted")
-        if any(r.done for r in self.waiting):
-            gone = [r for r in self.waiting if r.done]
+            ended = ended or running.done
+        if self.waiting:
+            self._reap_waiting()
+        if ended:
+            self._retire()
+
+    def _reap_waiting(self) -> None:
+        for running in self.waiting:
+            if running.job.cancelled and not running.done:
+                running.finish("interrupted")
+        gone = [r for r in self.waiting if r.done]
+        if gone:
             self.waiting = deque(r for r in self.waiting if not r.done)
             for running in gone:
                 self._close_if_last(running.job)
-        self._retire()
 
     def _retire(self) -> None:
         for running in [r for r in self.running if r.done]:

@@ -22,7 +22,11 @@ class Lanes:
     exact: Lane | None = None
 
     def __iter__(self) -> Iterator[Lane]:
-        return (lane for lane in (self.shared, self.exact) if lane is not None)
+        shared, exact = self.shared, self.exact
+        if shared is not None:
+            yield shared
+        if exact is not None:
+            yield exact
 
     @property
     def named(self) -> tuple[tuple[str, Lane], ...]:

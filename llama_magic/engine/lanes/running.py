@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.job import Job
@@ -86,21 +86,22 @@ class Running:
     @property
     def reading(self) -> bool:
         """Whether prompt tokens are still to be read."""
-        return self.n_past < self.n_prompt
-
-    def pending(self, limit: int) -> Sequence[int]:
-        """Return the next tokens to decode, `limit` at most."""
-        past = self.n_past
-        return self.tokens[past : past + limit]
+        slot = self.slot
+        return (len(slot.tokens) if slot else 0) < self.n_prompt
 
     # --- after a decode -------------------------------------------------------------------
 
     def advance(self, context: Context, index: int) -> None:
         """Draw the next token from the logits at batch index `index` and send what follows from it."""
         job, matcher = self.job, self.matcher
-        row = Row(context.logits(index))
-        logits, logprobs = row.logits, job.logprobs
+        logits, logprobs = context.logits(index), job.logprobs
         measured = logprobs is not None or job.measure_outside
+        if matcher is None and not measured:  # most tokens are
+            if self.tape is not None:
+                self.tape.draw(logits)
+            self._take(self._draw(context, index, logits))
+            return
+        row = Row(logits)
         normaliser = row.normaliser if measured else 0.0
         top = row.top(logprobs) if logprobs else ()
         if logprobs is not None and matcher is not None and self.n_generated:

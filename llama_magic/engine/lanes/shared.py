@@ -38,7 +38,10 @@ class SharedLane(Lane):
         return not running.certain or self._alike()
 
     def _decode(self, batch: Batch) -> DecodeStatus:
-        self._by_row(not any(r.reading or not r.certain for r, *_ in batch.parts))
+        by_row = True
+        for running, _, _ in batch.parts:
+            by_row = by_row and running.certain and not running.reading
+        self._by_row(by_row)
         return super()._decode(batch)
 
     def _admit(self) -> None:

@@ -12,6 +12,7 @@ import llama_cpp
 import numpy as np
 
 from llama_magic.engine.native import backend
+from llama_magic.engine.native.rows import FEW, BatchViews
 from llama_magic.engine.native.stopping import ABORT, StopFlag
 from llama_magic.errors import BackendError
 
@@ -32,6 +33,13 @@ class DecodeStatus(enum.Enum):
     DONE = 0
     NO_CELLS = 1
     ABORTED = 2
+
+
+_STATUS = {status.value: status for status in DecodeStatus}
+# The address alone: of a pointer object it takes three more to come by.
+_row_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
+    ("llama_get_logits_ith", llama_cpp.llama_cpp._lib)
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Context:
         self.n_batch = int(llama_cpp.llama_n_batch(pointer))
         self.n_outputs = max(options.outputs, options.sequences)  # rows of logits that a batch may ask for
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, options.sequences)
-        self._views = _BatchViews(self._batch, self.n_batch)
+        self._views = BatchViews(self._batch, self.n_batch)
         self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address
         self._apply(adapters)
 
@@ -153,9 +161,21 @@ class Context:
         Raises `BackendError` on any code but done, no free cells, and aborted. The GIL is
         released while llama.cpp computes.
         """
-        self._views.count[: self._fill(tokens, positions, outputs)] = 1
-        for i, sequence in enumerate(sequences):
-            self._batch.seq_id[i][0] = sequence
+        n = len(tokens)
+        if not 0 < n <= FEW or n > self.n_batch:
+            self._fill(tokens, positions, outputs)
+            for i, sequence in enumerate(sequences):
+                self._batch.seq_id[i][0] = sequence
+            return self._run()
+        views = self._views
+        for i in range(n):
+            views.tokens[i] = tokens[i]
+            views.positions[i] = positions[i]
+            views.owners[i][0] = sequences[i]
+            views.wanted[i] = 0
+        for i in outputs:
+            views.wanted[i] = 1
+        self._batch.n_tokens = n
         return self._run()
 
     def decode_shared(
@@ -172,9 +192,12 @@ class Context:
             ids = self._batch.seq_id[i]
             for place, sequence in enumerate(sequences):
                 ids[place] = sequence
-        return self._run()
+        try:
+            return self._run()
+        finally:
+            self._views.count[: len(owners)] = 1
 
-    def _fill(self, tokens: Sequence[int], positions: Sequence[int], outputs: Sequence[int]) -> int:
+    def _fill(self, tokens: Sequence[int], positions: Sequence[int], outputs: Sequence[int]) -> None:
         n = len(tokens)
         if not 0 < n <= self.n_batch:
             raise BackendError(f"A batch of {n} tokens was put together; expected 1 to {self.n_batch}.")
@@ -184,26 +207,26 @@ class Context:
         views.logits[:n] = 0
         views.logits[list(outputs)] = 1
         self._batch.n_tokens = n
-        return n
 
     def _run(self) -> DecodeStatus:
         code = int(llama_cpp.llama_decode(self.pointer, self._batch))
-        if code in (0, 1, 2):
-            return DecodeStatus(code)
+        status = _STATUS.get(code)
+        if status is not None:
+            return status
         raise BackendError(f"llama_decode failed with code {code}.", log=backend.log_tail())
 
     def logits(self, index: int) -> NDArray[np.float32]:
         """Return the logits of batch index `index`: (n_vocab,) float32, valid until the next decode."""
-        pointer = llama_cpp.llama_get_logits_ith(self.pointer, index)
-        if not pointer:
+        address = _row_address(self.pointer, index)
+        if not address:
             raise BackendError(f"llama.cpp holds no logits for batch index {index}.", log=backend.log_tail())
-        address = ctypes.addressof(pointer.contents)
         row = self._rows.get(address)
         if row is None:
             # llama.cpp writes into the same few places; to make a view takes longer than a draw.
             if len(self._rows) > 256:
                 self._rows.clear()
-            row = self._rows[address] = np.ctypeslib.as_array(pointer, shape=(self.n_vocab,))
+            row = np.ctypeslib.as_array((ctypes.c_float * self.n_vocab).from_address(address))
+            self._rows[address] = row
         return row
 
     def all_logits(self, rows: int) -> NDArray[np.float32]:
@@ -274,14 +297,3 @@ class Context:
         if pointer is not None:
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(pointer)
-
-
-class _BatchViews:
-    """NumPy views on the arrays of a `llama_batch`, so that filling it is a slice assignment."""
-
-    def __init__(self, batch: object, size: int) -> None:
-        as_array = np.ctypeslib.as_array
-        self.token = as_array(batch.token, shape=(size,))  # type: ignore[attr-defined]
-        self.position = as_array(batch.pos, shape=(size,))  # type: ignore[attr-defined]
-        self.count = as_array(batch.n_seq_id, shape=(size,))  # type: ignore[attr-defined]
-        self.logits = as_array(batch.logits, shape=(size,))  # type: ignore[attr-defined]
