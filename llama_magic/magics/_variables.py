@@ -24,6 +24,7 @@ from llama_magic.magics._rows import Option
 NAME = r"[^\W\d]\w*"
 _WHOLE = re.compile(rf"\{{({NAME})\}}|\$({NAME})")
 _WITHIN = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})|\$({NAME})")
+_PART = re.compile(rf"\{{({NAME})[.\[(].*\}}")  # what IPython's own magics would compute
 _NUMBERS = ("int", "float", "count", "positive", "seed")
 _NONE = object()
 
@@ -75,6 +76,12 @@ class Variables:
     def _whole(self, text: str) -> Any:
         found = _WHOLE.fullmatch(text)
         if found is None:
+            part = _PART.fullmatch(text)
+            if part is not None and part[1] in self._namespace:
+                raise OptionError(
+                    f"{text} is an expression; braces on a line hold the name of a variable alone.",
+                    remedy=f"Name it in an earlier cell, x = {text[1:-1]}, and write {{x}}.",
+                )
             return _NONE
         name = found[1] or found[2]
         if name in self._namespace:

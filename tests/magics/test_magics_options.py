@@ -72,6 +72,7 @@ def test_variables_stand_on_the_line_in_every_option(ip: Any, run: Any, model: A
         assert (request.seed, request.logprobs) == (5, 5)
     assert asked("--seed $seed").seed == 9
     assert asked("--stop {stops} --stop stop --stop x{stop}y").stops[:4] == ("{n}", "b", "stop", "x.y")
+    assert asked("--stop {other.x}").stops[0] == "{other.x}"  # no variable of that name
     assert asked("--stop $nobody").stops[0] == "$nobody"  # the environment may have it
     assert asked("--samplers order").sampling.samplers == ("top_k", "temperature")
     assert asked("--samplers {order}").sampling.samplers == ("top_k", "temperature")
@@ -118,6 +119,8 @@ def test_bare_names_are_variables_where_nothing_else_is_meant(ip: Any, run: Any,
         ("--stop a{things}", "holds a list"),
         ("--grammar {things}", "holds a list"),
         ("--stop {empty}", "is empty"),
+        ("-t {things[0]}", r"\{things\[0\]\} is an expression; .*x = things\[0\], and write \{x\}"),
+        ("--stop {word.lower()}", "name of a variable alone"),
     ],
 )
 def test_a_variable_that_does_not_fit_is_named(ip: Any, run: Any, model: Any, line: str, said: str) -> None:

@@ -48,6 +48,7 @@ def test_gbnf(grammar: str, yes: list[str], no: list[str]) -> None:
         ('root ::= x\nx ::= "q"? y\ny ::= x "b" | "b"', "left-recursive"),
         ('root ::= "a" root', "no way to end"),
         ('root ::= "unterminated', "line 1, column 10"),
+        ("root ::= 'yes'", r"column 10: .*\nTexts stand in double quotes"),
         ('root ::= "a"\nx ::= [b', "line 2, column 7"),
         ('root ::= "a\x00b"', "NUL"),
         ('root ::= "\\q"', "escapes"),

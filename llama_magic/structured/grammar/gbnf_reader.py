@@ -198,7 +198,7 @@ class Reader:
             f"{expected}.",
             pointer=f"{line}:{column}",
             keyword="grammar",
-            remedy=CURE,
+            remedy=f"Texts stand in double quotes. {CURE}" if found.startswith("\"'") else CURE,
         )
 
 
