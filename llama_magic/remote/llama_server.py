@@ -34,6 +34,7 @@ class LlamaServer:
     keeps_least = False
     logprobs: int | None = 1000
     _draws = False  # it draws a seed itself where none is asked for
+    _reuses_bits = False  # what it reuses of a prompt has the bits of one that is read anew
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class LlamaServer:
         fields = parameters(self, sampling)
         fields |= {
             "stop": list(request.stops),
-            "cache_prompt": request.reuse and not request.exact,
+            "cache_prompt": request.reuse and (self._reuses_bits or not request.exact),
             "ignore_eos": request.ignore_eos,
             "samplers": [_STAGES.get(name, name) for name in sampling.samplers],
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
@@ -152,6 +153,7 @@ class LlamaMagicServer(LlamaServer):
     constraints = LlamaServer.constraints | {"regex"}
     keeps_least = True
     _draws = True
+    _reuses_bits = True  # for an answer with a seed
 
     def __init__(
         self, wire: Wire, props: Mapping[str, Any], models: Sequence[Mapping[str, Any]], model: str

@@ -278,3 +278,18 @@ def test_our_own_server_is_asked_for_a_model_and_a_seed_only_where_there_is_one(
             assert far.chat(ASK, seed=3).text == "two True"
             assert two.backend.requests[-1].seed == 3  # type: ignore[attr-defined]
             assert far.tokenize("a b") == two.tokenize("a b")
+
+
+def test_with_a_seed_only_our_own_server_may_reuse(start: Start, connect: Connect) -> None:
+    """There what is reused has the bits of a cold read; llama-server is told to read all of it again."""
+    from llama_magic.testing import scripted_model
+
+    fake = start("llama-server", "yes")
+    for options, told in (({}, True), ({"seed": 3}, False), ({"reuse": False}, False)):
+        connect(fake).chat(ASK, **options)
+        assert fake.asked[-1]["cache_prompt"] is told
+    own = scripted_model(lambda _request: "yes", name="own")
+    with lm.serve(own, port=0) as server, lm.connect(server.url, probing=False) as far:
+        for options, told in (({}, True), ({"seed": 3}, True), ({"seed": 3, "reuse": False}, False)):
+            far.chat(ASK, **options)
+            assert own.backend.requests[-1].reuse is told  # type: ignore[attr-defined]
