@@ -1,6 +1,6 @@
 // @ts-check
-// What ipywidgets leave out: names for the handles of sliders and for fields without a label, and a
-// region whose sentence is announced once moves rest.
+// What ipywidgets leave out: names for the handles of sliders and for fields without a label, a region whose
+// sentence is announced once moves rest, and keys that are the board's own, not commands for its cell.
 
 const REST = 600; // milliseconds
 
@@ -22,10 +22,52 @@ function name(board) {
   }
 }
 
+/**
+ * Keep the keys of a board to it: to JupyterLab an arrow in it is the way to another cell, a letter a command (`x` cuts the cell).
+ * Those with Ctrl or Command stay the host's; Escape leaves the board for its cell. Returns what ends that.
+ * @param {HTMLElement} el
+ */
+function keys(el) {
+  let within = false; // whether the focus was last in the board
+  /** @type {HTMLElement | null} */
+  let cell = null;
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
+    const board = el.closest(".lm-board");
+    if (!board || !(event.target instanceof Element) || !board.contains(event.target)) return;
+    // Where Lumino looks first: a command is matched with the element that has the focus.
+    event.target.toggleAttribute("data-lm-suppress-shortcuts", !event.ctrlKey && !event.metaKey);
+    // ipywidgets' fields keep their keys to themselves: nothing else will hear of it.
+    if (event.key === "Escape" && event.target.closest(".widget-text, .widget-textarea")) cell?.focus();
+  };
+  const onEscape = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || !cell) return;
+    const board = el.closest(".lm-board");
+    if (board && event.target instanceof Node && board.contains(event.target)) cell.focus();
+  };
+  const onFocus = (/** @type {FocusEvent} */ event) => {
+    const board = el.closest(".lm-board");
+    if (!board) return;
+    within = event.target instanceof Node && board.contains(event.target);
+    if (within) cell = board.closest(".jp-Cell");
+  };
+  window.addEventListener("keydown", onKey, true);
+  window.addEventListener("keydown", onEscape);
+  document.addEventListener("focusin", onFocus);
+  return () => {
+    window.removeEventListener("keydown", onKey, true);
+    window.removeEventListener("keydown", onEscape);
+    document.removeEventListener("focusin", onFocus);
+    requestAnimationFrame(() => { // a board that is gone takes its focus with it
+      if (within && document.activeElement === document.body) cell?.focus();
+    });
+  };
+}
+
 export default {
   /** @param {{ model: import("../live/parts.js").Model, el: HTMLElement }} given */
   render({ model, el }) {
     el.classList.add("lm-voice");
+    const free = keys(el);
     const region = document.createElement("p");
     region.setAttribute("role", "status");
     region.setAttribute("aria-live", "polite");
@@ -56,6 +98,12 @@ export default {
       watcher.observe(board, { childList: true, subtree: true });
     });
     placed.observe(el);
-    return () => { window.removeEventListener("keydown", onKey, true); clearTimeout(timer); watcher.disconnect(); placed.disconnect(); };
+    return () => {
+      free();
+      window.removeEventListener("keydown", onKey, true);
+      clearTimeout(timer);
+      watcher.disconnect();
+      placed.disconnect();
+    };
   },
 };

@@ -100,7 +100,14 @@ function render({ model, el }) {
     if (waiting.push(message) === 1) requestAnimationFrame(draw);
   };
   model.on("msg:custom", onMessage);
-  return () => model.off("msg:custom", onMessage);
+  /** @type {HTMLElement | null} */
+  let cell = null; // where the focus was in the view: a view that is gone takes it with it
+  root.addEventListener("focusin", () => { cell = root.closest(".jp-Cell"); });
+  root.addEventListener("focusout", (event) => { if (event.relatedTarget) cell = null; });
+  return () => {
+    model.off("msg:custom", onMessage);
+    requestAnimationFrame(() => { if (document.activeElement === document.body) cell?.focus({ preventScroll: true }); });
+  };
 }
 
 export default { initialize, render };

@@ -1,0 +1,115 @@
+"""The keyboard in real JupyterLab: a board's keys are its own, nothing is a trap, and no focus is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from browser.cells import HELD, IMPORTS, cell
+
+LOAD = "%load_ext llama_magic\n%llama load --ctx 512 --threads 1"
+PREDICT = "import llama_magic as lm\nlm.lesson.predict('Which?', ['sea', 'tea', 'broccoli'])"
+XRAY = "%%llama xray --live --seed 7\nThe best thing about the sea is"
+PEN = "%%llama chat --session s --live --seed 7 -n 8\nWhat is the capital of France?"
+CHAT = "%llama chat s show"
+TENSORS = "%llama inspect --tensors"
+FOCUSED = "() => document.activeElement.textContent"
+IN_CELL = "() => document.activeElement.classList.contains('jp-Cell')"
+
+
+def boards(opened: Any, name: str, *sources: str) -> Any:
+    """Open a notebook with a model loaded, and run its cells."""
+    tab = opened(name, [LOAD, *sources])
+    for index in range(len(sources) + 1):
+        tab.run(index)
+        tab.finished(index, timeout=120_000)
+    return tab
+
+
+def test_keys_on_a_board_are_no_commands_for_its_cell(opened: Any) -> None:
+    """Arrows choose among answers, letters do nothing to cells, Escape leaves the board for its cell, from a
+    field too; a board that is kept leaves the focus on the cell."""
+    tab = boards(opened, "keys.ipynb", PREDICT, XRAY, "%llama pad")
+    keys, cells = tab.page.keyboard, tab.page.locator(".jp-Notebook .jp-Cell")
+    options = tab.cell(1).locator("input[type=radio]")
+    options.first.focus()
+    for key, chosen in (("Space", 0), ("ArrowDown", 1), ("ArrowDown", 2), ("ArrowUp", 1)):
+        keys.press(key)
+        assert [one.is_checked() for one in options.all()].index(True) == chosen, key
+    tab.cell(1).locator(".lm-board").get_by_text("You predict: tea").first.wait_for()
+    slider = tab.cell(2).get_by_role("slider", name="temperature")
+    slider.focus()
+    for key in ("b", "a", "x", "d", "d", "Shift+Enter"):
+        keys.press(key)
+    assert cells.count() == 4
+    assert slider.evaluate("n => n === document.activeElement")
+    keys.press("Escape")
+    assert tab.page.evaluate(IN_CELL)
+    field = tab.cell(3).locator("textarea")
+    field.focus()
+    keys.press("Escape")
+    assert tab.page.evaluate(IN_CELL)
+    keys.press("b")  # there it is a command
+    assert cells.count() == 5
+    tab.cell(2).get_by_role("button", name="Keep as output").press("Enter")
+    tab.cell(2).locator(".lm-board").wait_for(state="detached")
+    tab.page.wait_for_function(IN_CELL)
+    assert not tab.errors
+
+
+def test_a_branch_is_put_into_its_chat_by_keys(opened: Any) -> None:
+    """From the picked token Tab comes to the seed, then to the button; Enter makes it the turn."""
+    tab = boards(opened, "keys-pen.ipynb", PEN)
+    keys, board = tab.page.keyboard, tab.cell(1).locator(".lm-board")
+    board.locator(".lm-tok").nth(1).focus()
+    keys.press("Enter")
+    tab.page.wait_for_function("() => document.activeElement.classList.contains('lm-may')")
+    keys.press("ArrowDown")
+    keys.press("Enter")
+    board.locator(".lm-head", has_text="branch 1").wait_for()
+    board.locator(".lm-last", has_text="▸").wait_for()
+    text = "".join(board.locator(".lm-tok:not(.lm-last)").all_inner_texts())
+    assert text != "The capital of France is Paris."
+    seen = []
+    for _ in range(2):
+        keys.press("Tab")
+        seen.append(tab.page.evaluate(FOCUSED))
+    assert seen == ["", "Use in chat s"]
+    keys.press("Enter")
+    board.get_by_text("This is the answer of turn 1 of the chat “s” now").first.wait_for()
+    board.get_by_role("button", name="Stands in chat s").wait_for()
+    tab.shot("pen-in-chat")
+    tab.page.evaluate("() => window.jupyterapp.commands.execute('notebook:insert-cell-below')")
+    tab.cell(2).locator(".cm-content").click()
+    keys.type(CHAT)
+    tab.run(2)
+    tab.static(2, text.strip())
+
+
+def test_folds_and_stop_by_keys(opened: Any) -> None:
+    """Enter and Space open and close a fold, also while a cell writes; Stop by Enter keeps the focus."""
+    held = cell("'word ' * 30", HELD, "n=7")
+    tab = opened("keys-folds.ipynb", [LOAD, TENSORS, IMPORTS, held])
+    keys = tab.page.keyboard
+    for index in range(3):
+        tab.run(index)
+        tab.finished(index, timeout=120_000)
+    fold = tab.cell(1).locator(".jp-OutputArea details").first
+    summary = fold.locator("summary").first
+    summary.focus()
+    keys.press("Enter")
+    assert fold.evaluate("n => n.open")
+    assert summary.evaluate("n => getComputedStyle(n).outlineStyle") == "solid"
+    keys.press("Space")
+    assert not fold.evaluate("n => n.open")
+    tab.run(3)
+    live = tab.live(3, timeout=60_000)
+    fold = live.locator("details").first
+    fold.locator("summary").focus()
+    keys.press("Enter")
+    assert fold.evaluate("n => n.open")
+    keys.press("Shift+Tab")
+    assert tab.page.evaluate(FOCUSED) == "Stop"
+    keys.press("Enter")
+    tab.finished(3, timeout=60_000)
+    live.wait_for(state="detached")
+    tab.page.wait_for_function(IN_CELL)
