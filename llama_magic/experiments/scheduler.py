@@ -18,6 +18,7 @@ class Answering(Protocol):
 
     def on_end(self, call: Callable[[], None]) -> None: ...
     def settled(self) -> bool: ...
+    def halt(self) -> None: ...
     def cancel(self) -> None: ...
 
 
@@ -88,6 +89,12 @@ class Scheduler(Generic[T]):
         """Stop what is under way; an impatient further Ctrl-C does not leave the rest running."""
 
         def stop() -> None:
+            for (
+                _,
+                stream,
+            ) in self._under_way:  # else those that go on would be computed while one is waited for
+                with contextlib.suppress(Exception):
+                    stream.halt()
             while self._under_way:
                 with contextlib.suppress(Exception):
                     self._under_way[-1][1].cancel()

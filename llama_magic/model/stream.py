@@ -142,9 +142,13 @@ class Stream(Generic[C]):
         self._end()
         return self.completion
 
+    def halt(self) -> None:
+        """Ask the engine to stop, and do not wait for it; `cancel` does."""
+        self._backend.cancel(self.request)
+
     def cancel(self) -> None:
         """Stop now; returns when the engine has let go. Text written so far is kept."""
-        self._backend.cancel(self.request)
+        self.halt()
         if not may_wait():  # the collector closes generators on the thread that computes, too
             _drop(self._backend, self._assembler)
             return

@@ -164,9 +164,11 @@ class _Batch:
             return error
 
     def _cancel(self) -> None:
-        for stream in self._streams:
-            if isinstance(stream, StructuredStream):
-                stream.cancel()
+        going = [stream for stream in self._streams if isinstance(stream, StructuredStream)]
+        for stream in going:  # else the engine goes on with some while one is waited for
+            stream.halt()
+        for stream in going:
+            stream.cancel()
 
     def _interrupted(self) -> GenerationInterrupted:
         """Stop all, whatever an impatient second Ctrl-C says, and keep what there is of each row."""
@@ -317,8 +319,13 @@ class StructuredStream(Generic[C]):
             self._stream.on_end(self._at_end)
         return True
 
-    def cancel(self) -> None:
+    def halt(self) -> None:
+        """Ask the engine to stop, and do not wait for it; see `Stream.halt`."""
         self._attempts.left = 0
+        self._stream.halt()
+
+    def cancel(self) -> None:
+        self.halt()
         self._stream.cancel()
 
     close = cancel

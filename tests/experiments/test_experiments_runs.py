@@ -21,6 +21,9 @@ from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live import watching
 from llama_magic.experiments.results import Standing
 from llama_magic.experiments.runs import Runs
+from llama_magic.experiments.scheduler import Scheduler
+from llama_magic.model.stream import Stream
+from llama_magic.model.structured import StructuredStream
 from llama_magic.request.backend import Capabilities
 from llama_magic.testing import Script, ScriptedBackend, scripted_loader, scripted_model
 
@@ -190,6 +193,64 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on() -> None:
     assert [run.answer() for run in runs] == TEXTS
     assert sorted(asked(model)[before:]) == [text for i, text in enumerate(TEXTS) if i not in done]
     assert "missing" not in repr(runs)
+
+
+def test_an_interrupt_stops_all_that_is_under_way_at_once() -> None:
+    """Nobody waits for one answer to stop while the engine goes on with the others."""
+    log: list[str] = []
+
+    class Answer:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_end(self, call: Callable[[], None]) -> None:
+            call()
+
+        def settled(self) -> bool:
+            return self.name == "a"
+
+        def halt(self) -> None:
+            log.append(f"halt {self.name}")
+
+        def cancel(self) -> None:
+            log.append(f"cancel {self.name}")
+
+    begun: list[str] = []
+
+    def begin(name: str) -> Answer:
+        begun.append(name)
+        return Answer(name)
+
+    def tick() -> None:
+        if begun[1:]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Scheduler(2, begin, lambda name, answer: None, tick).run("abcde")
+    assert log == ["halt b", "halt c", "halt d", "halt e", "cancel e", "cancel d", "cancel c", "cancel b"]
+
+
+def test_an_interrupt_of_a_structured_batch_stops_all_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is for a list of prompts, whose answers the engine writes together, too."""
+    log: list[str] = []
+    for name in ("halt", "cancel"):
+        old = getattr(Stream, name)
+
+        def noted(self: Any, name: str = name, old: Any = old) -> None:
+            log.append(name)
+            old(self)
+
+        monkeypatch.setattr(Stream, name, noted)
+
+    def strike(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StructuredStream, "run", strike)
+    model = scripted_model(lambda r: json.dumps({"mood": "m"}))
+    with pytest.raises(lm.GenerationInterrupted):
+        model.structured(["a", "b", "c"], Mood)
+    assert log[:3] == ["halt"] * 3
+    assert log.count("cancel") == 3
 
 
 def test_the_same_call_with_the_same_record_goes_on(tmp_path: Path) -> None:
