@@ -233,6 +233,7 @@ class Core:
                 self._ahead,
                 alike=self._alike,
                 by_row=RowByRow(context).ask,
+                apart=not self.weights.options.gpu_layers,
             )
             self.lanes.shared.draft_model = self.draft_model
         return self.lanes.shared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,7 +40,12 @@ def fake_weights(*, recurrent: bool = False, window: int = 0) -> Any:
     """As `native.Weights`, of a vocabulary whose tokens are all written `x`."""
     vocab = SimpleNamespace(eog_ids=(), piece=lambda token, special=False: b"x", n_tokens=N_VOCAB)
     return SimpleNamespace(
-        recurrent=recurrent, attends=True, n_swa=window, vocab=vocab, must_generate=lambda: None
+        recurrent=recurrent,
+        attends=True,
+        n_swa=window,
+        vocab=vocab,
+        must_generate=lambda: None,
+        options=SimpleNamespace(gpu_layers=0),
     )
 
 
@@ -124,9 +129,9 @@ class Asked:
         return end.error
 
 
-def lane_of(kind: type[Lane], context: Any) -> Any:
+def lane_of(kind: Callable[..., Lane], context: Any, **how: Any) -> Any:
     """Return a lane of this kind over a context in memory."""
-    return kind(context, 10**6, Ahead())
+    return kind(context, 10**6, Ahead(), **how)
 
 
 def run(lane: Any, most: int = 10_000) -> None:

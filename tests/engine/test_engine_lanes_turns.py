@@ -140,6 +140,31 @@ def test_prompts_are_read_in_smaller_chunks_in_company() -> None:
         assert lane.running[-1].n_past == chunk
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_reading_and_writing_take_turns_where_they_are_kept_apart(apart: bool) -> None:
+    """No batch then has both, who comes is read first, and both go on in turn; answers are the same."""
+    context = FakeContext(2048, 5, batch=512)
+    lane = lane_of(SharedLane, context, apart=apart)
+    kinds: list[str] = []
+    decode = context.decode
+
+    def noted(tokens: Any, positions: Any, sequences: Any, outputs: Any) -> Any:
+        counts = [sequences.count(sequence) for sequence in dict.fromkeys(sequences)]
+        kinds.append("both" if 1 in counts and max(counts) > 1 else "read" if max(counts) > 1 else "write")
+        return decode(tokens, positions, sequences, outputs)
+
+    context.decode = noted  # type: ignore[method-assign]
+    first, second = Asked([3, 4], 20), Asked([i % 5 for i in range(3 * BUSY_CHUNK)], 6)
+    lane.submit(first.job)
+    lane.step()
+    lane.submit(second.job)
+    run(lane)
+    reading = ["read", "write", "read", "write", "read"] if apart else ["both"] * 3
+    assert kinds[: 2 + len(reading)] == ["read", *reading, "write"]
+    assert "write" in kinds
+    assert [first.written, second.written] == [first.expected, second.expected]
+
+
 # --- crowds -------------------------------------------------------------------------------------
 
 

@@ -13,9 +13,14 @@ BUSY_CHUNK = 128
 
 
 class Composing(drafting.Guessing, Protocol):
-    """A lane, as far as its batches are put together; `company`: another model is at work, too."""
+    """A lane, as far as its batches are put together; `company`: another model is at work, too.
+
+    `apart`: what is written and what is read take turns; `read_last`: the last of these was a reading one.
+    """
 
     company: bool
+    apart: bool
+    read_last: bool
 
     def chunk(self, running: Running) -> int:
         """Return how many tokens of a prompt to read next."""
@@ -24,18 +29,19 @@ class Composing(drafting.Guessing, Protocol):
 def compose(lane: Composing) -> Batch:
     """Choose what goes into the next batch: first a token for each sample, then prompts in order."""
     batch = Batch(lane.context.n_batch)
-    reading = []
+    writing: list[Running] = []
+    reading: list[Running] = []
     for running in lane.running:
-        if running.reading:
-            reading.append(running)
-    for running in lane.running:
-        if not reading:
-            batch.add(running, batch.room)
-            if running.drafter is not None:
-                drafting.draft(lane, batch, running)
-        elif running not in reading:
-            batch.add(running, batch.room)
-    if reading and (batch.parts or lane.company):
+        (reading if running.reading else writing).append(running)
+    busy = lane.company or bool(writing)
+    if lane.apart and writing and reading:
+        lane.read_last = not lane.read_last
+        writing, reading = ([], reading) if lane.read_last else (writing, [])
+    for running in writing:
+        batch.add(running, batch.room)
+        if running.drafter is not None and not reading:
+            drafting.draft(lane, batch, running)
+    if reading and busy:
         batch.narrow(BUSY_CHUNK)
     for running in reading:
         batch.add(running, lane.chunk(running))

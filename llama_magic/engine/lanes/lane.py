@@ -37,6 +37,7 @@ class Lane:
     """
 
     cut = 0  # see `Cells`
+    apart = read_last = False  # see `Composing`
     together = False  # whether seeded jobs are decoded together: their cells are then of other bits
 
     def __init__(self, context: Context, store_budget: int, ahead: Ahead) -> None:
