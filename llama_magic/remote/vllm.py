@@ -37,6 +37,8 @@ class VLLM(OpenAIServer):
         "logit_bias": "logit_bias",
     }
     takes_tokens = True
+    ignores_eos = True
+    keeps_least = True
     constraints = frozenset({"json", "regex", "choices", "gbnf"})
     tools = frozenset({"auto", "required", "named"})
 
@@ -97,10 +99,13 @@ class VLLM(OpenAIServer):
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         if is_forced(request):
             drawing = {**parameters(self, request.sampling), "seed": seed, "stop": self.stops(request)}
-            return question(self.facts.model, request, drawing)
-        path, body = super().question(request, seed)
-        body["return_token_ids"] = True
-        body["ignore_eos"] = request.ignore_eos
+            path, body = question(self.facts.model, request, drawing)
+        else:
+            path, body = super().question(request, seed)
+            body["return_token_ids"] = True
+            body["ignore_eos"] = request.ignore_eos
+        if request.min_tokens:
+            body["min_tokens"] = request.min_tokens
         if body.get("top_k") == 0:
             body["top_k"] = -1  # off
         return path, body

@@ -101,6 +101,27 @@ def text_constraint(model: Model, asked: Any) -> Constraint | None:
     return constraint(model, next(iter(given)), **given) if given else None
 
 
+def prompts(given: str | Sequence[Any]) -> list[Any]:
+    """Return each prompt of a request: a list is several, unless one of its members is a token."""
+    if isinstance(given, str) or any(isinstance(part, int) for part in given):
+        return [given]
+    return list(given)
+
+
+def prompt(model: Model, given: str | Sequence[int | str]) -> str | list[int]:
+    """Return a text, or tokens; of a mixed list each text is cut by itself, with BOS where it begins."""
+    if isinstance(given, str):
+        return given
+    tokens: list[int] = []
+    for place, part in enumerate(given):
+        if isinstance(part, int):
+            tokens.append(part)
+        else:
+            made = model.tokenize(part)
+            tokens += made if not place else made[len(model.tokenize("")) :]
+    return tokens
+
+
 def _schema(model: Model, schema: Any) -> Constraint:
     if schema is False:
         raise SchemaError("No value can be valid under this schema: false.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 _Reason = Literal["stop", "length", "tool_calls"]
 
@@ -196,6 +196,10 @@ class NativeBody(BaseModel):
     completion_probabilities: list[dict[str, Any]] | None = None
 
 
+class NativeBodies(RootModel[NativeBody | list[NativeBody]]):
+    """The answer to one prompt, or a list of those to several."""
+
+
 class EmbeddingRow(Body):
     """A vector: numbers, or their bytes (little-endian float32) in base64."""
 
@@ -326,7 +330,7 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/completions": CompletionBody,
     "/v1/responses": ResponseBody,
     "/v1/embeddings": EmbeddingBody,
-    "/completion": NativeBody,
+    "/completion": NativeBodies,
     "/tokenize": TokensBody,
     "/detokenize": ContentBody,
     "/apply-template": PromptBody,

@@ -37,7 +37,7 @@ async def completions(exchange: Exchange, asked: Asked) -> None:
         raise Refusal(400, "echo with logprobs would need those of the prompt, which are not told.", "echo")
     if asked.stream_options is not None and not asked.stream:
         raise Refusal(400, "stream_options needs stream: true.", "stream_options")
-    prompts = _prompts(asked.prompt)
+    prompts = asking.prompts(asked.prompt)
     prepare = [partial(_prepared, model, asked, prompt, place) for place, prompt in enumerate(prompts)]
     answers = await exchange.ask(
         model, list(prepare), streamed=bool(asked.stream or asked.logprobs is not None)
@@ -50,14 +50,8 @@ async def completions(exchange: Exchange, asked: Asked) -> None:
     exchange.finish(writer.ended)
 
 
-def _prompts(given: Any) -> list[str | list[int]]:
-    """Return each prompt: a text, or tokens."""
-    if isinstance(given, str):
-        return [given]
-    return [given] if isinstance(given[0], int) else list(given)
-
-
-def _prepared(model: Model, asked: Asked, prompt: str | list[int], place: int) -> Assembler:
+def _prepared(model: Model, asked: Asked, given: Any, place: int) -> Assembler:
+    prompt = asking.prompt(model, given)
     options = asking.options(asked, asked.max_tokens or model.calls.max_tokens or DEFAULT_MAX_TOKENS)
     if asked.n is not None:
         options["n"] = asked.n

@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.request.backend import Embeds
+from llama_magic.serving import asking
 from llama_magic.serving.exchange import Exchange
 from llama_magic.serving.fields.completions import Embedding
 from llama_magic.serving.refusals import Refusal
@@ -33,8 +34,7 @@ async def embeddings(exchange: Exchange, asked: Embedding) -> None:
 
 def _embedded(model: Model, asked: Embedding) -> tuple[Any, int]:
     """Return the vectors, and how many tokens were read. On a thread beside the loop."""
-    given = asked.input
-    texts: list[Any] = [given] if isinstance(given, str) or isinstance(given[0], int) else list(given)
+    texts = [asking.prompt(model, one) for one in asking.prompts(asked.input)]
     vectors = model.embed(texts)
     if asked.dimensions is not None and asked.dimensions != vectors.shape[1]:
         raise Refusal(

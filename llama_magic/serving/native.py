@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.request.request import row_seed
 from llama_magic.serving import asking
+from llama_magic.serving.answers import merged
 from llama_magic.serving.exchange import PING, Exchange, event
 from llama_magic.serving.fields.completions import NativeCompletion
 from llama_magic.serving.refusals import Refusal
@@ -20,26 +22,43 @@ if TYPE_CHECKING:
 
 
 async def completion(exchange: Exchange, asked: NativeCompletion) -> None:
-    """Continue a text."""
+    """Continue a text, or several."""
     model = exchange.state.model(asked.model)
-    prepare = partial(_prepared, model, asked, exchange.state.limits.max_tokens)
+    most = exchange.state.limits.max_tokens
+    prompts = asking.prompts(asked.prompt)
+    prepare = [partial(_prepared, model, asked, prompt, place, most) for place, prompt in enumerate(prompts)]
     wanted = bool(asked.stream or asked.n_probs)
-    (answer,) = await exchange.ask(model, [prepare], streamed=wanted)
-    writer = _Writer(answer, asked)
+    answers = await exchange.ask(model, list(prepare), streamed=wanted)
+    writers = [_Writer(answer, asked, place) for place, answer in enumerate(answers)]
     if asked.stream:
-        await exchange.events(writer.frames())
-        exchange.finish(writer.ended)
-    else:
-        body = await writer.whole()
-        await exchange.whole(body, writer.ended)
+        await exchange.events(_frames(writers, answers))
+        exchange.finish(writers[0].ended)
+        return
+    async for place, chunks in merged(answers):
+        writers[place].add(chunks)
+    bodies = [writer.whole() for writer in writers]
+    await exchange.whole(bodies if len(bodies) > 1 else bodies[0], writers[0].ended)
 
 
-def _prepared(model: Model, asked: NativeCompletion, max_tokens: int | None) -> Assembler:
-    options = asking.options(asked, asked.n_predict or max_tokens)
+async def _frames(writers: Sequence[_Writer], answers: Sequence[Answer]) -> AsyncIterator[bytes]:
+    """Yield the events of all answers as they come: a part of a text each, and at last an end of each."""
+    async for place, chunks in merged(answers):
+        yield writers[place].frames(chunks) or PING
+    for writer in writers:
+        yield writer.end()
+
+
+def _prepared(
+    model: Model, asked: NativeCompletion, given: Any, place: int, max_tokens: int | None
+) -> Assembler:
+    prompt = asking.prompt(model, given)
+    most = _room(model, prompt) if asked.n_predict == -1 else asked.n_predict
+    options = asking.options(asked, most or max_tokens)
     if asked.n_probs:
         options["logprobs"] = asked.n_probs
+    if place and asked.seed is not None:
+        options["seed"] = row_seed(asked.seed, place)
     held_to = asking.text_constraint(model, asked)
-    prompt = _prompt(model, asked.prompt)
     visible = frozenset(_special(model, text) for text in asked.preserved_tokens or ())
     made: Assembler = asking.naming("prompt", lambda: model.calls.text(prompt, held_to, options))
     made.request.visible_ids |= visible
@@ -53,36 +72,30 @@ def _special(model: Model, text: str) -> int:
     return token
 
 
-def _prompt(model: Model, given: str | Sequence[int | str]) -> str | list[int]:
-    """Return a text, or tokens; of a mixed list each text is cut by itself, with BOS where it begins."""
-    if isinstance(given, str):
-        return given
-    tokens: list[int] = []
-    for place, part in enumerate(given):
-        if isinstance(part, int):
-            tokens.append(part)
-        else:
-            made = model.tokenize(part)
-            tokens += made if not place else made[len(model.tokenize("")) :]
-    return tokens
+def _room(model: Model, prompt: str | list[int]) -> int:
+    """Return how many tokens the window has for an answer."""
+    return max(1, model.window - (model.count_tokens(prompt) if isinstance(prompt, str) else len(prompt)))
 
 
 class _Writer:
-    """Writes one answer. `ended` is how it ended."""
+    """Writes one answer, the one at `place`. `ended` is how it ended."""
 
-    def __init__(self, answer: Answer, asked: NativeCompletion) -> None:
+    def __init__(self, answer: Answer, asked: NativeCompletion, place: int) -> None:
         self._answer = answer
         self._asked = asked
+        self._place = place
         self._told = Told(answer.model, bool(asked.n_probs))
         self._probabilities: list[dict[str, Any]] = []
         self._tokens = 0
         self.ended = ""
 
-    async def whole(self) -> dict[str, Any]:
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """Keep what the body tells of the tokens."""
+        for chunk in chunks:
+            self._probabilities += self._probabilities_of(chunk)
+
+    def whole(self) -> dict[str, Any]:
         """Return the body when all is written."""
-        async for chunks in self._answer.chunks():
-            for chunk in chunks:
-                self._probabilities += self._probabilities_of(chunk)
         (made,) = self._answer.completions()
         body = {**self._end(made), "content": made.text}
         body["tokens"] = list(made.token_ids) if self._asked.return_tokens else []
@@ -90,19 +103,21 @@ class _Writer:
             body["completion_probabilities"] = self._probabilities
         return body
 
-    async def frames(self) -> AsyncIterator[bytes]:
-        """Yield the events: a part of the text each, then the end."""
-        async for chunks in self._answer.chunks():
-            yield b"".join(self._frame(chunk) for chunk in chunks) or PING
+    def frames(self, chunks: Sequence[Chunk]) -> bytes:
+        """Return the events of what was written."""
+        return b"".join(self._frame(chunk) for chunk in chunks)
+
+    def end(self) -> bytes:
+        """Return the last event."""
         (made,) = self._answer.completions()
-        yield event({**self._end(made), "content": "", "tokens": []})
+        return event({**self._end(made), "content": "", "tokens": []})
 
     def _frame(self, chunk: Chunk) -> bytes:
         if not chunk.token_ids and not chunk.delta:
             return b""
         self._tokens += len(chunk.token_ids)
         body: dict[str, Any] = {
-            "index": 0,
+            "index": self._place,
             "content": chunk.delta,
             "tokens": list(chunk.token_ids) if self._asked.return_tokens is not False else [],
             "stop": False,
@@ -132,7 +147,7 @@ class _Writer:
         usage, times = made.usage, made.timings
         writing = times.total_s - times.first_token_s
         return {
-            "index": 0,
+            "index": self._place,
             "stop": True,
             "id_slot": -1,
             "model": made.model,

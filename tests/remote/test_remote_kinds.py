@@ -165,6 +165,8 @@ UNSENT: list[tuple[str, dict[str, Any], str]] = [
     ("openai", {"regex": "a+"}, "'regex'"),
     ("openai", {"samplers": "top_p;temperature"}, "order of the samplers"),
     ("openai", {"ignore_eos": True}, "ignore_eos"),
+    ("openai", {"min_tokens": 3}, "min_tokens=3"),
+    ("llama-server", {"min_tokens": 3}, "min_tokens=3"),
     ("openai", {"logprobs": 21}, "logprobs=21"),
     ("vllm", {"xtc_probability": 0.5}, "xtc_probability=0.5"),
     ("ollama", {"logit_bias": {3: 1.0}}, "logit_bias"),
@@ -199,6 +201,17 @@ def test_all_parameters_are_sent(start: Start, connect: Connect) -> None:
     )
     connect(fake).chat(ASK, top_k=0)
     assert fake.asked[-1]["top_k"] == -1  # vLLM's word for off
+
+
+def test_vllm_is_told_how_much_to_write_at_least(start: Start, connect: Connect) -> None:
+    """`min_tokens` and `ignore_eos` go by vLLM's own names; unasked, none is sent."""
+    fake = start("vllm", "yes")
+    model = connect(fake)
+    model.chat(ASK, min_tokens=7, max_tokens=9)
+    assert (fake.asked[-1]["min_tokens"], fake.asked[-1]["ignore_eos"]) == (7, False)
+    model.chat(ASK, ignore_eos=True, max_tokens=9)
+    assert fake.asked[-1]["ignore_eos"] is True
+    assert "min_tokens" not in fake.asked[-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,8 +5,11 @@ re-stated, for there is nothing here that they could ask: web pages and their as
 test_security), `/slots`, saved slots and shifted windows (a prompt that does not fit is refused),
 `/infill`, `/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that
 may ask unnamed, and fields of `verbose`, `timings_per_token` and `return_progress` (unknown fields are
-refused by name). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and tools
-(test_serving_chat), OpenAI's package (test_serving_clients), clients that go (test_serving_lifetime).
+refused by name); Anthropic's `/v1/messages` and Google's `/predict` (test_compat_anthropic, test_compat_gcp:
+no such paths here), `/lora-adapters` and the field `lora` (test_lora: adapters are a load option, and with
+others it is another model here), metrics switched off, those of decodes, slots and drafts (test_metrics),
+prompts as objects (test_embedding). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and
+tools (test_serving_chat), OpenAI's package (test_serving_clients), clients that go (test_serving_lifetime).
 """
 
 from __future__ import annotations
@@ -64,7 +67,40 @@ def test_tokens_and_texts_make_one_prompt(served: Callable[..., Served]) -> None
         assert isinstance(body["content"], str)
         assert body["tokens_evaluated"] >= len(ids)
     assert list(here.backend.requests[0].prompt) == ids
-    here.refused(NATIVE, "prompt[0]", prompt=[[1], [2]])  # several prompts: /v1/completions takes them
+    here.refused(NATIVE, "prompt[1]", prompt=[ids[0], [1]])  # neither one prompt nor several
+
+
+def test_several_prompts_have_an_answer_each(served: Callable[..., Served]) -> None:
+    """test_completion_with_tokens_input: a list without a token is several; one of them is answered alone."""
+    here = served(answers=lambda request: f" {request.text.split()[-1]} and more")
+    ids = here.model.tokenize("say two")
+    prompts: list[Any] = ["say one", ids, [*here.model.tokenize("say "), "three"]]
+    bodies = here.post(NATIVE, prompt=prompts, n_predict=1, seed=5, n_probs=1)
+    assert [(body["index"], body["content"]) for body in bodies] == [(0, " one"), (1, " two"), (2, " three")]
+    assert bodies[1]["tokens_evaluated"] == len(ids)
+    assert [len(body["completion_probabilities"]) for body in bodies] == [1, 1, 1]
+    seeds = [request.seed for request in here.backend.requests]
+    assert 5 in seeds
+    assert len(set(seeds)) == 3  # the same prompt twice is drawn for twice
+    texts, ended = ["", "", ""], []
+    for event in here.events(NATIVE, prompt=prompts, n_predict=2):
+        texts[event["index"]] += event["content"]
+        ended += [event["index"]] * event["stop"]
+    assert texts == [" one and", " two and", " three and"]
+    assert ended == [0, 1, 2]
+    assert here.post(NATIVE, prompt=["say one"], n_predict=1)["content"] == " one"
+    error = here.refused(NATIVE, prompt=["a", "word " * 9000])
+    assert error["type"] == "exceed_context_size_error"
+    assert here.post(NATIVE, prompt=[[1], [2]], n_predict=1)[1]["tokens_evaluated"] == 1
+
+
+def test_as_much_as_the_window_holds(served: Callable[..., Served]) -> None:
+    """`n_predict` of -1, which clients of llama.cpp send: to the end of answer or window; 0 is refused."""
+    here = served(answers=lambda _request: " word" * 500, window=64)
+    body = here.post(NATIVE, prompt="a b", n_predict=-1)
+    assert body["tokens_evaluated"] + body["tokens_predicted"] == 64
+    assert body["stop_type"] == "limit"
+    here.refused(NATIVE, "n_predict", prompt="a b", n_predict=0)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -160,3 +196,70 @@ def test_texts_survive_tokens(served: Callable[..., Served]) -> None:
         pieces = here.post("/tokenize", content=text, with_pieces=True)["tokens"]
         assert [piece["id"] for piece in pieces] == tokens
         assert all(len(piece["piece"]) > 0 for piece in pieces)
+
+
+def counts(here: Served) -> dict[str, float]:
+    """Return the counts of /metrics of the first model, or of the server, by their names."""
+    found, kinds = {}, {}
+    for line in here.client.get("/metrics").text.splitlines():
+        if line.startswith("# TYPE "):
+            kinds[line.split()[2]] = line.split()[3]
+        elif line.startswith("llamacpp:"):
+            name, value = line.rsplit(" ", 1)
+            name = name.partition("{")[0]
+            assert kinds[name] == ("counter" if name.endswith("_total") else "gauge")
+            found[name.removeprefix("llamacpp:")] = float(value)
+    return found
+
+
+def test_metrics_are_sums_of_what_answers_say(served: Callable[..., Served]) -> None:
+    """test_metrics_prometheus_format, …_processed_and_cached, …_matches_requests, …_timings_are_finite."""
+    here = served(answers=words)
+    read = cached = written = 0
+    for limit in (1, 4, 8):
+        body = here.post(NATIVE, prompt="the quick brown fox", n_predict=limit)
+        times = body["timings"]
+        assert all(value is not None and value >= 0 for value in times.values())
+        read, cached = read + times["prompt_n"], cached + times["cache_n"]
+        written += times["predicted_n"]
+    told = counts(here)
+    assert (told["prompt_tokens_total"], told["prompt_tokens_cached_total"]) == (read, cached)
+    assert told["tokens_predicted_total"] == written == 13
+    assert told["requests_processing"] == told["requests_deferred"] == 0
+    assert {"prompt_seconds_total", "tokens_predicted_seconds_total", "predicted_tokens_seconds"} <= set(told)
+
+
+def test_vectors_of_all_forms_of_input(served: Callable[..., Served], scripted: Any) -> None:
+    """test_embedding_single, _multiple, _mixed_input, _openai_library_base64: of length 1, a row an input."""
+    here = served(scripted)
+    ids = scripted.tokenize("ab")
+    for given, rows in (
+        ("ab", 1), (ids, 1), ([*ids, "c"], 1),
+        (["ab", "c"], 2), (["ab", ids], 2), ([ids, ids], 2), ([ids, [*ids, "c"]], 2), (["a b" * 20], 1),
+    ):  # fmt: skip
+        data = here.post("/v1/embeddings", input=given)["data"]
+        assert [row["index"] for row in data] == list(range(rows))
+        for row in data:
+            assert sum(value * value for value in row["embedding"]) == pytest.approx(1, abs=1e-3)
+    body = here.post("/v1/embeddings", input=["ab", ids])
+    assert body["data"][0]["embedding"] == body["data"][1]["embedding"]
+    assert body["usage"]["prompt_tokens"] == body["usage"]["total_tokens"] == 2 * len(ids)
+
+
+def test_a_response_keeps_its_names(served: Callable[..., Served]) -> None:
+    """test_responses_with_openai_library, …_stream_…: one id each, one text."""
+    here = served(answers=words)
+    asked: dict[str, Any] = {
+        "input": [{"role": "system", "content": "Book"}, {"role": "user", "content": "What is the best book"}]
+    }
+    whole = here.post("/v1/responses", **asked)
+    assert whole["id"].startswith("resp_")
+    assert whole["output"][0]["id"].startswith("msg_")
+    events = here.events("/v1/responses", **asked)
+    assert len({event["response"]["id"] for event in events if "response" in event}) == 1
+    named = {event["item_id"] for event in events if "item_id" in event}
+    named |= {event["item"]["id"] for event in events if "item" in event}
+    assert [name[:4] for name in named] == ["msg_"]
+    text = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    last = events[-1]["response"]["output"][0]["content"][0]["text"]
+    assert text == last == whole["output"][0]["content"][0]["text"] == words(None)

@@ -15,7 +15,6 @@ MAX_SAMPLES = 128
 MAX_STOPS = 64
 MAX_BIASED = 4096
 Token = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Tokens = Annotated[list[Token], Field(min_length=1, max_length=2**20)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 

@@ -14,18 +14,21 @@ from llama_magic.serving.fields.common import (
     Fields,
     StreamOptions,
     Token,
-    Tokens,
 )
 
-Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
-Many = Annotated[list[Tokens], Field(min_length=1, max_length=MAX_TEXTS)]
+Mixed = Annotated[list[Token | str], Field(min_length=1, max_length=2**20)]
+Several = Annotated[list[str | Mixed], Field(min_length=1, max_length=MAX_TEXTS)]
+Prompts = Annotated[
+    str | Mixed | Several,
+    Field(description="a text, or tokens and texts that are one; a list without a token is several"),
+]
 
 
 class Completion(Drawing):
     """Texts to continue, or their tokens."""
 
     model: str | None = None
-    prompt: str | Texts | Tokens | Many
+    prompt: Prompts
     max_tokens: Count | None = Field(None, description="16 without one, as OpenAI's API has it")
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = Field(
@@ -42,11 +45,11 @@ class Completion(Drawing):
 
 
 class NativeCompletion(Drawing):
-    """llama-server's own form: one prompt, one answer, tokens told."""
+    """llama-server's own form: an answer to each prompt, tokens told."""
 
     model: str | None = None
-    prompt: str | Annotated[list[Token | str], Field(min_length=1, max_length=2**20)]
-    n_predict: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
+    prompt: Prompts
+    n_predict: Literal[-1] | Count | None = Field(None, description="-1: what the window holds")
     stream: bool | None = None
     n_probs: Annotated[int, Field(ge=0, le=1000)] | None = None
     return_tokens: bool | None = None
@@ -61,7 +64,7 @@ class Embedding(Fields):
     """Texts to embed, or their tokens."""
 
     model: str | None = None
-    input: str | Texts | Tokens | Many
+    input: Prompts
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Count | None = Field(None, description="what the model has, or null")
     user: str | None = None
