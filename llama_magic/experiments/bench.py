@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from llama_magic import fit
 from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.experiments.models import read_models
 from llama_magic.model.stream import Stream
+from llama_magic.words.progress import Progress, ProgressCallback
 from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
@@ -86,14 +88,20 @@ class Bench(Printed):
 
 
 def bench(
-    model: Model | str | None = None, *, n_prompt: int = 512, n_gen: int = 128, repetitions: int = 5
+    model: Model | str | None = None,
+    *,
+    n_prompt: int = 512,
+    n_gen: int = 128,
+    repetitions: int = 5,
+    progress: ProgressCallback | None = None,
 ) -> Bench:
     """Measure how fast a model reads a prompt and writes an answer, as llama-bench does.
 
     pp: `n_prompt` random tokens are read at once, nothing reused. tg: `n_gen` tokens are written after one,
     the likeliest each time, by the very path that answers take. Each is tried once unmeasured, then
     `repetitions` times. 0 tokens leave a test out. `model` is a model, a name or source to load, or None for
-    the current one. Neither history nor `model.stats` hear of it.
+    the current one. Neither history nor `model.stats` hear of it. `progress` is told a `Progress` before
+    each run.
 
     Raises `OptionError`; `GenerationInterrupted` on Ctrl-C, whose `completion` is the `Bench` so far.
     """
@@ -111,12 +119,16 @@ def bench(
     models = read_models(model, None)
     (name,) = models.names
     try:
-        return _measured(models.open(name), n_prompt, n_gen, repetitions)
+        return _measured(models.open(name), n_prompt, n_gen, repetitions, progress or _nobody)
     finally:
         models.leave(name)
 
 
-def _measured(model: Model, n_prompt: int, n_gen: int, repetitions: int) -> Bench:
+def _nobody(_state: Progress) -> None:
+    """Tell nobody how far it is."""
+
+
+def _measured(model: Model, n_prompt: int, n_gen: int, repetitions: int, progress: ProgressCallback) -> Bench:
     _check(model, n_prompt, n_gen)
     busy = "Other work kept the processor busy: these figures are lower than those of a quiet machine."
     notes = (busy,) if fit.machine().busy else ()
@@ -125,13 +137,21 @@ def _measured(model: Model, n_prompt: int, n_gen: int, repetitions: int) -> Benc
     def made() -> Bench:
         return Bench(model.name, tuple(done.values()), _facts(model), notes)
 
+    every = (repetitions + 1) * (bool(n_prompt) + bool(n_gen))
+    runs = itertools.count()
     try:
         for prompt, gen, sample in _tests(model, n_prompt, n_gen):
-            sample()  # unmeasured: caches and clocks warm up
             samples: list[float] = []
-            for _ in range(repetitions):
-                samples.append(sample())
-                done[prompt, gen] = Speed(prompt, gen, tuple(samples))
+            name = Speed(prompt, gen, ()).test
+            for repetition in range(repetitions + 1):
+                run = next(runs)
+                progress(
+                    Progress("measure", 100 * run // every, 100, f"{name}, run {run + 1} of {every}", "%")
+                )
+                speed = sample()
+                if repetition:  # the first is not measured: caches and clocks warm up
+                    samples.append(speed)
+                    done[prompt, gen] = Speed(prompt, gen, tuple(samples))
     except GenerationInterrupted:
         words = "the tests so far are kept" if done else "nothing was measured yet"
         raise GenerationInterrupted(made() if done else None, words) from None

@@ -212,7 +212,11 @@ def _stats(kernel: Kernel, command: LineCommand) -> Any:
 def _bench(kernel: Kernel, command: LineCommand) -> Any:
     from llama_magic.experiments.bench import bench  # weight: experiments
 
-    return bench(kernel.get_model(*command.words), **command.options)
+    model = kernel.get_model(*command.words)
+    with display.load_progress(kernel.shell, delay=0) as progress:
+        found = bench(model, progress=progress, **command.options)
+        progress.done(found)  # takes the place of the progress bar, so Out[n] need not show it again
+    return kernel.mark_shown(found)
 
 
 def _serve(kernel: Kernel, command: LineCommand) -> Any:

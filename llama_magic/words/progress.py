@@ -11,7 +11,7 @@ from typing import Literal
 class Progress:
     """How far a long job is. `total` is None where the length is not known; speeds are per second."""
 
-    stage: Literal["resolve", "download", "verify", "check", "load", "prompt"]
+    stage: Literal["resolve", "download", "verify", "check", "load", "prompt", "measure"]
     done: int
     total: int | None
     label: str = ""

@@ -78,6 +78,19 @@ def test_mean_and_deviation_are_those_of_the_samples() -> None:
         found["pp1"]
 
 
+def test_each_run_is_told_before_it_begins() -> None:
+    """Of two tests with one unmeasured and two measured runs each: six, in order, with the share that is done."""
+    told: list[Any] = []
+    model = scripted_model(lambda _r: "w " * 300)
+
+    def noted(state: Any) -> None:
+        told.append((state.label, state.done, len(model.backend.requests)))
+
+    lm.bench(model, n_prompt=8, n_gen=4, repetitions=2, progress=noted)
+    names = ["pp8"] * 3 + ["tg4"] * 3
+    assert told == [(f"{name}, run {run + 1} of 6", 100 * run // 6, run) for run, name in enumerate(names)]
+
+
 def test_a_test_can_be_left_out_and_an_interrupt_keeps_what_is_there() -> None:
     """0 tokens leave a test out; Ctrl-C gives the samples so far."""
     model = scripted_model(lambda _r: "w " * 300)
@@ -101,6 +114,23 @@ def test_what_cannot_be_measured_is_refused() -> None:
     elsewhere = scripted_model(capabilities=Capabilities(renders=False))
     with pytest.raises(OptionError, match="asked in words"):
         lm.bench(elsewhere)
+
+
+def test_the_line_shows_how_far_it_is(ip: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a notebook: what is measured at once, and the result in its place, shown once."""
+    monkeypatch.setattr("llama_magic.display.hosts.host", lambda _shell: "lab")
+    sent: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        "llama_magic.display.hosts.publish",
+        lambda _shell, bundle, *, update=False, **_how: sent.append((bundle["text/plain"], update)),
+    )
+    scripted_model(lambda _r: "w " * 300, shell=ip)
+    found = ip.run_line_magic("llama", "bench -p 8 -n 4 -r 1")
+    assert sent[0][0].startswith("measuring")
+    assert "pp8, run 1 of 4" in sent[0][0]
+    assert sent[-1][1]
+    assert "tg4" in sent[-1][0]
+    assert [s.test for s in found.speeds] == ["pp8", "tg4"]
 
 
 def test_the_line_measures_a_named_model(ip: Any) -> None:

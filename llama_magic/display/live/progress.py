@@ -1,4 +1,4 @@
-"""Progress of a load: download, check, load; then the model's card in its place."""
+"""Progress of a load or a measurement; then the model's card, or what was found, in its place."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _STAGES = {
     "check": "checking the backend",
     "load": "loading",
     "prompt": "reading the prompt",
+    "measure": "measuring",
 }
 
 
@@ -34,12 +35,12 @@ class LoadProgress:
     Where nobody looks (nbclient, nbval, papermill, `%%capture`) only the card is published.
     """
 
-    def __init__(self, shell: Any = None) -> None:
+    def __init__(self, shell: Any = None, delay: float | None = None) -> None:
         self._shell = shell if shell is not None else hosts.current_shell()
         self._host = hosts.host(self._shell)
         self._display_id: str | None = None
         self._width = 0
-        self._due = time.monotonic() + DELAY
+        self._due = time.monotonic() + (DELAY if delay is None else delay)
         self._finished = False
 
     def __enter__(self) -> Self:
@@ -107,6 +108,9 @@ def progress_nodes(state: Progress) -> tuple[Head, *tuple[Node, ...]]:
     return (head, Bar((Segment("done", "prompt", min(state.done, state.total)),), state.total))
 
 
-def load_progress(shell: Any = None) -> LoadProgress:
-    """Return the progress callback of a load, a context manager; call `done(card)` on it at the end."""
-    return LoadProgress(shell)
+def load_progress(shell: Any = None, delay: float | None = None) -> LoadProgress:
+    """Return the progress callback of a load, a context manager; call `done(card)` on it at the end.
+
+    Nothing is shown in the first `delay` seconds (None: `DELAY`).
+    """
+    return LoadProgress(shell, delay)
