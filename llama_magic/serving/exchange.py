@@ -168,8 +168,8 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = self._state
         exchange = Exchange(state, Request(scope, receive), send)
+        asked: BaseModel | None = None
         try:
-            asked = None
             if self.kind is not None:
                 asked = await read(
                     exchange.request, self.kind, most=state.limits.body, seconds=state.limits.body_s
@@ -178,7 +178,7 @@ class Endpoint:
             await self._handle(exchange, asked)
         except Exception as error:  # whatever it is, the client is told, and the others go on
             with contextlib.suppress(OSError):
-                await exchange.fail(error)
+                await exchange.fail(refusal_of(error).about(asked.model_fields_set if asked else ()))
         finally:
             exchange.close()
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from llama_magic.serving.app import application
+from llama_magic.serving.exchange import as_json
+from llama_magic.serving.refusals import Refusal
 
 if TYPE_CHECKING:
     from llama_magic.serving.guard import Rules
@@ -17,6 +22,24 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_S = 15
 _CONNECTIONS = 2048
 _END_S = 3  # for what is under way, once it was cancelled
+
+
+# What a scanner of ports sends is answered, and no output of a cell: whoever wants it listens to the logger.
+logging.getLogger("uvicorn").addHandler(logging.NullHandler())
+
+
+class _Connection(H11Protocol):
+    """Answers what is no HTTP in the form of all errors."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = as_json(Refusal(400, msg).body())
+        head = [
+            ("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close"),
+        ]  # fmt: skip
+        response = h11.Response(status_code=400, headers=head, reason="Bad Request")
+        for part in (response, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -38,7 +61,7 @@ def make(state: State, rules: Rules, started: Callable[[], None]) -> uvicorn.Ser
         log_config=None,
         access_log=False,
         lifespan="off",
-        http="h11",
+        http=_Connection,
         ws="none",
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,

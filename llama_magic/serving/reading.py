@@ -57,7 +57,7 @@ def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refu
     if not isinstance(body, dict):
         return Refusal(400, f"The body is {_kind(body)}; expected an object.")
     # Of a union each branch complains: the one that came furthest knows best, and of a part its type.
-    path, problem = max(((_path(p["loc"], body), p) for p in problems), key=_tells)
+    path, problem = max(((_path(p, body), p) for p in problems), key=_tells)
     name = _written(path)
     if problem["type"] == "extra_forbidden":
         known = set(kind.model_fields) if len(path) == 1 else set()
@@ -77,11 +77,14 @@ def _near(hint: str) -> str:
     return "" if hint.startswith(" Known:") else hint
 
 
-def _path(loc: tuple[int | str, ...], body: Any) -> list[int | str]:
+def _path(problem: Any, body: Any) -> list[int | str]:
     """Return the steps of a place that lead into the body; pydantic names branches of unions between them."""
+    loc = (*problem["loc"], *(["type"] if problem["type"].startswith("union_tag") else []))
     path: list[int | str] = []
     at = body
-    for step in loc:
+    for step, after in zip(loc, [*loc[1:], None], strict=True):
+        if isinstance(at, dict) and after in at and not isinstance(at.get(step), (dict, list)):
+            continue  # the name of a branch, which is also that of a field
         if (isinstance(at, dict) and step in at) or (isinstance(at, list) and isinstance(step, int)):
             if isinstance(at, list):
                 assert isinstance(step, int)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,13 @@ class Refusal(Exception):  # noqa: N818 - what the client gets is no fault of ou
         kind = self.type or TYPES[self.status]
         error = {"code": self.status, "message": self.message, "type": kind, "param": self.param}
         return {"error": {**error, **self.extra}}
+
+    def about(self, fields: Collection[str]) -> Refusal:
+        """Return the refusal with the field that its words speak of, where no other part of it says."""
+        if self.status == 400 and self.param is None and not self.type:
+            words = re.findall(r"\w+", self.message)
+            self.param = next((word for word in words if word in fields), None)
+        return self
 
 
 def busy(message: str, seconds: int) -> Refusal:

@@ -79,7 +79,7 @@ def test_mean_and_deviation_are_those_of_the_samples() -> None:
 
 
 def test_each_run_is_told_before_it_begins() -> None:
-    """Of two tests with one unmeasured and two measured runs each: six, in order, with the share that is done."""
+    """Of two tests with one unmeasured and two measured runs each: six, with the share done."""
     told: list[Any] = []
     model = scripted_model(lambda _r: "w " * 300)
 

@@ -132,7 +132,7 @@ def test_an_answer_is_held_to_a_schema(served: Callable[..., Served]) -> None:
     assert (cut["message"]["content"], cut["finish_reason"]) == (text[:13], "length")
     schema = "response_format.json_schema.schema"
     for more, param in (
-        ({"response_format": {"type": "sound"}}, "response_format"),
+        ({"response_format": {"type": "sound"}}, "response_format.type"),
         ({"response_format": {"type": "json_object", "schema": 123}}, "response_format.schema"),
         (
             {"response_format": {"type": "json_object", "schema": {"type": "hiccup"}}},
@@ -274,3 +274,18 @@ def test_parts_and_roles_are_read(served: Callable[..., Served]) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     here.refused(CHAT, "messages[0].content[0].type", messages=[{"role": "user", "content": [image]}])
     here.refused(CHAT, "messages[0].content", messages=[{"role": "user"}])
+
+
+def test_a_refusal_names_the_field_that_its_words_speak_of(served: Callable[..., Served]) -> None:
+    """A field of a part is not the part's type; what the engine refuses is of a field too, if only of one."""
+    here = served()
+    part = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
+    message = {"role": "user", "content": [part]}
+    here.refused(CHAT, "messages[0].content[0].cache_control", messages=[message])
+    here.refused("/v1/responses", "input[0].content[0].cache_control", input=[message])
+    here.refused(CHAT, "stop", **ask(stop=""))
+    here.refused(CHAT, "logit_bias", **ask(logit_bias={"99999999": 1}))
+    here.refused(CHAT, "min_tokens", **ask(min_tokens=5, max_tokens=2))
+    long = here.post(CHAT, 400, **ask("word " * 9000))["error"]
+    assert long["param"] is None  # the window has its own words
+    here.post(CHAT, **ask(metadata={"of": "nothing that is kept"}))

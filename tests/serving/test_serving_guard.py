@@ -238,3 +238,21 @@ def test_many_at_once_are_told_to_wait(
     assert answer.headers["retry-after"] == "1"
     monkeypatch.undo()
     here.post("/v1/completions", prompt=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02 hello\r\n\r\n", b"GET /\r\n\r\n", b"GET /health HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_no_http_is_refused_in_silence(
+    served: Callable[..., Served], sent: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of TLS, an older HTTP, no host: an error as all others have it, and nothing in a cell's output."""
+    here = served()
+    with socket.create_connection(("127.0.0.1", here.server.port), timeout=30) as sock:
+        sock.sendall(sent)
+        head, _, body = sock.makefile("rb").read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    check_error(json.loads(body), 400)
+    upgrade = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-key": "x"}
+    assert here.client.get("/v1/realtime", headers=upgrade).status_code == 404
+    assert capfd.readouterr() == ("", "")

@@ -33,6 +33,9 @@ class RefusalPart(Fields):
     refusal: str
 
 
+Part = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
+
+
 class Called(Fields):
     """The function of a tool call: `arguments` are JSON as text."""
 
@@ -52,9 +55,7 @@ class Message(Fields):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: (
-        str | Annotated[list[TextPart | RefusalPart], Field(min_length=1, max_length=MAX_TEXTS)] | None
-    ) = None
+    content: str | Annotated[list[Part], Field(min_length=1, max_length=MAX_TEXTS)] | None = None
     name: str | None = None
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: str | None = None
@@ -155,6 +156,9 @@ class ChatCompletion(Drawing):
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     service_tier: Literal["auto", "default"] | None = None
     store: Literal[False] | None = None
+    metadata: Annotated[dict[str, str], Field(max_length=16)] | None = Field(
+        None, description="stands beside answers that are stored: none are"
+    )
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
 

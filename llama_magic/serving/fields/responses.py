@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from llama_magic.serving.fields.chat import RefusalPart, TextPart
+from llama_magic.serving.fields.chat import Part, TextPart
 from llama_magic.serving.fields.common import MAX_TEXTS, MAX_TOOLS, Count, Drawing, Fields
 
 
@@ -15,7 +15,7 @@ class InputMessage(Fields):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[TextPart | RefusalPart], Field(min_length=1, max_length=MAX_TEXTS)]
+    content: str | Annotated[list[Part], Field(min_length=1, max_length=MAX_TEXTS)]
     id: str | None = None
     status: str | None = None
     phase: str | None = None
