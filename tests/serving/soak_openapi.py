@@ -12,13 +12,13 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import httpx
 from scripted_gguf import build
 
 import llama_magic as lm
-from llama_magic.testing import scripted_model
 
 FOLDER = Path(__file__).parents[2] / "build" / "schemathesis"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -37,12 +37,11 @@ def program() -> Path:
 def main(examples: int = 10_000, which: str = "") -> int:
     """Return the program's exit status: 0 where all held."""
     st = which or str(program())
-    model = scripted_model(lambda _r: '{"name": "Lyon"} and more', window=2048)
     with tempfile.TemporaryDirectory() as folder:
         file = build(Path(folder) / "tiny.gguf", {"a": "b"})
         with (
             lm.load(file.path, ctx=256, threads=1, name="tiny") as tiny,
-            lm.serve(model, tiny, port=0) as server,
+            lm.serve(tiny, port=0) as server,  # a scripted one has no masks
         ):
             document = httpx.get(f"{server.url}/openapi.json").json()
             operations = sum(len(path) for path in document["paths"].values())
@@ -59,7 +58,14 @@ def main(examples: int = 10_000, which: str = "") -> int:
             print("\n".join(lines[-200:]), done.stderr[-2000:])
             print(f"{operations} operations, {each} examples of each at least")
             alive = httpx.get(f"{server.url}/health").status_code == 200
+            counted = re.findall(
+                r'^http_requests_total.*status="(\d+)"} (\d+)', httpx.get(f"{server.url}/metrics").text, re.M
+            )
     made = re.search(r"(\d[\d,]*) generated", done.stdout)
+    answers: Counter[str] = Counter()
+    for status, count in counted:
+        answers[status] += int(count)
+    print("requests by status:", dict(answers))
     print("test cases:", made[1] if made else "?", "- the server is", "well" if alive else "NOT well")
     return done.returncode or int(not alive)
 
