@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import hashlib
 import importlib
 import importlib.util
 import itertools
@@ -11,12 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
-from scripted_gguf import EOS, Scripted, build, chain
+from scripted_gguf import BUILT, EOS, Scripted, build, chain
 
 # Before libgomp is loaded, here and in every child: threads that wait for each other sleep. By default they
 # spin, and beside anything else on the machine a model with two threads spends several times its work so.
@@ -35,6 +37,39 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_trial_a_file() -> Iterator[None]:
+    """Try a file in a child once a session, however many caches tests have; one scripted file stands for all.
+
+    A trial costs 0.4 s of CPU, of a real model 2 s. What fails is tried each time, and so is what a test
+    has changed the child of.
+    """
+    from llama_magic.engine import crash_check
+
+    child, command, survived = crash_check.run_child, crash_check.command, {}
+
+    def run(trial: crash_check.Trial, size: int) -> crash_check.Verdict:
+        files = tuple(map(_form, trial.paths))
+        key = (replace(trial, paths=files), os.environ.get("LLAMA_CPP_LIB_PATH"))
+        if crash_check.command is not command or key not in survived:
+            verdict = child(trial, size)
+            if not verdict.survived or crash_check.command is not command:
+                return verdict
+            survived[key] = verdict
+        return survived[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crash_check, "run_child", run)
+        yield
+
+
+def _form(path: str) -> str:
+    if BUILT.get(path) == os.stat(path).st_mtime_ns:
+        return "scripted"
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @pytest.fixture
