@@ -41,18 +41,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_trial_a_file() -> Iterator[None]:
-    """Try a file in a child once a session, however many caches tests have; one scripted file stands for all.
+    """Try a file in a child once a session, however many caches and options tests have.
 
-    A trial costs 0.4 s of CPU, of a real model 2 s. What fails is tried each time, and so is what a test
-    has changed the child of.
+    Scripted files stand for each other, once for each choice of options. A trial costs 0.4 s of CPU, of a
+    real model 2 s. What fails is tried each time, and so is what a test has changed the child of.
     """
     from llama_magic.engine import crash_check
 
     child, command, survived = crash_check.run_child, crash_check.command, {}
 
     def run(trial: crash_check.Trial, size: int) -> crash_check.Verdict:
-        files = tuple(map(_form, trial.paths))
-        key = (replace(trial, paths=files), os.environ.get("LLAMA_CPP_LIB_PATH"))
+        scripted = all(BUILT.get(path) == os.stat(path).st_mtime_ns for path in trial.paths)
+        key = (replace(trial, paths=()),) if scripted else tuple(map(_digest, trial.paths))
         if crash_check.command is not command or key not in survived:
             verdict = child(trial, size)
             if not verdict.survived or crash_check.command is not command:
@@ -65,9 +65,7 @@ def _one_trial_a_file() -> Iterator[None]:
         yield
 
 
-def _form(path: str) -> str:
-    if BUILT.get(path) == os.stat(path).st_mtime_ns:
-        return "scripted"
+def _digest(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
