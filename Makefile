@@ -11,7 +11,10 @@ BIN := $(VENV)/bin
 # What you set yourself comes last and wins: CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=ON" make demo
 LEAN := $(VENV)/lean.cmake
 export CMAKE_ARGS := -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF '-DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/$(LEAN)' $(CMAKE_ARGS)
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# A module is compiled when it is first imported, and kept, also where Python was told to keep none (as in many
+# containers). pip compiles none: most of the 14,000 are never imported.
+export PYTHONDONTWRITEBYTECODE :=
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --editable
 
 .PHONY: demo lab test lint javascript types unit lessons soak bench shots clean
 
@@ -64,11 +67,11 @@ $(LEAN): | $(VENV)/.python
 # llama-cpp-python comes as source: this builds llama.cpp, about two minutes on two cores.
 $(VENV)/.demo: $(VENV)/.python pyproject.toml | $(LEAN)
 	@echo "Installing llama-magic; building llama.cpp takes about two minutes the first time."
-	$(PIP) install --quiet --editable ".[demo,lab]"
+	$(INSTALL) ".[demo,lab]"
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo pyproject.toml
-	$(PIP) install --quiet --editable ".[demo,lab,test]"
+	$(INSTALL) ".[demo,lab,test]"
 	touch $@
 
 # Pictures of every view, to look at, in tests/screenshots; and those of README, in notebooks/pictures. Of some:

