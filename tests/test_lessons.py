@@ -60,7 +60,8 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     for name in names:
         nbformat.write(_solved(FOLDER / name), folder / name)
     run = [sys.executable, "-m", "pytest", "-q", "-p", "nbval.plugin", "--nbval-lax", "--junitxml=ran.xml"]
-    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # not a dozen plugins
+    # Not a dozen plugins; and two threads that sleep while they wait write at 1.3 times the work of one.
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "LLAMA_MAGIC_THREADS": "1"}
     done = subprocess.run([*run, *names], cwd=folder, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout[-4000:] + done.stderr[-1000:]
     found: dict[str, list[str]] = {name: [] for name in names}
