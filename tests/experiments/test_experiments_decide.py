@@ -132,8 +132,8 @@ def test_rows_have_the_same_bits_alone_and_together(real: Any) -> None:
         for o in options
     }
     assert alone == odds[4].logprobs
-    many = real.score("One of", [f" {i} of the {i}" for i in range(70)])
-    assert real.score("One of", [" 65 of the 65", " 3 of the 3"]) == [many[65], many[3]]
+    many = real.score("One of", [f" {i} of" for i in range(70)])
+    assert real.score("One of", [" 65 of", " 3 of"]) == [many[65], many[3]]
 
 
 def test_a_text_is_scored_as_it_stands(loaded: Callable[..., Any]) -> None:

@@ -74,7 +74,7 @@ def test_eight_prompts_by_eight_seeds_read_each_token_once(
         "Count.",
         "Go.",
     )
-    how: dict[str, Any] = {"max_tokens": 4, "temperature": 0.8}
+    how: dict[str, Any] = {"max_tokens": 3, "temperature": 0.8}
     runs = lm.sweep(
         {f"p{i}": head + ending for i, ending in enumerate(endings)},
         over={"seed": list(range(1, 9))}, model=model, progress=False, **how,

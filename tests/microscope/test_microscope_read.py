@@ -106,7 +106,8 @@ def test_the_logits_of_a_chunk_are_bounded(gemma: Any, monkeypatch: pytest.Monke
         return decode(self, tokens, positions, sequences, outputs)
 
     monkeypatch.setattr(Context, "decode", watch)
-    read = gemma.read(TEXT * 4)
+    read = gemma.read(TEXT * 3)
+    assert len(seen) >= 2
     assert sum(seen) == len(read.tokens)
     assert max(seen) <= 127
     assert min(seen) >= 64

@@ -60,13 +60,13 @@ def model(real_name: str, loaded: Callable[..., Any]) -> Any:
 
 
 def test_lengths_around_cuts(model: Any) -> None:
-    """Prompts of 63 to 193 tokens that extend each other, longest first and last: as from a cold engine."""
-    lengths = [63, 64, 65, 193]
+    """Prompts of 63 to 129 tokens that extend each other, longest first and last: as from a cold engine."""
+    lengths = [63, 64, 65, 129]
     prompts = {n: prompt_of(model, n) for n in lengths}
     options = {"max_tokens": 4, **SETTINGS[0]}
     expected = {n: cold(model, prompts[n], **options) for n in lengths}
     model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
-    for step, n in enumerate([193, *lengths, *reversed(lengths)]):
+    for step, n in enumerate([129, *lengths, *reversed(lengths)]):
         done = model.complete(prompts[n], **options)
         assert done.token_ids == expected[n], n
         assert done.usage.cached_tokens == ((n - 1) // _cut(model) * _cut(model) if step else 0)
@@ -75,7 +75,7 @@ def test_lengths_around_cuts(model: Any) -> None:
 def test_alternating_chats_over_the_sliding_window(model: Any) -> None:
     """Two conversations take turns, parked and restored: on Gemma, whose window is 512, one of 550 tokens."""
     options = {"max_tokens": 5, **SETTINGS[0]}
-    lengths = (550 if model.info.sliding_window else 140, 75)
+    lengths = (550 if model.info.sliding_window else 80, 66)
     turns = [[prompt_of(model, n, n) + " and then" * more for more in (0, 10)] for n in lengths]
     expected = [[cold(model, text, **options) for text in chat] for chat in turns]
     model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
@@ -128,9 +128,9 @@ def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch)
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": 9}, "ok": {"type": "boolean"}},
     }
-    long = prompt_of(model, 200, 8)
+    long = prompt_of(model, 130, 8)
     calls: list[tuple[Callable[..., Any], str, dict[str, Any]]] = [
-        (model.complete, prompt_of(model, 20 + 25 * k, k), {"seed": k, "temperature": k % 3 / 2})
+        (model.complete, prompt_of(model, 20 + 20 * k, k), {"seed": k, "temperature": k % 3 / 2})
         for k in range(4)
     ]
     calls += [
@@ -142,7 +142,7 @@ def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch)
 
     def ask(call: tuple[Callable[..., Any], str, dict[str, Any]]) -> list[tuple[int, ...]]:
         function, prompt, options = call
-        done = function(prompt, **{"max_tokens": 10, **options})
+        done = function(prompt, **{"max_tokens": 6, **options})
         return [one.token_ids for one in (done if "n" in options else [getattr(done, "completion", done)])]
 
     batches: list[int] = []
