@@ -181,6 +181,8 @@ class Assembler:
             outside = math.nan if event.outside_mass is None else event.outside_mass
             logprob = math.nan if event.logprob is None else event.logprob
             sample.scores.append((begin, len(sample.raw), outside, logprob))
+        if self.silent:
+            return
         more = {"forced": int(event.forced), "guessed": int(event.guessed)}
         token = (event.token,)
         self._send(event.sample, delta, thinking, token, logprobs, calls, struck=event.struck, **more)

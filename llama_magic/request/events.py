@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 FinishReason = Literal["stop", "length", "interrupted", "timeout"]
 
 
-@dataclass(frozen=True)
-class TokenEvent:
+class TokenEvent(NamedTuple):
     """One decoded token. `text` is the text it made certain, often empty.
 
     It was `guessed` before it was drawn, or the guesses that are `struck` stood in its place and behind it.

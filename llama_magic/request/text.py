@@ -39,6 +39,8 @@ class TextStream:
 
     def decode(self, data: bytes) -> str:
         """Return the text that is now certain."""
+        if not self._stops and not self._utf8.buffer and data.isascii():  # most tokens are
+            return data.decode("ascii")
         return self._advance(self._utf8.decode(data))
 
     def flush(self) -> str:

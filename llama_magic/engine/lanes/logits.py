@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_kept = threading.local()
+_CLOSE, _MANY = 7.0, 256  # nats from the largest, and how many tokens so near are put in order at most
 _EACH = 64  # tokens of which the largest is looked for at once
 
 
@@ -31,14 +34,17 @@ class Row:
     @cached_property
     def peak(self) -> float:
         """The largest; NaN where there is one."""
-        return float(self._peaks.max())
+        peak: float = self.logits.item(self.logits.argmax())
+        return peak
 
     @cached_property
     def normaliser(self) -> float:
         """The logarithm of the sum of exponentials; NaN and infinity as they are."""
         if not math.isfinite(self.peak):
             return self.peak
-        parts = self.logits - np.float32(self.peak)
+        # Memory of so many bytes, asked for anew each time, comes from the system page by page.
+        parts = _scratch(len(self.logits))
+        np.subtract(self.logits, np.float32(self.peak), out=parts)
         np.exp(parts, out=parts)
         return self.peak + math.log(float(parts.sum()))
 
@@ -47,6 +53,9 @@ class Row:
 
         The k-th largest of the peaks is no larger than the k-th largest of all; a few dozen tokens reach it.
         """
+        close = (self.logits >= self.peak - _CLOSE).nonzero()[0]
+        if 0 < k <= len(close) <= _MANY:  # of 5, at four draws in five, and the peaks are not needed
+            return close
         peaks = self._peaks
         if k > len(peaks):
             return np.arange(len(self.logits))
@@ -59,6 +68,14 @@ class Row:
         best = np.lexsort((near, -values))[:k]
         pairs = zip(near[best].tolist(), values[best].tolist(), strict=True)
         return tuple((token, value - self.normaliser) for token, value in pairs)
+
+
+def _scratch(size: int) -> NDArray[np.float32]:
+    """Return memory for so many numbers, the same for each row on this thread."""
+    known: NDArray[np.float32] | None = getattr(_kept, "parts", None)
+    if known is None or len(known) != size:
+        known = _kept.parts = np.empty(size, np.float32)
+    return known
 
 
 def log_sum_exp(logits: NDArray[np.float32]) -> float:

@@ -130,15 +130,17 @@ class Running:
         """Return the token that is drawn from the row at batch index `index`. Raises where none can be."""
         chain = self.chain
         likeliest = int(logits.argmax())  # the place of a NaN, where there is one
-        peak = float(logits[likeliest])
+        peak: float = logits.item(likeliest)
         if not math.isfinite(peak):
             # llama.cpp would draw nonsense from NaN, and end the process where nothing is left.
             raise BackendError(
                 f"The model gave no usable logits at token {self.n_generated + 1} (largest is {peak}).",
                 remedy="The weights hold NaN or infinite values; download the file again.",
             )
-        token = likeliest if chain.plain_greedy else chain.sample(context, index)
-        if token in self._forbidden or logits[token] == -math.inf:
+        if chain.plain_greedy:
+            return likeliest
+        token = chain.sample(context, index)
+        if token in self._forbidden or logits.item(token) == -math.inf:
             raise OptionError(
                 f"No token is left to draw at token {self.n_generated + 1}: logit_bias, or the constraint "
                 "together with it, forbids every one.",

@@ -209,7 +209,7 @@ class Context:
         self._batch.n_tokens = n
 
     def _run(self) -> DecodeStatus:
-        code = int(llama_cpp.llama_decode(self.pointer, self._batch))
+        code = int(llama_cpp.llama_decode(self._pointer or self.pointer, self._batch))
         status = _STATUS.get(code)
         if status is not None:
             return status
@@ -217,7 +217,7 @@ class Context:
 
     def logits(self, index: int) -> NDArray[np.float32]:
         """Return the logits of batch index `index`: (n_vocab,) float32, valid until the next decode."""
-        address = _row_address(self.pointer, index)
+        address = _row_address(self._pointer or self.pointer, index)
         if not address:
             raise BackendError(f"llama.cpp holds no logits for batch index {index}.", log=backend.log_tail())
         row = self._rows.get(address)

@@ -53,7 +53,8 @@ class SamplerChain:
 
     def sample(self, context: Context, index: int) -> int:
         """Draw a token from the logits at batch index `index`. llama.cpp accepts it into the chain itself."""
-        return int(llama_cpp.llama_sampler_sample(self.pointer, context.pointer, index))
+        pointer = self._pointer or self.pointer
+        return int(llama_cpp.llama_sampler_sample(pointer, context.pointer, index))
 
     @property
     def looks_back(self) -> bool:
