@@ -27,16 +27,21 @@ class OrderedCells(Cells):
         super().__init__(memory, sequences, store, window=window)
         self.size = size
         self._laid = 0  # cells that are held or pinned, or were before the last batch was stopped
+        self._held = 0  # of these were held at least when last counted, and none let go since; 0: unknown
 
     def lay(self, count: int) -> bool:
         """See to it that the next `count` cells come behind all others; False where there is no room."""
-        while self.used + count > self.size:
-            if not self.evict():
-                return False
-        if not self.used:
-            self._forget_places()
-        elif self._laid + count > self.size or self._laid > 2 * self.used + SLACK:
-            self._lay_anew()
+        # To count them takes longer than all else that is done for a token.
+        enough = self._laid + count <= self.size and self._laid <= 2 * self._held + SLACK
+        if not self._held or not enough:
+            while self.used + count > self.size:
+                if not self.evict():
+                    return False
+            if not self.used:
+                self._forget_places()
+            elif self._laid + count > self.size or self._laid > 2 * self.used + SLACK:
+                self._lay_anew()
+            self._held = self.used
         self._laid += count
         return True
 
@@ -57,9 +62,10 @@ class OrderedCells(Cells):
 
     def reset(self) -> None:
         super().reset()
-        self._laid = 0
+        self._laid = self._held = 0
 
     def _let_go(self, slot: Slot, start: int) -> bool:
+        self._held = 0
         self.memory.copy(slot.sequence, self._pin, max(start, 0), -1)
         return self.memory.remove(slot.sequence, start)
 
