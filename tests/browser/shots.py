@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,7 @@ kbd { border: 1px solid #d1d9e0; border-radius: 6px; padding: 4px 5px; font: 11p
 td, th { border: 1px solid #d1d9e0; padding: 6px 13px } table { border-collapse: collapse }
 </style>"""
 LOAD = "%load_ext llama_magic\n%llama load --ctx 2048 --threads 2"
+PID = "open('pid', 'w').write(str(__import__('os').getpid())) and None"
 FORM = "{'type': 'object', 'properties': {'name': {'type': 'string'}, 'age': {'type': 'integer'}}}"
 # A cell without JupyterLab's own marks of what is chosen.
 PLAIN = ".jp-cell-toolbar, .jp-Collapser { display: none !important }"
@@ -97,6 +99,16 @@ def trying(what: str) -> Iterator[None]:
     except Exception as error:  # Playwright's, of a page that is broken in its own way
         failed.append(what)
         print(f"{what}: {error}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def still(kernel: int) -> Iterator[None]:
+    """Hold a kernel, so that what it writes is not over before the picture is taken."""
+    os.kill(kernel, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(kernel, signal.SIGCONT)
 
 
 def notebook(server: Server, name: str, outputs: dict[str, dict[str, Any]]) -> Path:
@@ -203,9 +215,8 @@ def readme(browser: Any, server: Server) -> None:
     """Take the pictures that README shows, into the folder that git keeps."""
     chosen = {name: way for name, way in PICTURES.items() if asked(f"readme-{name}")}
     README.mkdir(exist_ok=True)
-    camera = Camera(browser, server, scale=SHARP)
-    page = camera.page
-    server.write("readme.ipynb", [LOAD, *(source for source, _ in chosen.values())])
+    page = Camera(browser, server, scale=SHARP).page
+    server.write("readme.ipynb", [f"{LOAD}\n{PID}", *(source for source, _ in chosen.values())])
     page.open("readme.ipynb")
     page.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
     page.page.set_viewport_size({"width": 880, "height": 1400})
@@ -216,11 +227,12 @@ def readme(browser: Any, server: Server) -> None:
             page.run(index)
             shown = page.cell(index)
             moment(page, shown)
-            page.page.mouse.move(0, 0)
-            shown.screenshot(path=README / f"{name}.png", style=PLAIN)
-            print(
-                f"notebooks/pictures/{name}.png {(README / f'{name}.png').stat().st_size:,} bytes", flush=True
-            )
+            path = README / f"{name}.png"
+            with still(int((server.root / "pid").read_text())):
+                assert name != "writing" or shown.locator(".lm-stop").is_visible(), "it had ended already"
+                page.page.mouse.move(0, 0)
+                shown.screenshot(path=path, style=PLAIN)
+            print(f"notebooks/pictures/{path.name} {path.stat().st_size:,} bytes", flush=True)
 
 
 def _writing(page: Page, shown: Any) -> None:

@@ -44,7 +44,7 @@ def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
     assert isinstance(board.strip, strips.TokenStrip)
     size = f"{len(text)} characters, {len(text.encode())} bytes of UTF-8"
     assert board.voice.text == f"{board.strip.count} tokens, {size}"
-    for said in (f"{board.strip.count} tokens, 1 of them control tokens", size, "🦕\u00a03/3"):
+    for said in (f"{board.strip.count} tokens, 1 control token among them", size, "🦕\u00a03/3"):
         assert said in board.output.value
     board.text.value = ""
     settle()

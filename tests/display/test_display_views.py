@@ -145,7 +145,7 @@ def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
     tokens = [("<|im_start|>", 1, True), ("user", 9690, False), ("\n", 198, False), (" to", 288, False)]
     strip = TokenStrip("", tuple(TokenPiece(i, t, t.encode(), s) for t, i, s in tokens))
     assert to_text(strip).startswith(
-        "tokens: 4 tokens, 1 of them control tokens ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
+        "tokens: 4 tokens, 1 control token among them ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
     )
     html = to_html(strip)
     below = "<sub>{}</sub></kbd>".format

@@ -21,7 +21,9 @@ def token_strip(strip: TokenStrip) -> list[Node]:
     """Show tokens side by side, and their ids in a table behind a fold."""
     shown = list(strip.tokens)[:_MAX_PIECES]
     special = sum(token.special for token in strip.tokens)
-    details = counted(strip.count, "token") + (f", {special:,} of them control tokens ⟦…⟧" if special else "")
+    details = counted(strip.count, "token") + (
+        f", {counted(special, 'control token')} among them ⟦…⟧" if special else ""
+    )
     out: list[Node] = [Head("tokens", details), *_strips(shown, named=_named(shown))]
     if strip.count > len(shown):
         out.append(Line(f"The first {len(shown):,} are shown.", dim=True))
