@@ -24,14 +24,19 @@ def test_reference_tables_are_those_of_the_code() -> None:
     assert written == expected, f"README should hold between its markers:\n\n{expected}"
 
 
+def _run(script: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run an example by one thread: two that sleep while they wait cost 1.3 times as much."""
+    script.write_text(text, encoding="utf-8")
+    command = [sys.executable, str(script)]
+    alone = os.environ | {"LLAMA_MAGIC_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, env=alone, timeout=600, check=False)
+
+
 def test_the_python_block_runs(tmp_path: Path) -> None:
     """The Python example runs as it stands, and its fixed seed gives an answer."""
-    script = tmp_path / "example.py"
-    script.write_text(
-        BLOCKS[0] + "print('\\nended with', colour, len(four), type(person).__name__)\n", encoding="utf-8"
-    )
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
+    done = _run(
+        tmp_path / "example.py",
+        BLOCKS[0] + "print('\\nended with', colour, len(four), type(person).__name__)\n",
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"ended with (red|green|blue) 4 Person", done.stdout)
@@ -39,11 +44,7 @@ def test_the_python_block_runs(tmp_path: Path) -> None:
 
 def test_the_decisions_run(tmp_path: Path) -> None:
     """The example of decisions runs as it stands, and finds Paris likelier than Rome."""
-    script = tmp_path / "decisions.py"
-    script.write_text(BLOCKS[2], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
-    )
+    done = _run(tmp_path / "decisions.py", BLOCKS[2])
     assert done.returncode == 0, done.stderr
     paris, rome = re.findall(r"-\d+\.\d+", done.stdout.splitlines()[-1])
     assert float(paris) > float(rome)
@@ -51,22 +52,14 @@ def test_the_decisions_run(tmp_path: Path) -> None:
 
 def test_the_rows_run(tmp_path: Path) -> None:
     """The example of many prompts runs as it stands: twelve answers, those of the bad row are errors."""
-    script = tmp_path / "rows.py"
-    script.write_text(BLOCKS[1], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
-    )
+    done = _run(tmp_path / "rows.py", BLOCKS[1])
     assert done.returncode == 0, done.stderr
     assert re.search(r"^(good|bad) \{'right': (True|False)\} 7 12 4\n", done.stdout)
 
 
 def test_the_branches_run(tmp_path: Path) -> None:
     """The example of the pen runs as it stands, and draws both ways on."""
-    script = tmp_path / "branches.py"
-    script.write_text(BLOCKS[3], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False
-    )
+    done = _run(tmp_path / "branches.py", BLOCKS[3])
     assert done.returncode == 0, done.stderr
     assert re.search(r"├─ unique \d+%.*└─ deep \d+%.* True$", done.stdout, re.DOTALL)
 
