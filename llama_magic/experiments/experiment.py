@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, ModelClosedError
 from llama_magic.experiments.keeping import bind
-from llama_magic.experiments.results import Clock, Progress, R, Results
+from llama_magic.experiments.results import Progress, R, Results
 from llama_magic.experiments.scoring import Scores
 from llama_magic.experiments.settings import PROMPT
+from llama_magic.experiments.standing import Clock
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
 from llama_magic.threads import despite_interrupts
 from llama_magic.words.counting import counted

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from llama_magic.errors import OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
 from llama_magic.experiments.scoring import read_scores, scores_of
+from llama_magic.experiments.standing import Clock, Standing
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
@@ -58,32 +58,6 @@ class Work(Protocol):
     def carry_out(self, results: Any) -> None: ...
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How far an experiment is. `rate` is in results a second, `left_s` None where nothing is known of it."""
-
-    done: int
-    total: int
-    errors: int
-    rate: float
-    left_s: float | None
-    noun: str = "row"
-
-
-@dataclass
-class Clock:
-    """When an experiment was at work, and on how much: the pace of this carrying out."""
-
-    began: float = field(default_factory=time.perf_counter)
-    done: int = 0
-
-    def pace(self, left: int) -> tuple[float, float | None]:
-        """Return results a second, and the seconds that `left` more take."""
-        spent = time.perf_counter() - self.began
-        rate = self.done / spent if spent > 0 else 0.0
-        return rate, left / rate if rate else None
-
-
 class Results(Printed, Sequence[R], Generic[R]):
     """The results that there are, in row order; `total` were asked for, `missing` are still to come.
 
@@ -100,6 +74,7 @@ class Results(Printed, Sequence[R], Generic[R]):
         # What is to be known of all of them.
         self.notes: tuple[str, ...] = () if experiment is None else experiment.notes
         self._labels = None if experiment is None else experiment.labels
+        self._known = () if experiment is None else tuple(s.values for s in experiment.settings)
 
     # --- a sequence -------------------------------------------------------------------------
 
@@ -132,7 +107,8 @@ class Results(Printed, Sequence[R], Generic[R]):
 
     def _alike(self, other: Self) -> None:
         """Take over what is told of all results."""
-        self.columns, self.notes, self._labels = other.columns, other.notes, other._labels
+        self.columns, self.notes = other.columns, other.notes
+        self._labels, self._known = other._labels, other._known
 
     def put(self, result: R) -> None:
         """Keep a result, in place of what stood there."""
@@ -172,7 +148,9 @@ class Results(Printed, Sequence[R], Generic[R]):
     @property
     def noun(self) -> str:
         """What one of these is called: a row, where there is but one result for each."""
-        return "row" if not self.axes and not any(result.sample for result in self) else "answer"
+        tasks = () if self._experiment is None else self._experiment.tasks[-1:]  # the last of its row
+        several = any(result.sample for result in (*tasks, *self))
+        return "row" if not self.axes and not several else "answer"
 
     def resume(self, *, errors: bool = False) -> Self:
         """Go on with what is missing, and return itself; with `errors`, ask again where there was one."""
@@ -194,20 +172,18 @@ class Results(Printed, Sequence[R], Generic[R]):
 
     def where(self, **settings: Any) -> Self:
         """Return the results of some settings, by axis: `runs.where(prompt="short", temperature=0)`."""
-        for name in settings:
-            self._values(name)
+        known = _axes(self._known or self._settings())  # of a part: also what none of it has
+        for name, value in settings.items():
+            values = _named(name, known)
+            if value not in values:
+                near = meant(str(value), map(str, values)) if isinstance(value, str) else f"It has {values}."
+                raise OptionError(f"The axis {name!r} has no value {value!r}. {near}")
         return self._of([r for r in self if all(r.settings[name] == v for name, v in settings.items())])
 
     @property
     def axes(self) -> dict[str, list[Any]]:
         """The axes and their values, in order."""
-        found: dict[str, list[Any]] = {}
-        for result in self._settings():
-            for name, value in result.items():
-                values = found.setdefault(name, [])
-                if value not in values:
-                    values.append(value)
-        return found
+        return _axes(self._settings())
 
     def _settings(self) -> list[Mapping[str, Any]]:
         if self._experiment is not None:
@@ -259,13 +235,10 @@ class Results(Printed, Sequence[R], Generic[R]):
         return list(dict.fromkeys(name for result in self for name in result.scores))
 
     def _values(self, axis: str, least: int = 1) -> list[Any]:
-        axes = self.axes
-        if axis not in axes:
-            known = meant(axis, axes) if axes else "There is no axis at all."
-            raise OptionError(f"There is no axis {axis!r}. {known}")
-        if len(axes[axis]) < least:
+        values = _named(axis, self.axes)
+        if len(values) < least:
             raise OptionError(f"The axis {axis!r} has one value, so there is nothing to compare.")
-        return axes[axis]
+        return values
 
     # --- out --------------------------------------------------------------------------------
 
@@ -290,6 +263,23 @@ class Results(Printed, Sequence[R], Generic[R]):
         errors = sum(result.error is not None for result in self)
         failed = f", {counted(errors, 'error')}" if errors else ""
         return f"<{type(self).__name__}: {counted(len(self), self.noun)}{missing}{failed}>"
+
+
+def _axes(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for setting in settings:
+        for name, value in setting.items():
+            values = found.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    return found
+
+
+def _named(axis: str, axes: Mapping[str, list[Any]]) -> list[Any]:
+    if axis not in axes:
+        known = meant(axis, axes) if axes else "There is no axis at all."
+        raise OptionError(f"There is no axis {axis!r}. {known}")
+    return axes[axis]
 
 
 Progress = bool | Callable[[Standing], Any]

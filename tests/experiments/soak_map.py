@@ -53,6 +53,7 @@ def main(rows: int = 1000, seed: str = "") -> int:
 
 def kernel(stage: str, folder: Path, rows: int, seed: str) -> None:
     """Carry out one kernel's part of the map."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     with lm.load(real_path("smollm2"), ctx=2048, threads=1) as model:
         ended = _count(model, folder / "ended")
         cpu, began, first = sum(os.times()[:2]), time.perf_counter(), [0.0]

@@ -19,9 +19,9 @@ from pydantic import BaseModel
 import llama_magic as lm
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live import watching
-from llama_magic.experiments.results import Standing
 from llama_magic.experiments.runs import Runs
 from llama_magic.experiments.scheduler import Scheduler
+from llama_magic.experiments.standing import Standing
 from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredStream
 from llama_magic.request.backend import Capabilities
@@ -122,6 +122,12 @@ def test_axes_are_every_combination() -> None:
     assert [run.text for run in part] == ["Say x! 0 7", "Say y! 0 7"]
     with pytest.raises(lm.OptionError, match=r"no axis 'promt'.*prompt"):
         runs.where(promt="long")
+    with pytest.raises(lm.OptionError, match=r"'prompt' has no value 'lung'\. Did you mean long\?"):
+        runs.where(prompt="lung")
+    with pytest.raises(lm.OptionError, match=r"no value 0\.7\. It has \[0, 0\.5\]"):
+        part.where(temperature=0.7)
+    assert len(part.where(temperature=0.5)) == 0  # an axis' value that this part has not
+    assert len(runs.failures.where(prompt="long")) == 0
     with pytest.raises(lm.OptionError, match="cannot be resumed"):
         part.resume()
 
@@ -193,6 +199,14 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on() -> None:
     assert [run.answer() for run in runs] == TEXTS
     assert sorted(asked(model)[before:]) == [text for i, text in enumerate(TEXTS) if i not in done]
     assert "missing" not in repr(runs)
+
+
+def test_several_answers_a_row_are_no_rows() -> None:
+    """Also while the second answer to a row is still to come."""
+    model = scripted_model(lambda r: Script("x", at=0, interrupt=True))
+    with pytest.raises(lm.GenerationInterrupted, match="0 of 4 answers are done"):
+        lm.map(["a", "b"], model=model, n=2)
+    assert lm.map([], model=model, n=2).noun == "row"
 
 
 def test_an_interrupt_stops_all_that_is_under_way_at_once() -> None:

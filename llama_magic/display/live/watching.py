@@ -14,7 +14,8 @@ from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Bar, Head, Node, Segment
 from llama_magic.display.views.experiments.runs import latest
-from llama_magic.experiments.results import Results, Standing
+from llama_magic.experiments.results import Results
+from llama_magic.experiments.standing import Standing
 from llama_magic.words.amounts import duration
 from llama_magic.words.counting import counted
 
