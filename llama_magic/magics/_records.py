@@ -104,7 +104,8 @@ def rerun(kernel: Kernel, command: LineCommand) -> Any:
     new = kernel.session.history[-1].completion if shown is None else shown
     if not call.quiet and isinstance(new, Completion):
         step = difference.diff(old, new).step
-        print(f"Equal to generation {number}." if step is None else f"Parts from {number} at token {step}.")
+        parts = f"It differs from generation {number} from token {step} on."
+        print(f"Equal to generation {number}." if step is None else parts)
     return shown
 
 

@@ -194,6 +194,37 @@ def test_the_demo_model_writes_in_the_live_view(opened: Any) -> None:
     assert_saved_well(tab.save(), answer[:20])
 
 
+def test_guesses_are_shown_while_they_are_proved(opened: Any) -> None:
+    """Under the text: how many came, those that did underlined, the others crossed out."""
+    watch = (
+        "() => { window.seen = []; new MutationObserver(() => {"
+        " for (const line of document.querySelectorAll('.lm-live .lm-foot:not([hidden])'))"
+        " if (line.textContent.includes('guesses')) window.seen.push([line.textContent, line.innerHTML]); })"
+        ".observe(document.body, { subtree: true, childList: true, characterData: true }); }"
+    )
+    asks = (
+        "%%llama complete -n 60 --seed 7 -t 0 -o r\n" + "One day the tide comes in, then it goes out. " * 12
+    )
+    load = "%load_ext llama_magic\n%llama load --ctx 512 --threads 1"
+    tab = opened("guesses.ipynb", [load, asks, "print(r.usage.accepted_tokens, r.usage.drafted_tokens)"])
+    tab.run(0)
+    tab.finished(0, timeout=60_000)
+    tab.page.evaluate(watch)
+    tab.run(1)
+    shown = tab.static(1, "guesses accepted", timeout=60_000)
+    tab.run(2)
+    tab.finished(2)
+    came, made = map(int, tab.output(2).inner_text().split())
+    assert f"({came} of {made} guesses accepted)" in shown.inner_text()
+    seen = [(re.findall(r"(\d+) of (\d+) guesses accepted: …", text), html) for text, html in
+            tab.page.evaluate("() => window.seen")]  # fmt: skip
+    counts = [tuple(map(int, found[0])) for found, _ in seen]
+    assert counts == sorted(counts)
+    assert counts[-1] <= (came, made)
+    assert any("<ins>" in html and "tide" in html for _, html in seen)
+    assert not tab.errors
+
+
 def test_the_prompt_pad(opened: Any) -> None:
     """Typing moves the gauge, Run writes, Stop stops, and the prompt becomes a cell."""
     model = "p = d.pad(answering(Script('word ' * 200, delay=1 / 10))); p"
