@@ -17,6 +17,7 @@ from llama_magic.structured.schema import source as _source
 from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.depth import check_written, grammar_from_lark
 from llama_magic.structured.schema.regex_least import MAX_LEAST, asks_for, shortest_text
+from llama_magic.structured.schema.regex_misread import misread, readable
 from llama_magic.structured.schema.regex_runs import check_runs
 from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.shortest import Choice, Shortest
@@ -59,17 +60,11 @@ def from_schema(spec: Any) -> Constraint:
 
 
 def from_regex(pattern: Any) -> Constraint:
-    if not isinstance(pattern, str):
-        raise InputTypeError(f"A regex is a text; got {type(pattern).__name__}.")
-    if len(pattern) > _regex.MAX_PATTERN:
-        raise SchemaError(
-            f"The regex has {len(pattern):,} characters; {_regex.MAX_PATTERN:,} are taken.", keyword="regex"
-        )
-    check_runs(pattern, "regex")
+    _check_regex(pattern)
     compiled = _regex.to_python(pattern)
     masked = _regex.to_mask(_without_anchors(pattern))
     # The mask's engine knows more classes (\p{L}) than Python: where it is exact, nothing else is asked.
-    if masked is None or (compiled is None and not (masked[1] and error_of(_unchecked(masked[0])) is None)):
+    if masked is None or (compiled is None and not (masked[1] and readable(pattern))):
         reason = _regex.reason(pattern)
         raise SchemaError(
             f"The regex {pattern!r:.200} cannot be read or enforced{': ' + reason if reason else ''}.",
@@ -94,6 +89,23 @@ def from_regex(pattern: Any) -> Constraint:
         why=None if masked[1] or compiled is None else full_match(compiled),
         mask_first=True,
     )
+
+
+def _check_regex(pattern: Any) -> None:
+    """Refuse what is no expression, or none that is read as it is meant."""
+    if not isinstance(pattern, str):
+        raise InputTypeError(f"A regex is a text; got {type(pattern).__name__}.")
+    if len(pattern) > _regex.MAX_PATTERN:
+        raise SchemaError(
+            f"The regex has {len(pattern):,} characters; {_regex.MAX_PATTERN:,} are taken.", keyword="regex"
+        )
+    if odd := misread(pattern, sets=True):
+        raise SchemaError(
+            f"The regex {pattern!r:.200} has {odd}, which is no part of the syntax that is read here.",
+            keyword="regex",
+            remedy="Write it without; escape what is meant literally.",
+        )
+    check_runs(pattern, "regex")
 
 
 def _without_anchors(pattern: str) -> str:

@@ -7,6 +7,7 @@ from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.schema import formats as _formats
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema import written as _written
+from llama_magic.structured.schema.regex_misread import misread
 from llama_magic.structured.schema.tree import Path, pointer
 
 
@@ -24,6 +25,14 @@ def _pattern(lowered: Lowered, site: Site) -> None:
 
 def mask_pattern(lowered: Lowered, path: Path, pattern: str, keyword: str) -> tuple[str | None, str | None]:
     """Return (pattern for the mask, or None; why it must be checked later, or None)."""
+    if odd := misread(pattern):
+        raise SchemaError(
+            f"{keyword} at {pointer(path) or 'the root'} is {pattern!r:.200}, which has {odd}: no part "
+            "of the syntax of JSON Schema.",
+            pointer=pointer(path),
+            keyword=keyword,
+            remedy="Write it without; escape what is meant literally.",
+        )
     masked = _regex.to_mask(pattern)
     readable = _regex.to_python(pattern) is not None
     if masked is None or masked[0] in lowered.loosening.patterns:

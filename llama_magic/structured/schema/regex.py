@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 MAX_PATTERN = 20_000  # characters
 
@@ -27,11 +27,50 @@ def _python(piece: str) -> str:
         return r"\Z"
     if piece.startswith("(?<") and piece[3:4] not in ("=", "!"):
         return "(?P<" + piece[3:]
-    if piece == r"\/":
-        return "/"
-    if piece[0] == "[" and len(piece) > 1:  # Python warns of a bare [ inside a class
-        return "[" + re.sub(r"\\.|\[", lambda m: r"\[" if m[0] == "[" else m[0], piece[1:], flags=re.DOTALL)
+    if piece in (r"\/", r"\z"):
+        return {r"\/": "/", r"\z": r"\Z"}[piece]
+    if piece[:3] in (r"\u{", r"\x{"):
+        return rf"\U{piece[3:-1]:0>8}"
+    if piece[0] == "[" and (len(piece) == 1 or _OPEN.fullmatch(piece)):
+        return "[" + piece[1:].replace("[", r"\[")  # no end; Python warns of two brackets before it says so
+    if piece[0] == "[":
+        head = 2 if piece.startswith("[^") else 1
+        return piece[:head] + members(piece[head:-1], _python_member) + "]"
     return piece
+
+
+_ATOM = re.compile(
+    r"\\(?:[pPux]\{[^}]{0,80}\}|[pP][A-Za-z]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)|.",
+    re.DOTALL,
+)
+_SETS = re.compile(r"\\[dDwWsSpP]")
+
+
+def members(body: str, written: Callable[[str], str]) -> str:
+    """Write the members of a class anew: single ones and ranges, read as Python and ECMA 262 read them.
+
+    Where an end of a range is a set itself ([\\w-.]) the hyphen stands for itself.
+    """
+    atoms = _ATOM.findall(body)
+    out, at = [], 0
+    while at < len(atoms):
+        ends = atoms[at : at + 3]
+        if len(ends) == 3 and ends[1] == "-" and not any(_SETS.match(end) for end in ends):
+            out.append(f"{written(ends[0])}-{written(ends[2])}")
+            at += 3
+        else:
+            out.append(written(atoms[at]))
+            at += 1
+    return "".join(out)
+
+
+_IN_CLASS = "[]&~|-^"  # what some dialect, or a later one, would read as more than itself
+
+
+def _python_member(atom: str) -> str:
+    if atom[:3] in (r"\u{", r"\x{"):
+        return _python(atom)
+    return "\\" + atom if atom in _IN_CLASS else atom
 
 
 _BACKREFERENCE = re.compile(r"\\[1-9]|\\k<|\(\?P=|\(\?\(")
@@ -59,7 +98,9 @@ def reason(pattern: str) -> str:
 
 
 # A class that is never closed takes all the rest: to look for its end at each [ again would take for ever.
-_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\\?\Z)|\(\?<[^>=!()]*+>|.", re.DOTALL)
+_PIECE = re.compile(
+    r"\\[ux]\{[0-9a-fA-F]{1,8}\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\\?\Z)|\(\?<[^>=!()]*+>|.", re.DOTALL
+)
 
 
 _OPEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*+\\?", re.DOTALL)  # a class without its end
@@ -135,8 +176,7 @@ def _rust(piece: str) -> str:
         if piece == "[^]":
             return r"(?s:.)"
         head = 2 if piece.startswith("[^") else 1
-        body = re.sub(r"\\.|&&|--|~~|\[", _class_part, piece[head:-1], flags=re.DOTALL)
-        translated = piece[:head] + body + "]"
+        translated = piece[:head] + members(piece[head:-1], _rust_member) + "]"
         return f"[{translated}&&[^\\x01]]" if _escapes_leak(piece) else translated
     if piece in (r"\d", r"\w"):
         return piece  # ASCII in llguidance, as in ECMA 262
@@ -167,13 +207,12 @@ def _escapes_leak(piece: str) -> bool:
 _META = r"\.+*?()|[]{}^$#&-~"
 
 
-def _class_part(match: re.Match[str]) -> str:
-    part = match.group()
-    if part[0] != "\\":
-        return "".join("\\" + char for char in part)
-    if not part[1].isalnum() and part[1] not in _META:
-        return part[1]
-    return r"\x08" if part == r"\b" else part
+def _rust_member(atom: str) -> str:
+    if atom[0] != "\\":
+        return "\\" + atom if atom in _IN_CLASS else atom
+    if len(atom) == 2 and not atom[1].isalnum() and atom[1] not in _META:
+        return atom[1]
+    return r"\x08" if atom == r"\b" else atom
 
 
 def literal(text: str) -> str:
