@@ -38,6 +38,9 @@ class Template:
         self._template = compiled(source)
         self._plans: OrderedDict[str, Plan | TemplateError] = OrderedDict()
 
+    def __reduce__(self) -> Any:
+        return Template, (self.source, self.bos_token, self.eos_token)
+
     def __repr__(self) -> str:
         return f"<Template of {len(self.source):,} characters>"
 

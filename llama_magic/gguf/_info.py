@@ -33,6 +33,10 @@ class Finding:
         return f"{self.field}: {self.message}"
 
 
+def _no_findings(_info: GGUFInfo) -> tuple[Finding, ...]:
+    return ()
+
+
 class GGUFInfo(TokenizerInfo, Shown):
     """What a GGUF header says. Made by `inspect`; reads no weights, holds the header's bytes only.
 
@@ -45,7 +49,7 @@ class GGUFInfo(TokenizerInfo, Shown):
         self,
         headers: list[Header],
         paths: list[Path],
-        judge: Callable[[GGUFInfo], tuple[Finding, ...]] = lambda _info: (),
+        judge: Callable[[GGUFInfo], tuple[Finding, ...]] = _no_findings,
     ) -> None:
         first = headers[0]
         self._judge = judge
@@ -62,6 +66,15 @@ class GGUFInfo(TokenizerInfo, Shown):
         self.value_types: Mapping[str, str] = MappingProxyType(first.types)
         self.hparams = HParams(self.metadata)
         self.tensors = Tensors([t for i, h in enumerate(headers) for t in tensors_of(h, i)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        views = {name: dict(v) for name, v in vars(self).items() if isinstance(v, MappingProxyType)}
+        return {**vars(self), **dict.fromkeys((*views, "hparams")), "_views": views}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        views = {name: MappingProxyType(values) for name, values in state.pop("_views").items()}
+        vars(self).update(state, **views)
+        self.hparams = HParams(self.metadata)
 
     # --- what it is -----------------------------------------------------------------
 

@@ -77,6 +77,9 @@ class SamplerTrace(Printed):
     _step: Callable[[int], SamplerTrace] | None = field(default=None, repr=False, compare=False)
     _draw: Callable[[SamplerTrace, int], Draws] | None = field(default=None, repr=False, compare=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_replay": None, "_step": None, "_draw": None}  # these hold the engine
+
     def rerun(
         self, sampling: Sampling | None = None, *, seed: int | None = None, **changes: Any
     ) -> SamplerTrace:

@@ -16,6 +16,7 @@ from llama_magic.model.results import Budget, Chunk
 from llama_magic.model.stream import Stream, with_partial
 from llama_magic.request.backend import Backend
 from llama_magic.weakly import WeakTable
+from llama_magic.words.inprocess import InProcess
 
 C = TypeVar("C", default=Any)  # what `completion` is
 
@@ -72,8 +73,10 @@ def _courier(
     return deliver
 
 
-class AsyncStream(Generic[C]):
+class AsyncStream(InProcess, Generic[C]):
     """An answer as it is written, for `async for`. Leaving the loop, or cancelling its task, stops it."""
+
+    _what, _instead = Stream._what, Stream._instead
 
     def __init__(self, backend: Backend, assembler: Assembler) -> None:
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
@@ -126,12 +129,14 @@ class AsyncStream(Generic[C]):
         return self._inner.completion
 
 
-class AsyncStreaming(Coroutine[Any, Any, AsyncStream[C]], Generic[C]):
+class AsyncStreaming(InProcess, Coroutine[Any, Any, AsyncStream[C]], Generic[C]):
     """A streamed call before it has begun: read it with `async for`, or `await` its `AsyncStream`.
 
     It is a coroutine, so `create_task`, `wait_for` and `gather` take it. It begins when it is first
     awaited or read.
     """
+
+    _what, _instead = Stream._what, Stream._instead
 
     def __init__(self, begin: Coroutine[Any, Any, AsyncStream[C]]) -> None:
         self._begin = begin

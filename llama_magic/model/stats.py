@@ -32,6 +32,12 @@ class ModelStats(Printed):
         self._lock = threading.Lock()
         self.reset()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
     def reset(self) -> None:
         """Begin to count anew."""
         self.requests = self.errors = self.interrupted = 0

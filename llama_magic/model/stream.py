@@ -21,6 +21,7 @@ from llama_magic.model.standing_in import begin
 from llama_magic.request.backend import Backend, wait_for
 from llama_magic.threads import despite_interrupts, may_wait
 from llama_magic.weakly import when_gone
+from llama_magic.words.inprocess import InProcess
 from llama_magic.words.progress import Progress
 
 if TYPE_CHECKING:
@@ -30,13 +31,16 @@ _WAIT_S = 0.1  # a bounded wait keeps Ctrl-C working on Windows
 C = TypeVar("C", default=Any)  # what `completion` is
 
 
-class Stream(Generic[C]):
+class Stream(InProcess, Generic[C]):
     """An answer as it is written: iterate for `Chunk`s, then read `completion`.
 
     `cancel()` stops it and keeps what was written (finish reason "interrupted"). Ctrl-C while
     waiting does the same and raises `GenerationInterrupted`, which carries the completion.
     Leaving a `with` block, or dropping the stream, cancels what still runs.
     """
+
+    _what = "An answer that is being written"
+    _instead = "Read it to its end: its completion can be copied and pickled (stream.completion)."
 
     def __init__(
         self,

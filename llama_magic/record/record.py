@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -39,6 +40,9 @@ class Record(Printed, Sequence[Completion[Any]]):
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         self.path: Path = user_path(path)
         self.database = Database(self.path, create=create)
+
+    def __reduce__(self) -> Any:
+        return partial(Record, create=False), (str(self.path),)  # a copy is another door to the same file
 
     def add(self, *made: Completion[Any], label: str | None = None, tag: str | None = None) -> None:
         """Keep the answers of a call, all of them or none; one that is there already is not kept twice.

@@ -16,6 +16,7 @@ from llama_magic.model.model import Model
 from llama_magic.serving.guard import Rules, digest, is_loopback
 from llama_magic.serving.state import Limits, State
 from llama_magic.threads import Latch, set_going
+from llama_magic.words.inprocess import InProcess
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -56,8 +57,11 @@ def servers() -> list[Server]:
     return list(_running)
 
 
-class Server(Shown):
+class Server(InProcess, Shown):
     """A running server. `log` has a row for each of the latest requests; `stop()` ends it."""
+
+    _what = "A running server"
+    _instead = "Share the object itself between threads; in another process begin one with llama_magic.serve."
 
     def __init__(
         self, models: dict[str, Model], listener: socket.socket, rules: Rules, limits: Limits, app: Any

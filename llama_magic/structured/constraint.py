@@ -17,9 +17,10 @@ from llama_magic.structured.mask.vocab import Trie, byte_tokenizer
 from llama_magic.structured.schema.keywords import Ignored
 from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.shortest import Pieces, fewest_bytes, fewest_tokens
+from llama_magic.words.inprocess import InProcess
 
 
-class Constraint:
+class Constraint(InProcess):
     """What may be said, and what is checked when it has been said.
 
     `kind` is json, regex, choices, gbnf or lark; `schema` the JSON schema (None for the other
@@ -72,13 +73,14 @@ class Constraint:
         self._trie = trie
         self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
 
-    def __deepcopy__(self, _memo: Any) -> Constraint:
+    def __copy__(self) -> Constraint:
         return self  # it never changes
 
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "A constraint lives in one process, as its masks do. Pickle the schema, and compile it there."
-        )
+    def __deepcopy__(self, _memo: Any) -> Constraint:
+        return self
+
+    _what = "A constraint"
+    _instead = "Pickle the schema, and compile it there."
 
     def __repr__(self) -> str:
         return f"Constraint({self.describe()!r})"
