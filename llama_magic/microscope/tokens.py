@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _MOST = 1_000_000  # tokens of a strip: more of them would fill the memory
+_CHARACTERS = 4 * _MOST  # of its text: what is longer is not even tokenized
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,15 @@ class TokenStrip(Shown):
         import pandas
 
         return pandas.DataFrame([asdict(piece) for piece in self.tokens])
+
+
+def check_length(*texts: str) -> None:
+    """Refuse texts that are too long for a strip before any work is done on them."""
+    if (length := sum(map(len, texts))) > _CHARACTERS:
+        raise OptionError(
+            f"The text has {length:,} characters; a strip holds those of {_CHARACTERS:,} at most.",
+            remedy="Look at a part of it; model.count_tokens counts all of it.",
+        )
 
 
 def token_strip(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> TokenStrip:

@@ -17,7 +17,7 @@ from llama_magic.errors import (
     OptionError,
     shown_briefly,
 )
-from llama_magic.microscope.tokens import TokenStrip, conversation_strip, token_strip
+from llama_magic.microscope.tokens import TokenStrip, check_length, conversation_strip, token_strip
 from llama_magic.model import bias, scoring
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
@@ -234,9 +234,11 @@ class Model(Generating, Shown):
         In a conversation each token carries the role whose words it belongs to.
         """
         if isinstance(text, str):
+            check_length(text)
             return token_strip(self._tokenizer, text, self.tokenize(text, parse_special=parse_special))
         self._tells_tokens()
         plain = formatters.normalise_messages(text)
+        check_length(*(message["content"] for message in plain))
         rendered = self.formatter.render(plain, add_generation_prompt=True, guarded=self._file.guarded)
         return conversation_strip(self._tokenizer, rendered)
 

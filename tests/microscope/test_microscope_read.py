@@ -253,6 +253,17 @@ def test_a_strip_has_a_bound(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert smollm2.token_strip("word " * 500).count == smollm2.count_tokens("word " * 500)
 
 
+def test_a_text_far_too_long_for_a_strip_is_not_tokenized(
+    smollm2: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred megabytes are refused by their length, alone or in a conversation; they can be counted."""
+    text = "word " * 20_000_000
+    monkeypatch.setattr(smollm2.backend.tokenizer.native, "tokenize", None)
+    for given in (text, [{"role": "user", "content": text}]):
+        with pytest.raises(OptionError, match=r"100,000,000 characters; .* 4,000,000 at most"):
+            smollm2.token_strip(given)
+
+
 def test_equal_tokens_of_a_strip_are_one_piece(smollm2: Any) -> None:
     """A long strip is as small as its tokens are few; a token that two roles have is two pieces."""
     strip = smollm2.token_strip("a a a a")
