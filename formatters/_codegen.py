@@ -39,6 +39,13 @@ class MeteredCodeGenerator(CodeGenerator):
         node.set_environment(self.environment)
         super().visit_CallBlock(node, frame)
 
+    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802
+        # No template can name what belongs to the environment, so this is our own step, which needs no guard.
+        if isinstance(node.node, nodes.EnvironmentAttribute) and node.node.name == "tick":
+            self.write(f"environment.tick({node.args[0].as_const()})")
+        else:
+            super().visit_Call(node, frame, forward_caller=forward_caller)
+
     def _wrapped(self, method: str, visit: Callable[[Any, Frame], None], node: Any, frame: Frame) -> None:
         self.write(f"environment.{method}(")
         visit(node, frame)

@@ -16,6 +16,7 @@ from typing import Any
 from ._types import Message, Part, PartKind, Parts
 
 _PLANE_16 = 0x100000
+_PRIVATE = re.compile(f"[{chr(_PLANE_16)}-\U0010ffff]")
 _ROLES: dict[str, PartKind] = {
     "system": "system",
     "developer": "system",
@@ -89,7 +90,7 @@ class Veil:
 
     def __init__(self, guarded: Guards, texts: Iterable[str]) -> None:
         self._guarded = guarded
-        used = {char for text in texts for char in text if ord(char) >= _PLANE_16}
+        used = {char for text in texts if not text.isascii() for char in _PRIVATE.findall(text)}
         self._free = (chr(code) for code in range(_PLANE_16, 0x10FFFE) if chr(code) not in used)
         self._chars: dict[str, str] = {}
         self.hidden: dict[str, str] = {}
@@ -219,13 +220,13 @@ def _find_between(
 
 def _find(prompt: str, content: str, at: int, before: tuple[str, ...]) -> tuple[int, int]:
     for text in dict.fromkeys((content, content.strip())):
-        places = [
-            start + len(lead)
-            for lead in before
-            if (start := prompt.find(lead + text, max(0, at - len(lead)))) >= 0 and start + len(lead) >= at
-        ]
-        if places:
-            return min(places), len(text)
+        place, end = -1, len(prompt)
+        for lead in before:
+            start = prompt.find(lead + text, max(0, at - len(lead)), end)
+            if start >= 0:  # of the others only one that stands before it counts
+                place, end = start + len(lead), start + len(lead) + len(text) - 1
+        if place >= 0:
+            return place, len(text)
     for text in dict.fromkeys((content, content.strip())):
         start = prompt.find(text, at)
         if start >= 0:

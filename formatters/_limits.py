@@ -24,6 +24,7 @@ _WORK_PER_BYTE = 100
 MAX_SOURCE = 64_000  # characters of a template, compiled in about 2 s; the longest known one has 20,000
 MAX_COUNT = 10_000  # a width, a number of repeats
 MAX_BITS = 10_000  # of a whole number
+SMALL = 10_000  # characters of a text that is far below all limits
 MAX_DEPTH = 100  # of values in values; hashing tuples goes down in C without looking at the stack
 
 
@@ -55,7 +56,7 @@ class Meter:
 
     def value(self, value: Any) -> None:
         """Count a step, and the value that was made by it."""
-        self.charge(size_of(value, self.most))
+        self.charge(getsizeof(value) if type(value) is str else size_of(value, self.most))
 
     def room(self, size: int) -> None:
         """Refuse to make a value of `size` bytes, or more than that, before it is made."""

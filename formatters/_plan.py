@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -112,18 +113,25 @@ _PART = 1_000_000  # above all indices of messages
 
 
 def shape(messages: list[Message]) -> list[Message]:
-    """Return the shortest conversation of the same kind; only regular ones are shortened."""
+    """Return the shortest conversation of the same kinds of exchanges; only alternating ones are cut."""
     head = 1 if messages and messages[0]["role"] == "system" else 0
     turns = messages[head:]
-    regular = all(
-        m["role"] == ("assistant" if i % 2 else "user")
-        and m["content"].strip()
-        and m.keys() == {"role", "content"}
-        for i, m in enumerate(turns)
-    )
-    if regular and len(turns) > 4:
-        return messages[: head + 4 - len(turns) % 2]
-    return messages
+    if len(turns) <= 4 or not all(
+        m["role"] == ("assistant" if i % 2 else "user") and m.keys() <= _TEXTS for i, m in enumerate(turns)
+    ):
+        return messages
+    kept: list[Message] = []
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for one in range(0, len(turns) - 1, 2):
+        pair = turns[one : one + 2]
+        kind = tuple((bool(m["content"].strip()), *sorted(m.keys())) for m in pair)
+        seen[kind] += 1
+        if seen[kind] <= 2 - len(turns) % 2:  # two of each, or one and the last turn
+            kept += pair
+    return [*messages[:head], *kept, *turns[len(turns) - len(turns) % 2 :]]
+
+
+_TEXTS = frozenset({"role", "content", *repairs.REASONING})  # no tool calls, whose places matter
 
 
 def key(messages: list[Message], variables: dict[str, Any]) -> str:

@@ -274,10 +274,15 @@ def _name(tool: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [text for item in value.items() for text in _texts(list(item))]
-    if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
-    return []
+    """Return all texts in a value, keys of dicts too."""
+    found, left = [], [value]
+    while left:
+        item = left.pop()
+        if type(item) is str or isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, dict):
+            left += item
+            left += item.values()
+        elif isinstance(item, list):
+            left += item
+    return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -133,22 +135,17 @@ class Vocabulary:
         where no special token can match (parsing "off" still matches user-defined tokens).
         Raises TooManyTokensError like `encode`.
         """
-        runs: list[list[str]] = []
-        was_literal: bool | None = None
-        for text, literal in parts:
-            if not text:
-                continue
+        runs: list[tuple[str, bool]] = []
+        written = [(text, bool(literal)) for text, literal in parts if text]
+        for literal, run in itertools.groupby(written, key=operator.itemgetter(1)):
             if literal:
-                runs += [[piece, "literal"] for piece in self._disarm(text)]
-            elif was_literal is False:
-                runs[-1][0] += text
+                runs += [(piece, True) for text, _ in run for piece in self._disarm(text)]
             else:
-                runs.append([text, ""])
-            was_literal = literal
+                runs.append(("".join(text for text, _ in run), False))
         tokens: list[int] = []
-        for i, (text, kind) in enumerate(runs):
+        for i, (text, literal) in enumerate(runs):
             left = None if most is None else most - len(tokens)
-            tokens += self._tokens(text, begins=i == 0, parse_special=not kind, most=left)
+            tokens += self._tokens(text, begins=i == 0, parse_special=not literal, most=left)
         if not runs:
             tokens = self.native.tokenize("", add_special=True, parse_special=True)
         return self._once(tokens)

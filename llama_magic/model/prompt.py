@@ -251,7 +251,10 @@ def _stretches(rendered: formatters.Rendered, filled: Sequence[Filled]) -> list[
             if part.kind == "system"
             else f"{part.kind} {'' if part.index is None else ordinals[part.index]}"
         )
-        stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
+        if filled:
+            stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
+        else:
+            stretches.append((label, part.kind, part.text))
     return stretches
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -111,6 +110,8 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
 
     The counts sum to `len(tokens)`. BOS and other tokens without text count where they stand.
     """
+    import numpy as np  # heavy
+
     encoded = [text.encode("utf-8", "replace") for text in texts]
     ends = list(itertools.accumulate(map(len, encoded)))
     whole = b"".join(encoded)
@@ -120,9 +121,12 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
     lead = int(bool(tokens) and tokens[0] == tokenizer.bos_id and not whole.startswith(pieces[0]))
     joined = b"".join(pieces[lead:])
     if texts and joined.removesuffix(whole) in (b"", b" "):
-        run = itertools.accumulate(map(len, pieces[lead:]), initial=len(whole) - len(joined))
-        starts = [0] * lead + [max(0, start) for start in run][: len(tokens) - lead]
-        until = [bisect.bisect_left(starts, end) for end in ends[:-1]] + [len(tokens)]
+        starts = np.zeros(len(tokens), np.int64)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(tokens))
+        starts[lead + 1 :] = np.cumsum(lengths[lead:-1])
+        starts[lead:] += len(whole) - len(joined)
+        # A space in front stands before the text: below 0, which is before all ends.
+        until = [*np.searchsorted(starts, ends[:-1]).tolist(), len(tokens)]
         return [b - a for a, b in itertools.pairwise((0, *until))]
     counts = [0] * len(texts)
     position, place = 0, 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llama_magic import formatters
 from llama_magic.errors import OptionError, TemplateError
-from llama_magic.formatters import _sandbox
+from llama_magic.formatters import _sandbox, _template
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 TEMPLATES = sorted((SHARED / "templates").glob("*.jinja"))
@@ -479,6 +479,48 @@ def test_a_chat_costs_one_rendering_a_turn(monkeypatch: pytest.MonkeyPatch) -> N
         longer += [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}]
         template.render(longer)
     assert len(runs) == 5
+
+
+def test_a_chat_of_answers_with_thinking_costs_one_rendering_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that thought, or are empty, are kinds of their own; each is probed once, not at every turn."""
+    template = formatters.gguf.Template(CHATML)
+    kinds = [{"reasoning_content": "hm", "thinking": "hm"}, {}, {"content": " "}]
+    talk: list[dict[str, Any]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    runs: list[int] = []
+    run = _sandbox.render
+    monkeypatch.setattr(_sandbox, "render", lambda *args: runs.append(1) or run(*args))
+    for turn in range(40):
+        talk += [
+            {"role": "assistant", "content": f"a{turn}", **kinds[turn % 3]},
+            {"role": "user", "content": f"u{turn}"},
+        ]
+        template.render(talk)
+    assert len(runs) < 50
+
+
+@pytest.mark.parametrize("source", sources())
+def test_a_plan_for_a_shorter_conversation_serves_the_whole(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written by the plan of a shortened conversation is what the plan of the whole writes."""
+    chance = random.Random(5)
+    for _ in range(6):
+        talk = [{"role": "system", "content": "Be brief."}] * chance.choice((0, 1))
+        for turn in range(chance.randrange(5, 12)):
+            answer = {"role": "assistant", "content": chance.choice((f"Answer {turn}", "yes", ""))}
+            if chance.random() < 0.4:
+                answer |= {"reasoning_content": f"thought {turn}", "thinking": f"thought {turn}"}
+            talk += [{"role": "user", "content": chance.choice((f"Question {turn}", "and"))}, answer]
+        talk = talk[: len(talk) - chance.choice((0, 1))]
+        written = []
+        for short in (_template.shape, lambda messages: messages):
+            with monkeypatch.context() as patch:
+                patch.setattr(_template, "shape", short)
+                try:
+                    written.append(formatters.gguf.Template(source, "<s>", "</s>").render(talk))
+                except TemplateError as error:
+                    written.append(str(error).partition(" The conversation was")[0])
+        assert written[0] == written[1]
 
 
 def test_stops_and_switches_come_from_the_template() -> None:
