@@ -12,7 +12,7 @@ from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from llama_magic.experiments.models import Models, read_models
 from llama_magic.experiments.prompts import Prompt, read_prompts
 from llama_magic.experiments.results import Progress
-from llama_magic.experiments.rows import Row
+from llama_magic.experiments.rows import TEXT, Row
 from llama_magic.experiments.scoring import Scores, read_scores
 from llama_magic.experiments.settings import Setting, read_settings
 from llama_magic.experiments.tasks import OPTIONS, check_options
@@ -125,6 +125,8 @@ def _check_names(prompts: Mapping[str, Prompt], rows: Sequence[Row], known: Mapp
             raise TemplateError(
                 f"The prompt asks for {{{{ {name} }}}}, and the rows have {where}.",
                 remedy=f"{meant(name, shown)} " * bool(shown)
+                + "A Series is one column, called as it is: series.rename('text'). "
+                * (name == TEXT and len(columns) == 1)
                 + "A value can come from a column, from an axis of `over`, or as a keyword.",
             )
 

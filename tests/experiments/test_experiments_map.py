@@ -271,6 +271,18 @@ def test_rows_that_are_none_say_what_they_are(rows: Any, found: str) -> None:
     assert str(runs[1].error).startswith("Row 1 (from 0) is a int;")
 
 
+def test_a_group_of_a_series_says_what_its_column_is_called() -> None:
+    """Within `groupby.apply` pandas gives a Series the name of its group."""
+    frame = pd.DataFrame({"text": ["a", "b"], "mood": ["good", "bad"]})
+    model = scripted_model(upper)
+    with pytest.raises(lm.TemplateError, match=r"columns bad\.\n.*series\.rename\('text'\)"):
+        frame.groupby("mood")["text"].apply(lambda part: lm.map(part, "{{ text }}", model=model))
+    found = frame.groupby("mood")["text"].apply(
+        lambda part: lm.map(part.rename("text"), "{{ text }}", model=model).to_pandas()["answer"]
+    )
+    assert dict(found.droplevel(0)) == {0: "A", 1: "B"}
+
+
 def test_what_is_meant_is_no_module_of_the_notebook() -> None:
     """Of a notebook's own names those that are values are proposed."""
     space = {"lm": lm, "threading": sys, "things": "x", "model": scripted_model()}
