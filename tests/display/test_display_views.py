@@ -85,6 +85,14 @@ def test_ranges_and_signed_numbers_are_not_broken() -> None:
     assert cells == ["lm-n", "lm-label", "lm-label", "lm-label"] * 2
 
 
+def test_what_shades_mean_is_true_in_both_themes() -> None:
+    """A stronger shade is darker on a light page and lighter on a dark one: the key says neither."""
+    for name in ("surprise", "answer with logprobs"):
+        text = to_text(example_views()[name])
+        assert "More colour is" in text
+        assert "Darker" not in text
+
+
 def test_a_second_head_stands_apart() -> None:
     """What follows another view in the same output has room above its head; the first has none."""
     heads = re.findall(r'<p class="(lm-head[^"]*)" style="([^"]*)"', page([Head("a"), Head("b")]))

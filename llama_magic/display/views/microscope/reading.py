@@ -21,14 +21,14 @@ def read_through(read: ReadThrough) -> list[Node]:
     """Show a text token by token, shaded by surprise (bits), then what surprised most."""
     tokens = read.tokens
     known = [(i, token.bits) for i, token in enumerate(tokens) if token.bits is not None]
-    darkest = max([8.0, *(math.ceil(bits) for _, bits in known)])
+    most = max([8.0, *(math.ceil(bits) for _, bits in known)])
     out: list[Node] = [Head("surprise", _figures(read, known))]
     if known:
         legend = (
-            f"Darker is more surprising, up to {darkest:.0f} bits; from {_SAID:.0f} bits on a small number"
+            f"More colour is more surprising, up to {most:.0f} bits; from {_SAID:.0f} bits on a small number"
         )
         out.append(Line(f"{legend} says how many. 1 bit is one chance in 2, 10 bits one in 1,024.", dim=True))
-    out.append(Strip(tuple(_piece(i, t, darkest) for i, t in enumerate(tokens[:_MAX_PIECES]))))
+    out.append(Strip(tuple(_piece(i, t, most) for i, t in enumerate(tokens[:_MAX_PIECES]))))
     if len(tokens) > _MAX_PIECES:
         out.append(Line(f"The first {_MAX_PIECES:,} tokens are shown.", dim=True))
     if read.interrupted:
@@ -48,12 +48,12 @@ def _figures(read: ReadThrough, known: list[tuple[int, float]]) -> str:
     return f"{words} · {total:,.1f} bits · {mean:.2f} bits a token · perplexity {2**mean:,.2f}"
 
 
-def _piece(place: int, token: ReadToken, darkest: float) -> Piece:
+def _piece(place: int, token: ReadToken, most: float) -> Piece:
     if token.bits is None:
         return Piece(token.text, token.id, hint=f"place {place + 1}, nothing before it")
     said = f"place {place + 1}, {token.bits:.2f} bits, rank {token.rank:,}"
     note = f"{token.bits:.0f}" if token.bits >= _SAID else ""
-    return Piece(token.text, token.id, hint=said, shade=0.8 * token.bits / darkest, note=note)
+    return Piece(token.text, token.id, hint=said, shade=0.8 * token.bits / most, note=note)
 
 
 def _worst(tokens: tuple[ReadToken, ...], known: list[tuple[int, float]]) -> Node:

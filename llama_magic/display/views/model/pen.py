@@ -15,7 +15,7 @@ from llama_magic.words.tables import Share, Table, percent
 
 _MOST = 500  # tokens that are shown
 _SAID = 0.5  # below this probability it stands beside the shade
-KEY = "Darker is less sure; the small number is the probability, below 50 %."
+KEY = "More colour is less sure; the small number is the probability, below 50%."
 
 
 def pen(

@@ -20,7 +20,7 @@ def nodes(r: Completion) -> list[Node]:
         return []
     shown = r.logprobs[:_MOST]
     strip = Strip(tuple(_piece(i, entry) for i, entry in enumerate(shown)))
-    key = "Darker is less sure; the small number is the probability, below 50 %."
+    key = "More colour is less sure; the small number is the probability, below 50%."
     out: list[Node] = [strip, Line(key, dim=True)]
     unsure = sorted((entry.logprob, i) for i, entry in enumerate(shown) if not math.isnan(entry.logprob))
     rows = tuple(_row(i, shown[i]) for _, i in unsure[:_ROWS])
