@@ -181,7 +181,9 @@ _NOTEBOOK = json.loads((Path(__file__).parents[2] / "notebooks/00_quickstart.ipy
 _MORE = (
     # The likeliest token is far ahead of the next everywhere: two builds agree on it.
     "rows = [{'land': land} for land in ('Japan', 'Egypt', 'Greece', 'China', 'Kenya') for _ in range(10)]",
-    "%%llama map rows -t 0 --seed 7 -n 5 -q -o runs\nWhat is the capital of {{ land }}?",
+    # A short system message in place of the template's: a server may read it anew for each seeded row.
+    "%%llama map rows -t 0 --seed 7 -n 5 -q -o runs\n"
+    "system: Be brief.\nuser: What is the capital of {{ land }}?",
     "%%llama complete --regex [ab]+ -n 4\nx",
     "%%llama xray\nThe capital of",
     "%%llama surprise\nThe capital of",
