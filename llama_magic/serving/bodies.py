@@ -345,4 +345,5 @@ EVENTS: dict[str, type[BaseModel]] = {
     "/v1/responses": ResponseEvent,
     "/completion": NativeBody,
 }
+DONE = frozenset({"/v1/chat/completions", "/v1/completions"})  # whose last event is no JSON: `[DONE]`
 PAGES: dict[str, type[BaseModel]] = {"/v1/models": ModelsBody, "/props": PropsBody, "/health": HealthBody}

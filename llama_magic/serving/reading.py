@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 from typing import Any, TypeVar
 
@@ -24,6 +25,11 @@ async def read(request: Request, kind: type[M], *, most: int, seconds: float) ->
 
 async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
     """Return the body, of at most `most` bytes, that has to come within `seconds`."""
+    packed = request.headers.get("content-encoding", "identity").strip().lower()
+    if packed != "identity":
+        raise Refusal(
+            400, f"The body is packed ({one_line(packed, 50)}); expected plain JSON.", "Content-Encoding"
+        )
     size, pieces = 0, []
     try:
         async with asyncio.timeout(seconds):
@@ -42,7 +48,7 @@ async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
 def parse(data: bytes, kind: type[M]) -> M:
     """Return JSON as a `kind`."""
     try:
-        return kind.model_validate_json(data)
+        return kind.model_validate_json(data.removeprefix(codecs.BOM_UTF8))  # Windows writes files with one
     except ValidationError as error:
         raise _refusal(error, data, kind) from None
 

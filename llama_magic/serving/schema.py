@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from llama_magic.serving.bodies import BODIES, EVENTS, PAGES, Error
+from llama_magic.serving.bodies import BODIES, DONE, EVENTS, PAGES, Error
 
 _REF = "#/components/schemas/{model}"
 _STATUSES = {
@@ -33,11 +33,6 @@ def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]])
     refs, schemas = models_json_schema([*validating, *serializing], ref_template=_REF)
     paths: dict[str, Any] = {}
     for path, kind, handle, _ in posts:
-        content = {"application/json": {"schema": refs[BODIES[path], "serialization"]}}
-        if path in EVENTS:
-            content["text/event-stream"] = {
-                "schema": _event(refs[EVENTS[path], "serialization"], refs[Error, "serialization"])
-            }
         paths[path] = {
             "post": {
                 "summary": (handle.__doc__ or "").strip(),
@@ -46,7 +41,7 @@ def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]])
                     "required": True,
                     "content": {"application/json": {"schema": refs[kind, "validation"]}},
                 },
-                "responses": _responses(content, refs[Error, "serialization"]),
+                "responses": _responses(_answers(path, refs), refs[Error, "serialization"]),
             }
         }
     for path, page in PAGES.items():
@@ -67,10 +62,23 @@ def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]])
     }
 
 
-def _event(data: Any, error: Any) -> dict[str, Any]:
-    """Return the schema of one event of a stream: what it carries is JSON, but for the last, `[DONE]`."""
+def _answers(path: str, refs: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what a path answers with, whole and in events."""
+    content = {"application/json": {"schema": refs[BODIES[path], "serialization"]}}
+    if path in EVENTS:
+        data, error = refs[EVENTS[path], "serialization"], refs[Error, "serialization"]
+        content["text/event-stream"] = {"schema": _event(data, error, path in DONE)}
+    return content
+
+
+def _event(data: Any, error: Any, done: bool) -> dict[str, Any]:
+    """Return the schema of one event of a stream: what it carries is JSON, but for a last `[DONE]`."""
     content = {"anyOf": [data, error]}
-    text = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
+    text: dict[str, Any] = {
+        "type": "string", "contentMediaType": "application/json", "contentSchema": content,
+    }  # fmt: skip
+    if done:
+        text = {"anyOf": [text, {"const": "[DONE]"}]}
     return {"type": "object", "properties": {"event": {"type": "string"}, "data": text}}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import json
 import socket
 from collections.abc import Callable
@@ -238,6 +240,19 @@ def test_many_at_once_are_told_to_wait(
     assert answer.headers["retry-after"] == "1"
     monkeypatch.undo()
     here.post("/v1/completions", prompt=["a", "b"])
+
+
+def test_bodies_as_windows_and_proxies_send_them(served: Callable[..., Served]) -> None:
+    """A byte order mark is no part of the JSON; what is packed is refused by the header that says so."""
+    here = served(answers=lambda _request: "a")
+    body, mark = json.dumps(ask()).encode(), codecs.BOM_UTF8
+    assert here.client.post(CHAT, content=mark + body).status_code == 200
+    wrong = here.client.post(CHAT, content=mark + json.dumps(ask(n=0)).encode())
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "n")
+    answer = here.client.post(CHAT, content=gzip.compress(body), headers={"content-encoding": "gzip"})
+    check_error(answer.json(), 400)
+    assert answer.json()["error"]["param"] == "Content-Encoding"
+    assert here.client.post(CHAT, content=body, headers={"content-encoding": "identity"}).status_code == 200
 
 
 @pytest.mark.parametrize(

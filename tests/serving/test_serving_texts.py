@@ -13,12 +13,18 @@ from openai.types import Completion, CreateEmbeddingResponse, Model
 from serving.conftest import Served, ask
 
 from llama_magic.serving.app import POSTS
-from llama_magic.serving.bodies import PAGES
+from llama_magic.serving.bodies import EVENTS, PAGES
 from llama_magic.serving.server import serve
 from llama_magic.serving.state import Limits
 from llama_magic.testing import Script, scripted_model
 
 TEXT = "/v1/completions"
+ASKED: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": ask(),
+    TEXT: {"prompt": "a"},
+    "/completion": {"prompt": "a"},
+    "/v1/responses": {"input": "a"},
+}
 
 
 def echo(request: Any) -> str:
@@ -224,6 +230,12 @@ def test_the_document_knows_every_path(served: Callable[..., Served]) -> None:
     text = json.dumps(document)
     names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert names <= set(known)
+    for path in EVENTS:
+        answer = document["paths"][path]["post"]["responses"]["200"]["content"]
+        data = answer["text/event-stream"]["schema"]["properties"]["data"]
+        with here.client.stream("POST", path, json={**ASKED[path], "stream": True}) as stream:
+            last = stream.read().decode().strip().rpartition("data: ")[2]
+        assert (last == "[DONE]") == ({"const": "[DONE]"} in data.get("anyOf", ()))
     fields = known["ChatCompletion"]["properties"]
     assert {"temperature", "top_k", "response_format", "min_tokens", "seed"} <= set(fields)
 
