@@ -68,11 +68,11 @@ class _Clock:
     """Processor time of the thread that computes, beside `llama_decode`."""
 
     def __init__(self) -> None:
-        from llama_magic.engine.compute import Compute
+        from llama_magic.engine.core import Core
         from llama_magic.engine.native.context import Context
 
         self.seconds = 0.0
-        self._around(Compute, "_round", 1)
+        self._around(Core, "_step", 1)
         self._around(Context, "decode", -1)
 
     def _around(self, owner: Any, name: str, sign: int) -> None:
