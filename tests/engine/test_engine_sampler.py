@@ -241,9 +241,9 @@ def test_likeliest_tokens_are_those_of_a_sort() -> None:
     """
     for row in _rows():
         for values in (row, np.sort(row), np.sort(row)[::-1].copy()):
+            order, normaliser = np.lexsort((np.arange(len(values)), -values)), Row(values).normaliser
             for k in (1, 2, 5, 20, len(values)):
-                order = np.lexsort((np.arange(len(values)), -values))[:k]
-                expected = tuple((int(i), float(values[i]) - Row(values).normaliser) for i in order)
+                expected = tuple((int(i), float(values[i]) - normaliser) for i in order[:k])
                 assert Row(values).top(k) == expected
 
 
