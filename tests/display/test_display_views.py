@@ -85,6 +85,12 @@ def test_ranges_and_signed_numbers_are_not_broken() -> None:
     assert cells == ["lm-n", "lm-label", "lm-label", "lm-label"] * 2
 
 
+def test_a_difference_has_the_digits_that_a_few_rows_can_tell() -> None:
+    """Two below 1, so that an interval stays on its line in a narrow window."""
+    text = to_text(example_views()["pairs"])
+    assert re.search(r" -0\.33 +-0\.53 to -0\.13 +0\.0021$", text, re.MULTILINE)
+
+
 def test_what_shades_mean_is_true_in_both_themes() -> None:
     """A stronger shade is darker on a light page and lighter on a dark one: the key says neither."""
     for name in ("surprise", "answer with logprobs"):

@@ -92,7 +92,11 @@ def sentence(one: Pair) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:+.3g}" if abs(value) > 1e-12 else "0"  # sums of floats leave a rest where nothing differs
+    if abs(value) <= 1e-12:  # sums of floats leave a rest where nothing differs
+        return "0"
+    return (
+        f"{value:+.3g}" if abs(value) >= 1 else f"{value:+.2g}"
+    )  # its interval fits beside it at 1,000 pixels
 
 
 def _p(value: float) -> str:
