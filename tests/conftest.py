@@ -55,7 +55,9 @@ def _one_trial_a_file() -> Iterator[None]:
 
     def run(trial: crash_check.Trial, size: int) -> crash_check.Verdict:
         scripted = all(BUILT.get(path) == os.stat(path).st_mtime_ns for path in trial.paths)
-        key = (replace(trial, paths=()),) if scripted else tuple(map(_digest, trial.paths))
+        # What came of a trial names the weights' layout, and the load goes by it: it is of the key.
+        real = (trial.use_extra_bufts, *map(_digest, () if scripted else trial.paths))
+        key = (replace(trial, paths=()),) if scripted else real
         if crash_check.command is not command or key not in survived:
             verdict = child(trial, size)
             if not verdict.survived or crash_check.command is not command:

@@ -216,8 +216,8 @@ def test_guesses_are_shown_while_they_are_proved(opened: Any) -> None:
     tab.finished(2)
     came, made = map(int, tab.output(2).inner_text().split())
     assert f"({came} of {made} guesses accepted)" in shown.inner_text()
-    seen = [(re.findall(r"(\d+) of (\d+) guesses accepted: …", text), html) for text, html in
-            tab.page.evaluate("() => window.seen")]  # fmt: skip
+    lines = json.loads(tab.page.evaluate("() => JSON.stringify(window.seen)"))
+    seen = [(re.findall(r"(\d+) of (\d+) guesses accepted: …", text), html) for text, html in lines]
     counts = [tuple(map(int, found[0])) for found, _ in seen]
     assert counts == sorted(counts)
     assert counts[-1] <= (came, made)

@@ -9,7 +9,7 @@ from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, 
 
 from llama_magic.engine.contexts import CUT
 from llama_magic.engine.lanes import running
-from llama_magic.engine.lanes.composing import BUSY_CHUNK
+from llama_magic.engine.lanes.composing import BUSY_CHUNK, TILE
 from llama_magic.engine.lanes.exact import ExactLane
 from llama_magic.engine.lanes.lane import READ_CHUNK
 from llama_magic.engine.lanes.shared import SharedLane
@@ -163,6 +163,14 @@ def test_reading_and_writing_take_turns_where_they_are_kept_apart(apart: bool) -
     assert kinds[: 2 + len(reading)] == ["read", *reading, "write"]
     assert "write" in kinds
     assert [first.written, second.written] == [first.expected, second.expected]
+    kinds.clear()
+    third, fourth = Asked([4, 3], 20), Asked([i % 4 for i in range(TILE - 2)], 6)
+    lane.submit(third.job)
+    lane.step()
+    lane.submit(fourth.job)
+    run(lane)
+    assert kinds[:3] == ["read", "both", "write"]  # few rows stay together: no tile is filled
+    assert [third.written, fourth.written] == [third.expected, fourth.expected]
 
 
 # --- crowds -------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ REGEXES: list[tuple[str, str]] = [  # (pattern, what is said)
     (r"^a$(b", "position 3"),
     (r"(a)\1", "backreference or condition at position 3"),
     (r"ab\Zc", "unrecognized escape sequence at position 2"),
-    ("(?>a)b", "unrecognized flag"),
+    ("(?>a)b", "atomic group"),
     ("x" * 20_001, "20,001 characters"),
 ]
 

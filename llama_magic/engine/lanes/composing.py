@@ -10,12 +10,15 @@ from llama_magic.engine.lanes.running import Running
 
 # Prompt tokens read in one step while other samples are being written, so that these go on.
 BUSY_CHUNK = 128
+# Rows from which on a processor attends by tiles, each of which looks at all that one of its rows sees.
+TILE = 64
 
 
 class Composing(drafting.Guessing, Protocol):
     """A lane, as far as its batches are put together; `company`: another model is at work, too.
 
-    `apart`: what is written and what is read take turns; `read_last`: the last of these was a reading one.
+    `apart`: what is written and what is read take turns, where both together are many rows; `read_last`:
+    the last of these was a reading one.
     """
 
     company: bool
@@ -34,7 +37,8 @@ def compose(lane: Composing) -> Batch:
     for running in lane.running:
         (reading if running.reading else writing).append(running)
     busy = lane.company or bool(writing)
-    if lane.apart and writing and reading:
+    rows = len(writing) + sum(running.n_prompt - running.n_past for running in reading)
+    if lane.apart and writing and reading and rows >= TILE:
         lane.read_last = not lane.read_last
         writing, reading = ([], reading) if lane.read_last else (writing, [])
     for running in writing:
