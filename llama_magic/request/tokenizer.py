@@ -124,8 +124,8 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
         starts = np.zeros(len(tokens), np.int64)
         lengths = np.fromiter(map(len, pieces), np.int64, len(tokens))
         starts[lead + 1 :] = np.cumsum(lengths[lead:-1])
-        starts[lead:] += len(whole) - len(joined)
-        # A space in front stands before the text: below 0, which is before all ends.
+        # A space in front, which is not the text's, takes no place in it.
+        starts[lead:] = np.maximum(starts[lead:] + len(whole) - len(joined), 0)
         until = [*np.searchsorted(starts, ends[:-1]).tolist(), len(tokens)]
         return [b - a for a, b in itertools.pairwise((0, *until))]
     counts = [0] * len(texts)

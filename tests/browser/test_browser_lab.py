@@ -166,8 +166,8 @@ def test_the_demo_model_writes_in_the_live_view(opened: Any) -> None:
     again, it is the same to the letter."""
     asks = "%%llama chat -n 64 --seed 7 -o r\nsystem: You are a storyteller.\nuser: Tell a story of a dragon."
     watch = (
-        "() => { window.seen = [];"
-        " new MutationObserver(() => window.seen.push(document.querySelector('.lm-live')?.innerText ?? ''))"
+        "() => { window.told = [];"
+        " new MutationObserver(() => window.told.push(document.querySelector('.lm-live')?.innerText ?? ''))"
         ".observe(document.body, { subtree: true, childList: true, characterData: true }); }"
     )
     load = "%llama load --ctx 1024 --threads 1"
@@ -181,7 +181,7 @@ def test_the_demo_model_writes_in_the_live_view(opened: Any) -> None:
     answer = first.locator(".lm-text").inner_text()
     html = first.inner_html()
     assert len(answer.split()) > 30
-    seen = tab.page.evaluate("() => window.seen")
+    seen = tab.page.evaluate("() => window.told")
     assert any(answer[:20] in text and "tok/s" in text and "prompt +" in text for text in seen)
     tab.run(3)
     tab.finished(3)
@@ -197,9 +197,10 @@ def test_the_demo_model_writes_in_the_live_view(opened: Any) -> None:
 def test_guesses_are_shown_while_they_are_proved(opened: Any) -> None:
     """Under the text: how many came, those that did underlined, the others crossed out."""
     watch = (
-        "() => { window.seen = []; new MutationObserver(() => {"
+        "() => { window.guessed = []; new MutationObserver(() => {"
         " for (const line of document.querySelectorAll('.lm-live .lm-foot:not([hidden])'))"
-        " if (line.textContent.includes('guesses')) window.seen.push([line.textContent, line.innerHTML]); })"
+        " if (line.textContent.includes('guesses'))"
+        " window.guessed.push([line.textContent, line.innerHTML]); })"
         ".observe(document.body, { subtree: true, childList: true, characterData: true }); }"
     )
     asks = (
@@ -216,8 +217,8 @@ def test_guesses_are_shown_while_they_are_proved(opened: Any) -> None:
     tab.finished(2)
     came, made = map(int, tab.output(2).inner_text().split())
     assert f"({came} of {made} guesses accepted)" in shown.inner_text()
-    lines = json.loads(tab.page.evaluate("() => JSON.stringify(window.seen)"))
-    seen = [(re.findall(r"(\d+) of (\d+) guesses accepted: …", text), html) for text, html in lines]
+    seen = [(re.findall(r"(\d+) of (\d+) guesses accepted: …", text), html) for text, html in
+            tab.page.evaluate("() => window.guessed")]  # fmt: skip
     counts = [tuple(map(int, found[0])) for found, _ in seen]
     assert counts == sorted(counts)
     assert counts[-1] <= (came, made)
