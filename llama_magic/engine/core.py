@@ -222,9 +222,8 @@ class Core:
     def _shared(self) -> SharedLane:
         if self.lanes.shared is None:
             self.weights.must_generate()
-            if (
-                self.options.draft is not None and self.draft_model is None
-            ):  # first: a close frees it in any case
+            # Before the context, which may fail: a close frees it in any case.
+            if self.options.draft is not None and self.draft_model is None:
                 self.draft_model = DraftModel(self.options.draft, self.weights.size_bytes)
             context = Context(self.weights, self.options.contexts.shared)
             self.lanes.shared = SharedLane(

@@ -56,8 +56,9 @@ class Vocabulary:
         """Tokenize a text, a long one in pieces; `begins` says that nothing stands before it."""
         if most is not None and (least := self.at_least(text)) > most:
             raise TooManyTokensError(least)
-        if parse_special and len(text) >= FROM and len(segments := self._cut(text)) > 1:
-            return self._of_segments(text, segments, begins, most)
+        known = self._segments if parse_special and len(text) >= FROM else None
+        if known is not None and len(cut := known.cut(text)) > 1:
+            return self._of_segments(known, text, cut, begins, most)
         tokens: list[int] = []
         at = 0
         for piece in self._pieces(text) if len(text) > PIECE else (text,):
@@ -72,9 +73,6 @@ class Vocabulary:
 
     # --- prompts that come again, a turn longer ------------------------------------------------
 
-    def _cut(self, text: str) -> list[str]:
-        return self._segments.cut(text) if self._segments is not None else [text]
-
     @functools.cached_property
     def _segments(self) -> Segments | None:
         """What remembers the tokens between two marks; None where a mark is not alone in what it does."""
@@ -84,15 +82,17 @@ class Vocabulary:
         texts = {token: self.text(token).replace("▁", " ") for token in native.parsed_ids}
         return Segments([texts[token] for token in native.control_ids], texts.values())
 
-    def _of_segments(self, text: str, segments: list[str], begins: bool, most: int | None) -> list[int]:
-        """Tokenize a text that is cut before its marks; all but the first piece begin with one."""
-        first, *others = segments
-        tokens = self._tokens(first, begins=True, parse_special=True, most=most) if begins else []
-        if first and not begins:
-            tokens = self._tokens(first, begins=False, parse_special=True, most=most)
-        at, known = len(first), self._segments
+    def _of_segments(
+        self, known: Segments, text: str, cut: list[str], begins: bool, most: int | None
+    ) -> list[int]:
+        """Tokenize a text that is `cut` before its marks: all but the first piece begin with one."""
+        first, *others = cut
+        tokens: list[int] = []
+        if first or begins:  # where nothing stands before it, there may be a BOS
+            tokens = self._tokens(first, begins=begins, parse_special=True, most=most)
+        at = len(first)
         for segment in others:
-            tokens += known.tokens(segment, self._marked) if known is not None else self._marked(segment)
+            tokens += known.tokens(segment, self._marked)
             at += len(segment)
             if most is not None and len(tokens) > most and at < len(text):
                 raise TooManyTokensError(len(tokens) + self.at_least(text, at))

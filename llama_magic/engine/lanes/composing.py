@@ -37,8 +37,7 @@ def compose(lane: Composing) -> Batch:
     for running in lane.running:
         (reading if running.reading else writing).append(running)
     busy = lane.company or bool(writing)
-    rows = len(writing) + sum(running.n_prompt - running.n_past for running in reading)
-    if lane.apart and writing and reading and rows >= TILE:
+    if lane.apart and writing and reading and _rows(writing, reading) >= TILE:
         lane.read_last = not lane.read_last
         writing, reading = ([], reading) if lane.read_last else (writing, [])
     for running in writing:
@@ -50,3 +49,7 @@ def compose(lane: Composing) -> Batch:
     for running in reading:
         batch.add(running, lane.chunk(running))
     return batch
+
+
+def _rows(writing: list[Running], reading: list[Running]) -> int:
+    return len(writing) + sum(running.n_prompt - running.n_past for running in reading)

@@ -24,9 +24,9 @@ class SharedLane(Lane):
     At temperature 0 an answer is that of plain decoding also where tokens are guessed ahead: rows that are
     written are computed one by one (`by_row` has the context do so) where they then are `alike`.
 
-    `apart`: what is written and what is read take turns. On a processor attention goes by 64 rows, and
-    looks at all cells that any of them looks at; with the rows of seven answers among those of a prompt,
-    a step took a fifth longer than two of them.
+    `apart`: what is written and what is read take turns where both are many rows. On a processor attention
+    goes by 64 of them, and looks at all cells that any of them looks at; with the rows of seven answers
+    among those of a prompt, a step took a fifth longer than two of them.
     """
 
     def __init__(
