@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from llama_magic.errors import OptionError, TemplateError
+from llama_magic.words.names import meant
 
 from . import _messages as repairs
 from ._formatter import Formatter
@@ -168,8 +169,8 @@ class Family(Formatter):
         for index, message in enumerate(messages):
             if message["role"] not in known:
                 raise TemplateError(
-                    f"The family {self.name} has no role {message['role']!r} (messages[{index}]).",
-                    remedy=f"Use one of: {', '.join(_ROLES)}.",
+                    f"The family {self.name} has no role {message['role']!r} (messages[{index}]). "
+                    + meant(message["role"].lower(), known),
                 )
         return messages, notes
 

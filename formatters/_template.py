@@ -17,6 +17,7 @@ from ._marks import spec_from_template
 from ._messages import NOTES, PARTS, in_parts, normalise_with_parts, plain_data, without_parts
 from ._plan import Plan, glue, key, make_plan, shape, turn_marks
 from ._reader import ReplySpec
+from ._roles import check_roles, texts_in
 from ._running import compiled, run
 from ._types import Message, Part, Rendered
 
@@ -48,6 +49,10 @@ class Template:
     def variables(self) -> frozenset[str]:
         """The names that the template reads from outside."""
         return frozenset(meta.find_undeclared_variables(_sandbox.environment.parse(self.source)))
+
+    @cached_property
+    def _literals(self) -> frozenset[str]:
+        return texts_in(_sandbox.environment, self.source)
 
     @cached_property
     def spec(self) -> ReplySpec:
@@ -138,6 +143,7 @@ class Template:
     ) -> Rendered:
         """Render `messages` in parts; see `Formatter.render`. With `guarded` None nothing is guarded."""
         given = normalise_with_parts(messages)
+        check_roles(given, self._literals)
         variables = plain_data(template_variables, "template variable")
         variables["add_generation_prompt"] = add_generation_prompt and not continue_final
         if tools is not None:

@@ -14,6 +14,7 @@ from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
 
 _OPTIONS = frozenset({"mode", "system", "template_variables"})
+_OWN = frozenset({"options", "abstain_below", "end"})
 
 
 @shown_briefly("The decisions")
@@ -72,6 +73,7 @@ def decide(
         variables=variables,
         keywords={"mode": mode, "system": system, "template_variables": template_variables, **names},
         known=_OPTIONS,
+        own=_OWN,
     )
     made = Deciding.of(plan, options=named, end=end, abstain_below=float(abstain_below))
     return forecast(made) if dry_run else Odds(made, {}).resume()

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 CALL_OPTIONS = frozenset(StructuredOptions.__optional_keys__)
 _MOST = 1_000_000  # answers in one experiment
-_OWN = frozenset({"model", "models", "over", "n", "score", "record", "on_error", "progress", "variables"})
+# Arguments that every kind of experiment has.
+_OWN = frozenset(
+    {"model", "models", "over", "score", "record", "on_error", "dry_run", "progress", "variables"}
+)
 
 
 @dataclass
@@ -58,10 +61,12 @@ def read_plan(
     variables: Mapping[str, Any] | None,
     keywords: Mapping[str, Any],
     known: frozenset[str] = CALL_OPTIONS | OPTIONS,
+    own: frozenset[str] = frozenset({"n"}),
 ) -> Plan:
     """Check the arguments of a call and put its plan together; nothing is asked, no model is loaded.
 
-    `keywords` are options of a call (those in `known`), and values of names in the prompts.
+    `keywords` are options of a call (those in `known`), and values of names in the prompts. `own` are the
+    arguments that only this kind of experiment has; they are read already.
     """
     prompts = read_prompts(prompt)
     asked = frozenset[str]().union(*(one.names for one in prompts.values()))
@@ -69,7 +74,7 @@ def read_plan(
     given = {name: value for name, value in keywords.items() if name not in known}
     for name in given:
         if name not in asked:
-            raise OptionError(f"There is no option {name!r}. {meant(name, known | asked | _OWN)}")
+            raise OptionError(f"There is no option {name!r}. {meant(name, known | asked | _OWN | own)}")
     if on_error not in ("keep", "stop"):
         raise OptionError(f"on_error is {on_error!r}; expected 'keep' or 'stop'.")
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -44,12 +45,14 @@ class Verdict:
 class Verification(Printed):
     """What came out of `verify`. True where every seeded answer came out equal, or there was none.
 
-    `unseeded` answers were not asked again: they drew their seed, and promise nothing.
+    `unseeded` answers were not asked again: they drew their seed, and promise nothing. `seconds` is the time
+    that it took, loading what was not here included.
     """
 
     of: str
     verdicts: tuple[Verdict, ...]
     unseeded: int = 0
+    seconds: float = 0.0
 
     @property
     def total(self) -> int:
@@ -83,6 +86,7 @@ def verify(of: Any, *, model: Any = None, told: Told | None = None, **options: A
 
     Raises `SourceError` for a file that is none of these, `InputTypeError` for what is no answer.
     """
+    began = time.perf_counter()
     name, found = read_answers(of)
     seeded = [one for one in found if one.receipt.get("seeded")]
     verdicts = []
@@ -91,7 +95,7 @@ def verify(of: Any, *, model: Any = None, told: Told | None = None, **options: A
             verdicts.append(models.judge(one))
             if told is not None:
                 told(verdicts[-1], len(seeded))
-    return Verification(name, tuple(verdicts), len(found) - len(seeded))
+    return Verification(name, tuple(verdicts), len(found) - len(seeded), time.perf_counter() - began)
 
 
 class _Models:

@@ -19,12 +19,14 @@ from llama_magic.magics._call import Call
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._lookup import find_schema
 from llama_magic.magics._readers import nearest
+from llama_magic.magics._variables import Variables
 from llama_magic.session.blocks import split_blocks
 
 _NAME = re.compile(r"^===[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _WORD = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|$)""")
-_VARIABLE = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
+_UNKNOWN = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
+_AFTER = re.compile(r"\s*(?:,|$)")
 
 
 def map_rows(call: Call) -> Any:
@@ -133,10 +135,12 @@ def _common(call: Call) -> dict[str, Any]:
 def read_axes(text: Any, namespace: Any) -> dict[str, list[Any]]:
     """Read `style=dry,warm; temperature=0,0.8; seed=1..4`: values by name; a dict stays what it is.
 
-    Numbers are numbers, `1..4` is each of them, quotes keep commas, `{name}` and `$name` are variables.
+    Numbers are numbers, `1..4` is each of them, quotes keep commas, `{expression}` and `$name` are variables:
+    as a whole value all that they list, within one their text.
     """
     if isinstance(text, Mapping):
         return dict(text)
+    variables = Variables(namespace)
     axes: dict[str, list[Any]] = {}
     for part in filter(str.strip, text.split(";")):
         name, equals, values = part.partition("=")
@@ -145,31 +149,43 @@ def read_axes(text: Any, namespace: Any) -> dict[str, list[Any]]:
                 f"--over holds {part.strip()!r}; expected NAME=VALUES.",
                 remedy='Write it as --over "style=dry,warm; temperature=0,0.8; seed=1..4".',
             )
-        axes[name.strip()] = _values(values.strip(), namespace)
+        axes[name.strip()] = _values(values.strip(), variables)
     return axes
 
 
-def _values(text: str, namespace: Any) -> list[Any]:
+def _values(text: str, variables: Variables) -> list[Any]:
     found: list[Any] = []
-    for word in _WORD.finditer(text):
+    at = 0
+    while at < len(text):
+        place = variables.find(text, at)
+        if place is not None and not text[at : place.start].strip() and _AFTER.match(text, place.end):
+            found += _listed(variables.value_of(place))
+            at = _AFTER.match(text, place.end).end()  # type: ignore[union-attr]
+            continue
+        word = _WORD.match(text, at)
+        assert word is not None  # a plain word may be empty
         if word["quoted"] is not None:
-            found.append(word["quoted"])
-        elif word["plain"] and (variable := _VARIABLE.fullmatch(word["plain"])):
-            found += _variable(variable[1] or variable[2], namespace)
+            found.append(variables.fill(word["quoted"]))
         elif word["plain"]:
-            found += _plain(word["plain"])
+            found += _plain(_known(variables.fill(word["plain"]), variables))
+        at = max(at + 1, word.end())
     return found
 
 
-def _variable(name: str, namespace: Any) -> list[Any]:
+def _listed(value: Any) -> list[Any]:
     """Return the values of a variable: those that it lists, or it itself."""
-    if name not in namespace:
-        near = nearest(name, (known for known in namespace if not known.startswith("_")))
+    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, type))
+    return list(value) if several else [value]
+
+
+def _known(word: str, variables: Variables) -> str:
+    """Return a word; raise where the whole of it names a variable that there is not."""
+    if unknown := _UNKNOWN.fullmatch(word):
+        name = unknown[1] or unknown[2]
+        near = variables.nearest(name)
         hint = f" Did you mean {near}?" if near else ""
         raise OptionError(f"--over names the variable {name!r}, and there is none.{hint}")
-    value = namespace[name]
-    listed = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, type))
-    return list(value) if listed else [value]
+    return word
 
 
 def _plain(word: str) -> list[Any]:

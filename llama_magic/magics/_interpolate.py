@@ -12,19 +12,19 @@ from llama_magic.request.filled import Filled
 
 
 def interpolate_line(text: str, namespace: Mapping[str, Any], *, raw: bool) -> Filled:
-    """Fill a text of the magic line: `{name}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
+    """Fill a text of the line: `{expression}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
     filling, variables = Filling(), Variables(namespace)
     at = 0
     while found := variables.find(text, at, "" if raw else "{{"):
-        if found[0] == "{{":
-            source, end = expression(text, found.start())
-            filling.text(text[at : found.start() if source else end])
+        if not found.source:
+            source, end = expression(text, found.start)
+            filling.text(text[at : found.start if source else end])
             if source:
-                filling.value(source, value_of(text, found.start(), source, namespace, BODY))
+                filling.value(source, value_of(text, found.start, source, namespace, BODY))
             at = end
             continue
-        filling.text(text[at : found.start()])
-        filling.value(found[0].strip("{}$"), variables.text_of(found))
-        at = found.end()
+        filling.text(text[at : found.start])
+        filling.value(found.source, variables.text_of(found))
+        at = found.end
     filling.text(text[at:])
     return filling.filled()

@@ -50,7 +50,7 @@ class CellCommand:
 def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> LineCommand:
     """Read what follows `%llama`; the variables that it names are those of `namespace`."""
     variables = Variables(namespace)
-    words = Words(line)
+    words = Words(line, variables.end_of)
     first = words.take()
     if first is not None and first.text.removesuffix(";") in table.VERBS:
         first = replace(first, text=first.text.removesuffix(";"))
@@ -86,23 +86,23 @@ def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
 def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> CellCommand:
     """Read what follows `%%llama` on its line; the variables that it names are those of `namespace`."""
     every = tuple({option.flags: option for mode in table.MODES.values() for option in mode.options}.values())
-    free, options, wants_help = _read(
-        Words(line), every, "%%llama", Variables(namespace), is_python=_takes_rows
-    )
+    variables = Variables(namespace)
+    words = Words(line, variables.end_of)
+    free, options, wants_help = _read(words, every, "%%llama", variables, is_python=_takes_rows)
     name = free[0] if free else table.DEFAULT_MODE
     mode = table.MODES.get(name)
     if mode is None:
         raise _unknown_mode(name)
-    words = tuple(free[1:])
-    if len(words) > mode.most:
+    more = tuple(free[1:])
+    if len(more) > mode.most:
         raise OptionError(
-            f"%%llama {mode.usage} takes no further word, and {words[mode.most]!r} is one.",
+            f"%%llama {mode.usage} takes no further word, and {more[mode.most]!r} is one.",
             remedy="The prompt goes into the lines below; quote a value that holds blanks.",
         )
-    if len(words) < mode.least and not wants_help:
+    if len(more) < mode.least and not wants_help:
         raise OptionError(f"%%llama {name} needs {mode.arguments}.", remedy=f"Write %%llama {mode.usage}.")
     _check_fit(mode, options)
-    return CellCommand(name, MappingProxyType(options), wants_help, words)
+    return CellCommand(name, MappingProxyType(options), wants_help, more)
 
 
 def _parse_text_verb(verb: Verb, words: Words, variables: Variables) -> LineCommand:

@@ -1,7 +1,8 @@
 """Variables on a magic line: one rule for every option and every word.
 
-`{name}` and `$name` stand for a variable of the namespace, anywhere in a word, as in IPython's own
-magics. Where they are the whole word, the variable's value is taken as it is: a number, a list, a class.
+`{expression}` and `$name` stand for a variable of the namespace, or what Python makes of some, anywhere in a
+word, as in IPython's own magics (`_braces.py`). Where they are the whole word, the value is taken as it is: a
+number, a list, a class.
 A bare `name` is the variable where nothing else can be meant: for a number, a schema, a grammar, a bias, a
 choice among given words, and for `--regex` and `--choices`, since an answer that can only be one word is
 none. What is no variable stays as it stands, so that JSON and regular expressions need no care; only
@@ -18,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.magics._braces import NAME, Place, expression_at, find
 from llama_magic.magics._readers import READERS, nearest
 from llama_magic.magics._rows import Option
 
-NAME = r"[^\W\d]\w*"
 _WHOLE = re.compile(rf"\{{({NAME})\}}|\$({NAME})")
-_WITHIN = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})|\$({NAME})")
-_PART = re.compile(rf"\{{({NAME})[.\[(].*\}}")  # what IPython's own magics would compute
 _NUMBERS = ("int", "float", "count", "positive", "seed")
 _NONE = object()
 
@@ -44,19 +43,26 @@ class Variables:
         """Return a text with the texts, numbers and paths that are named in it."""
         pieces, at = [], 0
         while found := self.find(text, at):
-            pieces += [text[at : found.start()], self.text_of(found)]
-            at = found.end()
+            pieces += [text[at : found.start], self.text_of(found)]
+            at = found.end
         return "".join([*pieces, text[at:]])
 
-    def find(self, text: str, at: int, other: str = "") -> re.Match[str] | None:
-        """Return the next place of a variable of the namespace, or of an `other` text."""
-        pattern = re.compile(f"{re.escape(other)}|{_WITHIN.pattern}") if other else _WITHIN
-        places = pattern.finditer(text, at)
-        return next((m for m in places if m[0] == other or (m[1] or m[2]) in self._namespace), None)
+    def find(self, text: str, at: int, other: str = "") -> Place | None:
+        """Return the next place of an expression or variable of the namespace, or of an `other` text."""
+        return find(text, at, self._namespace, other)
 
-    def text_of(self, found: re.Match[str]) -> str:
-        """Return the text of the variable at a place that `find` gave."""
-        return _as_text(found[0], self._namespace[found[1] or found[2]])
+    def text_of(self, place: Place) -> str:
+        """Return the text of what stands at a place that `find` gave."""
+        return _as_text(place.text, self.value_of(place))
+
+    def value_of(self, place: Place) -> Any:
+        """Return the value of what stands at a place that `find` gave."""
+        return place.value(self._namespace)
+
+    def end_of(self, text: str, at: int) -> int:
+        """Return where the expression that begins here ends, `at` where none does: its quotes are its own."""
+        place = expression_at(text, at, self._namespace)
+        return at if place is None else place.end
 
     def read(self, flag: str, text: str, option: Option) -> tuple[Any, ...]:
         """Return what an option's word means; several values where the variable lists them."""
@@ -66,29 +72,31 @@ class Variables:
         if value is _NONE:
             value = self._bare(text, option)
         if value is _NONE:
-            filled = text if option.kind in ("schema", "axes") else self.fill(text)
+            as_it_is = option.kind == "axes" or (option.kind == "schema" and text.startswith("{"))
+            filled = text if as_it_is else self.fill(text)
             return (READERS[option.kind](flag, filled, option),)
         if option.repeat and isinstance(value, (list, tuple, Mapping)) and option.kind != "bias":
             return tuple(_of(flag, text, item, option) for item in value)
         made = _of(flag, text, value, option)
         return tuple(made) if option.kind == "bias" and isinstance(made, list) else (made,)
 
+    def nearest(self, name: str) -> str | None:
+        """Return the variable that is probably meant, None where none is near."""
+        return nearest(name, (known for known in self._namespace if not known.startswith("_")))
+
     def _whole(self, text: str) -> Any:
         found = _WHOLE.fullmatch(text)
         if found is None:
-            part = _PART.fullmatch(text)
-            if part is not None and part[1] in self._namespace:
-                raise OptionError(
-                    f"{text} is an expression; braces on a line hold the name of a variable alone.",
-                    remedy=f"Name it in an earlier cell, x = {text[1:-1]}, and write {{x}}.",
-                )
+            place = expression_at(text, 0, self._namespace)
+            if place is not None and place.end == len(text):
+                return self.value_of(place)
             return _NONE
         name = found[1] or found[2]
         if name in self._namespace:
             return self._namespace[name]
         if found[2]:
             return _NONE  # the environment may have it
-        near = nearest(name, (known for known in self._namespace if not known.startswith("_")))
+        near = self.nearest(name)
         hint = f" Did you mean {near}?" if near else ""
         raise OptionError(
             f"There is no variable {name!r} in your namespace.{hint}",

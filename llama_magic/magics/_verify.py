@@ -15,6 +15,7 @@ from llama_magic.errors import OptionError
 from llama_magic.experiments.verify import Verdict, Verification, verify
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand, parse_line
+from llama_magic.words.amounts import duration
 from llama_magic.words.progress import Progress
 
 _TAG = "llama-magic-verified"
@@ -67,6 +68,8 @@ def command(arguments: Sequence[str]) -> int:
         model = load(given.model, **options)
     found = verify(given.file, model=model, told=_say, **options)
     print(found.badge if found else display.to_text(found))
+    if found:
+        print(f"it took {duration(found.seconds)}", file=sys.stderr)
     if given.badge:
         write_badge(Path(given.file), found)
     return 0 if found else 1

@@ -10,7 +10,7 @@ apostrophe and must never be cut at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llama_magic.errors import OptionError
@@ -26,12 +26,21 @@ class Word:
     bare: bool
 
 
-class Words:
-    """Read `line` from left to right."""
+def _nothing(text: str, at: int) -> int:
+    return at
 
-    def __init__(self, line: str) -> None:
+
+class Words:
+    """Read `line` from left to right.
+
+    `end_of` says of a place where what begins there ends, or the place itself: what is between keeps its
+    quotes and blanks, as `{cfg["x"]}` does.
+    """
+
+    def __init__(self, line: str, end_of: Callable[[str, int], int] = _nothing) -> None:
         self.line = line
         self.position = 0
+        self._end_of = end_of
 
     def peek(self) -> Word | None:
         """Return the next word without taking it."""
@@ -55,8 +64,9 @@ class Words:
                 pieces.append(line[at + 1 : end])
                 at, bare = end + 1, False
             else:
-                pieces.append(line[at])
-                at += 1
+                end = max(at + 1, self._end_of(line, at))
+                pieces.append(line[at:end])
+                at = end
         self.position = at
         return Word("".join(pieces), start, at, bare)
 
@@ -106,8 +116,10 @@ class Words:
         return text
 
     def _closing(self, at: int) -> int:
-        end = self.line.find(self.line[at], at + 1)
-        if end < 0:
+        end = at + 1
+        while end < len(self.line) and self.line[end] != self.line[at]:
+            end = max(end + 1, self._end_of(self.line, end))
+        if end >= len(self.line):
             raise OptionError(
                 f"The quote {self.line[at]} at position {at + 1} is never closed: {self.line[at:]}",
                 remedy="Close it, or enclose an apostrophe in double quotes.",

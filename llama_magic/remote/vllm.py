@@ -10,6 +10,7 @@ from llama_magic import formatters
 from llama_magic.formatters import Formatter, Rendered
 from llama_magic.formatters._guard import attribute, guards_of, neutralise
 from llama_magic.formatters._reader import THINK, ReplySpec, thinking_marks
+from llama_magic.formatters._roles import check_roles
 from llama_magic.remote.dialect import Reader, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
@@ -157,10 +158,10 @@ class ServerTemplate(Formatter):
         continue_final: bool = False,
         **template_variables: Any,
     ) -> Rendered:
+        real = formatters.normalise_messages(messages)
+        check_roles(real)
         marks = guards_of(guarded)  # a mark in a message could not be told from the template's own
-        given: list[dict[str, Any]] = [
-            {**m, "content": neutralise(m["content"], marks)} for m in formatters.normalise_messages(messages)
-        ]
+        given: list[dict[str, Any]] = [{**m, "content": neutralise(m["content"], marks)} for m in real]
         how: dict[str, Any] = {"add_generation_prompt": add_generation_prompt}
         if continue_final:
             how = {"add_generation_prompt": False, "continue_final_message": True}

@@ -19,6 +19,7 @@ from llama_magic.model.earlier import Earlier
 from llama_magic.model.journal import journal
 from llama_magic.record.record import Record
 from llama_magic.testing import scripted_model as script
+from llama_magic.words.amounts import duration
 
 HI = [{"role": "user", "content": "Hi"}]
 LONG = " ".join(f"word{i}" for i in range(90))  # more than 256 tokens: long enough for threads to matter
@@ -66,7 +67,9 @@ def test_all_come_out_equal(answers: list[Any], tmp_path: Path) -> None:
     assert text.splitlines() == [
         "verify: 14 of 14 answers come out equal here",
         "1 answer without a seed was not compared",
+        f"it took {duration(found.seconds)}",
     ]
+    assert found.seconds > 0
 
 
 def test_records_exports_and_answers_are_verified_too(answers: list[Any], tmp_path: Path) -> None:
@@ -192,7 +195,9 @@ def test_the_command(answers: list[Any], tmp_path: Path, capsys: pytest.CaptureF
     path = notebook(tmp_path / "a.ipynb", *answers[:7])
     badge = "7 of 7 answers come out equal here"
     assert command.main(["verify", str(path), "--badge"]) == 0
-    assert capsys.readouterr().out == f"{badge}\n"
+    said = capsys.readouterr()
+    assert said.out == f"{badge}\n"
+    assert said.err.startswith("it took ")
     assert json.loads(path.read_text("utf-8"))["cells"][-1]["source"] == [f"*{badge}*"]
     assert command.main(["verify", str(path), "--badge", "--kv-type", "q8_0"]) == 1
     out = capsys.readouterr().out

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from llama_magic import formatters
-from llama_magic.errors import InputTypeError, LlamaMagicError
+from llama_magic.errors import InputTypeError, LlamaMagicError, OptionError, TemplateError
 
 
 class Role(enum.Enum):
@@ -109,3 +109,33 @@ def test_tool_calls_are_a_list(calls: Any) -> None:
     message = {"role": "assistant", "content": "x", "tool_calls": calls}
     with pytest.raises(InputTypeError, match=r"messages\[0\] has tool_calls of type"):
         formatters.normalise_messages([message])
+
+
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("role", "meant"),
+    [("usr", "user"), ("User", "user"), ("asistant", "assistant"), ("SYSTEM", "system"), ("tools", "tool")],
+)
+def test_a_misspelt_role_is_refused_with_the_right_one(role: str, meant: str) -> None:
+    """Many templates write any role as it stands, so it would reach the model; a family has its own alone."""
+    messages = [{"role": "user", "content": "a"}, {"role": role, "content": "b"}]
+    template = formatters.gguf.Template(CHATML)
+    with pytest.raises(OptionError, match=rf"messages\[1\] has the role '{role}'.*mean '{meant}'"):
+        template.messages_to_prompt(messages)
+    with pytest.raises(TemplateError, match=rf"role '{role}' \(messages\[1\]\).*mean {meant}\?"):
+        formatters.get("mistral").messages_to_prompt(messages)
+
+
+@pytest.mark.parametrize("role", ["critic", "user_2", "assistant2", "narrator", "developer", "function"])
+def test_a_role_that_somebody_made_up_passes(role: str) -> None:
+    """A template that writes roles as they stand writes one that is like no other, too."""
+    written = formatters.gguf.Template(CHATML).messages_to_prompt([{"role": role, "content": "x"}])
+    assert written in (f"<|im_start|>{role}\nx<|im_end|>\n", "<|im_start|>system\nx<|im_end|>\n")
+
+
+def test_a_role_of_the_template_passes_though_it_is_like_another() -> None:
+    """What the template asks for by name it knows."""
+    own = "{% for m in messages %}{% if m.role == 'users' %}[{{ m.content }}]{% endif %}{% endfor %}"
+    assert formatters.gguf.Template(own).messages_to_prompt([{"role": "users", "content": "x"}]) == "[x]"

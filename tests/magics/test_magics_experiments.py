@@ -162,11 +162,12 @@ def test_sweep_fills_from_axes_and_variables(run: Any, ip: Any, df: Any, capsys:
         ("n=3..1; y=None,true", {"n": [3, 2, 1], "y": [None, True]}),
         ("x={xs},z; y=$one", {"x": [1, 2, "z"], "y": ["un"]}),
         ("x=very dry,a=b", {"x": ["very dry", "a=b"]}),
+        ("x={d['a']},{xs[0] + 5}; y=so {one},'{one}, $one'", {"x": [0, 0.8, 6], "y": ["so un", "un, un"]}),
     ],
 )  # fmt: skip
 def test_axes_on_the_line(text: str, axes: dict[str, list[Any]]) -> None:
     """Numbers are numbers, a range each of its numbers, quotes keep commas, variables their values."""
-    assert read_axes(text, {"xs": [1, 2], "one": "un"}) == axes
+    assert read_axes(text, {"xs": [1, 2], "one": "un", "d": {"a": [0, 0.8]}}) == axes
 
 
 @pytest.mark.parametrize(

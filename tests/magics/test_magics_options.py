@@ -91,6 +91,25 @@ def test_variables_stand_on_the_line_in_every_option(ip: Any, run: Any, model: A
         assert [constraint.accepts(text) for text in (*answers, choices)] == [True, True, False]
 
 
+def test_expressions_stand_in_braces_in_every_option(ip: Any, run: Any, model: Any, loader: Any) -> None:
+    """As IPython fills them, quotes and blanks their own; with its type where it is the whole word."""
+    ip.user_ns.update(cfg={"tone": "calm", "my t": 0.25, "stops": ["a", "b"]}, n=3, rows=[1, 2], folder="bo")
+
+    def asked(line: str) -> Request:
+        run(f"%%llama chat --new -q {line}\nhi").raise_error()
+        return model.backend.requests[-1]
+
+    for text in ("\"Be {cfg['tone']}, {n}.\"", '"Be {cfg["tone"]}, {n}."', "'Be {cfg['tone']}, {n - 0}.'"):
+        assert asked(f"--system {text}").messages[0]["content"] == "Be calm, 3."
+    request = asked('-t {cfg["my t"]} -n {n + 2} --seed={len(rows)} --stop {cfg["stops"]} --stop x{n * 2}y')
+    assert (request.sampling.temperature, request.max_tokens, request.seed) == (0.25, 5, 2)
+    assert request.stops[:3] == ("a", "b", "x6y")
+    literal = ["{3}", "{n,4}", "{nobody.x}", "x{len}", '{"a":', "{{n}}", "{1 + 1}", "{n"]
+    assert list(asked(" ".join(f"--stop '{text}'" for text in literal)).stops[: len(literal)]) == literal
+    run("%llama load {folder.upper()}/{cfg['tone']} --ctx {n * 100}")
+    assert loader.calls[-1] == ("BO/calm", {"ctx": 300})
+
+
 def test_bare_names_are_variables_where_nothing_else_is_meant(ip: Any, run: Any, model: Any) -> None:
     """`--regex`, `--grammar` and `--schema` take the variable's value; where there is none, the word."""
     ip.user_ns.update(
@@ -119,8 +138,10 @@ def test_bare_names_are_variables_where_nothing_else_is_meant(ip: Any, run: Any,
         ("--stop a{things}", "holds a list"),
         ("--grammar {things}", "holds a list"),
         ("--stop {empty}", "is empty"),
-        ("-t {things[0]}", r"\{things\[0\]\} is an expression; .*x = things\[0\], and write \{x\}"),
-        ("--stop {word.lower()}", "name of a variable alone"),
+        ("-t {things[5]}", r"\{things\[5\]\} gives IndexError: list index out of range"),
+        ("--stop a{word.lowr()}", "gives AttributeError"),
+        ('--system "Be {word["x"]}."', "gives TypeError"),
+        ("--stop {things[0:1]}x", "holds a list"),
     ],
 )
 def test_a_variable_that_does_not_fit_is_named(ip: Any, run: Any, model: Any, line: str, said: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.experiments.verify import Verdict, Verification
+from llama_magic.words.amounts import duration
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Table
@@ -25,6 +26,8 @@ def verification(found: Verification) -> list[Node]:
         what = counted(found.unseeded, "answer")
         verb = "was" if found.unseeded == 1 else "were"
         out.append(Line(f"{what} without a seed {verb} not compared", dim=True))
+    if found.total and found.seconds:
+        out.append(Line(f"it took {duration(found.seconds)}", dim=True))
     return out
 
 
