@@ -1,8 +1,9 @@
-"""What every test folder shares: a cache folder of its own, and the models that are loaded once."""
+"""What every test folder shares: a cache folder of its own, and models loaded once: real, short, scripted."""
 
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import hashlib
 import importlib
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from scripted_gguf import BUILT, EOS, Scripted, build, chain
+from short_model import SHORT, shorten
 
 # Before libgomp is loaded, here and in every child: threads that wait for each other sleep. By default they
 # spin, and beside anything else on the machine a model with two threads spends several times its work so.
@@ -154,27 +156,49 @@ def real_path(name: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def path_of() -> Callable[[str], Path]:
-    """Give the file of a real model by name."""
-    return real_path
+def path_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Give the file of a model by name: a real one, or "short".
+
+    "short" is SmolLM2 without 27 of its 30 blocks: its tokens, its template, all its metadata. What it
+    writes are words, but no language; they depend on every token before, and end by no sign of their own.
+    A token is read in a twelfth of the time, and written in a third.
+
+    Take it for what is true of any model: streams that are equal, caches, interrupts, batches, sessions,
+    servers, records, counts. Not for numbers that are held against another program's or a table, nor for
+    what a model knows or when it ends. And each capability has a test on `real` at least once.
+    """
+
+    @functools.cache
+    def find(name: str) -> Path:
+        if name != "short":
+            return real_path(name)
+        return shorten(real_path("smollm2"), tmp_path_factory.mktemp("short") / "short.gguf", SHORT)
+
+    return find
 
 
 @pytest.fixture(scope="session")
-def loaded() -> Iterator[Callable[..., Any]]:
-    """Load real models, each once a session for the same options; close them at the end."""
+def loaded(path_of: Callable[[str], Path]) -> Iterator[Callable[..., Any]]:
+    """Load models by name, each once a session for the same options; close them at the end."""
     import llama_magic as lm
 
     kept: list[Any] = []
 
     def load(name: str, **options: Any) -> Any:
         # One thread: two on busy cores wait for each other at every graph node.
-        model = lm.load(real_path(name), **{"ctx": 2048, "threads": 1, **options})
+        model = lm.load(path_of(name), **{"ctx": 2048, "threads": 1, **options})
         kept.append(model)
         return model
 
     yield load
     for model in kept:
         model.close()
+
+
+@pytest.fixture(scope="session")
+def short(loaded: Callable[..., Any]) -> Any:
+    """SmolLM2's first, tenth and last block: for what is true of any model (see `path_of`)."""
+    return loaded("short")
 
 
 @pytest.fixture(scope="session")

@@ -20,9 +20,9 @@ def gemma(loaded: Callable[..., Any]) -> Any:
     return loaded("gemma")
 
 
-@pytest.fixture(params=["smollm2", "gemma"])
+@pytest.fixture(params=["short", "gemma"])
 def model(request: pytest.FixtureRequest) -> Any:
-    """Each of the two models, its caches empty."""
+    """A model with full attention and one with sliding windows, their caches empty."""
     model = request.getfixturevalue(request.param)
     model.kv_clear()
     return model

@@ -90,28 +90,29 @@ def test_the_state_is_llama_cpps_after_every_call(model: Any) -> None:
     assert (state.used, state.host_bytes, state.sequences) == (0, 0, ())
 
 
-def test_shared_cells_are_counted_once(smollm2: Any) -> None:
+def test_shared_cells_are_counted_once(short: Any) -> None:
     """Three samples of one prompt take its cells once, and each its own last prompt token and answer."""
-    smollm2.kv_clear()
-    answers = smollm2.complete("The sky over the old harbour is", max_tokens=4, n=3, temperature=1.5)
+    short.kv_clear()
+    answers = short.complete("The sky over the old harbour is", max_tokens=4, n=3, temperature=1.5)
     prompt = len(answers[0].prompt_token_ids)
     written = [len(a.token_ids) for a in answers]
-    assert check(smollm2).used == (prompt - 1) + sum(1 + n - 1 for n in written)
+    assert check(short).used == (prompt - 1) + sum(1 + n - 1 for n in written)
 
 
-def test_restored_continuations_are_fresh_ones(model: Any, tmp_path: Path) -> None:
+def test_restored_continuations_are_fresh_ones(real: Any, tmp_path: Path) -> None:
     """Saved, forgotten and restored, a sequence goes on exactly as after a cold read, and is reused."""
     path = tmp_path / "sequence.kv"
-    model.complete(PROMPT, max_tokens=4, seed=7)
-    assert model.kv_save(path) == path
-    model.kv_clear()
-    fresh = model.complete(PROMPT + "Then", max_tokens=12, seed=7)
+    real.kv_clear()
+    real.complete(PROMPT, max_tokens=4, seed=7)
+    assert real.kv_save(path) == path
+    real.kv_clear()
+    fresh = real.complete(PROMPT + "Then", max_tokens=12, seed=7)
     assert fresh.usage.cached_tokens == 0
-    model.kv_clear()
-    model.kv_restore(path)
-    assert check(model).used == 0
-    restored = model.complete(PROMPT + "Then", max_tokens=12, seed=7)
-    check(model)
+    real.kv_clear()
+    real.kv_restore(path)
+    assert check(real).used == 0
+    restored = real.complete(PROMPT + "Then", max_tokens=12, seed=7)
+    check(real)
     assert restored.token_ids == fresh.token_ids
     assert restored.usage.cached_tokens >= 64
 
@@ -147,97 +148,97 @@ def test_forks_go_on_as_fresh_ones(model: Any) -> None:
     check(model)
 
 
-def test_a_fork_shares_its_cells(smollm2: Any) -> None:
+def test_a_fork_shares_its_cells(short: Any) -> None:
     """Forking uses no cell; the fork has a name, survives other calls in host memory, and can be saved."""
-    smollm2.kv_clear()
-    smollm2.complete(PROMPT, max_tokens=3)
-    before = check(smollm2)
+    short.kv_clear()
+    short.complete(PROMPT, max_tokens=3)
+    before = check(short)
     source = before.sequences[0]
-    smollm2.kv_fork(source.id, "draft")
-    after = check(smollm2)
+    short.kv_fork(source.id, "draft")
+    after = check(short)
     assert after.used == before.used
     assert after["draft"].token_ids == source.token_ids
-    smollm2.complete("Something else", max_tokens=2)
-    assert check(smollm2)["draft"].place == "host memory"
-    smollm2.kv_fork("draft", "second")
+    short.complete("Something else", max_tokens=2)
+    assert check(short)["draft"].place == "host memory"
+    short.kv_fork("draft", "second")
     for wrong in ("draft", "main-3", ""):
         with pytest.raises(OptionError):
-            smollm2.kv_fork("draft", wrong)
+            short.kv_fork("draft", wrong)
     with pytest.raises(OptionError, match=r"It holds: .*draft"):
-        smollm2.kv_fork("nothing", "x")
+        short.kv_fork("nothing", "x")
 
 
-def test_a_fork_is_kept_whatever_comes_after(smollm2: Any, tmp_path: Path) -> None:
+def test_a_fork_is_kept_whatever_comes_after(short: Any, tmp_path: Path) -> None:
     """A short fork survives a call that goes on with its text and calls that do not, under its one name: for
     save, fork, a lookup and the tree; it holds its own tokens, and the call that goes on reuses them.
     """
-    smollm2.kv_clear()
-    smollm2.complete("One two three four five six seven", max_tokens=4, temperature=0)
-    source = smollm2.kv.sequences[0]
-    smollm2.kv_fork(source.id, "branch")
-    longer = smollm2.complete("One two three four five six seven eight", max_tokens=4, temperature=0)
+    short.kv_clear()
+    short.complete("One two three four five six seven", max_tokens=4, temperature=0)
+    source = short.kv.sequences[0]
+    short.kv_fork(source.id, "branch")
+    longer = short.complete("One two three four five six seven eight", max_tokens=4, temperature=0)
     assert longer.usage.cached_tokens == 7
     for text in ("Another text", "A third one here"):
-        smollm2.complete(text, max_tokens=2)
-        state = check(smollm2)
+        short.complete(text, max_tokens=2)
+        state = check(short)
         assert state["branch"].token_ids == source.token_ids
         assert state["branch"].n_read == source.n_read == 7
         assert state.forks == (("branch", source.n_tokens),)
         assert "= branch" in state.tree_text()
-    smollm2.kv_save(tmp_path / "s.kv", "branch")
-    smollm2.kv_fork("branch", "second")
-    assert check(smollm2)["second"].token_ids == source.token_ids
+    short.kv_save(tmp_path / "s.kv", "branch")
+    short.kv_fork("branch", "second")
+    assert check(short)["second"].token_ids == source.token_ids
     with pytest.raises(OptionError) as caught:
-        smollm2.kv_save(tmp_path / "t.kv", "third")
+        short.kv_save(tmp_path / "t.kv", "third")
     assert caught.value.remedy.count("branch") == 1
-    smollm2.kv_clear()
-    assert smollm2.kv.forks == ()
-    smollm2.kv_restore(tmp_path / "s.kv")
-    assert smollm2.kv.sequences[0].n_read == 7
+    short.kv_clear()
+    assert short.kv.forks == ()
+    short.kv_restore(tmp_path / "s.kv")
+    assert short.kv.sequences[0].n_read == 7
 
 
-def test_more_forks_than_slots_are_all_kept(smollm2: Any) -> None:
+def test_more_forks_than_slots_are_all_kept(short: Any) -> None:
     """Twenty forks of a running cache of sixteen sequences are each there, in cells or in host memory."""
-    smollm2.kv_clear()
-    smollm2.complete("One two three four", max_tokens=2)
-    source = smollm2.kv.sequences[0]
+    short.kv_clear()
+    short.complete("One two three four", max_tokens=2)
+    source = short.kv.sequences[0]
     names = [f"fork{i}" for i in range(20)]
     for name in names:
-        smollm2.kv_fork(source.id, name)
-    smollm2.complete("One two three four five", max_tokens=2, temperature=0)
-    state = check(smollm2)
+        short.kv_fork(source.id, name)
+    short.complete("One two three four five", max_tokens=2, temperature=0)
+    state = check(short)
     assert sorted(name for name, _ in state.forks) == sorted(names)
     assert {state[name].token_ids for name in names} == {source.token_ids}
     assert all(name in state.tree_text() for name in names)
 
 
-def test_a_fork_of_a_short_seeded_sequence_is_kept(smollm2: Any) -> None:
+def test_a_fork_of_a_short_seeded_sequence_is_kept(short: Any) -> None:
     """For calls with a seed; where those run one at a time, and reuse 64 tokens or none, for others."""
-    smollm2.kv_clear()
-    smollm2.complete("One two three four", max_tokens=2, seed=1)
-    source = smollm2.kv.sequences[0]
+    short.kv_clear()
+    short.complete("One two three four", max_tokens=2, seed=1)
+    source = short.kv.sequences[0]
     assert source.id.startswith("seeded-")
-    smollm2.kv_fork(source.id, "short")
-    assert smollm2.kv["short"].token_ids == source.token_ids
-    seed = 1 if smollm2.backend.call(lambda core: core.lane(exact=True).together) else None
-    assert smollm2.complete("One two three four five", max_tokens=2, seed=seed).usage.cached_tokens == 4
+    short.kv_fork(source.id, "short")
+    assert short.kv["short"].token_ids == source.token_ids
+    seed = 1 if short.backend.call(lambda core: core.lane(exact=True).together) else None
+    assert short.complete("One two three four five", max_tokens=2, seed=seed).usage.cached_tokens == 4
 
 
-def test_forks_and_saves_go_on_beside_running_answers(smollm2: Any, tmp_path: Path) -> None:
+def test_forks_and_saves_go_on_beside_running_answers(short: Any, tmp_path: Path) -> None:
     """The jobs run between two steps: a stream that is being written is not disturbed."""
-    smollm2.kv_clear()
-    alone = smollm2.complete("Once upon a time", max_tokens=24, seed=3)
-    smollm2.kv_clear()
-    smollm2.complete(PROMPT, max_tokens=2)
-    stream = smollm2.complete("Once upon a time", max_tokens=24, seed=3, stream=True)
+    short.kv_clear()
+    alone = short.complete("Once upon a time", max_tokens=24, seed=3)
+    short.kv_clear()
+    short.complete(PROMPT, max_tokens=2)
+    stream = short.complete("Once upon a time", max_tokens=24, seed=3, stream=True)
     next(iter(stream))
-    smollm2.kv_save(tmp_path / "s.kv")
-    smollm2.kv_restore(tmp_path / "s.kv")
-    smollm2.kv_clear()
+    short.kv_save(tmp_path / "s.kv")
+    short.kv_restore(tmp_path / "s.kv")
+    short.kv_clear()
     for _ in stream:
         pass
     assert stream.completion.token_ids == alone.token_ids
-    check(smollm2)
+    check(short)
 
 
 # --- the file -----------------------------------------------------------------------------------
@@ -302,10 +303,10 @@ def test_a_forged_header_is_refused(tmp_path: Path, changes: dict[str, Any]) -> 
         savefile.read(tmp_path / "s.kv", OWNER)
 
 
-def test_another_models_file_is_refused(smollm2: Any, gemma: Any, tmp_path: Path) -> None:
+def test_another_models_file_is_refused(short: Any, gemma: Any, tmp_path: Path) -> None:
     """The error says which model or which option differs; other files are called what they are."""
-    smollm2.complete("Hello there", max_tokens=2)
-    path = smollm2.kv_save(tmp_path / "s.kv")
+    short.complete("Hello there", max_tokens=2)
+    path = short.kv_save(tmp_path / "s.kv")
     with pytest.raises(SourceError, match=r"another model file .*49152 tokens; this one has .*262144"):
         gemma.kv_restore(path)
     other = savefile.Fingerprint("abc", 100, {"type_k": "q8_0", "type_v": "f16"})
@@ -314,15 +315,15 @@ def test_another_models_file_is_refused(smollm2: Any, gemma: Any, tmp_path: Path
         savefile.read(own, other)
     (tmp_path / "x.kv").write_bytes(b"\x80\x04pickled")
     with pytest.raises(SourceError, match="not a saved sequence"):
-        smollm2.kv_restore(tmp_path / "x.kv")
+        short.kv_restore(tmp_path / "x.kv")
     for length in (0, 3, 10, 40):
         (tmp_path / "x.kv").write_bytes(path.read_bytes()[:length])
         with pytest.raises(SourceError, match=f"cut short after {length} bytes"):
-            smollm2.kv_restore(tmp_path / "x.kv")
+            short.kv_restore(tmp_path / "x.kv")
     with pytest.raises(SourceError, match="cannot be read"):
-        smollm2.kv_restore(tmp_path / "none.kv")
+        short.kv_restore(tmp_path / "none.kv")
     with pytest.raises(SourceError, match="cannot be written"):
-        smollm2.kv_save(tmp_path / "no folder" / "s.kv")
+        short.kv_save(tmp_path / "no folder" / "s.kv")
 
 
 # --- the pure parts -----------------------------------------------------------------------------

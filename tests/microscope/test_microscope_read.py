@@ -50,13 +50,13 @@ def log_softmax(row: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
-def test_read_is_the_log_softmax_of_the_logits(model: Any, repeats: int) -> None:
+def test_read_is_the_log_softmax_of_the_logits(real: Any, repeats: int) -> None:
     """Log-probability, rank, entropy and the five expected are those of llama_get_logits, to 1e-4."""
     text = TEXT * repeats
-    ids = model.tokenize(text)
-    logits = reference(model, ids)
+    ids = real.tokenize(text)
+    logits = reference(real, ids)
     total = 0.0
-    read = model.read(text)
+    read = real.read(text)
     assert [token.id for token in read.tokens] == ids
     assert read.tokens[0].logprob is None
     assert read.tokens[0].expected == ()
@@ -113,28 +113,28 @@ def test_the_logits_of_a_chunk_are_bounded(gemma: Any, monkeypatch: pytest.Monke
     assert min(seen) >= 64
 
 
-def test_a_text_over_the_window_is_refused_before_it_is_read(smollm2: Any) -> None:
+def test_a_text_over_the_window_is_refused_before_it_is_read(short: Any) -> None:
     """The error has the counts; an empty text and a wrong type are refused too."""
     with pytest.raises(ContextOverflowError, match="the window holds 2,048") as caught:
-        smollm2.read("one two " * 1600)
-    assert caught.value.prompt_tokens == smollm2.count_tokens("one two " * 1600)
+        short.read("one two " * 1600)
+    assert caught.value.prompt_tokens == short.count_tokens("one two " * 1600)
     with pytest.raises(OptionError, match="empty"):
-        smollm2.read("")
+        short.read("")
     with pytest.raises(InputTypeError, match="list"):
-        smollm2.read(["a"])
+        short.read(["a"])
 
 
-def test_one_token_and_odd_bytes_are_read(smollm2: Any) -> None:
+def test_one_token_and_odd_bytes_are_read(short: Any) -> None:
     """A text of one token has nothing to score; tokens that are no whole character show their bytes."""
-    one = smollm2.read("a")
+    one = short.read("a")
     assert len(one.tokens) == 1
     assert math.isnan(one.perplexity)
-    dino = smollm2.read("a 🦕")
+    dino = short.read("a 🦕")
     assert any(token.text.startswith("<0x") for token in dino.tokens)
     assert dino.bits_per_byte == pytest.approx(sum(t.bits for t in dino.known) / 6)
 
 
-def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(smollm2: Any) -> None:
+def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(short: Any) -> None:
     """Ctrl-C in the middle ends it, frees the context, and nothing is left behind."""
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     caught: list[BaseException] = []
@@ -142,28 +142,28 @@ def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(smollm2: Any
     def work() -> None:
         try:
             for _ in range(1000):
-                smollm2.read(TEXT * 10)
+                short.read(TEXT * 10)
         except KeyboardInterrupt as error:
             caught.append(error)
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not any(name.startswith("reading") for name in smollm2.backend.side_contexts):
+    while not any(name.startswith("reading") for name in short.backend.side_contexts):
         assert thread.is_alive()
     raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
     thread.join(20)
     assert caught
-    left = smollm2.backend.call(lambda _core: smollm2.backend.side_contexts)
+    left = short.backend.call(lambda _core: short.backend.side_contexts)
     assert not any(name.startswith("reading") for name in left)
-    assert len(smollm2.read("The sky is blue.").tokens) == 5
+    assert len(short.read("The sky is blue.").tokens) == 5
 
 
-def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_reading_keeps_what_was_read(short: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the tokens of the whole chunks, their text, and says how many of how many; numbers are those
     of a whole reading. Before a chunk is through, that is the first token, which is not measured.
     """
     text = TEXT * 4
-    whole = smollm2.read(text)
+    whole = short.read(text)
     measure = reading.measure
     rounds: list[int] = []
 
@@ -179,24 +179,24 @@ def test_an_interrupted_reading_keeps_what_was_read(smollm2: Any, monkeypatch: p
 
     stop_in(2)
     with pytest.raises(GenerationInterrupted) as caught:
-        smollm2.read(text)
+        short.read(text)
     part = caught.value.completion
     assert part.interrupted
     assert 64 < len(part.tokens) < len(whole.tokens)
     assert part.tokens == whole.tokens[: len(part.tokens)]
-    assert part.text == smollm2.detokenize([token.id for token in part.tokens])
+    assert part.text == short.detokenize([token.id for token in part.tokens])
     assert text.startswith(part.text)
     words = f"{len(part.tokens)} of {len(whole.tokens)} tokens were read, and are kept"
     assert traceback_of(caught.value) == [f"Interrupted: {words}."]
     assert "stopped here" in str(part)
     stop_in(1)
     with pytest.raises(GenerationInterrupted, match=r"none of .* tokens was measured yet") as caught:
-        smollm2.read(text)
+        short.read(text)
     assert caught.value.completion.tokens == whole.tokens[:1]
     assert caught.value.completion.interrupted
 
 
-def test_an_interrupted_xray_says_that_nothing_is_kept(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_xray_says_that_nothing_is_kept(short: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no trace before the draw, and no answer whose words could be kept."""
     from llama_magic.model.stream import Stream
 
@@ -206,23 +206,23 @@ def test_an_interrupted_xray_says_that_nothing_is_kept(smollm2: Any, monkeypatch
 
     monkeypatch.setattr(Stream, "run", stop)
     with pytest.raises(GenerationInterrupted, match="no trace; nothing is kept") as caught:
-        smollm2.xray("The sky is", seed=1)
+        short.xray("The sky is", seed=1)
     assert caught.value.completion is None
 
 
-def test_reading_leaves_the_cache_as_it_was(smollm2: Any) -> None:
+def test_reading_leaves_the_cache_as_it_was(short: Any) -> None:
     """A read-through has a context of its own: no cell of the caches changes."""
-    smollm2.complete("Hello there", max_tokens=2)
-    before = smollm2.kv.sequences
-    smollm2.read(TEXT)
-    assert smollm2.kv.sequences == before
+    short.complete("Hello there", max_tokens=2)
+    before = short.kv.sequences
+    short.read(TEXT)
+    assert short.kv.sequences == before
 
 
-def test_a_conversation_strip_has_a_role_for_each_token(smollm2: Any) -> None:
+def test_a_conversation_strip_has_a_role_for_each_token(short: Any) -> None:
     """Words are their role's, what the template writes is the template's, and forged tokens are text."""
     turns = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi <|im_end|> there"}]
-    strip = smollm2.token_strip(turns)
-    assert strip.ids == tuple(smollm2.chat(turns, max_tokens=1).prompt_token_ids)
+    strip = short.token_strip(turns)
+    assert strip.ids == tuple(short.chat(turns, max_tokens=1).prompt_token_ids)
     by_role: dict[str, str] = {}
     for piece in strip.tokens:
         by_role[piece.role] = by_role.get(piece.role, "") + piece.text
@@ -231,11 +231,11 @@ def test_a_conversation_strip_has_a_role_for_each_token(smollm2: Any) -> None:
     assert {piece.role for piece in strip.tokens if piece.special} == {"template"}
 
 
-def test_tokenizers_are_compared_where_both_cut(smollm2: Any, gemma: Any) -> None:
+def test_tokenizers_are_compared_where_both_cut(short: Any, gemma: Any) -> None:
     """The stretches of each model join to the text; each stretch ends where both have a boundary."""
     text = "Straßenbahn und naïve 🦕 tokens"
-    both = compare_tokens(text, smollm2, gemma)
-    assert both.names == (smollm2.name, gemma.name)
+    both = compare_tokens(text, short, gemma)
+    assert both.names == (short.name, gemma.name)
     assert "".join("".join(row[1]) for row in both.rows) == text
     assert (("Stra",), ("Stra",)) in both.rows
     assert len(both.to_pandas()) == len(both.rows)
@@ -243,33 +243,33 @@ def test_tokenizers_are_compared_where_both_cut(smollm2: Any, gemma: Any) -> Non
         compare_tokens(text)
 
 
-def test_a_strip_has_a_bound(smollm2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strip_has_a_bound(short: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of more tokens than a strip may have is refused, in a message too."""
     text = "word " * 40_000
     monkeypatch.setattr(strips, "_MOST", 1000)
     for asked in (text, [{"role": "user", "content": text}]):
         with pytest.raises(OptionError, match="more than 1,000 tokens"):
-            smollm2.token_strip(asked)
-    assert smollm2.token_strip("word " * 500).count == smollm2.count_tokens("word " * 500)
+            short.token_strip(asked)
+    assert short.token_strip("word " * 500).count == short.count_tokens("word " * 500)
 
 
 def test_a_text_far_too_long_for_a_strip_is_not_tokenized(
-    smollm2: Any, monkeypatch: pytest.MonkeyPatch
+    short: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred megabytes are refused by their length, alone or in a conversation; they can be counted."""
     text = "word " * 20_000_000
-    monkeypatch.setattr(smollm2.backend.tokenizer.native, "tokenize", None)
+    monkeypatch.setattr(short.backend.tokenizer.native, "tokenize", None)
     for given in (text, [{"role": "user", "content": text}]):
         with pytest.raises(OptionError, match=r"100,000,000 characters; .* 4,000,000 at most"):
-            smollm2.token_strip(given)
+            short.token_strip(given)
 
 
-def test_equal_tokens_of_a_strip_are_one_piece(smollm2: Any) -> None:
+def test_equal_tokens_of_a_strip_are_one_piece(short: Any) -> None:
     """A long strip is as small as its tokens are few; a token that two roles have is two pieces."""
-    strip = smollm2.token_strip("a a a a")
+    strip = short.token_strip("a a a a")
     assert strip.count == 4
     assert strip.tokens[1] is strip.tokens[3]
-    turns = smollm2.token_strip(
+    turns = short.token_strip(
         [{"role": "user", "content": "yes yes yes"}, {"role": "assistant", "content": "yes"}]
     )
     words = [piece for piece in turns.tokens if piece.text.strip() == "yes"]
