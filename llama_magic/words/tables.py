@@ -29,13 +29,14 @@ class Marked:
 class Table(Printed):
     """Rows of `str`, numbers, `None`, `Marked` or tuples of `Share` under `headers`.
 
-    `caption` says what it lists.
+    `caption` says what it lists. In the first `together` columns what is equal from row to row is one cell.
     """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     caption: str = ""
     empty: str = "Nothing yet."
+    together: int = 0
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame` with one column a header.

@@ -86,8 +86,8 @@ def test_words_and_numbers_are_those_of_the_plain_text(name: str) -> None:
 def test_tokens_have_edges_without_any_style() -> None:
     """Each token is a key; a shade has its number beside it."""
     words = read(bare(to_html(example_views()["tokens"])))
-    assert "[⟦<|im_start|>⟧_1] [user_9690][↵_198]\n[·to_288]" in words
-    assert "[The][·sea][·broccoli_13]" in read(bare(to_html(example_views()["surprise"])))
+    assert "[⟦<|im_start|>⟧_ 1] [user_ 9690][↵_ 198]\n[·to_ 288]" in words
+    assert "[The][·sea][·broccoli_ 13]" in read(bare(to_html(example_views()["surprise"])))
 
 
 def test_every_class_that_is_used_has_its_rule() -> None:
@@ -106,7 +106,7 @@ def test_a_model_cannot_write_attributes(hostile: str) -> None:
 
 def test_ids_stand_in_their_tokens_keys_without_any_style() -> None:
     """As a subscript of the key, not on a line of its own, which would tear the keys of a line apart."""
-    assert "<kbd>user<sub>9690</sub></kbd>" in bare(to_html(example_views()["tokens"]))
+    assert "<kbd>user<sub> 9690</sub></kbd>" in bare(to_html(example_views()["tokens"]))
 
 
 def test_columns_break_where_they_can_be_read() -> None:
@@ -114,9 +114,7 @@ def test_columns_break_where_they_can_be_read() -> None:
     beside its bar."""
     row = ("temperature 0.8", (Share("", 0.25),), "x" * 40, (Share("a", 0.5), Share("b", 0.25)))
     html = to_html(Table(("stage", "share", "long", "several"), (row,)))
-    marks = re.findall(r'<td class="lm-td([^"]*)"', html)
-    assert marks == ["", " lm-alone", " lm-long-words", ""]
     assert "word-wrap:break-word" in re.findall(r'<table class="[^"]*" style="([^"]*)"', html)[0]
-    styles = re.findall(r'<td class="[^"]*" style="([^"]*)"', html)
+    styles = re.findall(r'<td style="([^"]*)"', html)
     assert ["overflow-wrap:anywhere" in style for style in styles] == [False, False, True, False]
     assert ["white-space:nowrap" in style for style in styles] == [False, True, False, False]

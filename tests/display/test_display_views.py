@@ -81,8 +81,11 @@ def test_ranges_and_signed_numbers_are_not_broken() -> None:
     rows = (("+0.02", "-0.05 to +0.09", "24% to 44%", "2 of 30"), ("-1.5", "0 to 1", "5% to 9%", "1 of 30"))
     html = to_html(Table(("a", "b", "c", "d"), rows))
     assert html.count('align="right"') == 3  # a column: its name and two cells
-    cells = re.findall(r'<td class="lm-td ([^"]*)"', html)
-    assert cells == ["lm-n", "lm-label", "lm-label", "lm-label"] * 2
+    cells = re.findall(r'<td style="([^"]*)"', html)
+    assert [("right" in style, "nowrap" in style) for style in cells] == [
+        (True, True),
+        *[(False, True)] * 3,
+    ] * 2
 
 
 def test_a_difference_has_the_digits_that_a_few_rows_can_tell() -> None:
@@ -162,13 +165,25 @@ def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
         "tokens: 4 tokens, 1 control token among them ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
     )
     html = to_html(strip)
-    below = "<sub>{}</sub></kbd>".format
+    below = "<sub> {}</sub></kbd>".format
     assert f"<kbd>⟦&lt;|im_start|&gt;⟧{below(1)} <kbd>user{below(9690)}<wbr><kbd>↵{below(198)}<br>" in bare(
         html
     )
     assert re.search(r"2 +9690 +user +75 73 65 72$", to_text(strip), re.MULTILINE)
     assert re.search(r'<kbd class="lm-c" style="[^"]*dashed[^"]*" title="id 1">', html)
     assert "9690" in to_markdown(strip)
+
+
+def test_a_line_of_tokens_ends_behind_one() -> None:
+    """In a terminal too: no token is torn, and a line break that was written begins a line."""
+    words = [" capital"] * 30 + ["\n"] + [" x"] * 60
+    strip = TokenStrip("", tuple(TokenPiece(i, t, t.encode(), False) for i, t in enumerate(words)))
+    lines = to_text(strip).partition("\nids")[0].splitlines()[1:]
+    assert [piece for line in lines for piece in line.split("│")] == [
+        "·capital" if word == " capital" else "↵" if word == "\n" else "·x" for word in words
+    ]
+    assert max(map(len, lines)) <= 100
+    assert sum(line.endswith("↵") for line in lines) == 1
 
 
 def test_a_read_through_counts_in_bits() -> None:
@@ -186,7 +201,7 @@ def test_logprobs_are_shown_with_what_else_was_likely() -> None:
     """Each token with its probability where it was unsure, the least sure with their alternatives."""
     text = to_text(example_views()["answer with logprobs"])
     assert re.search(r"place +token +probability +also likely\n +1 +“·Lyon” +8.0% +“·Paris” 71%", text)
-    assert "<sub>8.0%</sub>" in bare(to_html(example_views()["answer with logprobs"]))
+    assert "<sub> 8.0%</sub>" in bare(to_html(example_views()["answer with logprobs"]))
     assert "how sure" not in to_text(completion("Lyon"))
 
 

@@ -418,7 +418,7 @@ def test_a_grid_shows_a_row_that_was_answered() -> None:
     model = scripted_model(lambda r: f"{said(r)} {r.sampling.top_k}")
     runs = lm.map(rows, {"p": "{{ text }}", "q": "So: {{ text }}"}, model=model, over={"top_k": [3, 4]})
     page = to_text(runs)
-    assert "row 1 of 2" in page
+    assert "answer to row 1" in page
     assert page.partition("every answer")[0].count("error:") == 0
     alone = to_text(lm.map(rows[:1], {"p": "{{ text }}", "q": "So: {{ text }}"}, model=model))
     assert "[" not in alone
@@ -456,6 +456,17 @@ def test_tables_are_paged_above_fifty_rows(rows: int, folds: int) -> None:
         assert (f"{rows} in all; .to_pandas() has every one." in text.replace("\\", "")) == (rows > 50)
         assert ("49" in text) == (rows >= 50)
         assert "51>" not in text
+
+
+def test_a_row_is_one_cell_beside_all_that_was_asked_of_it() -> None:
+    """Its number and its columns go over its settings, also where rows have one text; of 50 a page."""
+    runs = lm.map(["a", "a", "b"], model=scripted_model(said), over={"top_k": [1, 2], "seed": [3, 4]})
+    cells = re.findall(r"<(?:tr|td)([^>]*)>([^<]*)", to_html(runs).partition("every answer")[2])
+    high = [words for mark, words in cells if 'rowspan="4"' in mark]
+    assert high == ["0", "a", "1", "a", "2", "b"]
+    runs = lm.map(["a"] * 17, model=scripted_model(said), over={"top_k": [1, 2, 3]})
+    spans = re.findall(r'rowspan="(\d)"[^>]*>([^<]*)', to_html(runs))
+    assert [mark for mark, words in spans if words == "16"] == ["2"]  # its third stands on page 2
 
 
 def test_errors_beyond_the_pages_have_one_of_their_own() -> None:

@@ -7,6 +7,7 @@ does that) the same words stand in headings, paragraphs, lists, keys (`<kbd>`) a
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ _NONE = Html()
 _LINE = Html("\n")
 # Of a table, which a live view writes anew at every move.
 _TD = Html('<td class="lm-td{}"{}>{}</td>')
+_HIGH = Html(' rowspan="{}"')
 _HEAD = Html('<thead><tr class="lm-tr">{}</tr></thead>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
 _DOT = Html(" · ")
@@ -136,14 +138,15 @@ def _piece(piece: doc.Piece, *, even: bool) -> Html:
         word for word in (f"id {piece.token_id}" if piece.token_id is not None else "", piece.hint) if word
     )
     title = Html(' title="{}"').format(words) if words else _NONE
-    below = Html('<sub class="lm-below">{}</sub>').format(piece.below) if piece.below else _NONE
+    # The blanks are seen where styles are dropped, for then a number stands right behind its token.
+    below = Html('<sub class="lm-below"> {}</sub>').format(piece.below) if piece.below else _NONE
     shown = Html("{}{}").format(text, below)
     if piece.special:  # in brackets, too, for what drops styles drops the outline
         return Html('<kbd class="lm-c"{}>⟦{}⟧{}</kbd> ').format(title, text, below)
     classes = "lm-t" + (" lm-even" if even and not piece.shade else "")
     classes += f" lm-r-{piece.kind}" if piece.kind else ""
     shade = Html(' style="background:rgba(196,102,26,{:.2f})"').format(piece.shade) if piece.shade else _NONE
-    note = Html("<sub>{}</sub>").format(piece.note) if piece.note else _NONE
+    note = Html("<sub> {}</sub>").format(piece.note) if piece.note else _NONE
     ends = Html("<br>") if piece.text.endswith("\n") else Html("<wbr>")
     return Html('<kbd class="{}"{}{}>{}{}</kbd>{}').format(classes, shade, title, shown, note, ends)
 
@@ -164,13 +167,28 @@ def _grid(node: doc.Grid) -> Html:
         Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(_headed(mark), _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
     )
-    rows = _LINE.join(_row(marks, row) for row in table.rows)
+    heights = _heights(table) if table.together else itertools.repeat(itertools.repeat(1))
+    rows = _LINE.join(_row(marks, row, high) for row, high in zip(table.rows, heights, strict=False))
     caption = (
         Html('<caption class="lm-caption">{}</caption>').format(table.caption) if table.caption else _NONE
     )
     whole = Html('<table class="lm-table">{}{}<tbody>\n{}\n</tbody></table>')
     named = _HEAD.format(head) if any(table.headers) else _NONE  # else GitHub would show an empty row
     return whole.format(caption, named, rows)
+
+
+def _heights(table: Table) -> list[list[int]]:
+    """Return for each cell over how many rows it goes; 0 where the one above it goes on."""
+    heights = [[1] * len(table.headers) for _ in table.rows]
+    for column in range(table.together):
+        start = 0
+        for at in range(1, len(table.rows)):
+            if table.rows[at][: column + 1] == table.rows[start][: column + 1]:
+                heights[start][column] += 1
+                heights[at][column] = 0
+            else:
+                start = at
+    return heights
 
 
 def _longest(table: Table, column: int) -> int:
@@ -184,8 +202,12 @@ def _pages(node: doc.Pages) -> Html:
     return _LINE.join([_grid(doc.Grid(first)), *folds, *rest])
 
 
-def _row(marks: Sequence[str], row: Sequence[Any]) -> Html:
-    cells = (_TD.format(mark, _aligned(mark), _cell(value)) for mark, value in zip(marks, row, strict=True))
+def _row(marks: Sequence[str], row: Sequence[Any], heights: Iterable[int]) -> Html:
+    cells = (
+        _TD.format(mark, _aligned(mark) if high == 1 else _aligned(mark) + _HIGH.format(high), _cell(value))
+        for mark, value, high in zip(marks, row, heights, strict=False)
+        if high
+    )
     return _TR.format(_NONE.join(cells))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _RULE = re.compile(r"^\.lm(?: \.(lm-[\w-]+))? \{([^{}]*)\}", re.MULTILINE)
+_CELLS = re.compile(r'<(t[dhr]) class="([^"]*)"')
 _CLASSES = re.compile(r'class="([^"]*)"( style="([^"]*)")?')
 
 
@@ -35,8 +36,16 @@ def _written(body: str, variables: Mapping[str, str]) -> str:
 
 
 def inlined(html: str) -> str:
-    """Give each element of ours its style; what a model wrote is escaped, and has no attributes."""
-    return _CLASSES.sub(_with_style, html)
+    """Give each element of ours its style; what a model wrote is escaped, and has no attributes.
+
+    Rows and cells have nothing else: nine in ten bytes of a large table are what stands around its words.
+    """
+    return _CLASSES.sub(_with_style, _CELLS.sub(_cell, html))
+
+
+def _cell(found: re.Match[str]) -> str:
+    style = _style(found[2]).removesuffix(";")
+    return f'<{found[1]} style="{style}"' if style else f"<{found[1]}"
 
 
 def _with_style(found: re.Match[str]) -> str:

@@ -58,11 +58,21 @@ def _bar(node: doc.Bar) -> str:
 
 
 def _strip(node: doc.Strip) -> str:
-    words = (
-        f"⟦{one_line(piece.text)}⟧" if piece.special else blanks_shown(piece.text) or "∅"
-        for piece in node.pieces
-    )
-    return textwrap.fill("│".join(words).replace("↵│", "↵\n"), _WIDTH, replace_whitespace=False)
+    """Write tokens with bars between them; a line ends behind a token, never within one."""
+    lines, room = [""], 0
+    for piece in node.pieces:
+        word = f"⟦{one_line(piece.text)}⟧" if piece.special else blanks_shown(piece.text) or "∅"
+        wide = columns(word) + 1
+        if not lines[-1]:
+            lines[-1], room = word, _WIDTH + 1 - wide
+        elif wide <= room:
+            lines[-1], room = f"{lines[-1]}│{word}", room - wide
+        else:
+            lines.append(word)
+            room = _WIDTH + 1 - wide
+        if piece.text.endswith("\n") and not piece.special:
+            lines.append("")
+    return "\n".join(lines).rstrip("\n")
 
 
 def _grid(node: doc.Grid) -> str:

@@ -107,7 +107,8 @@ class Columns:
 
     def table(self, results: Sequence[Any]) -> Table:
         """Return the table of some of the results."""
-        return Table(self.headers, tuple(map(self._row, results)))
+        together = 0 if self._samples else 1 + len(self._inputs)
+        return Table(self.headers, tuple(map(self._row, results)), together=together)
 
     def _row(self, r: Any) -> tuple[Any, ...]:
         samples = [r.sample] if self._samples else []
