@@ -104,8 +104,10 @@ def rerun(kernel: Kernel, command: LineCommand) -> Any:
     new = kernel.session.history[-1].completion if shown is None else shown
     if not call.quiet and isinstance(new, Completion):
         step = difference.diff(old, new).step
-        parts = f"It differs from generation {number} from token {step} on."
-        print(f"Equal to generation {number}." if step is None else parts)
+        if step is None:
+            print(f"Equal to generation {number}.")
+        else:
+            print(f"It differs from generation {number} from token {step + 1:,} on.")
     return shown
 
 

@@ -304,12 +304,12 @@ def test_after_a_reload_the_board_goes_on_and_says_that_it_cannot_be_kept(tab: A
 
 
 def test_the_steps_of_an_answer_are_walked_on_the_board(tab: Any) -> None:
-    """A slider chooses the step; the table is that step's."""
+    """A slider chooses the token, counted from 1 as everywhere on a page; the table is that token's."""
     tab.run(3)
     live = board(tab, 3)
-    live.get_by_text("step 1 after").wait_for()
-    live.get_by_role("slider", name="step").press("ArrowRight")
-    live.get_by_text("step 2 after").wait_for()
+    live.get_by_text("token 2 (step 1) after").wait_for()
+    live.get_by_role("slider", name="token").press("ArrowRight")
+    live.get_by_text("token 3 (step 2) after").wait_for()
     tab.shot("board-steps")
 
 

@@ -69,6 +69,6 @@ def test_the_pen_in_notebook_7(notebook_7: Any) -> None:
     assert tab.contrast(".lm-page") >= 4.5
     tab.cell(1).locator(".jp-InputPrompt").click()
     kept, widget = ("".join(output["data"]["text/plain"]) for output in tab.save()["cells"][0]["outputs"])
-    assert kept.startswith("pen: branch 1.1: token 7 “nine”")
+    assert kept.startswith("pen: branch 1.1: token 8 “nine”")
     assert "└─ · nine ten" in kept
     assert widget == "The pen: run this cell again to use it."

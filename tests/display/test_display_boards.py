@@ -179,7 +179,8 @@ def test_the_steps_of_an_answer_can_be_walked(loaded: Any) -> None:
     answer = model.complete("Once upon a time", max_tokens=6, seed=5)
     board = LiveTrace(answer.xray(2))
     board.sliders["top_k"].value = 2
-    board.step.value = 4
+    assert board.step.value == 3  # people count from 1
+    board.step.value = 5
     assert (board.trace.step, board.trace.sampling.top_k) == (4, 2)
     board.reset()
     assert board.trace.drawn.id == answer.token_ids[4]
@@ -187,7 +188,7 @@ def test_the_steps_of_an_answer_can_be_walked(loaded: Any) -> None:
     answer = model.complete("Colour:", choices=["crimson", "crimson red"], seed=1, max_tokens=8)
     forced = next(i for i in range(len(answer.token_ids)) if len(answer.xray(i).stages) == 1)
     board = LiveTrace(answer.xray(0 if forced else 1))
-    board.step.value = forced
+    board.step.value = forced + 1
     assert board.trace.step == forced
     assert "the constraint forced the token" in board.output.value
     assert LiveTrace(model.xray("x", seed=1)).step is None

@@ -70,7 +70,7 @@ def test_a_picked_token_regrows_the_answer(answer: Any) -> None:
     assert None not in shares  # those that were given to the branch are known by the answer before it
     assert shares[4] == pytest.approx(told[1].probability, abs=1e-4)
     assert [given for _, _, given in board.sheet.tokens] == [True] * 5 + [False] * 12
-    assert board.which.options[1] == (f"branch 1: token 4 “{told[1].text.strip()}”", 1)
+    assert board.which.options[1] == (f"branch 1: token 5 “{told[1].text.strip()}”", 1)
     assert board.recipe()[1].text == f"answer.fork(4, {told[1].token_id})"
     board.look(4)  # given to the branch: the answer before it knows, and nothing is read again
     settle()
@@ -224,7 +224,7 @@ def test_several_samples_and_earlier_branches_are_there_from_the_start() -> None
     assert [label for label, _ in board.which.options] == [
         "sample 1",
         "sample 2",
-        "branch 2.1: token 1 “and”",
+        "branch 2.1: token 2 “and”",
     ]
     board.which.value = 2
     assert words(board) == "three and five"
@@ -258,7 +258,7 @@ def test_what_is_saved_says_the_same_without_the_widget(answer: Any, monkeypatch
     board.look(4)
     settle()
     view, _ = shell.display_pub.shown.values()
-    assert "what may stand at token 4" in view["text/plain"]
+    assert "what may stand at token 5 (step 4)" in view["text/plain"]
     board.pick(4, " deep")
     settle()
     view, _ = shell.display_pub.shown.values()

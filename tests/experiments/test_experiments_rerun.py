@@ -120,7 +120,7 @@ def test_where_two_answers_part(loaded: Any) -> None:
     assert names["sampling temperature"] == (one.sampling.temperature, 0.1)
     assert names["max_tokens"] == (12, 7)
     text = display.to_text(found)
-    assert "1 and 2 part at token 5, of 12 and 13" in text
+    assert "1 and 2 part at token 6 (step 5), of 12 and 13" in text
     assert found.sides[0].there.strip() in text
     same = lm.diff(one, lm.rerun(one))
     assert (same.step, same.equal, same.settings) == (None, True, ())

@@ -165,7 +165,8 @@ def test_the_grid_shows_the_row_that_tells_and_the_scores_of_all() -> None:
     runs = lm.sweep({"p": "one {{ text }}", "q": "two {{ text }}"}, rows=rows, model=scripted_model(answer),
                     score=lambda run: run.text != "one")  # fmt: skip
     text = to_text(runs)
-    assert "row 5 of 20" in text
+    assert "answer to row 5" in text
+    assert "Marked is what differs from the first line; rows count from 0." in text
     assert "5 of 20" in text
     assert "11% to 47%" in text
     assert "q against p on the same 20 rows: 15 better, 0 worse, p = < 0.001: q is better." in text

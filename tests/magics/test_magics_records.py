@@ -137,7 +137,7 @@ def test_a_generation_is_run_again(
     assert (other.seed, other.usage.completion_tokens, other.sampling.temperature) == (6, 2, 0.1)
     assert other.receipt["asked"]["stop"] == ["yy"]
     assert run("other").result is other
-    assert f"It differs from generation {number} from token 2 on." in capsys.readouterr().out
+    assert f"It differs from generation {number} from token 3 on." in capsys.readouterr().out
     run("%%llama chat\nHi")
     chat = run(f"%llama rerun {session.history[-1].number} -q").result
     assert chat.text == session.history[-2].completion.text

@@ -86,7 +86,7 @@ function render({ model, el }) {
       node.textContent = text.replace(/\n/g, "↵\n");
       node.style.setProperty("--lm-unsure", share === null ? "0" : (0.9 * (1 - share)).toFixed(2));
       const known = share === null ? "" : `, ${percent(share)}`;
-      node.title = `token ${step}${known}`;
+      node.title = `token ${step + 1} (step ${step})${known}`;
       node.setAttribute("aria-label", `${said(text)}${known}${given ? ", given" : ""}`);
     });
     const last = list[tokens.length];
@@ -157,7 +157,7 @@ function render({ model, el }) {
     open = at = step;
     typed = text !== "";
     const token = step < shown.length ? shown[step][0] : "";
-    title.textContent = step < shown.length ? `token ${step}: what may stand here` : "the end: what comes next";
+    title.textContent = step < shown.length ? `token ${step + 1}: what may stand here` : "the end: what comes next";
     panel.setAttribute("aria-label", title.textContent);
     rows.replaceChildren();
     const lead = /^\s*/.exec(token)?.[0] ?? "";

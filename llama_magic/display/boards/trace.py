@@ -134,7 +134,7 @@ class LiveTrace(Board):
 
     def _stepped(self, change: Any) -> None:
         try:
-            self._start = self._start.at(change["new"])
+            self._start = self._start.at(change["new"] - 1)
         except LlamaMagicError as error:
             self._refuse(error)
             return
@@ -169,7 +169,7 @@ class LiveTrace(Board):
 
 def _steps(trace: SamplerTrace) -> Any:
     return ipywidgets.IntSlider(
-        trace.step, min=0, max=trace.steps - 1, description="step", continuous_update=False,
-        tooltip="which token of the answer", style={"description_width": controls.LABEL},
+        trace.step + 1, min=1, max=trace.steps, description="token", continuous_update=False,
+        tooltip="which token of the answer, from 1", style={"description_width": controls.LABEL},
         layout=ipywidgets.Layout(width="99%"),
     )  # fmt: skip

@@ -72,7 +72,7 @@ class Version:
         self.children += 1
         path = f"{self.path}.{self.children}" if self.path else str(self.children)
         words = (
-            f"branch {path}: token {step} “{one_line(said.strip(), _SAID)}”"
+            f"branch {path}: token {step + 1:,} “{one_line(said.strip(), _SAID)}”"
             if said.strip()
             else f"branch {path}"
         )

@@ -7,7 +7,7 @@ from typing import Any
 from llama_magic.display.static.doc import Answer, Fold, Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.experiments.difference import Difference, Side
-from llama_magic.words.counting import counted
+from llama_magic.words.counting import counted, nth_token
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Share, Table
 
@@ -22,7 +22,8 @@ def difference(found: Difference) -> list[Node]:
     if found.step is None:
         out: list[Node] = [Head("diff", f"{names} are equal: {counted(one.tokens, 'token')}")]
     else:
-        out = [Head("diff", f"{names} part at token {found.step}, of {one.tokens:,} and {other.tokens:,}")]
+        where = nth_token(found.step)
+        out = [Head("diff", f"{names} part at {where}, of {one.tokens:,} and {other.tokens:,}")]
         if found.shared:
             cut = "… " if len(found.shared) > _LONG else ""
             out.append(Answer(f"{cut}{found.shared[-_LONG:]}"))

@@ -36,13 +36,25 @@ def grid(r: Results[Any]) -> list[Node]:
             sample = (one.sample,) if several else ()
             lines.append((*group.settings.values(), *sample, told, *score_cells(group, summary.scores)))
     heads = [head for name in summary.scores for head in (name, "95% interval")]
-    shown = "answer" if rows == 1 else f"row {row} of {rows:,}"
+    shown = "answer" if rows == 1 else f"answer to row {row:,}"
     headers = (*summary.by, *(["sample"] if several else []), shown, *heads)
     out: list[Node] = [Grid(Table(headers, tuple(lines)))]
     if len(summary.groups) > _LINES:
         out.append(Line(f"The first {_LINES} of {len(summary.groups):,} settings.", dim=True))
+    key = ["marked is what differs from the first line"] * any(
+        _differs(told) for line in lines for told in line
+    )
+    key += ["rows count from 0"] * (rows > 1)
+    if key:
+        said = "; ".join(key)
+        out.append(Line(f"{said[0].upper()}{said[1:]}.", dim=True))
     out += [Line(words) for words in _compared(r, summary.scores)]
     return [*out, *(Line(note, tone="warn") for note in summary.notes)]
+
+
+def _differs(value: Any) -> bool:
+    """Return whether part of a cell is marked."""
+    return isinstance(value, Marked) and any(marked for _, marked in value.pieces)
 
 
 def answer_text(result: Any) -> str:

@@ -35,9 +35,10 @@ def _row(verdict: Verdict) -> tuple[Any, ...]:
     if verdict.error:
         return (verdict.where, None, "", "", verdict.error)
     was, now = (blanks_shown(text) or "(the end)" for text in (verdict.expected, verdict.found))
-    if verdict.step is None:
+    place = None if verdict.step is None else verdict.step + 1
+    if place is None:
         was = now = ""
-    return (verdict.where, verdict.step, was, now, reasons(verdict))
+    return (verdict.where, place, was, now, reasons(verdict))
 
 
 def reasons(verdict: Verdict) -> str:

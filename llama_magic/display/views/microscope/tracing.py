@@ -11,6 +11,7 @@ from llama_magic.display.static.doc import Fold, Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.microscope.tracing import SamplerTrace, TraceStage
 from llama_magic.request.stages import STAGES
+from llama_magic.words.counting import nth_token
 from llama_magic.words.harmless import blanks_shown, one_line
 from llama_magic.words.tables import Share, Table, percent
 
@@ -45,8 +46,8 @@ def _words(trace: SamplerTrace) -> str:
     else:
         words = [f"would draw: {blanks_shown(text)}"]
         words += [f"the answer has: {blanks_shown(trace.answer)}"] if trace.answer is not None else []
-    step = f"step {trace.step:,}"
-    words.append(f"{step} after “{one_line(trace.context)}”" if trace.context else step)
+    token = nth_token(trace.step) if trace.steps > 1 else f"token {trace.step + 1:,}"
+    words.append(f"{token} after “{one_line(trace.context)}”" if trace.context else token)
     return " · ".join(words)
 
 

@@ -9,7 +9,7 @@ from llama_magic.display.views.model.results import ending, seed_words
 from llama_magic.experiments.tree import tree
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
-from llama_magic.words.counting import counted
+from llama_magic.words.counting import counted, nth_token
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Share, Table, percent
 
@@ -41,18 +41,18 @@ def alternatives(step: int, found: Sequence[Alternative]) -> list[Node]:
         (f"“{blanks_shown(one.text)}”", (Share("", one.probability),), "stands here" if one.drawn else "")
         for one in found
     )
-    return [Grid(Table(("token", "probability", ""), rows, caption=f"what may stand at token {step}"))]
+    return [Grid(Table(("token", "probability", ""), rows, caption=f"what may stand at {nth_token(step)}"))]
 
 
 def unsure(pieces: Sequence[str], found: Sequence[tuple[int, float, Sequence[Alternative]]]) -> list[Node]:
     """Show what else was likely at the tokens that were least so."""
     rows = tuple(
-        (step, f"“{blanks_shown(pieces[step])}”", percent(share), _others(likely))
+        (step + 1, f"“{blanks_shown(pieces[step])}”", percent(share), _others(likely))
         for step, share, likely in found
     )
     if not any(row[-1] for row in rows):
         return []
-    table = Table(("token", "stands here", "probability", "also likely"), rows, caption="least sure first")
+    table = Table(("place", "stands here", "probability", "also likely"), rows, caption="least sure first")
     return [Fold("what else was likely", (Grid(table),))]
 
 
@@ -62,6 +62,6 @@ def _others(likely: Sequence[Alternative]) -> tuple[Share, ...]:
 
 def _piece(step: int, text: str, share: float | None) -> Piece:
     if share is None:
-        return Piece(text, hint=f"token {step}")
+        return Piece(text, hint=nth_token(step))
     note = percent(share) if share < _SAID else ""
-    return Piece(text, hint=f"token {step}, {percent(share)}", shade=0.8 * (1 - share), note=note)
+    return Piece(text, hint=f"{nth_token(step)}, {percent(share)}", shade=0.8 * (1 - share), note=note)
