@@ -16,7 +16,7 @@ from llama_magic.model import prompt as prompting
 from llama_magic.model.guard import Overflow, check_overflow
 from llama_magic.model.names import check_names
 from llama_magic.model.options import SPECULATE, Speculate
-from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.sampling import Sampling, check_seed, default_sampling
 from llama_magic.request.stages import PARAMETERS
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Call:
     prefill: str | None = None
     drop_thinking: bool = False
     speculate: Speculate = "auto"
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = field(default_factory=default_sampling)
 
     @classmethod
     def read(cls, defaults: Sampling, options: Mapping[str, Any], tokenizer: Tokenizer) -> Call:
@@ -207,7 +207,9 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 def as_json(value: Any) -> Any:
     """Return a value as JSON can hold it; what JSON has not is written as `str` writes it."""
-    if isinstance(value, Mapping):
+    if type(value) in _PLAIN:  # nearly all; to ask whether it is a Mapping takes ten times as long
+        return value
+    if type(value) is dict or isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         # A prompt of thousands of tokens is looked at once, and not token by token.

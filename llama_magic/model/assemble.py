@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,4 +143,9 @@ def _advice(sampling: Sampling, options: Mapping[str, Any]) -> tuple[str, ...]:
     if options.get("sampling") is not None:
         default = default_sampling()
         asked |= {name for name in PARAMETERS if getattr(sampling, name) != getattr(default, name)}
+    return _advised(sampling, frozenset(asked))
+
+
+@functools.lru_cache(maxsize=64)  # the rows of a list are asked alike
+def _advised(sampling: Sampling, asked: frozenset[str]) -> tuple[str, ...]:
     return advise(sampling, asked)

@@ -11,7 +11,7 @@ import math
 import numbers
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
@@ -57,11 +57,11 @@ class Sampling(Parameters, Shown):
                 raise OptionError(
                     f"There is no sampling parameter {name!r}. {meant(name, PARAMETERS, OTHER_NAMES)}"
                 )
-        return replace(self, **changes)
+        return replace(self, **changes) if changes else self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as JSON-ready data (tuples as lists)."""
-        data = asdict(self)
+        data = {name: getattr(self, name) for name in self.__dataclass_fields__}
         data["samplers"] = list(self.samplers)
         data["logit_bias"] = [[token, _json_float(bias)] for token, bias in self.logit_bias]
         data["dry_sequence_breakers"] = list(self.dry_sequence_breakers)

@@ -44,7 +44,7 @@ def test_every_token_of_every_text_is_asked_for_once(
         trie.number()
         nodes = list(trie.walk())
         assert len(nodes) == trie.size <= size
-        assert trie.leaves <= paths
+        assert sum(not node.children for node in nodes) == trie.leaves <= paths
         held_nodes = trie.held(held)
         assert not any(node.wanted for node in held_nodes)
         assert [n.token for n in held_nodes] == [*held[: len(held_nodes)]]
@@ -61,3 +61,19 @@ def test_every_token_of_every_text_is_asked_for_once(
                 found.append(token)
     wanted = {(i, j): [*text] for i, (_, texts) in enumerate(rows) for j, text in enumerate(texts)}
     assert asked == wanted
+
+
+@given(rows=ROWS)
+def test_a_piece_that_is_taken_back_leaves_nothing(
+    rows: list[tuple[list[int], list[tuple[int, ...]]]],
+) -> None:
+    """The tree is that of the pieces before it: a tree is not built anew for each row that may fit."""
+    *before, last = _pieces([([9], [(9,)]), *rows])
+    trie, plain = Trie(), Trie()
+    for piece in before:
+        trie.add(piece)
+        plain.add(piece)
+    trie.add(last)
+    trie.take_back()
+    assert (trie.size, trie.leaves, trie.first) == (plain.size, plain.leaves, plain.first)
+    assert list(trie.walk()) == list(plain.walk())

@@ -36,37 +36,55 @@ class Node:
 
 
 class Trie:
-    """The tree of some pieces. `walk` goes through it depth first, so that a path lies in order."""
+    """The tree of some pieces. `walk` goes through it depth first, so that a path lies in order.
+
+    `size` is how many nodes there are, `leaves` how many paths, each of which is a sequence of its own.
+    """
 
     def __init__(self) -> None:
         self.first: Sequence[int] = ()  # the prompt of the first piece
-        self.size = 0
+        self.size = self.leaves = 0
         self._root = Node(-1, -1)
+        # What the last piece brought, so that it can be taken back.
+        self._before = (0, 0)
+        self._made: list[tuple[Node, int]] = []
+        self._wanting: list[Node] = []
 
     def add(self, piece: Piece) -> None:
         """Add the texts of a piece; of each the last token is never read."""
         self.first = self.first or piece.prompt
+        self._before, self._made, self._wanting = (self.size, self.leaves), [], []
         end = self._path(self._root, piece.prompt)
         for place, text in piece.texts.items():
             node = end
             for token in text[:-1]:
-                node.wanted.append((piece.row, place, token))
+                self._want(node, (piece.row, place, token))
                 node = self._path(node, (token,))
-            node.wanted.append((piece.row, place, text[-1]))
+            self._want(node, (piece.row, place, text[-1]))
+
+    def take_back(self) -> None:
+        """Be as before the last piece was added, which was not the first."""
+        for node in self._wanting:
+            node.wanted.pop()
+        for parent, token in reversed(self._made):
+            del parent.children[token]
+        self.size, self.leaves = self._before
+
+    def _want(self, node: Node, wanted: tuple[int, int, int]) -> None:
+        node.wanted.append(wanted)
+        self._wanting.append(node)
 
     def _path(self, node: Node, tokens: Sequence[int]) -> Node:
         for token in tokens:
             following = node.children.get(token)
             if following is None:
+                # Behind the end of a path that path goes on; elsewhere there is one more.
+                self.leaves += bool(node.children) or node is self._root
                 following = node.children[token] = Node(token, node.position + 1)
                 self.size += 1
+                self._made.append((node, token))
             node = following
         return node
-
-    @property
-    def leaves(self) -> int:
-        """How many paths there are, each of which is a sequence of its own."""
-        return sum(not node.children for node in self.walk())
 
     def walk(self) -> Iterator[Node]:
         """Give every node, a path to its end before the next."""
@@ -110,26 +128,21 @@ def tries(pieces: Sequence[Piece], size: int, sequences: int) -> Iterator[Trie]:
     A piece that needs more is cut into pieces with fewer texts; one text alone is taken to fit.
     """
     stack = list(pieces)[::-1]
-    trie, held = Trie(), list[Piece]()
+    trie = Trie()
     while stack:
         piece = stack.pop()
-        grown = _of([*held, piece])
-        if grown.size <= size and grown.leaves <= sequences:
-            trie, held = grown, [*held, piece]
-        elif held:
-            yield trie
-            trie, held = Trie(), []
+        is_first = not trie.size
+        trie.add(piece)
+        if trie.size <= size and trie.leaves <= sequences:
+            continue
+        if not is_first:
+            trie.take_back()
             stack.append(piece)
+            yield trie
         elif len(piece.texts) > 1:
             stack += piece.halves[::-1]
         else:
-            yield grown
-    if held:
+            yield trie
+        trie = Trie()
+    if trie.size:
         yield trie
-
-
-def _of(pieces: Sequence[Piece]) -> Trie:
-    made = Trie()
-    for piece in pieces:
-        made.add(piece)
-    return made
