@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from llama_magic.words.files import decoded
+from llama_magic.words.names import nearest
 
 from ._formatter import Formatter
 
@@ -152,7 +152,7 @@ def get(name: str) -> Formatter:
             f"The formatter {key!r} needs a model file's template.",
             remedy="Use formatters.detect(info), or formatters.gguf.Template(source).",
         )
-    near = difflib.get_close_matches(key, names(), n=1, cutoff=0.5)
+    near = nearest(key, names(), cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise OptionError(f"There is no formatter {name!r}.", remedy=f"{hint}Known: {', '.join(names())}.")
 

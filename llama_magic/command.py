@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import NamedTuple
 
 from llama_magic.errors import LlamaMagicError
-from llama_magic.words.names import nearest
+from llama_magic.words.names import hint
 
 
 class Command(NamedTuple):
@@ -41,9 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = COMMANDS.get(words[0])
     if command is None:
-        near = nearest(words[0], COMMANDS)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        print(f"llama-magic: there is no command {words[0]!r}.{hint}\n\n{_help()}", file=sys.stderr)
+        meant = hint(words[0], COMMANDS)
+        print(f"llama-magic: there is no command {words[0]!r}.{meant}\n\n{_help()}", file=sys.stderr)
         return 2
     try:
         run = getattr(importlib.import_module(command.module), command.function)

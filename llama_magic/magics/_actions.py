@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_magic.errors import OptionError
 from llama_magic.magics._options import VERBS
-from llama_magic.magics._readers import nearest
+from llama_magic.magics._readers import hint
 
 
 def check_action(verb: str, action: str, rest: list[str]) -> None:
@@ -13,9 +13,7 @@ def check_action(verb: str, action: str, rest: list[str]) -> None:
     wants = {known.name: known.wants for known in row.actions}
     usage = f"Write %llama {verb} {row.arguments.removeprefix('NAME ')}."
     if action not in wants:
-        near = nearest(action, wants)
-        hint = f" Did you mean {near}?" if near else ""
-        raise OptionError(f"%llama {verb} has no action {action!r}.{hint}", remedy=usage)
+        raise OptionError(f"%llama {verb} has no action {action!r}.{hint(action, wants)}", remedy=usage)
     least = sum(not word.startswith("[") for word in wants[action])
     if not least <= len(rest) <= len(wants[action]):
         needs = " ".join(wants[action]) or "nothing more"

@@ -8,7 +8,7 @@ from llama_magic.errors import OptionError
 from llama_magic.loading.alias import alias, aliases
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand
-from llama_magic.words.names import nearest
+from llama_magic.words.names import hint
 from llama_magic.words.tables import Table
 
 
@@ -33,10 +33,9 @@ def alias_verb(kernel: Kernel, command: LineCommand) -> Any:
         return None
     made = {one.name: one for one in aliases()}
     if name not in made:
-        near = nearest(name, made)
-        hint = f" Did you mean {near[0]}?" if near else ""
         raise OptionError(
-            f"There is no alias {name!r}.{hint}", remedy="%llama alias NAME SOURCE [options] makes one."
+            f"There is no alias {name!r}.{hint(name, made)}",
+            remedy="%llama alias NAME SOURCE [options] makes one.",
         )
     return made[name]
 

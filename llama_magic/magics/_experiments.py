@@ -18,7 +18,7 @@ from llama_magic.experiments.sweep import sweep as sweep_all
 from llama_magic.magics._call import Call
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._lookup import find_schema
-from llama_magic.magics._readers import nearest
+from llama_magic.magics._readers import hint
 from llama_magic.magics._variables import Variables
 from llama_magic.session.blocks import split_blocks
 
@@ -58,11 +58,9 @@ def _rows(call: Call) -> Any:
     try:
         return eval(text, dict(call.kernel.namespace))  # noqa: S307 - the user's own line, in their own kernel
     except NameError as error:
-        known = (name for name in call.kernel.namespace if not name.startswith("_"))
-        near = nearest(str(error.name), known)
-        hint = f" Did you mean {near}?" if near else ""
+        meant = hint(str(error.name), call.kernel.namespace)
         raise OptionError(
-            f"There is no variable {error.name!r} in your namespace.{hint}",
+            f"There is no variable {error.name!r} in your namespace.{meant}",
             remedy=f"Write %%llama {call.command.mode} DF, where DF holds the rows.",
         ) from None
     except Exception as error:
@@ -182,9 +180,7 @@ def _known(word: str, variables: Variables) -> str:
     """Return a word; raise where the whole of it names a variable that there is not."""
     if unknown := _UNKNOWN.fullmatch(word):
         name = unknown[1] or unknown[2]
-        near = variables.nearest(name)
-        hint = f" Did you mean {near}?" if near else ""
-        raise OptionError(f"--over names the variable {name!r}, and there is none.{hint}")
+        raise OptionError(f"--over names the variable {name!r}, and there is none.{variables.hint(name)}")
     return word
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import OptionError, SchemaError, SourceError
-from llama_magic.magics._readers import nearest
+from llama_magic.magics._readers import hint
 from llama_magic.model.bias import token_of
 from llama_magic.sources import read_whole
 from llama_magic.structured import short_form
@@ -57,12 +57,11 @@ def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
     elif hasattr(builtins, head) and isinstance(getattr(builtins, head), type):
         value = getattr(builtins, head)
     else:
-        near = nearest(head, (name for name in namespace if not name.startswith("_")))
-        if near is None and not rest and head.islower():
+        meant = hint(head, namespace)
+        if not meant and not rest and head.islower():
             return head  # one field: a text of that name
-        hint = f" Did you mean {near}?" if near else ""
         raise SchemaError(
-            f"There is no {head!r} in your namespace.{hint}",
+            f"There is no {head!r} in your namespace.{meant}",
             remedy='--schema takes a class, a type, a dict, or a short form such as "name, age int".',
         )
     for name in rest:
@@ -128,10 +127,8 @@ def find_tools(spec: Any, namespace: Mapping[str, Any]) -> list[Any]:
         value = item
         if names:
             if item not in namespace:
-                near = nearest(item, (known for known in namespace if not known.startswith("_")))
-                hint = f" Did you mean {near}?" if near else ""
                 raise OptionError(
-                    f"There is no {item!r} in your namespace.{hint}",
+                    f"There is no {item!r} in your namespace.{hint(item, namespace)}",
                     remedy="--tools takes names of functions: --tools f,g. Define them in an earlier cell.",
                 )
             value = namespace[item]

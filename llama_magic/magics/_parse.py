@@ -10,7 +10,7 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.magics import _options as table
 from llama_magic.magics import _other_names
-from llama_magic.magics._readers import nearest
+from llama_magic.magics._readers import hint, nearest
 from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._variables import Variables
 from llama_magic.magics._words import Arguments, Word, Words
@@ -267,9 +267,9 @@ def _unknown_verb(word: str) -> OptionError:
             f"{word} is a mode of the cell magic, not a verb.",
             remedy=f"Write %%llama {word}, the text below it.",
         )
-    near = nearest(word, table.VERBS)
-    hint = f" Did you mean {near}?" if near else ""
-    return OptionError(f"There is no verb {word!r}.{hint}", remedy=f"Verbs: {', '.join(table.VERBS)}.")
+    return OptionError(
+        f"There is no verb {word!r}.{hint(word, table.VERBS)}", remedy=f"Verbs: {', '.join(table.VERBS)}."
+    )
 
 
 def _unknown_mode(word: str) -> OptionError:
@@ -282,10 +282,8 @@ def _unknown_mode(word: str) -> OptionError:
         return OptionError(
             f"{word} is a verb of the line magic, not a mode.", remedy=f"Write %llama {word} with one %."
         )
-    near = nearest(word, table.MODES)
-    hint = f" Did you mean {near}?" if near else ""
     return OptionError(
-        f"There is no mode {word!r}.{hint}",
+        f"There is no mode {word!r}.{hint(word, table.MODES)}",
         remedy=f"Modes: {', '.join(table.MODES)}. The prompt goes into the lines below.",
     )
 
@@ -295,5 +293,5 @@ def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> Optio
         return OptionError(f"{where} has no option {flag}. {meant}", remedy=f"{where} --help lists them.")
     long = {name.removeprefix("--"): name for name in known if name.startswith("--")}
     near = nearest(flag.lstrip("-"), long) if len(flag.lstrip("-")) > 1 else None
-    hint = f" Did you mean {long[near]}?" if near else ""
-    return OptionError(f"{where} has no option {flag}.{hint}", remedy=f"{where} --help lists them.")
+    meant = f" Did you mean {long[near]}?" if near else ""
+    return OptionError(f"{where} has no option {flag}.{meant}", remedy=f"{where} --help lists them.")

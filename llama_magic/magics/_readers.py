@@ -22,6 +22,15 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return starts[0] if starts else None
 
 
+def hint(word: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean …?`, to stand behind a sentence, or "" where no known word is near.
+
+    `known` may be the user's namespace: names that begin with an underscore are not meant.
+    """
+    near = nearest(word, (name for name in known if not name.startswith("_")))
+    return f" Did you mean {near}?" if near else ""
+
+
 # --- readers: (flag, text, option) -> value ---
 
 
@@ -76,9 +85,8 @@ def _read_escaped(flag: str, text: str, option: Option) -> str:
 def _read_choice(flag: str, text: str, option: Option) -> str:
     if text in option.choices:
         return text
-    near = nearest(text, option.choices)
-    hint = f" Did you mean {near}?" if near else ""
-    raise OptionError(f"{flag} is {text!r}; expected {', '.join(option.choices)}.{hint}")
+    known = ", ".join(option.choices)
+    raise OptionError(f"{flag} is {text!r}; expected {known}.{hint(text, option.choices)}")
 
 
 def _read_name(flag: str, text: str, option: Option) -> str:

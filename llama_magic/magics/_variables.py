@@ -20,7 +20,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._braces import NAME, Place, expression_at, find
-from llama_magic.magics._readers import READERS, nearest
+from llama_magic.magics._readers import READERS, hint
 from llama_magic.magics._rows import Option
 
 _WHOLE = re.compile(rf"\{{({NAME})\}}|\$({NAME})")
@@ -80,9 +80,9 @@ class Variables:
         made = _of(flag, text, value, option)
         return tuple(made) if option.kind == "bias" and isinstance(made, list) else (made,)
 
-    def nearest(self, name: str) -> str | None:
-        """Return the variable that is probably meant, None where none is near."""
-        return nearest(name, (known for known in self._namespace if not known.startswith("_")))
+    def hint(self, name: str) -> str:
+        """Return ` Did you mean …?` with the variable that is probably meant, "" where none is near."""
+        return hint(name, self._namespace)
 
     def _whole(self, text: str) -> Any:
         found = _WHOLE.fullmatch(text)
@@ -96,10 +96,8 @@ class Variables:
             return self._namespace[name]
         if found[2]:
             return _NONE  # the environment may have it
-        near = self.nearest(name)
-        hint = f" Did you mean {near}?" if near else ""
         raise OptionError(
-            f"There is no variable {name!r} in your namespace.{hint}",
+            f"There is no variable {name!r} in your namespace.{self.hint(name)}",
             remedy=f"Define it in an earlier cell. To mean the text {text} itself, put it into a variable.",
         )
 

@@ -16,7 +16,7 @@ from llama_magic.record.vocabulary import RecordedTokenizer
 from llama_magic.request.backend import Capabilities, Sink
 from llama_magic.request.events import KnownEvent
 from llama_magic.words.counting import counted
-from llama_magic.words.names import nearest
+from llama_magic.words.names import hint
 
 if TYPE_CHECKING:
     from llama_magic.request.request import Request
@@ -156,9 +156,8 @@ def _choose(
         named = list(rows)  # a name that it is to be kept under
     if not named:
         known = sorted({row[2]["name"] for row in rows})
-        near = nearest(str(wanted), known)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise OptionError(f"The record {where} knows no {wanted!r}.{hint} It has: {', '.join(known)}.")
+        meant = hint(str(wanted), known)
+        raise OptionError(f"The record {where} knows no {wanted!r}.{meant} It has: {', '.join(known)}.")
     given = {_CALLED.get(key, key): value for key, value in options.items() if value is not None}
     fits = [row for row in named if all(row[2]["options"].get(k, v) == v for k, v in given.items())]
     if not fits:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +20,7 @@ from llama_magic.remote.ollama import Ollama
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.vllm import VLLM
 from llama_magic.remote.wire import Wire
+from llama_magic.words.names import nearest
 
 _SERIOUS = (ServerKeyError, ServerLoadingError, ServerUnreachableError)
 
@@ -71,7 +71,7 @@ def _choose(models: Sequence[Mapping[str, Any]], model: str | None) -> str:
         return names[0]
     if model in names:
         return model
-    near = difflib.get_close_matches(model, names, n=1, cutoff=0.4)
+    near = nearest(model, names, cutoff=0.4)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise OptionError(f"The server has no model {model!r}.", remedy=f"{hint}It has: {', '.join(names[:12])}.")
 

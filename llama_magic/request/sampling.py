@@ -16,7 +16,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.request.stages import OTHER_NAMES, PARAMETERS, STAGES, Parameter, Parameters
-from llama_magic.words.names import meant, nearest
+from llama_magic.words.names import hint, meant
 from llama_magic.words.shown import Shown
 
 MAX_BREAKERS = 64
@@ -104,9 +104,9 @@ def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
     names = [n.strip() for n in given if n.strip()]
     for name in names:
         if name not in STAGES:
-            near = nearest(name, STAGES)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise OptionError(f"There is no sampler {name!r}.{hint} Known: {', '.join(STAGES)}.")
+            raise OptionError(
+                f"There is no sampler {name!r}.{hint(name, STAGES)} Known: {', '.join(STAGES)}."
+            )
         if names.count(name) > 1:
             raise OptionError(f"The sampler {name!r} stands twice in the order; name each stage once.")
     return tuple(names)

@@ -24,7 +24,7 @@ from llama_magic.record.replay import Replay
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import History
 from llama_magic.weakly import WeakTable
-from llama_magic.words.names import nearest
+from llama_magic.words.names import hint, nearest
 
 Loader = Callable[..., Any]
 
@@ -153,11 +153,10 @@ class Session:
     def _check_loaded(self, name: str) -> str:
         if name in self.models:
             return name
-        near = nearest(name, self.models)
-        hint = f" Did you mean {near[0]}?" if near else ""
         loaded = f"Loaded: {', '.join(self.models)}." if self.models else "No model is loaded."
         raise OptionError(
-            f"No loaded model is called {name!r}.{hint}", remedy=f"{loaded} %llama load NAME loads one."
+            f"No loaded model is called {name!r}.{hint(name, self.models)}",
+            remedy=f"{loaded} %llama load NAME loads one.",
         )
 
     @staticmethod
@@ -171,11 +170,10 @@ class Session:
         """Return a conversation by name; an unknown one is begun, or refused where `create` is off."""
         if name not in self.chats:
             if not create:
-                near = nearest(name, self.chats)
-                hint = f" Did you mean {near[0]}?" if near else ""
                 known = f"Chats: {', '.join(self.chats)}." if self.chats else "There is none yet."
                 raise OptionError(
-                    f"There is no chat {name!r}.{hint}", remedy=f"{known} %%llama chat begins one."
+                    f"There is no chat {name!r}.{hint(name, self.chats)}",
+                    remedy=f"{known} %%llama chat begins one.",
                 )
             self.chats[name] = Chat(name)
         return self.chats[name]

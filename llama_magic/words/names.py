@@ -14,6 +14,12 @@ def nearest(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) ->
     return difflib.get_close_matches(name, list(known), n, cutoff)
 
 
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean …?`, to stand behind a sentence, or "" where no known name is near."""
+    near = nearest(name, known)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
 def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
     """Return `Did you mean …?`, or all known names where none is near.
 

@@ -12,7 +12,7 @@ from llama_magic.model.thinking import ThinkingFirst, Ways
 from llama_magic.model.tools.tool import Tool
 from llama_magic.structured.callmasks import MayCall, NoCalls
 from llama_magic.structured.calls import calls
-from llama_magic.words.names import nearest
+from llama_magic.words.names import hint
 
 if TYPE_CHECKING:
     from llama_magic.request.matcher import Constraint
@@ -71,9 +71,8 @@ class Offer:
         """Return a tool by its name, or raise `OptionError` with the nearest."""
         found = next((tool for tool in self.tools if tool.name == name), None)
         if found is None:
-            near = nearest(name, self.names)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise OptionError(f"There is no tool {name!r}.{hint} Tools: {', '.join(sorted(self.names))}.")
+            known = ", ".join(sorted(self.names))
+            raise OptionError(f"There is no tool {name!r}.{hint(name, self.names)} Tools: {known}.")
         return found
 
     def formatter(self, formatter: Formatter) -> Formatter:
@@ -136,10 +135,8 @@ def _choice(choice: Any, names: Sequence[str]) -> str:
             f"tool_choice is {choice!r}, but no tools are given.", remedy="Give tools=[…] as well."
         )
     if choice not in (*CHOICES, *names):
-        near = nearest(choice, (*CHOICES, *names))
-        hint = f" Did you mean {near[0]}?" if near else ""
         raise OptionError(
             f"tool_choice is {choice!r}; expected none, auto, required or a tool's name "
-            f"({', '.join(names)}).{hint}"
+            f"({', '.join(names)}).{hint(choice, (*CHOICES, *names))}"
         )
     return choice
