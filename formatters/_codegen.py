@@ -68,7 +68,7 @@ class MeteredCodeGenerator(CodeGenerator):
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
         if isinstance(node.arg, nodes.Slice):
-            self._wrapped("sliced", super().visit_Getitem, node, frame)
+            self._wrapped("made", super().visit_Getitem, node, frame)
         else:
             super().visit_Getitem(node, frame)
 

@@ -93,10 +93,6 @@ class Environment(ImmutableSandboxedEnvironment):
         meter().value(value)
         return value
 
-    def sliced(self, value: Any) -> Any:
-        meter().value(value)
-        return value
-
     def joined(self, join: Callable[[Any], str], items: tuple[Any, ...]) -> str:
         used = meter()
         used.room(sum(size_of(item, used.most) for item in items))

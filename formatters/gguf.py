@@ -44,11 +44,6 @@ class GGUFFormatter(Formatter):
         """The other templates in the file, by name."""
         return dict(self._others)
 
-    @property
-    def template_names(self) -> tuple[str, ...]:
-        """The names of the other templates in the file."""
-        return tuple(self._others)
-
     def with_template(self, name: str) -> GGUFFormatter:
         """Return the formatter on the template of that name in the same file."""
         if name not in self._others:

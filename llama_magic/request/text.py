@@ -50,11 +50,6 @@ class TextStream:
             text, self._held = text + self._held, ""
         return text
 
-    @property
-    def pending(self) -> bool:
-        """Whether text is held back because it may still become a stop string."""
-        return bool(self._held)
-
     def _advance(self, text: str) -> str:
         if self.stop is not None:
             return ""

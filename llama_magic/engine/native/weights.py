@@ -64,7 +64,6 @@ class Weights:
         self.paths = tuple(paths)
         self.options = options
         self._adapters: dict[tuple[Path, tuple[int, int], str], Any] = {}
-        self._tensor_overrides = None
         self._mapped = MappedFiles(self.paths if options.mmap else ())
         try:
             with backend.captured_log() as log:

@@ -104,10 +104,5 @@ _PROPERTY = re.compile(r"\\(?:(?P<kind>[pP])(?:\{[^}]{0,80}\}|[A-Za-z])|.)", re.
 
 def readable(pattern: str) -> bool:
     """Say whether Python reads a pattern, but for the classes of Unicode that it lacks."""
-    plain = re.sub(
-        r"\\(?:([pP])(?:\{[^}]{0,80}\}|[A-Za-z])|.)",
-        lambda m: r"\w" if m[1] else m[0],
-        pattern,
-        flags=re.DOTALL,
-    )
+    plain = _PROPERTY.sub(lambda m: r"\w" if m["kind"] else m[0], pattern)
     return to_python(plain) is not None
