@@ -39,9 +39,9 @@ class Writer:
             text = text.lstrip() if self._continue and index == self._last else text.strip()
         self.parts.extend(literal_parts(text, kind_of(message["role"]), index, self._guarded))
 
-    def data(self, value: Any, indent: int | None = None) -> None:
+    def data(self, value: Any) -> None:
         """Write JSON that came from the caller."""
-        text = json.dumps(value, ensure_ascii=False, indent=indent)
+        text = json.dumps(value, ensure_ascii=False)
         self.parts.extend(literal_parts(text, "template", None, self._guarded))
 
     def close(self, text: str, index: int) -> None:

@@ -92,17 +92,17 @@ def refuse(what: str) -> NoReturn:
     raise LimitError(f"{what} is out of all proportion for a prompt")
 
 
-def size_of(value: Any, most: float = MAX_SIZE, depth: int = MAX_DEPTH) -> int:
+def size_of(value: Any, most: float = MAX_SIZE) -> int:
     """Return the bytes of a value, parts counted as often as they appear; stops above `most`.
 
     Raises LimitError for a whole number of more than `MAX_BITS`, and for values nested deeper
-    than `depth`.
+    than `MAX_DEPTH`.
     """
     if isinstance(value, (str, bytes)):
         return getsizeof(value)
     total = 0
     level = [value]
-    for _ in range(depth):
+    for _ in range(MAX_DEPTH):
         inside: list[Any] = []
         for item in level:
             if isinstance(item, (str, bytes)):
@@ -125,4 +125,4 @@ def size_of(value: Any, most: float = MAX_SIZE, depth: int = MAX_DEPTH) -> int:
         if not inside or total > most:
             return total
         level = inside
-    refuse(f"a value of {depth} values in one another")
+    refuse(f"a value of {MAX_DEPTH} values in one another")

@@ -129,11 +129,6 @@ def live_tokens(model: Model, text: str = "") -> Any:
     return LiveTokens(model, text)
 
 
-def show_live(trace: SamplerTrace, shell: Any = None) -> None:
-    """Show a trace's live view; where there can be none, one line that says why, and the trace."""
-    show_board(live_view(trace), shell)
-
-
 def show_board(made: Any, shell: Any = None) -> None:
     """Show what `live_view` or `live_tokens` has returned: a board, or the static result in its place."""
     if hasattr(made, "_ipython_display_"):

@@ -69,18 +69,18 @@ class Plan(Shown):
         return "\n".join(line for line in lines if line)
 
 
-def plan(info: GGUFInfo, source: str, *, ctx: int | None = None, machine: Machine | None = None) -> Plan:
+def plan(info: GGUFInfo, source: str, *, machine: Machine | None = None) -> Plan:
     """Return how to load a model here: 8,192 tokens of window, or those that it was trained for if fewer.
 
     Where that does not fit, with a q8_0 KV cache; where even that does not, with the longest that fits.
-    `ctx` asks for a window. Raises `InvalidGGUFError` for a file that cannot be loaded.
+    Raises `InvalidGGUFError` for a file that cannot be loaded.
     """
     gguf.validate(info)
-    return planned(info, source, ctx, machine or fit.machine())
+    return planned(info, source, None, machine or fit.machine())
 
 
 def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> Plan:
-    """Return what `plan` does, for a header that was judged already."""
+    """Return what `plan` does, for a header that was judged already; `ctx` asks for a window."""
     wanted = ctx or min(info.context_length, SENSIBLE_WINDOW)
     longest, kv = 0, "q8_0"
     for tried in ("f16", "q8_0"):

@@ -17,9 +17,9 @@ from llama_magic.model.evaluate import BODY, PROMPT, Words, evaluate, names
 from llama_magic.request.filled import Filled, Span
 
 
-def interpolate(body: str, namespace: Mapping[str, Any], words: Words = BODY) -> Filled:
-    """Return the filled text, which knows where each value stands: `(expression, start, end)`."""
-    return Template(body, words).fill(namespace)
+def interpolate(body: str, namespace: Mapping[str, Any]) -> Filled:
+    """Return a cell's body filled; it knows where each value stands: `(expression, start, end)`."""
+    return Template(body, BODY).fill(namespace)
 
 
 class Template:

@@ -20,8 +20,8 @@ class Journal:
     that took them.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept: deque[Completion] = deque(maxlen=kept)
+    def __init__(self) -> None:
+        self._kept: deque[Completion] = deque(maxlen=KEPT)
         self._listeners = WeakMethods()
 
     def __len__(self) -> int:

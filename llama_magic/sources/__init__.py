@@ -1,23 +1,24 @@
 """Where a model comes from: a package, an alias, a path, a URL or the hub.
 
 `resolve` turns any of them into a complete, checked file on this disk; `locate` says what a
-source is and how large without fetching it; `open_remote` reads a remote file by byte ranges.
+source is and how large without fetching it; `open_parts` reads a remote file by byte ranges.
 Light to import: HTTP and hub libraries are loaded when a source needs them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llama_magic.sources.disk.cache import cache_dir, cache_note, cached_repos, hub_cache, on_disk
 from llama_magic.sources.disk.files import read_whole, user_path, write_whole
 from llama_magic.sources.listing import HubModel, HubModels, hub_models
-from llama_magic.sources.locator import locate, open_parts, open_remote
+from llama_magic.sources.locator import locate, open_parts
 from llama_magic.sources.meanings import Meaning, add_alias, aliases, own_aliases, remove_alias
 from llama_magic.sources.notation import hidden, meaning, parse
 from llama_magic.sources.redact import redact
 from llama_magic.sources.resolver import check, doubt, resolve
 from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved
+from llama_magic.words.lazy import lazily
 
 if TYPE_CHECKING:
     from llama_magic.sources.http.ranges import RangeReader
@@ -47,7 +48,6 @@ __all__ = [
     "meaning",
     "on_disk",
     "open_parts",
-    "open_remote",
     "own_aliases",
     "parse",
     "read_whole",
@@ -58,10 +58,4 @@ __all__ = [
     "write_whole",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "RangeReader":
-        from llama_magic.sources.http.ranges import RangeReader
-
-        return RangeReader
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, {"RangeReader": "llama_magic.sources.http.ranges"})

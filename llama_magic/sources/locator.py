@@ -11,7 +11,6 @@ from llama_magic.errors import SourceError, visible
 from llama_magic.sources.details import plain_errors
 from llama_magic.sources.hub.cache import cached_hub, is_offline
 from llama_magic.sources.resolver import (
-    Fits,
     bytes_of,
     from_cache,
     hub_origin,
@@ -32,8 +31,6 @@ def locate(
     *,
     revision: str | None = None,
     offline: bool | None = None,
-    default: str | None = None,
-    fits: Fits | None = None,
     base: Path | None = None,
 ) -> Located:
     """Return what `source` is, with its size where that is known; download nothing large.
@@ -41,11 +38,11 @@ def locate(
     A URL costs one request for its first kilobyte, a hub repository its file list and one
     request without a body for each shard. Parameters and errors are those of `resolve`.
     """
-    parsed = parsed_source(source, default, base, revision)
+    parsed = parsed_source(source, None, base, revision)
     if parsed.kind == "url":
         return _locate_url(parsed, is_offline(offline))
     if parsed.kind == "hub":
-        return _locate_hub(parsed, revision, is_offline(offline), fits)
+        return _locate_hub(parsed, revision, is_offline(offline))
     parts = local_files(parsed)
     return Located(kind_of(parsed), name_of(parsed, parts[0]), visible(str(parts[0])), bytes_of(parts), parts)
 
@@ -73,7 +70,7 @@ def _locate_url(parsed: ParsedSource, offline: bool) -> Located:
     )
 
 
-def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool, fits: Fits | None) -> Located:
+def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool) -> Located:
     from llama_magic.sources.http.client import UnreachableError
     from llama_magic.sources.hub import hub as _hub
 
@@ -81,7 +78,7 @@ def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool, fits:
     if not offline:
         hub = _hub.Hub(parsed, revision)
         try:
-            plan = hub.plan(fits)
+            plan = hub.plan()
             files = tuple(RemoteFile(f.name, f.size, f.sha256, hub.url_of(f.name, f.commit)) for f in plan)
             origin = f"hf:{parsed.repo}/{plan[0].name}@{plan[0].commit[:12]}"
             parts = cached_hub(replace(parsed, file=plan[0].name), plan[0].commit)
@@ -107,22 +104,13 @@ def _total(files: Iterable[RemoteFile]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def open_remote(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> RangeReader:
-    """Return a `RangeReader` over the first shard of a URL or hub source; see `open_parts`."""
-    return _open(source, revision, fits, 1)[0]
-
-
-def open_parts(source: Any, *, revision: str | None = None, fits: Fits | None = None) -> list[RangeReader]:
+@plain_errors()
+def open_parts(source: Any, *, revision: str | None = None) -> list[RangeReader]:
     """Return a `RangeReader` over each shard of a URL or hub source, in order.
 
     Raises `SourceError` where the source is no remote one, offline mode is on, or the server
     serves no byte ranges. A hub source is looked up first (its list, one request without a body).
     """
-    return _open(source, revision, fits, None)
-
-
-@plain_errors()
-def _open(source: Any, revision: str | None, fits: Fits | None, most: int | None) -> list[RangeReader]:
     from llama_magic.sources.http.client import UnreachableError
     from llama_magic.sources.http.ranges import BLOCK, FAR_BLOCK, RangeReader
     from llama_magic.sources.http.url import shard_urls
@@ -137,11 +125,11 @@ def _open(source: Any, revision: str | None, fits: Fits | None, most: int | None
         )
     if parsed.kind == "url":
         assert parsed.url is not None
-        first, *others = shard_urls(parsed.url)[:most]
+        first, *others = shard_urls(parsed.url)
         return [RangeReader(first), *(RangeReader(url, block=FAR_BLOCK) for url in others)]
     hub = _hub.Hub(parsed, revision)
     try:
-        files = hub.plan(fits)[:most]
+        files = hub.plan()
     except UnreachableError as err:
         raise SourceError(f"{parsed.text} cannot be read: {err}.", remedy="Check the network.") from None
     readers: list[RangeReader] = []

@@ -38,14 +38,14 @@ _WRITTEN_AS_PATH = re.compile(r"^(?:[./\\~$%]|[A-Za-z]:[\\/]?)|\\|\.gguf$", re.I
 _HUB_FOLDERS = frozenset({"datasets", "spaces", "api", "docs", "collections", "papers", "buckets"})
 
 
-def meaning(source: Any, *, base: Path | None = None) -> Meaning:
+def meaning(source: Any) -> Meaning:
     """Return what a source stands for in the end, and the options of the aliases on the way there.
 
     What an outer alias says counts. A source that is no alias, or an existing file, stands for itself.
     """
     options: dict[str, Any] = {}
     seen: set[str] = set()
-    own = {name: to for name, to in own_aliases().items() if not hidden(name, base)}
+    own = {name: to for name, to in own_aliases().items() if not hidden(name)}
     while isinstance(source, str) and source in own and source not in seen:
         seen.add(source)
         source, more = own[source]

@@ -49,7 +49,6 @@ class Constraint(InProcess):
         why: Why | None = None,
         make: Callable[[str], Any] | None = None,
         read: Callable[[str], tuple[Any, str | None]] | None = None,
-        trie: Trie | None = None,
         machine: Any = None,
         any_order: bool = False,
         mask_first: bool = False,
@@ -70,7 +69,7 @@ class Constraint(InProcess):
         self._mask_first = mask_first  # the check itself may take endless time on a text that is none
         self._make = make
         self._read = read  # check and value at once, in place of both
-        self._trie = trie
+        self._trie: Trie | None = None  # of the vocabulary that it is `bound` to
         self._bytes = machine if machine is not None else _machine(byte_tokenizer(), grammar)
 
     def __copy__(self) -> Constraint:

@@ -292,7 +292,7 @@ def test_without_widgets_none_is_made_and_one_line_says_why(
     needs = f"it needs a notebook with widgets (JupyterLab, Notebook 7, VS Code, Colab), and {WHYS[host]}."
     assert trace.live() is trace
     assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"
-    display.show_live(trace)
+    display.show_board(display.live_view(trace))
     [view] = shell.display_pub.shown.values()
     assert view == display.mimebundle(trace)
     assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"

@@ -173,7 +173,7 @@ def test_a_mirror_that_knows_branches_alone_serves(hub: Any, repo: Any) -> None:
     found = sources.resolve("o/r:m-Q4_K_M.gguf")
     assert found.path.read_bytes() == repo.files["m-Q4_K_M.gguf"]
     assert "no SHA-256" in found.notes[0]
-    assert sources.open_remote("o/r:m-Q4_K_M.gguf").size == SIZE
+    assert sources.open_parts("o/r:m-Q4_K_M.gguf")[0].size == SIZE
 
 
 def test_a_break_resumes_within_and_across_calls(

@@ -214,7 +214,6 @@ def test_the_public_names_are_these() -> None:
         "locate",
         "on_disk",
         "open_parts",
-        "open_remote",
         "parse",
         "redact",
         "resolve",

@@ -17,7 +17,7 @@ def test_a_header_read_front_to_back_is_cheap(header: int, hub: Any, gguf: Any) 
     data = gguf(7_000_000)
     hub.files["/m.gguf"] = data
     rng = random.Random(header)
-    with sources.open_remote(hub.url + "/m.gguf") as reader:
+    with sources.open_parts(hub.url + "/m.gguf")[0] as reader:
         at = 0
         while at < header:
             n = min(rng.choice([8, 8, 12, 200, 4000]), header - at)
@@ -48,7 +48,7 @@ def test_a_server_without_ranges_is_named(hub: Any, gguf: Any) -> None:
     hub.files["/m.gguf"] = gguf(3_000_000)
     hub.faults.ignore_range = True
     with pytest.raises(SourceError, match="no byte ranges"):
-        sources.open_remote(hub.url + "/m.gguf")
+        sources.open_parts(hub.url + "/m.gguf")[0]
 
 
 def test_a_file_that_changes_under_the_reader_is_named(hub: Any, gguf: Any) -> None:
@@ -74,7 +74,7 @@ def test_breaks_are_mended(hub: Any, gguf: Any) -> None:
 def test_a_file_shorter_than_a_block_is_read(hub: Any, gguf: Any) -> None:
     """Small files end inside the first block."""
     hub.files["/m.gguf"] = gguf(24)
-    reader = sources.open_remote(hub.url + "/m.gguf")
+    reader = sources.open_parts(hub.url + "/m.gguf")[0]
     assert (reader.size, reader.read_at(0, 100), reader.requests) == (24, gguf(24), 1)
 
 
@@ -85,7 +85,7 @@ def test_a_hub_file_is_read_through_its_redirect(
     data = gguf(4_000_000)
     hub.repos["o/r"] = fake.Repo({"m-Q4_0.gguf": data}, private=True)
     monkeypatch.setenv("HF_TOKEN", "hf_goodtoken")
-    reader = sources.open_remote("o/r:Q4_0")
+    reader = sources.open_parts("o/r:Q4_0")[0]
     assert reader.read_at(2_500_000, 64) == data[2_500_000:2_500_064]
     at_hub = [seen.method for seen in hub.seen if "/resolve/" in seen.path]
     assert at_hub == ["HEAD", "GET"]
@@ -99,7 +99,7 @@ def test_a_hub_file_is_read_through_its_redirect(
 
 
 def test_a_local_source_is_not_remote(tmp_path: Any, gguf: Any) -> None:
-    """`open_remote` names what it is not for."""
+    """`open_parts` names what it is not for."""
     (tmp_path / "x.gguf").write_bytes(gguf())
     with pytest.raises(SourceError, match="not on a server"):
-        sources.open_remote(str(tmp_path / "x.gguf"))
+        sources.open_parts(str(tmp_path / "x.gguf"))[0]

@@ -66,12 +66,11 @@ def code_span(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}" if text else ""
 
 
-def code_block(text: str, language: str = "") -> str:
-    """Return a fenced block: its fence outruns any backticks inside; `language` stands above it in words."""
+def code_block(text: str) -> str:
+    """Return a fenced block: its fence outruns any backticks inside."""
     text = visible(text)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    above = f"{literal(language)}\n\n" if language else ""
-    return f"{above}{fence}\n{text}\n{fence}"
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _head(node: doc.Head) -> str:

@@ -52,11 +52,11 @@ def start() -> None:
         _started = True
 
 
-def log_tail(lines: int = 3) -> str:
-    """Return llama.cpp's last lines of the worst kind it logged lately, joined by '; '."""
+def log_tail() -> str:
+    """Return llama.cpp's last three lines of the worst kind it logged lately, joined by '; '."""
     recent = list(_lines)[-60:]
     bad = [text for level, text in recent if level >= _ERROR_LEVEL and level != 5]
-    picked = (bad or [text for _, text in recent])[-lines:]
+    picked = (bad or [text for _, text in recent])[-3:]
     return "; ".join(line.strip() for line in picked if line.strip())
 
 

@@ -88,7 +88,7 @@ class Hub:
         except MissingError:
             return use(self.url_of(file.name, self.revision))
 
-    def plan(self, fits: Callable[[int], bool] | None) -> list[HubFile]:
+    def plan(self, fits: Callable[[int], bool] | None = None) -> list[HubFile]:
         """Return the files of the model meant: all shards, in order. Nothing large is fetched.
 
         Raises `SourceError` by what the hub says, `UnreachableError` where it cannot be asked.
