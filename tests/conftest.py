@@ -87,7 +87,7 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from llama_magic.session import session
 
     # Another test of this process may have left a model open; a kernel of its own has none.
-    monkeypatch.setattr(session, "loaded_in_python", list)
+    monkeypatch.setattr(session, "loaded", list)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / ".ipython"))
     monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / ".cache"))

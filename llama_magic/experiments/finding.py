@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import gguf, sources
 from llama_magic.errors import LlamaMagicError, OptionError
-from llama_magic.loading import current
+from llama_magic.loading import hooks
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -30,8 +29,7 @@ _BUILD = ("llama_cpp", "llama_cpp_python", "features", "library", "repacked_weig
 
 def models_here() -> list[Model]:
     """Return the models of this process, the current one first; nothing is imported for it."""
-    load = sys.modules.get("llama_magic.loading.load")
-    found = [current.current(), *(load.loaded() if load is not None else ())]
+    found = [hooks.current_model(), *hooks.loaded()]
     return list({id(model): model for model in found if model is not None and not model.closed}.values())
 
 
@@ -58,7 +56,7 @@ def find_model(receipt: Receipt, model: Any = None) -> Model:
     if model is not None and not isinstance(model, str):
         return model  # type: ignore[no-any-return]
     if model is not None:
-        known = current.named(model)
+        known = hooks.named_model(model)
         if known is not None:
             return known
         from llama_magic.loading.load import load  # for weight: llama.cpp

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.loading import current
+from llama_magic.loading import hooks
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -31,10 +31,10 @@ class Models:
         given = self._given[name]
         if given is not None and not isinstance(given, str):
             return given
-        known = current.named(given) if given is not None else None
+        known = hooks.named_model(given) if given is not None else None
         if known is not None:
             return known
-        before = _loaded()
+        before = hooks.loaded()
         model: Model = self._opener(given)
         if given is not None and not any(model is one for one in before):
             self._own[name] = model
@@ -95,9 +95,3 @@ def _load(name: str | None) -> Model:
     from llama_magic.loading.load import load  # for weight: llama.cpp
 
     return load(name)
-
-
-def _loaded() -> list[Any]:
-    from llama_magic.loading.load import loaded  # for weight: llama.cpp
-
-    return loaded()

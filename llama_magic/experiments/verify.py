@@ -12,6 +12,7 @@ from llama_magic.errors import LlamaMagicError, OptionError, StructuredOutputErr
 from llama_magic.experiments import finding
 from llama_magic.experiments.difference import first_difference, steps_of
 from llama_magic.experiments.saved_answers import Saved, read_answers
+from llama_magic.loading import hooks
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
@@ -162,9 +163,9 @@ class _Models:
                 return here[0]
             name = receipt.get("file", {}).get("name", receipt["model"])
             raise OptionError(f"The model that wrote it, {name}, is not on this disk.")
-        from llama_magic.loading.load import load, loaded  # for weight: llama.cpp
+        from llama_magic.loading.load import load  # for weight: llama.cpp
 
-        before = loaded()
+        before = hooks.loaded()
         model: Model = load(path, **wanted)
         if not any(model is one for one in before):
             self._own[key] = model

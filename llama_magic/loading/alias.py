@@ -10,7 +10,7 @@ from typing import Any
 
 from llama_magic import sources
 from llama_magic.errors import OptionError, shown_briefly
-from llama_magic.loading import current
+from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Shown
@@ -106,7 +106,7 @@ def _in_the_way(name: str) -> list[str]:
     notes = []
     if sources.hidden(name):
         notes.append(f"There is a file called {name} here, which is loaded in its place: rename one of them.")
-    if current.named(name) is not None:
+    if hooks.named_model(name) is not None:
         free = f"%llama unload {name} frees the name."
         notes.append(f"A model called {name} is loaded, which is asked in its place. {free}")
     return notes

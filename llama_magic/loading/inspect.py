@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llama_magic import gguf, sources
 from llama_magic.errors import shown_briefly
 from llama_magic.gguf import GGUFInfo
-from llama_magic.loading import current
+from llama_magic.loading import hooks
 
 if TYPE_CHECKING:
     from llama_magic.sources import Located
@@ -27,7 +27,7 @@ def inspect(
     Raises `SourceError` and `InvalidGGUFError`.
     """
     if source is None and revision is None:
-        source = current.usual_source()
+        source = hooks.usual_source()
     return header(source, revision, offline)[1]
 
 

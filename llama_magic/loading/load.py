@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from llama_magic import environment, fit, sources
 from llama_magic.errors import OptionError, shown_briefly
-from llama_magic.loading import current
+from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.model.model import Model
 from llama_magic.words.progress import ProgressCallback
@@ -87,16 +86,16 @@ def load(
     for what, value in (("name", name), ("sha256", sha256), ("revision", revision)):
         if value is not None and (not isinstance(value, str) or not value.strip() or len(value) > 200):
             raise OptionError(f"{what} is {str(value)[:40]!r}; expected a text.")
-    here = current.current() if source is None and revision is None else None
+    here = hooks.current_model() if source is None and revision is None else None
     if here is None and source is None:
-        source = current.usual_source()
+        source = hooks.usual_source()
     of_files = {"sha256": sha256, "revision": revision, "offline": offline}
     given: dict[str, Any] = {**of_files, **options}
     meant, of_alias = sources.meaning(source)
     options = {**of_alias, **{key: value for key, value in given.items() if value is not None}}
     of_files = {key: options.pop(key, None) for key in of_files}
     scheme = meant.partition(":")[0] if isinstance(meant, str) else ""
-    opener = current.opener()
+    opener = hooks.opener()
     if opener is not None and scheme != "record" and not dry_run:
         return opener(source, name=name, **options)
     if scheme in OPENERS:
@@ -151,9 +150,3 @@ def _opened(scheme: str, source: str, of_files: dict[str, Any], **options: Any) 
     module, _, function = OPENERS[scheme].partition(":")
     opened: Model = getattr(importlib.import_module(module), function)(source, **options)
     return opened
-
-
-def loaded() -> list[Model]:
-    """Return the models that are in memory now; nothing is imported for it."""
-    opening = sys.modules.get("llama_magic.loading.opening")
-    return opening.loaded() if opening is not None else []

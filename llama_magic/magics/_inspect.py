@@ -11,7 +11,7 @@ from llama_magic.display.static.doc import Code, Grid, Head, Line, Node
 from llama_magic.display.views.gguf._tensors import tensors
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.loading import compare as choosing
-from llama_magic.loading import current
+from llama_magic.loading import hooks
 from llama_magic.loading.inspect import inspect
 from llama_magic.loading.plan import Plan, plan
 from llama_magic.magics._kernel import Kernel
@@ -35,7 +35,7 @@ def inspect_verb(kernel: Kernel, command: LineCommand) -> Any:
     if name in kernel.session.models:
         info = kernel.session.model(name).info
     else:
-        source = name or kernel.settings.model or current.usual_source()
+        source = name or kernel.settings.model or hooks.usual_source()
         if not parts and (several := _several(source, options)) is not None:
             return several
         info = _header(source, options, with_plan=not parts)

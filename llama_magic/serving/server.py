@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
+from llama_magic.loading import hooks
 from llama_magic.model.model import Model
 from llama_magic.serving.guard import Rules, digest, is_loopback
 from llama_magic.serving.state import Limits, State
@@ -170,11 +171,10 @@ class Server(InProcess, Shown):
 
 
 def _models(given: tuple[Model | str, ...]) -> dict[str, Model]:
-    from llama_magic.loading.current import current
     from llama_magic.loading.load import load  # for weight: llama.cpp
 
     if not given:
-        found = current()
+        found = hooks.current_model()
         given = (found if found is not None else load(),)
     models: dict[str, Model] = {}
     for one in given:

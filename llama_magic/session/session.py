@@ -14,7 +14,8 @@ from typing import Any
 
 from llama_magic import sources
 from llama_magic.errors import LlamaMagicError, OptionError
-from llama_magic.loading import current as loading
+from llama_magic.loading import hooks
+from llama_magic.loading.hooks import loaded
 from llama_magic.model.journal import journal
 from llama_magic.model.results import Completion
 from llama_magic.model.standing_in import stand_in
@@ -52,7 +53,7 @@ class Session:
 
     def load(self, source: str | None = None, *, name: str | None = None, **options: Any) -> Any:
         """Load a model through the loader, keep it under its name and make it current."""
-        model = (loading.opener() or self.loader)(source, name=name, **options)
+        model = (hooks.opener() or self.loader)(source, name=name, **options)
         if name is None and source in sources.own_aliases() and source not in self.models:
             name = source  # one that is loaded already has another name, and is asked by this one too
         self.current_name = self._keep(model, name)
@@ -139,7 +140,7 @@ class Session:
     def refresh(self) -> None:
         """Forget models that were closed, and know those that Python code loaded."""
         self._forget_closed()
-        for model in loaded_in_python():
+        for model in loaded():
             if not any(model is known for known in self.models.values()):
                 name = self._keep(model, None)
                 self.current_name = self.current_name or name
@@ -195,7 +196,7 @@ class Session:
         """Answer equal requests from a record from now on, `only` those without any model; None ends that."""
         self.replay = None if path is None else Replay(open_record(path), only=only)
         stand_in(self.replay)
-        loading.open_by(self.replay.open if self.replay is not None and only else None)
+        hooks.set_opener(self.replay.open if self.replay is not None and only else None)
         return self.replay
 
     def record(self, completion: Completion) -> None:
@@ -207,12 +208,6 @@ def _default_loader(source: str | None, **options: Any) -> Any:
     from llama_magic.loading.load import load  # for weight: llama.cpp
 
     return load(source, **options)
-
-
-def loaded_in_python() -> list[Any]:
-    """Return the models in memory, `llama_magic.load`'s included; nothing is imported for it."""
-    load = sys.modules.get("llama_magic.loading.load")
-    return load.loaded() if load is not None else []
 
 
 _sessions: WeakTable[Any, Session] = WeakTable()
@@ -233,7 +228,7 @@ def _named_model(name: str) -> Any:
     return session.models.get(name)
 
 
-loading.ask(_current_model, _named_model)
+hooks.set_models(_current_model, _named_model)
 
 
 def current(shell: Any = None) -> Session:

@@ -11,7 +11,7 @@ from scripted_gguf import EOS, build, chain
 
 import llama_magic as lm
 from llama_magic.errors import InputTypeError, OptionError, SourceError
-from llama_magic.loading.load import loaded
+from llama_magic.loading.hooks import loaded
 from llama_magic.loading.weights import in_memory
 
 LETTERS = [chr(0x4E00 + i) for i in range(30)]

@@ -380,14 +380,14 @@ def test_model_is_no_lora_adapter(scripted_file: Scripted) -> None:
 
 def test_dry_run_loads_nothing(scripted_file: Scripted) -> None:
     """`dry_run` names size, window and memory, and no model is in memory after it."""
-    from llama_magic.loading import load as loading
+    from llama_magic.loading import hooks
 
-    before = loading.loaded()
+    before = hooks.loaded()
     report = lm.load(scripted_file.path, ctx=1000, dry_run=True)
     assert (report.window, report.size) == (1024, scripted_file.path.stat().st_size)
     assert "nothing was loaded" in str(report)
     assert f"at most about {fit.rounded(report.speed.tokens_per_second)} tokens per second" in str(report)
-    assert loading.loaded() == before
+    assert hooks.loaded() == before
 
 
 def test_a_model_says_how_fast_it_can_be(scripted: Any) -> None:
@@ -481,7 +481,7 @@ def test_memory_is_given_back(
 _INTERRUPTED_LOAD = """
 import json, os, signal, sys, threading, time
 import llama_magic as lm
-from llama_magic.loading import load as loading
+from llama_magic.loading import hooks
 from llama_magic.loading import weights
 path, stage = sys.argv[1:]
 sent = []
@@ -502,7 +502,7 @@ for _ in range(3):
         pass
 with lm.load(path, ctx=1024, threads=1) as model:
     print(model.complete("Hello", max_tokens=3, seed=1).finish_reason)
-print(len(loading.loaded()), len(weights.in_memory()))
+print(len(hooks.loaded()), len(weights.in_memory()))
 """
 
 

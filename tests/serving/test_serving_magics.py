@@ -32,7 +32,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from llama_magic import magics
     from llama_magic.session import session
 
-    monkeypatch.setattr(session, "loaded_in_python", list)
+    monkeypatch.setattr(session, "loaded", list)
     InteractiveShell.clear_instance()
     made = InteractiveShell.instance()
     magics.register(made)

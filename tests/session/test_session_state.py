@@ -303,15 +303,15 @@ def test_load_with_nothing_is_the_current_model(
     monkeypatch.setattr(module, "_without_shell", [])
     asked: list[Any] = []
     monkeypatch.setattr("llama_magic.sources.resolve", lambda source, **_: asked.append(source) or 1 / 0)
-    monkeypatch.setattr(module, "loaded_in_python", list)
+    monkeypatch.setattr(module, "loaded", list)
     with pytest.raises(ZeroDivisionError):
         lm.load()
     assert asked == [None]
     monkeypatch.undo()
     monkeypatch.setattr(IPython, "get_ipython", lambda: None)
     monkeypatch.setattr(module, "_without_shell", [])
-    loaded, others = module.loaded_in_python, module.loaded_in_python()  # of other tests
-    monkeypatch.setattr(module, "loaded_in_python", lambda: [m for m in loaded() if m not in others])
+    loaded, others = module.loaded, module.loaded()  # of other tests
+    monkeypatch.setattr(module, "loaded", lambda: [m for m in loaded() if m not in others])
     s = current()
     with s.load(str(scripted_file.path), ctx=512, threads=1, name="mine") as model:
         assert lm.load() is model
