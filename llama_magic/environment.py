@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 PREFIX = "LLAMA_MAGIC_"
 _MOST = 2**31 - 1
-_MOST_THREADS = 512  # GGML_MAX_N_THREADS
+MOST_THREADS = 512  # GGML_MAX_N_THREADS
 
 # What each variable takes, in words; `_reader` checks it.
 EXPECTED = {
     "model": "what %llama load takes: an alias, a path, a URL or owner/repo:QUANT",
     "server_url": "the address of a server, without user and password: http://host:port",
     "ctx": f"a whole number, 0 to {_MOST:,}",
-    "threads": f"a whole number, 1 to {_MOST_THREADS}",
+    "threads": f"a whole number, 1 to {MOST_THREADS}",
     "batch": f"a whole number, 1 to {_MOST:,}",
     "max_tokens": f"a whole number, 1 to {_MOST:,}",
     "temperature": f"a number, 0 to {PARAMETERS['temperature'].high:g}",
@@ -138,7 +138,7 @@ def _reader() -> type[Any]:
         model: Annotated[str, Field(pattern=r"\S")] | None = None
         server_url: Annotated[str, AfterValidator(_address)] | None = None
         ctx: int | None = Field(None, ge=0, le=_MOST)
-        threads: int | None = Field(None, ge=1, le=_MOST_THREADS)
+        threads: int | None = Field(None, ge=1, le=MOST_THREADS)
         batch: int | None = Field(None, ge=1, le=_MOST)
         max_tokens: int | None = Field(None, ge=1, le=_MOST)
         temperature: float | None = parameter("temperature")

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import OptionError
-from llama_magic.experiments.answers import gap, plain
+from llama_magic.experiments.answers import plain
 from llama_magic.experiments.comparing import hashable, key
 from llama_magic.experiments.statistics import kappa
+from llama_magic.model.evaluate import is_gap
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
 
@@ -105,7 +106,7 @@ def confuse(results: Sequence[Any], column: str, field: str | None) -> Confusion
     pairs = []
     for one in results:
         answer, wanted = one.answer(field or column), one.inputs.get(column)
-        if answer is not None and not gap(wanted):
+        if answer is not None and not is_gap(wanted):
             pairs.append((_label(wanted), _label(answer)))
     labels = tuple(sorted({label for pair in pairs for label in pair}))
     counted = Counter(pairs)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import numbers
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from llama_magic.model.evaluate import is_gap
 
 if TYPE_CHECKING:
     from llama_magic.model.results import Completion
@@ -43,20 +44,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-def gap(value: Any) -> bool:
-    """Tell None, NaN, and pandas' NA and NaT: no value at all."""
-    if isinstance(value, numbers.Real):
-        return bool(value != value)  # noqa: PLR0124 - NaN alone is not itself
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
 def same(answer: Any, wanted: Any) -> bool:
     """Tell whether an answer is what a column holds: equal as values, or as texts without blanks around.
 
     So "5" is 5 and "yes" is "yes "; upper and lower case differ. Nothing is equal to a gap.
     """
     wanted = plain(wanted.item() if hasattr(wanted, "item") else wanted)
-    if answer is None or gap(wanted):
+    if answer is None or is_gap(wanted):
         return False
     if isinstance(answer, bool) or isinstance(wanted, bool):
         return answer is wanted or str(answer).strip().casefold() == str(wanted).strip().casefold()

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from llama_magic.errors import OptionError
-from llama_magic.experiments.answers import gap, same
+from llama_magic.experiments.answers import same
+from llama_magic.model.evaluate import is_gap
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
 
@@ -65,7 +66,7 @@ def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
     pairs = [
         (one.confidence, same(one.best, wanted))
         for one in decisions
-        if one.error is None and not gap(wanted := one.inputs.get(column))
+        if one.error is None and not is_gap(wanted := one.inputs.get(column))
     ]
     if not pairs:
         raise OptionError(f"No row has both a decision and a value in {column!r}.")

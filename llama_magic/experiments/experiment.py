@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, ModelClosedError
-from llama_magic.experiments.keeping import bind
+from llama_magic.experiments.caller import bind
 from llama_magic.experiments.results import Progress, R, Results
 from llama_magic.experiments.scoring import Scores
 from llama_magic.experiments.settings import PROMPT

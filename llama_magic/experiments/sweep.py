@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_magic.errors import shown_briefly
+from llama_magic.experiments.caller import names_of_caller
 from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.generation import Generation
-from llama_magic.experiments.keeping import names_of_caller
 from llama_magic.experiments.plan import read_plan
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import Row, read_rows

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llama_magic.engine.native import Vocab, Weights
     from llama_magic.gguf import GGUFInfo
     from llama_magic.sources import Resolved
+    from llama_magic.sources.types import Identity
 
 _BATCH = 64  # tokens read in one step: an interrupt loses no more
 _PADDING = 128  # tokens by which vocabularies of one family differ at their ends (llama.cpp allows as many)
@@ -29,7 +30,7 @@ class Draft:
 
     name: str
     origin: str
-    identity: tuple[tuple[str, int, int], ...]
+    identity: Identity
     fingerprint: str
     found: Resolved | None = field(repr=False, compare=False)
     info: GGUFInfo = field(repr=False, compare=False)
@@ -73,10 +74,8 @@ def check_source(value: Any) -> None:
 def read(found: Resolved) -> Draft:
     """Read the header of a draft model's file; refuse what cannot guess."""
     info = gguf.inspect(found.path, parts=found.parts)
-    identity = tuple((str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in found.parts)
-    return judged(
-        Draft(found.name, str(found.path), identity, gguf.fingerprint(info.digest, found.parts), found, info)
-    )
+    fingerprint = gguf.fingerprint(info.digest, found.parts)
+    return judged(Draft(found.name, str(found.path), found.identity, fingerprint, found, info))
 
 
 def judged(draft: Draft) -> Draft:

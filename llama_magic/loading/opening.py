@@ -73,7 +73,7 @@ def _open(
     info = gguf.inspect(found.path, parts=found.parts)
     gguf.validate(info)
     settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
-    identity = tuple((str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in found.parts)
+    identity = found.identity
     key = (identity, settings)
     known = _models.get(key)
     if known is not None and not known.closed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic import fit, gguf
 from llama_magic.engine.contexts import Contexts
 from llama_magic.engine.native import Adapter, ContextOptions
+from llama_magic.environment import MOST_THREADS
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.loading.draft import Draft, check_source
 from llama_magic.words.names import meant
@@ -30,7 +31,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "profile": tuple(fit.PROFILES),
 }
 _WHOLE = {"ctx": 0, "threads": 1, "batch": 1, "yarn_orig_ctx": 0}
-_MOST_THREADS = 512  # GGML_MAX_N_THREADS
 _MOST_SCALE = 3e38  # what a float32 holds
 _FLAGS = ("mmap", "mlock")
 _ROPE = (
@@ -298,7 +298,7 @@ def _check(name: str, value: Any) -> None:
     elif name in _WHOLE:
         if isinstance(value, bool) or not isinstance(value, int):
             raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
-        most = _MOST_THREADS if name == "threads" else 2**31 - 1
+        most = MOST_THREADS if name == "threads" else 2**31 - 1
         if not _WHOLE[name] <= value <= most:
             raise OptionError(f"{name} is {value}; expected {_WHOLE[name]} to {most:,}.")
     elif name in _FLAGS:

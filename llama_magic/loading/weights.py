@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading.options import Settings
     from llama_magic.sources import Resolved
+    from llama_magic.sources.types import Identity
 
 _weights: dict[Any, SharedWeights] = {}
 os.register_at_fork(after_in_child=_weights.clear)
@@ -109,7 +110,11 @@ def _tensor_in(text: str) -> str:
 
 
 def acquire(
-    found: Resolved, settings: Settings, verdict: crash_check.Verdict, identity: Any, report: ProgressCallback
+    found: Resolved,
+    settings: Settings,
+    verdict: crash_check.Verdict,
+    identity: Identity,
+    report: ProgressCallback,
 ) -> SharedWeights:
     """Return the weights of a file, shared with models that hold them already."""
     options = WeightsOptions(

@@ -25,7 +25,7 @@ def surprise(call: Call) -> Any:
     began = time.perf_counter()
 
     def note(read: Any) -> None:
-        call.kernel.session.record(of_reading(read, call.model, time.perf_counter() - began))
+        call.kernel.session.remember(of_reading(read, call.model, time.perf_counter() - began))
 
     return _look(call, lambda model: model.read(text), note)
 

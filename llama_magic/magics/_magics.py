@@ -16,9 +16,9 @@ from llama_magic.magics import _help
 from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
 from llama_magic.magics._parse import parse_cell, parse_line
+from llama_magic.request.stages import MAX_SEED
 
 ipython: Any = _magic  # its decorators are not typed for methods
-_MAX_SEED = 0xFFFFFFFE  # engine.sampling.MAX_SEED, which is not imported at load
 
 
 @ipython.magics_class
@@ -45,7 +45,7 @@ class LlamaMagics(_magic.Magics):
         None,
         allow_none=True,
         min=0,
-        max=_MAX_SEED,
+        max=MAX_SEED,
         help="Seed of every answer; None: one is drawn each time.",
     ).tag(config=True)
     overflow = Enum(OVERFLOW, "error", help="What to do when prompt and answer exceed the window.").tag(

@@ -164,11 +164,11 @@ def finish(
         result, interruption = error.completion, error
     except StructuredOutputError as error:
         if error.completion is not None:
-            call.kernel.session.record(error.completion)
+            call.kernel.session.remember(error.completion)
         raise
     answers = list(result) if isinstance(result, (list, tuple)) else [result]
     for answer in answers:
-        call.kernel.session.record(answer)
+        call.kernel.session.remember(answer)
     if keep is not None:
         keep(answers[0])
     result = result if isinstance(result, Completion) else Samples(answers)

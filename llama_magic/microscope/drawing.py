@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.request.sampling import MAX_SEED, Sampling
-from llama_magic.request.stages import STAGES
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import MAX_SEED, STAGES
 from llama_magic.words.shown import Printed
 
 MOST = 100_000  # draws of one call

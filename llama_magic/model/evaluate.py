@@ -66,7 +66,7 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Words
         value = expression({name: _uncalled(name, namespace[name]) for name in given})
         if isinstance(value, Undefined):
             value._fail_with_undefined_error()
-        if words.gap and _is_gap(value):
+        if words.gap and is_gap(value):
             raise _NoTextError(f"the value is {value}", words.gap)
         return _text(source, value, namespace)
     except _NoTextError as error:
@@ -110,8 +110,8 @@ def _compiled(source: str) -> tuple[Any, frozenset[str]]:
     return expression, frozenset(asked)
 
 
-def _is_gap(value: Any) -> bool:
-    """Tell None, NaN, and pandas' NA and NaT."""
+def is_gap(value: Any) -> bool:
+    """Tell None, NaN, and pandas' NA and NaT: no value at all."""
     if isinstance(value, numbers.Real):
         return bool(value != value)  # noqa: PLR0124 - NaN alone is not itself
     return value is None or type(value).__name__ in ("NAType", "NaTType")

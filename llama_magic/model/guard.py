@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from llama_magic.errors import ContextOverflowError, OptionError, StructuredOutputError
 from llama_magic.words.counting import counted
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llama_magic.structured import Constraint
 
 Overflow = Literal["error", "drop-oldest", "truncate-prompt"]
-OVERFLOWS = ("error", "drop-oldest", "truncate-prompt")
+OVERFLOWS: tuple[Overflow, ...] = get_args(Overflow)
 DEFAULT_MAX_TOKENS = 256
 ROUND = 256  # llama.cpp pads n_ctx to multiples of this
 
@@ -129,6 +129,7 @@ def _shorter(parts: Sequence[BudgetPart], over: int) -> str:
 
 def check_overflow(value: object) -> Overflow:
     """Return `value` if it is a way to treat a prompt that does not fit."""
-    if value not in OVERFLOWS:
-        raise OptionError(f"overflow is {value!r}; expected one of {', '.join(OVERFLOWS)}.")
-    return value  # type: ignore[return-value]
+    for known in OVERFLOWS:
+        if value == known:
+            return known
+    raise OptionError(f"overflow is {value!r}; expected one of {', '.join(OVERFLOWS)}.")

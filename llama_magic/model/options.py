@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from llama_magic.model.guard import Overflow
 from llama_magic.model.tools import ROUNDS
@@ -12,7 +12,7 @@ from llama_magic.request.stages import SamplingOptions
 from llama_magic.words.signature import F, spelled_out
 
 Speculate = Literal["auto", "off"]
-SPECULATE: tuple[Speculate, ...] = ("auto", "off")
+SPECULATE: tuple[Speculate, ...] = get_args(Speculate)
 
 
 class CallOptions(SamplingOptions, total=False):

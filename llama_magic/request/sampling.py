@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.request.stages import OTHER_NAMES, PARAMETERS, STAGES, Parameter, Parameters
+from llama_magic.request.stages import MAX_SEED, OTHER_NAMES, PARAMETERS, STAGES, Parameter, Parameters
 from llama_magic.words.names import hint, meant
 from llama_magic.words.shown import Shown
 
 MAX_BREAKERS = 64
 MAX_BIAS = 1e5
-MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF is llama.cpp's LLAMA_DEFAULT_SEED: "draw one"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypedDict
 
+MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF is llama.cpp's LLAMA_DEFAULT_SEED: "draw one"
 COLDEST = 1e-4  # below this temperature llama.cpp's numbers overflow
 _MOST = 1e4
 _WHOLE = 2**31 - 1

@@ -199,7 +199,7 @@ class Session:
         hooks.set_opener(self.replay.open if self.replay is not None and only else None)
         return self.replay
 
-    def record(self, completion: Completion) -> None:
+    def remember(self, completion: Completion) -> None:
         """Add a generation to the history, unless it is there."""
         self._history.add(completion)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 Kind = Literal["demo", "alias", "path", "url", "hub"]
+Identity = tuple[tuple[str, int, int], ...]  # of each file: its path, its size, when it was changed (ns)
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,12 @@ class Resolved:
     origin: str
     size: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """What tells these files from all others, and from themselves once somebody has changed them."""
+        stats = ((part, part.stat()) for part in self.parts)
+        return tuple((str(part.resolve()), stat.st_size, stat.st_mtime_ns) for part, stat in stats)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.request.sampling import MAX_SEED, Sampling, check_seed
-from llama_magic.request.stages import DEFAULT_ORDER
+from llama_magic.request.sampling import Sampling, check_seed
+from llama_magic.request.stages import DEFAULT_ORDER, MAX_SEED
 from llama_magic.request.text import TextStream
 
 

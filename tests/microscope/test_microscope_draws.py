@@ -13,7 +13,7 @@ import pytest
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.microscope import Draws, SamplerTrace
-from llama_magic.request.sampling import MAX_SEED
+from llama_magic.request.stages import MAX_SEED
 
 PROMPT = "The best thing about the sea is"
 # Recipes, and whether every seed has to run every stage.

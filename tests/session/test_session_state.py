@@ -149,7 +149,7 @@ def test_history_is_in_the_order_in_which_answers_ended() -> None:
     for i, answer in enumerate(made[1:]):
         journal.add(answer)  # type: ignore[arg-type]
         if i % 2:
-            session.record(answer)  # type: ignore[arg-type]
+            session.remember(answer)  # type: ignore[arg-type]
     assert [entry.completion.text for entry in session.history] == ["a", "b", "c", "d"]
     assert [entry.completion.text for entry in session.history] == ["a", "b", "c", "d"]
 

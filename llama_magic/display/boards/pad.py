@@ -27,8 +27,8 @@ from llama_magic.display.views.errors import error as error_view
 from llama_magic.display.views.model.results import completion
 from llama_magic.errors import LlamaMagicError
 from llama_magic.model.results import Budget, Completion
-from llama_magic.request.sampling import MAX_SEED, Sampling
-from llama_magic.request.stages import PARAMETERS
+from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import MAX_SEED, PARAMETERS
 from llama_magic.session import session
 from llama_magic.threads import of_the_cell, set_going
 from llama_magic.words.counting import counted

@@ -19,8 +19,7 @@ from llama_magic.errors import LlamaMagicError
 from llama_magic.microscope.drawing import Draws, alike
 from llama_magic.microscope.exploring import move, outcome
 from llama_magic.microscope.tracing import SamplerTrace
-from llama_magic.request.sampling import MAX_SEED
-from llama_magic.request.stages import STAGES, is_off
+from llama_magic.request.stages import MAX_SEED, STAGES, is_off
 
 _DRAWS = 100
 _FIRST = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty")

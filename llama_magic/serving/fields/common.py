@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from llama_magic.request.sampling import MAX_SEED
-from llama_magic.request.stages import PARAMETERS, STAGES, Parameter
+from llama_magic.request.stages import MAX_SEED, PARAMETERS, STAGES, Parameter
 
 MAX_TEXTS = 2048  # messages, prompts or texts of one request
 MAX_TOOLS = 128

@@ -17,6 +17,7 @@ from llama_magic.experiments.comparing import failed_scores
 from llama_magic.experiments.odds import Decision
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run, Runs
+from llama_magic.model.evaluate import is_gap
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table, brief
 
@@ -145,6 +146,6 @@ def _cell(value: Any, most: int = 0) -> Any:
     """Return a value as it stands in a cell: numbers as they are, all else as a text, cut."""
     value = plain(value.item() if hasattr(value, "item") else value)
     if value is None or isinstance(value, (bool, int, float)):
-        return None if value != value else value  # noqa: PLR0124 - NaN
+        return None if is_gap(value) else value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return f"{text[: most - 1]}…" if most and len(text) > most else text if most else brief(text)
