@@ -6,15 +6,19 @@ test_security), `/slots`, saved slots and shifted windows (a prompt that does no
 `/infill`, `/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that
 may ask unnamed, and fields of `verbose`, `timings_per_token` and `return_progress` (unknown fields are
 refused by name); Anthropic's `/v1/messages` and Google's `/predict` (test_compat_anthropic, test_compat_gcp:
-no such paths here), `/lora-adapters` and the field `lora` (test_lora: adapters are a load option, and with
-others it is another model here), metrics switched off, those of decodes, slots and drafts (test_metrics),
-prompts as objects (test_embedding). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and
-tools (test_serving_chat), OpenAI's package (test_serving_clients), clients that go (test_serving_lifetime).
+no such paths here), tools that the server runs (test_tools_builtin, test_server_tools, test_mcp_servers: what
+runs code is the notebook), its proxy for pages (test_proxy), sleep (test_sleep: a model is never let go of by
+itself), draft lengths and shifted windows (test_speculative), log lines (test_kv_keep_only_active),
+`/lora-adapters` and the field `lora` (test_lora: adapters are a load option, and with others it is another
+model here), metrics switched off, those of decodes, slots and drafts (test_metrics), prompts as objects
+(test_embedding). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and tools
+(test_serving_chat), OpenAI's package (test_serving_clients), clients that go (test_serving_lifetime).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -263,3 +267,30 @@ def test_a_response_keeps_its_names(served: Callable[..., Served]) -> None:
     text = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
     last = events[-1]["response"]["output"][0]["content"][0]["text"]
     assert text == last == whole["output"][0]["content"][0]["text"] == words(None)
+
+
+def test_guesses_change_no_text_and_no_window(served: Callable[..., Served], loaded: Any) -> None:
+    """test_with_and_without_draft, test_multi_requests_parallel, test_slot_ctx_not_exceeded.
+
+    Copied text at temperature 0 is mostly guessed; two who ask at once are told what plain decoding writes.
+    """
+    here = served(loaded("short", ctx=256))
+    text = "one two three four five six seven eight nine ten, " * 3
+    plain = here.model.complete(text, temperature=0, max_tokens=16, speculate="off")
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(here.post, NATIVE, prompt=text, temperature=0, n_predict=16) for _ in range(2)]
+        assert [one.result()["content"] for one in asked] == [plain.text] * 2
+    full = here.post(NATIVE, prompt=text * 7, temperature=0, n_predict=-1, ignore_eos=True)
+    assert full["tokens_evaluated"] + full["tokens_predicted"] == 256
+
+
+def test_clients_in_turns_find_what_was_read(served: Callable[..., Served], loaded: Any) -> None:
+    """test_clear_and_restore: what another client's prompt pushed out of the cells comes back by itself."""
+    here = served(loaded("short", ctx=256))
+    long = "There lived a brave knight who travelled across mountains and rivers to find a golden sword. "
+    first, other, again = (
+        here.post(NATIVE, prompt=text, temperature=0, n_predict=1)["timings"]
+        for text in (long * 8, "The quick brown fox " * 40, long * 8)
+    )
+    assert other["cache_n"] == 0
+    assert again["cache_n"] >= first["prompt_n"] - 1 > 100

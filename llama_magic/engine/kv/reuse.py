@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llama_magic.engine.kv.cells import Cells
 from llama_magic.engine.kv.slots import Slot
-from llama_magic.engine.kv.store import common_prefix
+from llama_magic.engine.kv.store import StoredPrefix, common_prefix
 
 # Tokens behind the common beginning from which on another conversation is worth a copy.
 KEPT_FROM = 64
@@ -38,7 +38,7 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
     stored = min(stored, limit)
     if entry is not None and stored > resident:
         slot = cells.free_slot()
-        if slot is not None and cells.restore(slot, entry):
+        if slot is not None and _restored(cells, slot, entry):
             cells.trim(slot, stored)
         return slot
     if resident == 0:
@@ -59,6 +59,14 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
         cells.share(holder, slot, resident)
         cells.trim(slot, resident)
     return slot
+
+
+def _restored(cells: Cells, slot: Slot, entry: StoredPrefix) -> bool:
+    """Bring a parked sequence back into a slot, others making room for it; False where they cannot."""
+    while not cells.restore(slot, entry):
+        if not cells.evict():
+            return False
+    return True
 
 
 def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
