@@ -17,9 +17,8 @@ EXACT_SEQUENCES = 16  # samples of seeded jobs decoded together
 # about 10 % over 512 on two cores). llama.cpp's attention rounds differently below 64 tokens.
 CUT = 64
 TRIAL_CELLS = 256
-EMBEDDING_PIECE = 256  # tokens read at once
-# An interrupt of a reading loses one chunk. More tokens were read no faster: 8.5 s of CPU for 1,301 with
-# 128, 256, 512.
+# Texts are read, for logits or a vector, in chunks of so many tokens; an interrupt loses one. More tokens
+# were read no faster: 8.5 s of CPU for 1,301 with 128, 256, 512.
 READING_CHUNK = 128
 READING_LOGITS = 64 * 2**20  # bytes of a chunk's logits; at least a cut of tokens is read at once
 
@@ -56,12 +55,13 @@ class Contexts:
         """Where it is tried whether rows are alike: as the exact one, with no more cells than that takes."""
         return replace(self.exact, cells=min(self.base.cells, TRIAL_CELLS))
 
-    def embedding(self, *, whole: bool, pooled: bool) -> ContextOptions:
-        """Where texts become vectors: each `whole` in one batch, or in pieces.
+    def embedding(self, n_vocab: int, *, whole: bool, pooled: bool) -> ContextOptions:
+        """Where texts become vectors: each `whole` in one batch, or in chunks.
 
-        `pooled` is by the file's own rule; otherwise a piece has the mean of its tokens.
+        `pooled` is by the file's own rule; otherwise a chunk has the mean of its tokens. llama.cpp holds the
+        logits of a chunk as well, though nobody reads them.
         """
-        size = self.base.cells if whole else min(EMBEDDING_PIECE, self.base.cells)
+        size = min(self.base.cells, self.base.cells if whole else _chunk(n_vocab) + CUT - 1)
         pooling = None if pooled else "mean"
         return self._one_sequence(self.base.cells, size, size, embeddings=True, pooling=pooling)
 
@@ -70,8 +70,7 @@ class Contexts:
 
         The logits of a chunk, a row of `n_vocab` a token, are held at once.
         """
-        chunk = max(CUT, min(READING_CHUNK, READING_LOGITS // (4 * n_vocab)) // CUT * CUT)
-        size = chunk + CUT - 1  # a rest that is shorter than a cut is read with the chunk before it
+        size = _chunk(n_vocab) + CUT - 1
         cells = -(-max(length, size) // 256) * 256
         return self._one_sequence(cells, size, min(size, length))
 
@@ -98,3 +97,8 @@ class Contexts:
             embeddings=embeddings,
             pooling=pooling,
         )
+
+
+def _chunk(n_vocab: int) -> int:
+    """Return how many tokens of a text are read at once; a rest shorter than a cut joins those before."""
+    return max(CUT, min(READING_CHUNK, READING_LOGITS // (4 * n_vocab)) // CUT * CUT)

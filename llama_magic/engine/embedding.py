@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_magic.engine.side import side_context, side_reader, tokens_within
+from llama_magic.engine.side import cuts, side_context, side_reader, tokens_within
 from llama_magic.errors import OptionError
 from llama_magic.request.vectors import as_texts, unit_rows
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llama_magic.gguf import GGUFInfo
 
 PURPOSE = "embedding"
-_RANK = 4  # LLAMA_POOLING_TYPE_RANK
+_FIRST, _LAST, _RANK = 2, 3, 4  # LLAMA_POOLING_TYPE_CLS, _LAST, _RANK
 
 
 def embed(
@@ -56,21 +56,33 @@ def _pooling(info: GGUFInfo) -> int:
     return int(info.metadata.get(f"{info.architecture}.pooling_type") or 0)
 
 
+def _whole(core: Core, info: GGUFInfo) -> bool:
+    """Return whether a text is read in one batch: tokens see those that follow, or the first one counts."""
+    causal = info.metadata.get(f"{info.architecture}.attention.causal", True)
+    return core.weights.embeds or not causal or _pooling(info) == _FIRST
+
+
 def _one(engine: Engine, info: GGUFInfo, tokens: list[int]) -> NDArray[np.float32]:
     """Embed one text, piece by piece between the steps of running answers.
 
-    A model without a pooling of its own is read in pieces whose means are averaged by their
-    length: attention is causal, so that is the mean over the whole text. (llama.cpp pools
-    each micro-batch for itself, and holds logits for all of its tokens.)
+    llama.cpp pools each batch for itself, and holds logits of all its tokens. Where attention is causal the
+    last token's vector is that of the last piece, and the mean over the text is that of the pieces' means,
+    weighted by their length.
     """
+    last_only = _pooling(info) == _LAST
     with side_reader(engine, PURPOSE, partial(_options, info), keep=True) as reader:
-        whole: NDArray[np.float32] | float = 0.0
-        for start in range(0, len(tokens), reader.size):
-            part = tokens[start : start + reader.size]
-            vector = reader.read(part, start, lambda made: made.embedding(0))
-            whole = whole + vector * (len(part) / len(tokens))
-        assert not isinstance(whole, float)
-        return whole
+        vector: NDArray[np.float32] | float = 0.0
+        start = 0
+        for end in cuts(len(tokens), reader.size):
+            part = tokens[start:end]
+            if last_only and end < len(tokens):
+                reader.pass_over(part, start)
+            else:
+                share = 1.0 if last_only else len(part) / len(tokens)
+                vector = vector + share * reader.read(part, start, lambda made: made.embedding(0))
+            start = end
+        assert not isinstance(vector, float)
+        return vector
 
 
 def context(core: Core, info: GGUFInfo) -> Context:
@@ -80,5 +92,5 @@ def context(core: Core, info: GGUFInfo) -> Context:
 
 def _options(info: GGUFInfo, core: Core) -> ContextOptions:
     """A text that is pooled by the file's own rule, or read in both directions, is read in one batch."""
-    pooled = bool(_pooling(info))
-    return core.options.contexts.embedding(whole=pooled or core.weights.embeds, pooled=pooled)
+    whole, n_vocab = _whole(core, info), core.weights.vocab.n_tokens
+    return core.options.contexts.embedding(n_vocab, whole=whole, pooled=_pooling(info) != 0)

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from llama_magic.engine.contexts import CUT
 from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import (
     BackendError,
@@ -98,8 +99,20 @@ def side_context(core: Core, name: str, options: Callable[[Core], ContextOptions
     return made
 
 
+def cuts(length: int, size: int) -> Iterator[int]:
+    """Yield where the pieces of a text end, of `size` tokens at most.
+
+    A rest that is shorter than a cut joins the piece before it: llama.cpp's attention rounds differently
+    below so many tokens.
+    """
+    if length > size:
+        chunk = size - CUT + 1
+        yield from range(chunk, length - CUT + 1, chunk)
+    yield length
+
+
 class SideReader:
-    """Reads the pieces of one text, in order. `size` is how many tokens are read at once, at most."""
+    """Reads the pieces of one text, in order. `size` is how many tokens a batch takes."""
 
     def __init__(self, engine: Engine, name: str, options: Callable[[Core], ContextOptions]) -> None:
         self.size = 0
@@ -110,7 +123,11 @@ class SideReader:
 
     def read(self, tokens: Sequence[int], start: int, measure: Callable[[Context], T]) -> T:
         """Read a piece that begins at position `start`; return what `measure` makes of the context then."""
-        return self._engine.call(lambda core: self._read(core, tokens, start, measure))
+        return self._engine.call(lambda core: measure(self._read(core, tokens, start)))
+
+    def pass_over(self, tokens: Sequence[int], start: int) -> None:
+        """Read a piece for what follows it only: nothing of it is kept to be measured."""
+        self._engine.call(lambda core: self._read(core, tokens, start, measured=False))
 
     def stop(self) -> None:
         """Stop what is being read, for good."""
@@ -130,14 +147,16 @@ class SideReader:
         if self._name in core.side:
             core.side.pop(self._name).close()
 
-    def _read(self, core: Core, tokens: Sequence[int], start: int, measure: Callable[[Context], T]) -> T:
+    def _read(self, core: Core, tokens: Sequence[int], start: int, *, measured: bool = True) -> Context:
         context = core.side[self._name]
         context.clear_abort()  # that of an earlier text; one that comes from now on is seen
         if self._stopped or core.stopping:
             raise BackendError("The reading was interrupted.")
         n = len(tokens)
-        status = context.decode(tokens, range(start, start + n), [0] * n, range(n))
+        if context.options.embeddings:
+            context.embed(measured)
+        status = context.decode(tokens, range(start, start + n), [0] * n, range(n if measured else 0))
         if status is not DecodeStatus.DONE:
             how = status.name.lower().replace("_", " ")
             raise BackendError(f"llama.cpp could not read the text ({how}).")
-        return measure(context)
+        return context

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llama_magic.engine.contexts import CUT
-from llama_magic.engine.side import side_reader, tokens_within
+from llama_magic.engine.side import cuts, side_reader, tokens_within
 from llama_magic.errors import GenerationInterrupted
 from llama_magic.microscope.tokens import piece_text
 from llama_magic.words.counting import counted
@@ -147,7 +146,7 @@ def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: ob
     try:
         with side_reader(engine, f"reading {next(_numbers)}", partial(_options, len(ids))) as reader:
             start = 0
-            for end in _cuts(len(ids), reader.size - CUT + 1):
+            for end in cuts(len(ids), reader.size):
                 targets = ids[start + 1 : end + 1]
                 if targets:
                     measured = partial(_measured, targets, end - start)
@@ -187,15 +186,6 @@ def _interrupted(
             position += len(piece)
     part = data[:position].decode("utf-8", "ignore")
     return GenerationInterrupted(ReadThrough(part, tuple(tokens), model, interrupted=True), words)
-
-
-def _cuts(length: int, chunk: int) -> Iterator[int]:
-    """Yield where chunks end: every `chunk` tokens, a short rest joined to the chunk before it."""
-    end = chunk
-    while length - end >= CUT:
-        yield end
-        end += chunk
-    yield length
 
 
 def _options(length: int, core: Core) -> ContextOptions:

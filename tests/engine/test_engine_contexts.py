@@ -80,10 +80,14 @@ def test_a_reading_holds_its_text_and_few_logits(length: int, n_vocab: int) -> N
 
 
 def test_texts_are_embedded_whole_or_in_pieces() -> None:
-    """One that must be read whole has a batch of the window; a file's own pooling is left to it."""
+    """One that must be read whole has a batch of the window; a file's own pooling is left to it.
+
+    Pieces have the logits of as few tokens as those of a reading.
+    """
     contexts = Contexts(BASE)
-    pieces, whole = (contexts.embedding(whole=whole, pooled=False) for whole in (False, True))
-    assert (pieces.batch, whole.batch) == (256, 4096)
+    pieces, whole = (contexts.embedding(49_152, whole=whole, pooled=False) for whole in (False, True))
+    assert (pieces.batch, whole.batch) == (191, 4096)
+    assert contexts.embedding(262_144, whole=False, pooled=True).batch == 127
     assert pieces.pooling == whole.pooling == "mean"
-    assert contexts.embedding(whole=True, pooled=True).pooling is None
+    assert contexts.embedding(49_152, whole=True, pooled=True).pooling is None
     assert all(o.embeddings and o.sequences == 1 and o.outputs == o.batch for o in (pieces, whole))

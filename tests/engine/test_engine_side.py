@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llama_magic.engine import side
@@ -26,6 +27,7 @@ class Reads:
     """A context that notes what is decoded, and an engine around it that runs calls at once."""
 
     n_batch = 4
+    options = SimpleNamespace(embeddings=False)
 
     def __init__(self) -> None:
         self.parts: list[tuple[list[int], list[int]]] = []
@@ -141,3 +143,14 @@ def test_a_model_that_closes_reads_no_further_piece(engine: Any) -> None:
     with pytest.raises(BackendError, match="interrupted"):
         read()
     assert len(engine.parts) == 1
+
+
+@pytest.mark.parametrize("size", [127, 191])
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 500, 1024])
+def test_pieces_cover_a_text_and_none_is_short(length: int, size: int) -> None:
+    """Every token is read once; only a text under 64 tokens has a shorter piece, none is over `size`."""
+    ends = list(side.cuts(length, size))
+    pieces = np.diff([0, *ends])
+    assert ends[-1] == length
+    assert pieces.min() >= min(64, length)
+    assert pieces.max() <= size

@@ -15,7 +15,7 @@ from as_ipython import traceback_of
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope import compare_tokens, reading
 from llama_magic.microscope import tokens as strips
-from llama_magic.microscope.reading import _cuts, measure
+from llama_magic.microscope.reading import measure
 
 TEXT = (
     "The lighthouse stood at the end of the point, and every evening the keeper climbed its ninety-nine "
@@ -82,16 +82,6 @@ def test_measure_is_exact_on_known_logits() -> None:
     np.testing.assert_array_equal(got.rank, [1, 1, 2])
     np.testing.assert_allclose(got.entropy_bits, [3.0, 0.0, 2 - 0.75 * math.log2(3)], atol=1e-6)
     np.testing.assert_array_equal(got.best[2, :2], [2, 1])
-
-
-@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 500, 1024])
-def test_chunks_cover_a_text_and_none_is_short(length: int) -> None:
-    """Every token is read once; only a text under 64 tokens has a chunk under 64 tokens, none exceeds 127."""
-    cuts = list(_cuts(length, 64))
-    sizes = np.diff([0, *cuts])
-    assert cuts[-1] == length
-    assert sizes.min() >= min(64, length)
-    assert sizes.max() <= 127
 
 
 def test_the_logits_of_a_chunk_are_bounded(gemma: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,7 @@ class Context:
         params.n_batch, params.n_ubatch = o.batch, min(o.ubatch, o.batch)
         params.n_seq_max = o.sequences
         params.n_outputs_max = max(o.outputs, o.sequences)
-        if o.threads:
-            params.n_threads = o.threads
+        params.n_threads = o.threads or params.n_threads
         params.n_threads_batch = o.threads_batch or o.threads or params.n_threads_batch
         params.type_k, params.type_v = GGML_TYPES[o.type_k], GGML_TYPES[o.type_v]
         params.flash_attn_type = _FLASH[o.flash_attn]
@@ -236,6 +235,10 @@ class Context:
             raise BackendError("llama.cpp holds no logits.", log=backend.log_tail())
         return np.ctypeslib.as_array(pointer, shape=(rows, self.n_vocab))
 
+    def embed(self, wanted: bool) -> None:
+        """Say whether the next batches give embeddings, for which llama.cpp makes an output of each token."""
+        llama_cpp.llama_set_embeddings(self.pointer, wanted)
+
     def embedding(self, sequence: int) -> NDArray[np.float32]:
         """Return the pooled embedding of a sequence: (n_embd,) float32, copied."""
         pointer = llama_cpp.llama_get_embeddings_seq(self.pointer, sequence)
@@ -268,10 +271,8 @@ class Context:
 
     def span(self, sequence: int) -> tuple[int, int]:
         """Return the lowest and highest position held for a sequence; (-1, -1) when it is empty."""
-        return (
-            int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence)),
-            int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)),
-        )
+        lowest = int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
+        return lowest, int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence))
 
     def clear(self) -> None:
         """Forget every cell."""
@@ -279,9 +280,8 @@ class Context:
 
     def save_sequence(self, sequence: int) -> bytes:
         """Copy the state of one sequence to host memory."""
-        size = int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence))
-        buffer = (ctypes.c_uint8 * size)()
-        written = int(llama_cpp.llama_state_seq_get_data(self.pointer, buffer, size, sequence))
+        buffer = (ctypes.c_uint8 * int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence)))()
+        written = int(llama_cpp.llama_state_seq_get_data(self.pointer, buffer, len(buffer), sequence))
         if written == 0:
             raise BackendError("llama.cpp could not save a sequence.", log=backend.log_tail())
         return memoryview(buffer)[:written].tobytes()
