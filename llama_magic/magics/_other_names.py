@@ -95,6 +95,6 @@ def _keys() -> dict[str, str]:
     """Return the keyword of ours by what others call it."""
     # For weight: read where a word was wrong.
     from llama_magic.loading.options import CALLED_ELSEWHERE as OF_LOAD
-    from llama_magic.model.names import CALLED_ELSEWHERE as OF_CALLS
+    from llama_magic.model.other_names import CALLED_ELSEWHERE as OF_CALLS
 
     return {**_COMMAND_LINE, **OF_LOAD, **OF_CALLS}

@@ -14,8 +14,8 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
 from llama_magic.model.guard import Overflow, check_overflow
-from llama_magic.model.names import check_names
 from llama_magic.model.options import SPECULATE, Speculate
+from llama_magic.model.other_names import check_names
 from llama_magic.request.sampling import Sampling, check_seed, default_sampling
 from llama_magic.request.stages import PARAMETERS
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from llama_magic.model.names import CALLED_ELSEWHERE
+from llama_magic.model.other_names import CALLED_ELSEWHERE
 from llama_magic.serving.refusals import Refusal
 from llama_magic.words.harmless import one_line
 from llama_magic.words.names import meant

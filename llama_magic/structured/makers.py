@@ -10,12 +10,12 @@ from llama_magic.structured.answer.postcheck import Checker
 from llama_magic.structured.answer.reader import Reader, full_match
 from llama_magic.structured.constraint import Constraint
 from llama_magic.structured.grammar import gbnf as _gbnf
+from llama_magic.structured.grammar.depth import check_written, grammar_from_lark
 from llama_magic.structured.grammar.gbnf_rules import shortest
 from llama_magic.structured.grammar.grammar import error_of, is_empty, of_schema, takes
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema import source as _source
 from llama_magic.structured.schema.bundle import Bundle
-from llama_magic.structured.schema.depth import check_written, grammar_from_lark
 from llama_magic.structured.schema.regex_least import MAX_LEAST, asks_for, shortest_text
 from llama_magic.structured.schema.regex_misread import misread, readable
 from llama_magic.structured.schema.regex_runs import check_runs

@@ -9,6 +9,7 @@ Notation: llama.cpp `grammars/README.md`.
 from __future__ import annotations
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured.grammar.depth import grammar_from_lark
 from llama_magic.structured.grammar.gbnf_reader import CURE, Node, Reader
 from llama_magic.structured.grammar.gbnf_rules import (
     names_in,
@@ -16,7 +17,6 @@ from llama_magic.structured.grammar.gbnf_rules import (
     refuse_left_recursion,
     refuse_long_runs,
 )
-from llama_magic.structured.schema.depth import grammar_from_lark
 
 MAX_GRAMMAR = 200_000  # characters
 _MAX_REGEX = 100_000  # characters of a grammar written out as one expression

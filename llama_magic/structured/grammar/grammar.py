@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
+from llama_magic.structured.grammar.depth import grammar_from_lark
 from llama_magic.structured.grammar.lark import LarkWriter, escaped_names, sorted_by_a_tool
 from llama_magic.structured.lower.lowered import Loosening, Lowered, TooWideError
 from llama_magic.structured.lower.marks import RULE, says, without_rules
 from llama_magic.structured.lower.rules import lower
 from llama_magic.structured.mask.vocab import byte_tokenizer
 from llama_magic.structured.schema.bundle import Bundle
-from llama_magic.structured.schema.depth import grammar_from_lark
 from llama_magic.structured.schema.written import KEY, as_taken, as_written
 
 # What is taken as an answer: one blank, or a line break with an indent. Endless blanks are not.
