@@ -8,6 +8,17 @@ One module a family; `gguf` renders the Jinja template inside a model file and i
 `messages_to_prompt`, `completion_to_prompt` (Llama 2) and their `_v3_instruct` forms (Llama 3)
 bear the names of LlamaIndex's `llama_utils`, take its messages and its `system_prompt`, and can be
 given to its `LlamaCPP`; they write the official formats, with one BOS and no system text of their own.
+
+- `_formatter` is what all of them can be asked, `_registry` finds one, `_types` is what they take and give.
+- The families: `chatml`, `command_r`, `deepseek`, `gemma`, `gpt_oss`, `granite`, `llama2`, `llama3`,
+  `mistral`, `phi`, each a `_family` written by hand.
+- A file's own template: `_template`, whose `_plan` repairs conversations that it cannot write; `_running`
+  runs it in the `_sandbox`, compiled by `_codegen`, with `_filters` and `_globals` from allow-lists, each
+  call within `_bounds` and the whole within `_limits`.
+- Messages: `_messages` checks them and their `_roles`, `_guard` keeps their text from becoming control
+  tokens.
+- Answers: `_reader` reads thinking and calls by the `_marks` of a family, `_toolcalls` the calls;
+  `_callform` writes one that is forced, `_texttools` tools for templates that have no place for them.
 """
 
 from __future__ import annotations

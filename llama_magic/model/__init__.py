@@ -1,1 +1,21 @@
-"""A model as people call it: the prompt, the call, the answer as it grows, structured answers, results."""
+"""A model as people call it: the prompt, the call, the answer as it grows, structured answers, results.
+
+`model.py` is the door (`Model`), `generate.py` the calls that write, `file.py` what a model keeps of its
+file. The way of a call:
+
+- its options: `asked` checks them, `options` are they as keywords, `other_names` what other libraries call
+  them, `bias` finds the token of a text;
+- its prompt: `interpolate` fills `{{ }}` (`evaluate` one expression, `missing` a name that is not there),
+  `prompt` makes tokens of a text or of messages, `begun` of an answer's beginning; `guard` and `overflow`
+  see that it fits;
+- the request: `call` goes through all this, `assemble` puts it together, `standing_in` lets a replay
+  answer;
+- the answer: `answer` puts events together, a `sample` at a time; `stream` and `astream` hand it out;
+- a structured one: `structured`, with retries; `thinking` may stand before it, `finished` makes the
+  instance;
+- tools: `tools/`, functions that a model calls;
+- what comes of it: `results` (`Completion`), `drafts`, `stats`; `branching` and `forks`, other ways on from
+  a token; `again`, a receipt asked again; `earlier`, receipts that refer to others.
+
+`journal` tells listeners of answers, `hearing` of what texts were cut into; `scoring` draws nothing.
+"""

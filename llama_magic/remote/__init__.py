@@ -1,7 +1,9 @@
 """A server as a source of tokens: the same calls, the same cells, tokens from elsewhere.
 
-`connect.py` makes a model of an address; `find.py` sees which kind of server answers there, and each kind
-has a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`); `probe.py` tries what holds;
+`connect.py` makes a model of an `address`; `find.py` sees which kind of server answers there, and each kind
+has a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`; `dialect` is what they have in
+common); `probe.py` tries what holds. `tokens` are asked of the server or estimated, `chat` estimates what it
+renders itself, `marks` may be control tokens of it, `forced` makes a tool call that must be made.
 `backend.py` sends requests as tasks of the one thread in `network.py`, over `wire.py`; `faults.py` names
 what goes wrong.
 """
