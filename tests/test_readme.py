@@ -84,6 +84,16 @@ def test_files_it_names_exist() -> None:
         assert re.search(rf"^{quoted or shown}:", makefile, re.MULTILINE), quoted or shown
 
 
+def test_its_contents_lead_to_each_heading() -> None:
+    """Every heading stands among the links at the top, in order, under the address that GitHub gives it."""
+    linked = re.findall(r"\[([^\]]+)\]\(#([\w-]+)\)", README.partition("\n## ")[0])
+    headings = re.findall(r"^## (.*)$", README, re.MULTILINE)
+    assert [words for words, _ in linked] == headings
+    assert [re.sub(r"[^\w -]", "", words.lower()).replace(" ", "-") for words in headings] == [
+        to for _, to in linked
+    ]
+
+
 def test_its_pictures_are_there_small_and_said_in_words() -> None:
     """Four PNG files below 150 kB, each with a text that says what it shows; no picture lies there unused."""
     shown = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", README)

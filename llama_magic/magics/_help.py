@@ -29,6 +29,10 @@ The body
   Chat turns belong to cells: running a cell again replaces its turn, and what came after is kept as a branch.
   %%llama must be the first line of its cell: no comment above it. IPython refuses a cell without a body."""
 
+_WRITING = tuple(
+    mode.name for mode in MODES.values() if LIMITS[0] in mode.options
+)  # modes that write answers
+
 
 def line_help() -> str:
     """Return the text of `%llama?`."""
@@ -75,14 +79,15 @@ def reference_markdown() -> str:
         lines.append(f"| {usage} | {_cell(verb.help)} | {_cell(verb.gives)} |")
     lines += ["", "| `%%llama` mode | the cell body is | result |", "| --- | --- | --- |"]
     lines += [f"| {_code(m.usage)} | {_cell(m.body)} | {_cell(m.result)} |" for m in MODES.values()]
-    lines += ["", "| option of `%%llama` | does | in |", "| --- | --- | --- |"]
-    for option in _every_option():
-        owners = [mode.name for mode in MODES.values() if option in mode.options]
-        where = "every mode" if len(owners) == len(MODES) else ", ".join(owners)
-        lines.append(f"| {_code(option.usage)} | {_cell(option.help)} | {where} |")
-    lines += ["", "| option of a verb | does | in |", "| --- | --- | --- |"]
-    for option, owners in _verb_options():
-        lines.append(f"| {_code(option.usage)} | {_cell(option.help)} | {', '.join(owners)} |")
+    cells = _every_option()
+    writing = ", ".join(_WRITING)
+    lines += ["", f"| option of `%%llama` | does | in (*writing*: {writing}) |", "| --- | --- | --- |"]
+    lines += [f"| {_code(o.usage)} | {_cell(o.help)} | {_modes_with(o)} |" for o in cells]
+    lines += ["", "| option of verbs alone | does | in |", "| --- | --- | --- |"]
+    own = dict.fromkeys(option for verb in VERBS.values() for option in verb.options)
+    for option in own:
+        if option not in cells:
+            lines.append(f"| {_code(option.usage)} | {_cell(option.help)} | {_verbs_with(option)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -92,9 +97,22 @@ def _every_option() -> list[Option]:
     return list(dict.fromkeys((*first, *rest, OUT, FORMAT, QUIET, RAW)))
 
 
-def _verb_options() -> list[tuple[Option, list[str]]]:
-    options = dict.fromkeys(option for verb in VERBS.values() for option in verb.options)
-    return [(o, [verb.name for verb in VERBS.values() if o in verb.options]) for o in options]
+def _modes_with(option: Option) -> str:
+    """Name the modes that take an option, and the verbs that take it, too."""
+    owners = [mode.name for mode in MODES.values() if option in mode.options]
+    if len(owners) == len(MODES):
+        owners = ["every mode"]
+    elif set(_WRITING) <= set(owners):
+        owners = ["*writing*", *(name for name in owners if name not in _WRITING)]
+    modes = ", ".join(owners)
+    if option == OUT:
+        return f"{modes}, and every verb that gives something back"
+    verbs = _verbs_with(option)
+    return f"{modes}; %llama {verbs}" if verbs else modes
+
+
+def _verbs_with(option: Option) -> str:
+    return ", ".join(verb.name for verb in VERBS.values() if option in verb.options)
 
 
 def _options(options: Iterable[Option]) -> str:

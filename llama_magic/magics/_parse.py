@@ -132,6 +132,8 @@ def _read(
         word = _take_text_start(words, known) if text else words.take()
         if word is None:
             break
+        if word.bare and word.text == "#" and not text:
+            raise OptionError(f"A comment cannot stand behind {where}.", remedy="Leave it out.")
         if word.bare and word.text in ("--help", "-h"):
             return free, values, True
         if word.bare:

@@ -123,6 +123,7 @@ def test_the_mode_may_stand_anywhere_and_chat_is_the_default() -> None:
         ("--choices 'a||b'", "empty choice"),
         ("--choices []", "expected a list of texts"),
         ("--choices [1.5]", "expected a list of texts"),
+        ("chat -n 5 # short", "comment cannot stand behind %%llama"),
     ],
 )
 def test_cell_errors_say_what_would_be_right(line: str, named: str) -> None:
@@ -193,6 +194,7 @@ def test_options_may_stand_before_a_text() -> None:
         ("load --gpu-layers most", "all"),
         ("load --profile fats", "fast"),
         ("zzz", "Verbs: load"),
+        ("load  # the demo model; or a path", "comment cannot stand behind %llama load"),
     ],
 )
 def test_line_errors_say_what_would_be_right(line: str, named: str) -> None:
