@@ -47,7 +47,7 @@ def normalise_with_parts(messages: Any) -> list[Message]:
 def _one(index: int, message: Any) -> Message:
     if type(message) is dict and len(message) == 2:  # nearly all, in a conversation of hundreds of messages
         role, content = message.get("role"), message.get("content")
-        if role in _PLAIN_ROLES and type(role) is type(content) is str:
+        if type(role) is type(content) is str and role in _PLAIN_ROLES:
             return {"role": role, "content": content}
     where = f"messages[{index}]"
     fields = _fields(where, message)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from llama_magic.engine.kv.store import StoredPrefix, Stretch
 from llama_magic.engine.snapshot import snapshot
-from llama_magic.errors import BackendError, FitError, OptionError
+from llama_magic.errors import BackendError, FitError, InputTypeError, OptionError
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
@@ -90,6 +90,8 @@ def fork(core: Core, source: str, name: str) -> None:
     seeded sequence that is the part which a seeded request may reuse; where there is none, all of it,
     for requests without a seed.
     """
+    if not isinstance(name, str):
+        raise InputTypeError(f"A fork's name is a text; got {type(name).__name__}.")
     if not name or _AUTOMATIC.match(name):
         raise OptionError(
             f"A fork cannot be called {name!r}.", remedy="Choose a name that is not one of the cache's own."

@@ -75,7 +75,7 @@ def read_plan(
     for name in given:
         if name not in asked:
             raise OptionError(f"There is no option {name!r}. {meant(name, known | asked | _OWN | own)}")
-    if on_error not in ("keep", "stop"):
+    if not isinstance(on_error, str) or on_error not in ("keep", "stop"):
         raise OptionError(f"on_error is {on_error!r}; expected 'keep' or 'stop'.")
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
         raise OptionError(f"n is {n!r}; expected a whole number of answers, 1 or more.")

@@ -64,8 +64,9 @@ def _of_file(path: Path) -> list[Saved]:
     try:
         with path.open("rb") as file:
             head = file.read(len(_SQLITE))
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}.") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no file can have such a name"
+        raise SourceError(f"{path} cannot be read: {why}.") from None
     if head == _SQLITE:
         with open_record(path) as record:
             return list(_of_record(record))

@@ -9,7 +9,7 @@ from inspect import signature
 from typing import Any
 
 from llama_magic import sources
-from llama_magic.errors import OptionError, shown_briefly
+from llama_magic.errors import InputTypeError, OptionError, shown_briefly
 from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.words.names import meant
@@ -58,6 +58,8 @@ def alias(
 
     Raises `SourceError`, `OptionError`.
     """
+    if not isinstance(name, str):
+        raise InputTypeError(f"An alias is a str, not {type(name).__name__}.")
     if source is None:
         if not sources.remove_alias(name):
             known = ", ".join(sources.own_aliases()) or "none"
@@ -80,6 +82,8 @@ def aliases() -> list[Alias]:
 
 def _checked(name: str, source: str | os.PathLike[str], given: Mapping[str, Any]) -> str:
     """Return the source to keep. Raises for one, or for options, that could not be loaded."""
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputTypeError(f"An alias stands for a str or a path, not for {type(source).__name__}.")
     text = os.fspath(source)
     if text == name:
         raise OptionError(f"The alias {name!r} would stand for itself.", remedy="Choose another name.")

@@ -5,16 +5,17 @@ from __future__ import annotations
 from llama_magic import fit
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError, OptionError
-from llama_magic.loading.options import LoadOptions
+from llama_magic.loading.options import ALL_LAYERS, LoadOptions
 from llama_magic.words import amounts
 
 
 def gpu_available(wanted: LoadOptions) -> bool:
     """Say whether layers can go to a GPU; asking for it on a build that cannot is an error."""
     available = supports_gpu()
+    layers = "all" if wanted.gpu_layers == ALL_LAYERS else wanted.gpu_layers
     if wanted.gpu_layers not in (None, 0) and not available:
         raise OptionError(
-            f"--gpu-layers {wanted.gpu_layers} was asked for, but this llama.cpp has no GPU support.",
+            f"--gpu-layers {layers} was asked for, but this llama.cpp has no GPU support.",
             remedy='Leave it out, or rebuild: CMAKE_ARGS="-DGGML_CUDA=on" (NVIDIA), "-DGGML_METAL=on" '
             '(Apple) or "-DGGML_VULKAN=on", then pip install --force-reinstall --no-cache-dir --no-binary '
             "llama-cpp-python llama-cpp-python==0.3.36",

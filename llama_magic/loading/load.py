@@ -18,6 +18,7 @@ from llama_magic.errors import OptionError, shown_briefly
 from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.model.model import Model
+from llama_magic.words.given import flag
 from llama_magic.words.progress import ProgressCallback
 from llama_magic.words.signature import spelled_out
 
@@ -86,6 +87,7 @@ def load(
     for what, value in (("name", name), ("sha256", sha256), ("revision", revision)):
         if value is not None and (not isinstance(value, str) or not value.strip() or len(value) > 200):
             raise OptionError(f"{what} is {str(value)[:40]!r}; expected a text.")
+    dry_run = flag("dry_run", dry_run)
     here = hooks.current_model() if source is None and revision is None else None
     if here is None and source is None:
         source = hooks.usual_source()

@@ -293,7 +293,7 @@ class LoadOptions:
 
 def _check(name: str, value: Any) -> None:
     if name in _CHOICES:
-        if value not in _CHOICES[name]:
+        if not isinstance(value, (str, type(None))) or value not in _CHOICES[name]:
             raise OptionError(f"{name} is {value!r}; expected one of {', '.join(_CHOICES[name])}.")
     elif name in _WHOLE:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -328,7 +328,7 @@ def _template_stamp(formatter: str | Formatter | None) -> tuple[int, int] | None
 
 
 def _layers(value: Any) -> int:
-    if value == "all":
+    if isinstance(value, str) and value == "all":
         return ALL_LAYERS
     if isinstance(value, bool) or not isinstance(value, int) or value < -1:
         raise OptionError(f"gpu_layers is {value!r}; expected a whole number or 'all'.")

@@ -12,7 +12,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
-from llama_magic import sources
+from llama_magic import formatters, sources
 from llama_magic.magics._options import MODES, VERBS
 from llama_magic.magics._rows import Option, Verb
 from llama_magic.request.sampling import Sampling
@@ -37,8 +37,20 @@ def complete(shell: Any, context: Any) -> tuple[str, list[str]]:
     if found is None or (found["cell"] and context.cursor_line > 0):
         return "", []
     before, word = _split(found["rest"])
-    candidates = _cell(shell, before, word) if found["cell"] else _line(shell, before, word)
-    return word, [candidate for candidate in dict.fromkeys(candidates) if candidate.startswith(word)]
+    plain = word.replace('"', "").replace("'", "")
+    candidates = _cell(shell, before, plain) if found["cell"] else _line(shell, before, plain)
+    mark = next((char for char in word if char in "\"'"), "")
+    fitting = (candidate for candidate in dict.fromkeys(candidates) if candidate.startswith(plain))
+    return word, [_quoted(candidate, mark) for candidate in fitting]
+
+
+def _quoted(candidate: str, mark: str) -> str:
+    """Return a candidate as a word of the line: in quotes, as typed, where it holds blanks."""
+    option, equals, value = candidate.partition("=") if candidate.startswith("--") else ("", "", candidate)
+    if not mark and not any(char.isspace() for char in value):
+        return candidate
+    around = mark or ("'" if '"' in value else '"')
+    return f"{option}{equals}{around}{value}{'' if value.endswith(('/', os.sep)) else around}"
 
 
 def _split(rest: str) -> tuple[list[str], str]:
@@ -213,7 +225,7 @@ OFFERS: dict[str, Callable[[Any, str], Iterable[str]]] = {
     "tools": _tools,
     "grammars": _texts,
     "adapters": lambda shell, word: _paths(word, ".gguf"),
-    "formatters": lambda shell, word: ("auto", *_paths(word, ".jinja")),
+    "formatters": lambda shell, word: ("auto", *formatters.names(), *_paths(word, ".jinja")),
     "chat files": lambda shell, word: _paths(word, ".json"),
     "files": lambda shell, word: _paths(word, ""),
 }
@@ -224,12 +236,10 @@ def _repositories(word: str) -> Iterable[str]:
     return [prefix + repository for repository in sources.cached_repos()]
 
 
-def _paths(word: str, suffix: str) -> list[str]:
-    """Return paths that go on from `word`: folders, and files with this suffix; quoted where needed."""
-    quote = word[:1] if word[:1] in ("'", '"') else ""
-    typed = word[len(quote) :]
+def _paths(typed: str, suffix: str) -> list[str]:
+    """Return paths that go on from what is typed: folders, and files with this suffix."""
     if typed == "~":
-        return [f"{quote}~{os.sep}"]
+        return [f"~{os.sep}"]
     folder, separator, start = _folder(typed)
     real = Path(os.path.expandvars(folder or ".")).expanduser()
     try:
@@ -247,9 +257,7 @@ def _paths(word: str, suffix: str) -> list[str]:
             end = ""
         else:
             continue
-        path = f"{folder}{entry.name}{end}"
-        mark = quote or ('"' if any(char.isspace() for char in path) else "")
-        found.append(f"{mark}{path}{mark if not end else ''}")
+        found.append(f"{folder}{entry.name}{end}")
     return found
 
 

@@ -214,7 +214,7 @@ def _run(call: Call, run: Callable[[], Any]) -> Any:
         raise
     call.bind(result)
     _show(call, result)
-    return None if "out" in call.options else call.kernel.mark_shown(result)
+    return None if "out" in call.options else call.kernel.mark_shown(result, quiet=call.quiet)
 
 
 def _kept(call: Call, results: Results[Any]) -> str:

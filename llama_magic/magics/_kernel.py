@@ -30,6 +30,7 @@ class Kernel:
         self.shell = shell
         self.settings = settings
         self._shown: tuple[Any, Any] | None = None  # (run of a cell, result)
+        self._where = ""  # in words
         self._turns: tuple[Any, int] = (None, 0)  # (run of a cell, chat turns in it)
 
     @property
@@ -96,9 +97,13 @@ class Kernel:
 
     # --- a result that was shown while it ran is not shown again as Out[n] ---
 
-    def mark_shown(self, result: Any) -> Any:
-        """Return `result`, which the display hook of this cell will then keep but not show."""
+    def mark_shown(self, result: Any, *, quiet: bool = False) -> Any:
+        """Return `result`, which the display hook of this cell will then keep but not show.
+
+        `quiet`: it was shown nowhere, as `-q` asks for.
+        """
         self._shown = (_run_of_a_cell(self.shell), result)
+        self._where = "not shown" if quiet else "shown above"
         return result
 
     def was_shown(self, result: Any) -> bool:
@@ -120,7 +125,7 @@ class Kernel:
             raise NotImplementedError  # IPython's word for "go on with the other formatters"
         self._shown = None
         if not hasattr(self.shell, "kernel"):  # a terminal has written "Out[n]: " already
-            print(_in_short(result))
+            print(_in_short(result, self._where))
 
 
 def cell_identity(shell: Any) -> str | None:
@@ -150,13 +155,13 @@ def _hook_is_at_work(shell: Any) -> bool:
     return bool(getattr(hook, "is_active", False) or getattr(hook, "msg", None))  # IPython's, ipykernel's
 
 
-def _in_short(result: Any) -> str:
+def _in_short(result: Any, where: str) -> str:
     if isinstance(result, list):
-        return f"{len(result)} completions, shown above"
+        return f"{len(result)} completions, {where}"
     if hasattr(result, "stages"):
-        return "SamplerTrace, shown above"
+        return f"SamplerTrace, {where}"
     if not hasattr(result, "usage"):
         brief = repr(result)
-        return brief if brief.startswith("<") else f"{type(result).__name__}, shown above"
+        return brief if brief.startswith("<") else f"{type(result).__name__}, {where}"
     usage = result.usage
-    return f"Completion, shown above: {counted(usage.completion_tokens, 'token')}, {result.finish_reason}"
+    return f"Completion, {where}: {counted(usage.completion_tokens, 'token')}, {result.finish_reason}"

@@ -50,7 +50,7 @@ def _live(call: Call, look: Callable[[Any], Any], board: Callable[[Any], Any]) -
     call.bind(result)
     if not call.quiet:
         display.show_board(board(result), call.kernel.shell)
-    return None if "out" in call.options or call.quiet else call.kernel.mark_shown(result)
+    return None if "out" in call.options else call.kernel.mark_shown(result, quiet=call.quiet)
 
 
 def _look(call: Call, look: Callable[[Any], Any], note: Callable[[Any], None] = lambda _: None) -> Any:
@@ -72,7 +72,9 @@ def _look(call: Call, look: Callable[[Any], Any], note: Callable[[Any], None] = 
         display.show(result, call.kernel.shell)
     if interruption is not None:
         raise interruption
-    return None if "out" in call.options or call.quiet else result
+    if "out" in call.options:
+        return None
+    return call.kernel.mark_shown(result, quiet=True) if call.quiet else result
 
 
 def _interruptible(look: Callable[[], Any]) -> Any:

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from IPython.core import magic as _magic
-from traitlets import Bool, Enum, Float, Int, Unicode, observe
+from traitlets import Bool, Enum, Float, Int, TraitError, Unicode, observe, validate
 
 from llama_magic.errors import GenerationInterrupted, shown_briefly
 from llama_magic.magics import _help
 from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
 from llama_magic.magics._parse import parse_cell, parse_line
-from llama_magic.request.stages import MAX_SEED
+from llama_magic.request.stages import MAX_SEED, PARAMETERS
 
 ipython: Any = _magic  # its decorators are not typed for methods
 
@@ -30,17 +30,14 @@ class LlamaMagics(_magic.Magics):
         None, allow_none=True, min=0, help="Context window in tokens of models loaded from now on."
     ).tag(config=True)
     max_tokens = Int(None, allow_none=True, min=1, help="Longest answer, in tokens.").tag(config=True)
+    # Their ranges are those of the sampling parameters: `_in_range`.
     temperature = Float(None, allow_none=True, help="Sampling temperature; 0 is greedy.").tag(config=True)
-    top_k = Int(None, allow_none=True, min=-1, help="Keep the k likeliest tokens; 0: all.").tag(config=True)
-    top_p = Float(None, allow_none=True, min=0, max=1, help="Keep the likeliest tokens up to this mass.").tag(
+    top_k = Int(None, allow_none=True, help="Keep the k likeliest tokens; 0: all.").tag(config=True)
+    top_p = Float(None, allow_none=True, help="Keep the likeliest tokens up to this mass.").tag(config=True)
+    min_p = Float(None, allow_none=True, help="Drop tokens below this share of the likeliest.").tag(
         config=True
     )
-    min_p = Float(
-        None, allow_none=True, min=0, max=1, help="Drop tokens below this share of the likeliest."
-    ).tag(config=True)
-    repeat_penalty = Float(None, allow_none=True, min=0, help="Penalty on repeated tokens; 1: off.").tag(
-        config=True
-    )
+    repeat_penalty = Float(None, allow_none=True, help="Penalty on repeated tokens; 1: off.").tag(config=True)
     seed = Int(
         None,
         allow_none=True,
@@ -101,6 +98,17 @@ class LlamaMagics(_magic.Magics):
         from llama_magic.magics import _modes  # weight: the session and what shows its results
 
         return _modes.run_mode(self.kernel, command, cell)
+
+    @validate(*SAMPLING_TRAITS)
+    def _in_range(self, proposal: Any) -> Any:
+        """Refuse what no call would take: NaN, and what lies outside of the parameter's range."""
+        name, value = proposal["trait"].name, proposal["value"]
+        row = PARAMETERS[name]
+        if value is not None and not row.low <= value <= row.high:
+            raise TraitError(
+                f"{name} is {value}; expected a number from {row.low:g} to {row.high:g}, or None."
+            )
+        return value
 
     @observe("model")
     def _model_changed(self, change: Any) -> None:

@@ -177,7 +177,7 @@ def finish(
         display.show_pen(result, call.options.get("out", "answer"))
     if interruption is not None or any(answer.finish_reason == "interrupted" for answer in answers):
         raise interruption or GenerationInterrupted(result)
-    return None if "out" in call.options else call.kernel.mark_shown(result)
+    return None if "out" in call.options else call.kernel.mark_shown(result, quiet=call.quiet)
 
 
 _RUNNERS: dict[str, Callable[[Call], Any]] = {

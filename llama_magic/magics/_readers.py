@@ -15,8 +15,9 @@ from llama_magic.words import names
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` most likely stands for."""
     listed = list(known)
-    if found := names.nearest(word.lower(), listed):
-        return found[0]
+    as_typed = {name.lower(): name for name in reversed(listed)}
+    if found := names.nearest(word.lower(), as_typed):
+        return as_typed[found[0]]
     starts = [name for name in listed if len(word) > 1 and name.startswith(word)]
     starts += [name for name in listed if len(name) > 3 and word.startswith(f"{name}-")]
     return starts[0] if starts else None

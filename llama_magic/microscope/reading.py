@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from llama_magic.engine.side import cuts, side_reader, tokens_within
-from llama_magic.errors import GenerationInterrupted
+from llama_magic.errors import GenerationInterrupted, InputTypeError
 from llama_magic.microscope.tokens import piece_text
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
@@ -139,8 +139,9 @@ def _block(logits: NDArray[np.float32], targets: NDArray[np.int64]) -> tuple[NDA
 
 def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: object) -> ReadThrough:
     """Read a text through; see `Model.read`."""
+    if not isinstance(text, str):
+        raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
     ids = tokens_within(tokenizer, window, text, what="The text", purpose="read")
-    assert isinstance(text, str)
     first = ReadToken(ids[0], piece_text(tokenizer, ids[0]), None, None, None)
     tokens = [first]
     try:

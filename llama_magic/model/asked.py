@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from llama_magic.model.options import SPECULATE, Speculate
 from llama_magic.model.other_names import check_names
 from llama_magic.request.sampling import Sampling, check_seed, default_sampling
 from llama_magic.request.stages import PARAMETERS
+from llama_magic.words.given import flag, whole
 
 if TYPE_CHECKING:
     from llama_magic.request.request import Request
@@ -68,7 +68,8 @@ class Call:
         seed = given.pop("seed", None)
         if "logit_bias" in given:
             given["logit_bias"] = bias.by_id(given["logit_bias"], tokenizer)
-        sampling = given.pop("sampling", None) or defaults
+        sampling = given.pop("sampling", None)
+        sampling = defaults if sampling is None else sampling
         if not isinstance(sampling, Sampling):
             raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
         return cls(
@@ -78,13 +79,13 @@ class Call:
             n=_count("n", given.pop("n", 1), least=1) or 1,
             logprobs=_count("logprobs", given.pop("logprobs", None), least=0),
             overflow=check_overflow(given.pop("overflow", "error")),
-            reuse=bool(given.pop("reuse", True)),
+            reuse=flag("reuse", given.pop("reuse", True)),
             min_tokens=least,
-            ignore_eos=bool(given.pop("ignore_eos", False)),
-            pressure=bool(given.pop("pressure", False)),
+            ignore_eos=flag("ignore_eos", given.pop("ignore_eos", False)),
+            pressure=flag("pressure", given.pop("pressure", False)),
             timeout=_seconds(given.pop("timeout", None)),
             tag=_text("tag", given.pop("tag", None)),
-            drop_thinking=bool(given.pop("drop_thinking", False)),
+            drop_thinking=flag("drop_thinking", given.pop("drop_thinking", False)),
             speculate=_speculate(given.pop("speculate", "auto")),
             prefill=_beginning(given.pop("prefill", None)),
             sampling=sampling.replace(**given),
@@ -220,9 +221,9 @@ def as_json(value: Any) -> Any:
 def _count(name: str, value: object, *, least: int) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = whole(value)
+    if number is None:
         raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
-    number = operator.index(value)
     most = _MOST.get(name)
     if number < least or (most is not None and number > most):
         limit = f"{least} or more" if most is None else f"{least} to {most}"
@@ -242,7 +243,7 @@ def _seconds(value: object) -> float | None:
 
 def _speculate(value: object) -> Speculate:
     for known in SPECULATE:
-        if value == known:
+        if isinstance(value, str) and value == known:
             return known
     raise OptionError(f"speculate is {value!r}; expected {' or '.join(map(repr, SPECULATE))}.")
 

@@ -20,6 +20,7 @@ from llama_magic.model.tools.loop import AsyncToolStream, Rounds, ToolStream, sa
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.messages import Messages
 from llama_magic.structured import Constraint
+from llama_magic.words.given import flag
 
 T = TypeVar("T")
 One = Completion[None]
@@ -189,7 +190,7 @@ class Generating:
         options: Mapping[str, Any],
     ) -> Assembler:
         options = {**options, "n": n}
-        if instruct or system is not None:
+        if flag("instruct", instruct) or system is not None:
             return self._calls.chat("complete", as_messages(prompt, system), constraint, options)
         return self._calls.text(prompt, constraint, options)
 
@@ -263,7 +264,7 @@ class Generating:
         made = self._chatting(messages, constraint, template_variables, {**options, "n": n})
         if isinstance(made, Rounds):
             streaming = ToolStream(made)
-            return streaming if stream else streaming.run()
+            return streaming if flag("stream", stream) else streaming.run()
         return self._run(made, stream)
 
     @overload
@@ -342,7 +343,7 @@ class Generating:
             tool_choice=offer.choice,
             parallel_tool_calls=offer.parallel,
             tools_as_text=offer.as_text,
-            template_variables=variables or {},
+            template_variables={} if variables is None else variables,
         )
         if not offer.runs or constraint is not None:
             return self._calls.chat("chat", messages, constraint, options, beside)
@@ -473,29 +474,46 @@ class Generating:
         self._open()
         options = {**options, "n": n}
         call = StructuredCall(
-            self._calls, schema, retries, template_variables or {}, options, thinking, show_schema
+            self._calls, schema, retries, template_variables, options, thinking, show_schema
         )
         return call.run(prompt, system=system, stream=stream)
 
     @overload
-    async def astructured(
+    def astructured(
         self,
         prompt: str | Messages,
         schema: type[T],
         *,
+        stream: Literal[False] = False,
         system: str | None = None,
         retries: int = 0,
         thinking: bool = False,
         show_schema: bool = False,
         template_variables: Mapping[str, Any] | None = None,
         **options: Unpack[StructuredOptions],
-    ) -> Completion[T]: ...
+    ) -> Coroutine[Any, Any, Completion[T]]: ...
     @overload
-    async def astructured(
+    def astructured(
+        self,
+        prompt: str | Messages,
+        schema: type[T],
+        *,
+        stream: Literal[True],
+        n: int = 1,
+        system: str | None = None,
+        retries: int = 0,
+        thinking: bool = False,
+        show_schema: bool = False,
+        template_variables: Mapping[str, Any] | None = None,
+        **options: Unpack[StructuredOptions],
+    ) -> AsyncStreaming[Completion[T]]: ...
+    @overload
+    def astructured(
         self,
         prompt: str | Messages | list[str],
         schema: Any,
         *,
+        stream: bool = False,
         n: int = 1,
         system: str | None = None,
         retries: int = 0,
@@ -505,11 +523,12 @@ class Generating:
         **options: Unpack[StructuredOptions],
     ) -> Any: ...
     @shows(StructuredOptions)
-    async def astructured(
+    def astructured(
         self,
         prompt: Any,
         schema: Any,
         *,
+        stream: bool = False,
         n: int = 1,
         system: str | None = None,
         retries: int = 0,
@@ -518,13 +537,19 @@ class Generating:
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Like `structured`, for `await`; its answer comes whole, not in chunks."""
-        self._open()
-        options = {**options, "n": n}
-        call = StructuredCall(
-            self._calls, schema, retries, template_variables or {}, options, thinking, show_schema
-        )
-        return await call.arun(prompt, system=system)
+        """Like `structured`, for `await`; with `stream` for `async for`."""
+
+        async def begin() -> Any:
+            self._open()
+            given = {**options, "n": n}
+            call = StructuredCall(
+                self._calls, schema, retries, template_variables, given, thinking, show_schema
+            )
+            if flag("stream", stream):
+                return call.astream(prompt, system=system)
+            return await call.arun(prompt, system=system)
+
+        return self._awaited("Model.astructured", begin(), stream)
 
     # --- again ------------------------------------------------------------------------------
 
@@ -571,11 +596,14 @@ class Generating:
 
     def _run(self, assembler: Assembler, stream: bool) -> Any:
         made: Stream[Any] = Stream(self._calls.backend, assembler)
-        return made if stream else made.run()
+        return made if flag("stream", stream) else made.run()
 
     def _arun(self, name: str, prepare: Callable[[], Assembler | Rounds], stream: bool) -> Any:
         """Return what is to be awaited; nothing is checked or asked before."""
-        made: Any = self._begin(prepare) if stream else self._answer(prepare)
+        return self._awaited(name, self._begin(prepare) if stream else self._answer(prepare), stream)
+
+    @staticmethod
+    def _awaited(name: str, made: Any, stream: bool) -> Any:
         made.__qualname__ = name  # "… was never awaited" names the call
         return AsyncStreaming(made) if stream else made
 

@@ -130,6 +130,6 @@ def _shorter(parts: Sequence[BudgetPart], over: int) -> str:
 def check_overflow(value: object) -> Overflow:
     """Return `value` if it is a way to treat a prompt that does not fit."""
     for known in OVERFLOWS:
-        if value == known:
+        if isinstance(value, str) and value == known:
             return known
     raise OptionError(f"overflow is {value!r}; expected one of {', '.join(OVERFLOWS)}.")

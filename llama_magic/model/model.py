@@ -328,6 +328,11 @@ class Model(Generating, Shown):
         `changes` are fields of `Sampling`. Without a `seed` one is drawn; it stands in the trace.
         """
         self._local("a trace of the sampler")
+        if not isinstance(sampling, Sampling | None):
+            raise InputTypeError(
+                f"sampling is of type {type(sampling).__name__}; expected a Sampling.",
+                remedy="Write model.sampling.replace(top_k=5), or top_k=5 in the call itself.",
+            )
         if "logit_bias" in changes:
             changes["logit_bias"] = bias.by_id(changes["logit_bias"], self._tokenizer)
         recipe = (sampling or self.sampling).replace(**changes)

@@ -97,7 +97,8 @@ def is_begun(messages: object) -> bool:
         last.get(name) if isinstance(last, Mapping) else getattr(last, name, None)
         for name in ("role", "content", "tool_calls")
     )
-    return getattr(role, "value", role) == "assistant" and bool(content) and not calls
+    role = getattr(role, "value", role)
+    return isinstance(role, str) and role == "assistant" and bool(content) and not calls
 
 
 def with_beginning(messages: Any, beginning: str | None) -> Any:

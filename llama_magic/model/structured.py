@@ -30,6 +30,7 @@ from llama_magic.request.sampling import check_seed
 from llama_magic.structured import schema_text
 from llama_magic.threads import despite_interrupts
 from llama_magic.words.counting import counted
+from llama_magic.words.given import flag
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -47,7 +48,7 @@ class StructuredCall:
     calls: Calls
     schema: Any
     retries: int
-    template_variables: Mapping[str, Any]
+    template_variables: Mapping[str, Any] | None
     options: dict[str, Any]
     thinking: bool = False
     show_schema: bool = False
@@ -57,17 +58,23 @@ class StructuredCall:
     def __post_init__(self) -> None:
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise OptionError(f"retries is {self.retries!r}; expected 0 or more.")
+        self.thinking = flag("thinking", self.thinking)
+        self.show_schema = flag("show_schema", self.show_schema)
         self.constraint = self.calls.constraint(self.schema)
-        self._thinking = Thinking.choose(self.calls.formatter, self.thinking, self.template_variables)
+        self._thinking = Thinking.choose(self.calls.formatter, self.thinking, self._variables)
+
+    @property
+    def _variables(self) -> Mapping[str, Any]:
+        return {} if self.template_variables is None else self.template_variables
 
     def run(self, prompt: Any, *, system: str | None, stream: bool) -> Any:
         """Run it for one prompt, one conversation, or a list of prompts together."""
-        if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
-            if stream:
-                raise OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
+        if _is_batch(prompt):
+            if flag("stream", stream):
+                raise _no_stream()
             return _Batch(self, [self.messages(p, system) for p in prompt]).run()
         made: StructuredStream[Any] = StructuredStream(self, self.messages(prompt, system))
-        return made if stream else made.run()
+        return made if flag("stream", stream) else made.run()
 
     def of_row(self, row: int) -> StructuredCall:
         """Return the call for one prompt of a list: with a seed each row has its own, made from it."""
@@ -99,17 +106,16 @@ class StructuredCall:
 
     async def arun(self, prompt: Any, *, system: str | None) -> Any:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""
-        if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(p, str) for p in prompt):
+        if _is_batch(prompt):
             rows = (self.of_row(row).arun(p, system=system) for row, p in enumerate(prompt))
             return _rows(await asyncio.gather(*rows, return_exceptions=True))
-        attempts = _Attempts(self.messages(prompt, system), self.retries)
-        while True:
-            made: AsyncStream[Any] = AsyncStream(self.calls.backend, self.assembler(attempts.messages))
-            try:
-                return await made.run()
-            except StructuredOutputError as error:
-                if not attempts.again(error):
-                    raise
+        return await self.astream(prompt, system=system).run()
+
+    def astream(self, prompt: Any, *, system: str | None) -> AsyncStructuredStream[Any]:
+        """Begin it in an event loop, to be read chunk by chunk."""
+        if _is_batch(prompt):
+            raise _no_stream()
+        return AsyncStructuredStream(self, self.messages(prompt, system))
 
     def stream(self, messages: Sequence[Any]) -> Stream[Any]:
         """Start one attempt."""
@@ -117,10 +123,19 @@ class StructuredCall:
 
     def assembler(self, messages: Sequence[Any]) -> Assembler:
         """Return one attempt, prepared."""
-        beside = Beside(self.retries, self.thinking, template_variables=self.template_variables)
+        beside = Beside(self.retries, self.thinking, template_variables=self._variables)
         return self.calls.chat(
             "structured", messages, self.constraint, self.options, beside, thinking=self._thinking
         )
+
+
+def _is_batch(prompt: Any) -> bool:
+    """Tell a list of prompts, decoded together, from a conversation."""
+    return isinstance(prompt, (list, tuple)) and bool(prompt) and all(isinstance(p, str) for p in prompt)
+
+
+def _no_stream() -> OptionError:
+    return OptionError("A list of prompts cannot be streamed; ask for one, or leave out stream.")
 
 
 _OF_A_ROW = (StructuredOutputError, ContextOverflowError, TemplateError)
@@ -340,3 +355,58 @@ class StructuredStream(Generic[C]):
 
     def __exit__(self, *_exc: object) -> None:
         self.cancel()
+
+
+class AsyncStructuredStream(Generic[C]):
+    """A `StructuredStream` for `async for`: with retries left, the chunks begin anew as there."""
+
+    def __init__(self, call: StructuredCall, messages: list[Any]) -> None:
+        self._call = call
+        self._attempts = _Attempts(messages, call.retries)
+        self._stream = self._begin()
+
+    def _begin(self) -> AsyncStream[C]:
+        return AsyncStream(self._call.calls.backend, self._call.assembler(self._attempts.messages))
+
+    @property
+    def budget(self) -> Budget:
+        return self._stream.budget
+
+    def __aiter__(self) -> AsyncStructuredStream[C]:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while True:
+            try:
+                return await anext(self._stream)
+            except StopAsyncIteration:
+                if not self._again():
+                    raise
+
+    def _again(self) -> bool:
+        try:
+            _ = self._stream.completion
+        except StructuredOutputError as error:
+            if self._attempts.again(error):
+                self._stream = self._begin()
+                return True
+        return False
+
+    async def run(self) -> C:
+        """Wait for the end and return the completion."""
+        async for _ in self:
+            pass
+        return self.completion
+
+    def cancel(self) -> None:
+        """Stop now; what was written is kept."""
+        self._attempts.left = 0
+        self._stream.cancel()
+
+    async def aclose(self) -> None:
+        self.cancel()
+
+    @property
+    def completion(self) -> C:
+        """The completion; raises `StructuredOutputError` where the answer is not an instance."""
+        return self._stream.completion

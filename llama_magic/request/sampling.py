@@ -15,7 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.request.stages import MAX_SEED, OTHER_NAMES, PARAMETERS, STAGES, Parameter, Parameters
+from llama_magic.request.stages import (
+    MAX_SEED,
+    OTHER_NAMES,
+    PARAMETERS,
+    STAGES,
+    STAGES_ELSEWHERE,
+    Parameter,
+    Parameters,
+)
+from llama_magic.words.given import whole
 from llama_magic.words.names import hint, meant
 from llama_magic.words.shown import Shown
 
@@ -75,17 +84,17 @@ def default_sampling() -> Sampling:
 
 def _checked(parameter: Parameter, value: Any) -> Any:
     """Return `value` as a plain number that the parameter takes."""
-    name, whole = parameter.name, parameter.type == "int"
+    name, is_whole = parameter.name, parameter.type == "int"
     if parameter.choices:
-        if value not in parameter.choices:
+        if whole(value) not in parameter.choices:
             first, *more, last = parameter.choices
             known = ", ".join((f"{first} (off)", *map(str, more)))
             raise OptionError(f"{name} is {_short(value)}; expected {known} or {last}.")
         return int(value)
-    wants = "a whole number" if whole else "a number"
-    plain = type(value) is (int if whole else float)  # the usual case; the abstract classes take a while
+    wants = "a whole number" if is_whole else "a number"
+    plain = type(value) is (int if is_whole else float)  # the usual case; the abstract classes take a while
     if not plain and (
-        isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real)
+        isinstance(value, bool) or not isinstance(value, numbers.Integral if is_whole else numbers.Real)
     ):
         raise InputTypeError(f"{name} is {_short(value)}; expected {wants}.")
     given: Any = value
@@ -98,9 +107,9 @@ def _checked(parameter: Parameter, value: Any) -> Any:
 
 
 def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """Read a sampler order: `"penalties;dry;top_k"` or a sequence of stage names."""
+    """Read a sampler order: `"penalties;dry;top_k"` or a sequence of stage names, llama.cpp's own too."""
     given = order.split(";") if isinstance(order, str) else _texts("samplers", order)
-    names = [n.strip() for n in given if n.strip()]
+    names = [_stage_name(n.strip()) for n in given if n.strip()]
     for name in names:
         if name not in STAGES:
             raise OptionError(
@@ -109,6 +118,12 @@ def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise OptionError(f"The sampler {name!r} stands twice in the order; name each stage once.")
     return tuple(names)
+
+
+def _stage_name(name: str) -> str:
+    """Return our name of a stage that llama.cpp calls `typ_p`, `top-k` or `temp`."""
+    written = name.replace("-", "_")
+    return written if written in STAGES else STAGES_ELSEWHERE.get(written, name)
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
@@ -171,13 +186,13 @@ def _json_float(value: float) -> float | str:
 
 def check_seed(seed: object) -> int:
     """Return `seed` if it is one that llama.cpp takes as it is (0 to 2**32 - 2)."""
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+    number = whole(seed)
+    if number is None:
         raise InputTypeError(
             f"seed is {seed!r}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
         )
-    seed = operator.index(seed)
-    if not 0 <= seed <= MAX_SEED:
+    if not 0 <= number <= MAX_SEED:
         raise OptionError(
-            f"seed is {seed}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
+            f"seed is {number}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
         )
-    return seed
+    return number

@@ -66,6 +66,7 @@ class Stage:
     `reweighs` them, or `draws` the token and is last. `looks_back`: it must be shown earlier tokens.
     `remembers`: its state depends on what it drew from. `usual`: it is in llama.cpp's own order.
     `first`, `alone`: it runs before all others, or in place of those that cut, wherever it is named.
+    `other_names` are those that llama.cpp's own `--samplers` takes for it, hyphens written as `_`.
     `says` are sentences for values that do nothing or leave nothing to choose, with their tests.
     """
 
@@ -80,6 +81,7 @@ class Stage:
     first: bool = False
     alone: bool = False
     says: tuple[tuple[Callable[[Parameters], bool], str], ...] = ()
+    other_names: tuple[str, ...] = ()
 
 
 _ROWS = (
@@ -155,6 +157,7 @@ _ROWS = (
                       slider=Slider(
                 0.0, 1.0, 0.01, "keep tokens as surprising as expected, up to this mass (1: off)")),
         ),
+        other_names=("typ_p", "typical", "typ"),
     ),
     Stage(
         "top_p", "keeps the likeliest up to a mass", "cuts",
@@ -167,6 +170,7 @@ _ROWS = (
             (lambda s: s.chosen_by("top_p") and s.top_p == 0 and s.min_keep <= 1,
              "top_p 0 leaves one token, like temperature 0."),
         ),
+        other_names=("nucleus",),
     ),
     Stage(
         "min_p", "drops those far less likely than the likeliest", "cuts",
@@ -213,6 +217,7 @@ _ROWS = (
             (lambda s: s.dynatemp_exponent != 1 and s.dynatemp_range <= 0,
              "dynatemp_exponent {s.dynatemp_exponent:g} does nothing: dynatemp_range is 0."),
         ),
+        other_names=("temp",),
     ),
     Stage(
         "logit_bias", "adds to the logits of tokens by name", "reweighs",
@@ -259,6 +264,7 @@ _COMMON = (
     ),
 )
 STAGES: Mapping[str, Stage] = {stage.name: stage for stage in _ROWS}
+STAGES_ELSEWHERE = {other: stage.name for stage in _ROWS for other in stage.other_names}
 DEFAULT_ORDER = tuple(stage.name for stage in _ROWS if stage.usual)
 
 

@@ -34,6 +34,8 @@ def compile(
     Compiled constraints are kept (128, least recently used). Takes about 2 ms for a usual schema.
     Raises `SchemaError` with JSON pointer and keyword for what cannot be honoured.
     """
+    if choices is not None and (isinstance(choices, (str, bytes)) or not isinstance(choices, Iterable)):
+        raise InputTypeError(f"choices is {choices!r}; expected a list of texts.")
     asked = {
         "schema": spec,
         "regex": regex,

@@ -150,6 +150,8 @@ class Constraint(InProcess):
 
         Raises `StructuredOutputError` with the text, what could be read of it, and the reason.
         """
+        if not isinstance(text, str):
+            raise InputTypeError(f"A text is expected, got {type(text).__name__}.")
         value, reason = (None, self.why_not(text)) if self._read is None else self._read(text)
         if reason is not None:
             raise StructuredOutputError(

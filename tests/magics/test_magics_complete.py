@@ -90,6 +90,27 @@ def test_local_paths(tab: Any, tmp_path: Path) -> None:
     assert tab('%llama load "models/with b') == ['"models/with blank.gguf"']
 
 
+def test_what_holds_blanks_is_offered_in_quotes(tab: Any, ip: Any, session: Any, tmp_path: Path) -> None:
+    """In those that were typed, else in double ones: names, sessions and paths can be run as offered."""
+    (tmp_path / "my models").mkdir()
+    (tmp_path / "my models" / "ä b.gguf").write_bytes(b"GGUF")
+    session.load("fake", name="my own")
+    ip.run_cell("%%llama chat --session 'two words' -q\nx")
+    assert tab("%llama load my")[0] == '"my models/'
+    assert tab("%llama load 'my models/") == ["'my models/ä b.gguf'"]
+    assert tab('%%llama chat --model="my ')[:2] == ['--model="my own"', '--model="my models/']
+    assert tab("%llama use ") == ['"my own"']
+    assert tab("%llama chat tw") == ['"two words"']
+    assert tab("%%llama chat --session 't") == ["'two words'"]
+    ip.run_cell(f"%llama use {tab('%llama use my')[0]}").raise_error()
+    assert session.current_name == "my own"
+
+
+def test_formatters_by_name(tab: Any) -> None:
+    """--formatter offers the families, `auto` and template files."""
+    assert {"auto", "chatml", "llama3"} <= set(tab("%llama load --formatter "))
+
+
 def test_home_and_variables_in_paths(tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`~/` and `$VAR/` are looked into, and stay as they were typed."""
     (tmp_path / "home" / "models").mkdir(parents=True)

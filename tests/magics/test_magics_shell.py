@@ -99,6 +99,20 @@ def test_quiet_prints_nothing(run: Any, model: Any, capsys: pytest.CaptureFixtur
     assert "secret" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("mode", ["complete", "tokens", "chat"])
+def test_quiet_keeps_the_result(
+    ip: Any, run: Any, model: Any, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With -q and without -o, `_` and `Out[n]` hold what the cell gave; a terminal says it is not shown."""
+    model.backend.answers = ["secret words"]
+    result = run(f"%%llama {mode} -q\nsecret").result
+    assert result is not None
+    assert ip.user_ns["_"] is result
+    out = capsys.readouterr().out
+    assert "secret" not in out
+    assert "not shown" in out
+
+
 def test_json_format_shows_the_receipt(run: Any, model: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """--format json shows the receipt."""
     run("%%llama complete --format json --seed 3 -o r\nx")
@@ -170,6 +184,20 @@ def test_config_refuses_what_cannot_be(ip: Any, run: Any, capsys: pytest.Capture
     assert "Current: 'error'" in out
     assert "LlamaMagics.max_tokens" in out
     assert "Current: -2" not in out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["temperature = -1", "temperature = float('nan')", "top_k = -2", "top_p = 1.5", "repeat_penalty = 0"],
+)
+def test_config_refuses_what_no_call_takes(ip: Any, run: Any, wrong: str) -> None:
+    """A sampling parameter's range is the same in `%config` as in a call; the value from before stays."""
+    name = wrong.partition(" ")[0]
+    run(f"%config LlamaMagics.{name} = 1")
+    run(f"%config LlamaMagics.{wrong}")
+    assert run(f"%config LlamaMagics.{name}").result == 1
+    run(f"%config LlamaMagics.{name} = None")
+    assert run(f"%config LlamaMagics.{name}").result is None
 
 
 PERSON = """
@@ -314,6 +342,9 @@ def test_a_missing_schema_names_the_nearest(run: Any, model: Any) -> None:
     run("class Person:\n    pass")
     error = run("%%llama structured --schema Persn\nx").error_in_exec
     assert "Did you mean Person?" in str(error)
+    assert "Did you mean Person?" in str(run("%%llama structured --schema persn\nx").error_in_exec)
+    run("class City:\n    pass")
+    assert "Did you mean City?" in str(run("%%llama structured --schema Cty\nx").error_in_exec)
 
 
 def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: Any, tmp_path: Any) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import gc
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 import llama_magic as lm
 from llama_magic.display.views.model.results import ending
@@ -36,10 +37,11 @@ def _streams(model: Any) -> dict[str, Any]:
     return {
         "complete": lambda **o: model.acomplete("一", stream=True, **o),
         "chat": lambda **o: model.achat(HI, stream=True, **o),
+        "structured": lambda **o: model.astructured("一", bool, stream=True, **{**o, "max_tokens": 64}),
     }
 
 
-@pytest.mark.parametrize("kind", ["complete", "chat"])
+@pytest.mark.parametrize("kind", ["complete", "chat", "structured"])
 def test_a_streamed_call_is_read_or_awaited(scripted: Any, kind: str) -> None:
     """`async for` straight on the call, after `await`, and on a task's or a waiter's result: equal texts."""
     call = _streams(scripted)[kind]
@@ -63,6 +65,41 @@ def test_a_streamed_call_is_read_or_awaited(scripted: Any, kind: str) -> None:
     assert texts[0]
     assert texts == [texts[0]] * 5
     assert [c.text for c in journal] == texts
+
+
+class Word(BaseModel):
+    """An answer whose first attempt is refused."""
+
+    word: Literal["good", "bad"]
+    asked: ClassVar[int] = 0
+
+    @field_validator("word")
+    @classmethod
+    def _second(cls, value: str) -> str:
+        cls.asked += 1
+        if cls.asked % 2:
+            raise ValueError("not yet")
+        return value
+
+
+def test_a_streamed_structured_call_grows_and_asks_again(scripted: Any) -> None:
+    """`partial` as in `structured`; a refused answer begins anew; without retries its end is the error."""
+
+    async def main(**options: Any) -> tuple[list[Any], Any]:
+        stream = await scripted.astructured("一", Word, stream=True, max_tokens=40, seed=1, **options)
+        return [chunk.partial async for chunk in stream], stream
+
+    partials, stream = asyncio.run(main(retries=1))
+    assert partials.count({}) >= 2  # it began twice
+    assert partials[-1] == {"word": stream.completion.parsed.word}
+    with pytest.raises(lm.StructuredOutputError, match="not yet"):
+        _ = asyncio.run(main())[1].completion
+    with pytest.raises(lm.OptionError, match="cannot be streamed"):
+        asyncio.run(_awaited(scripted.astructured(["a", "b"], bool, stream=True)))
+
+
+async def _awaited(call: Any) -> Any:
+    return await call
 
 
 def test_it_is_a_coroutine_that_asks_nothing_before_it_is_awaited(scripted: Any) -> None:

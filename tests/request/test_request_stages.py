@@ -205,3 +205,16 @@ def _all_recipes(stage: str) -> Iterator[Sampling]:
     yield from _recipes(stage)
     for recipe in _recipes(stage):
         yield replace(recipe, min_keep=50)
+
+
+def test_llama_cpps_own_names_of_stages_are_understood() -> None:
+    """The order that `llama-cli --help` prints, its other names, and hyphens; what is no stage is named."""
+    printed = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+    assert Sampling(samplers=printed).samplers == Sampling().samplers
+    assert Sampling(samplers="top-k;nucleus;typical-p;temp").samplers == (
+        *("top_k", "top_p", "typical_p", "temperature"),
+    )
+    with pytest.raises(OptionError, match="'top_p' stands twice"):
+        Sampling(samplers="top_p;nucleus")
+    with pytest.raises(OptionError, match="no sampler 'tempo'"):
+        Sampling(samplers="tempo")

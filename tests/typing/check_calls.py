@@ -71,3 +71,5 @@ async def awaiting(model: Model) -> None:
     assert_type(await task, Completion[None])
     assert_type(await asyncio.create_task(model.acomplete("a", stream=True)), AsyncStream[Completion[None]])
     assert_type((await model.astructured("a", Person)).parsed, Person)
+    async for chunk in model.astructured("a", Person, stream=True):
+        assert_type(chunk, Chunk)

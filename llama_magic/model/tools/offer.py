@@ -12,6 +12,7 @@ from llama_magic.model.thinking import ThinkingFirst, Ways
 from llama_magic.model.tools.tool import Tool
 from llama_magic.structured.callmasks import MayCall, NoCalls
 from llama_magic.structured.calls import calls
+from llama_magic.words.given import flag
 from llama_magic.words.names import hint
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Offer:
         for name in names:
             if names.count(name) > 1:
                 raise OptionError(f"Two tools are called {name!r}; expected names that differ.")
-        return cls(made, _choice(choice, names), parallel, bool(as_text))
+        return cls(made, _choice(choice, names), parallel, flag("tools_as_text", as_text))
 
     @property
     def names(self) -> frozenset[str]:

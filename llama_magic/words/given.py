@@ -1,0 +1,27 @@
+"""What a caller gave, as Python's own: whole numbers and flags, NumPy's too. An array is neither."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llama_magic.errors import InputTypeError
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number as Python's own; None of anything else, True among it."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return what is true or false: a bool, 0, 1 or None. Raises `InputTypeError` for anything else."""
+    scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+    plain = value.item() if scalar else value
+    if plain is not None and not (isinstance(plain, int) and plain in (0, 1)):
+        raise InputTypeError(f"{name} is of type {type(value).__name__}; expected True or False.")
+    return bool(plain)
