@@ -38,7 +38,7 @@ class Vocabulary:
     def encode(self, text: str, most: int | None = None) -> list[int]:
         """Return the tokens of a prompt: special tokens parsed, BOS in front once if the file asks for it.
 
-        Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
+        Raises TooManyTokensError where there are certainly more than `most`, and a long text is left.
         """
         return self._once(self._tokens(text, begins=True, parse_special=True, most=most))
 
@@ -67,9 +67,13 @@ class Vocabulary:
             else:
                 tokens += self._continuation(piece, parse_special=parse_special)
             at += len(piece)
-            if most is not None and len(tokens) > most and at < len(text):
-                raise TooManyTokensError(len(tokens) + self.at_least(text, at))
+            self._stop(tokens, text, at, most)
         return tokens
+
+    def _stop(self, tokens: list[int], text: str, at: int, most: int | None) -> None:
+        """Stop at more than `most` tokens, where much is left to read: else all is counted, part by part."""
+        if most is not None and len(tokens) > most and len(text) - at > PIECE:
+            raise TooManyTokensError(len(tokens) + self.at_least(text, at))
 
     # --- prompts that come again, a turn longer ------------------------------------------------
 
@@ -94,8 +98,7 @@ class Vocabulary:
         for segment in others:
             tokens += known.tokens(segment, self._marked)
             at += len(segment)
-            if most is not None and len(tokens) > most and at < len(text):
-                raise TooManyTokensError(len(tokens) + self.at_least(text, at))
+            self._stop(tokens, text, at, most)
         return tokens
 
     def _marked(self, segment: str) -> list[int]:

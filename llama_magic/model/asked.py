@@ -68,8 +68,7 @@ class Call:
         seed = given.pop("seed", None)
         if "logit_bias" in given:
             given["logit_bias"] = bias.by_id(given["logit_bias"], tokenizer)
-        sampling = given.pop("sampling", None)
-        sampling = defaults if sampling is None else sampling
+        sampling = defaults if (asked := given.pop("sampling", None)) is None else asked
         if not isinstance(sampling, Sampling):
             raise InputTypeError(f"sampling is a {type(sampling).__name__}; expected a Sampling.")
         return cls(

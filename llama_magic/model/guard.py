@@ -50,12 +50,16 @@ class Guard:
             return wanted
         raise self._error(prompt, wanted)
 
-    def too_long(self, least: int, max_tokens: int | None) -> ContextOverflowError:
-        """Return the error for a prompt of `least` tokens or more, which were not all counted."""
+    def too_long(self, least: int, max_tokens: int | None, most_of_it: str) -> ContextOverflowError:
+        """Return the error for a prompt of `least` tokens or more, which were not all counted.
+
+        `most_of_it` names its longest text.
+        """
         wanted = self.reserve(max_tokens)
         return ContextOverflowError(
             f"The prompt has at least {counted(least, 'token')} (a lower bound, not counted to the end), but "
-            f"the context window holds {self.window:,}, {wanted:,} of which are reserved for the answer.",
+            f"the context window holds {self.window:,}, {wanted:,} of which are reserved for the answer. "
+            f"Most of it is {most_of_it}.",
             prompt_tokens=least,
             max_tokens=wanted,
             window=self.window,
@@ -87,8 +91,7 @@ class Guard:
             cures.append(f"shorten {shorter} by {counted(over, 'token')}")
         if wanted > over:
             cures.append(f"ask for at most {counted(wanted - over, 'token')} (--max-tokens {wanted - over})")
-        if self.overflow == "error":
-            cures += _cuts(prompt.parts, over)
+        cures += _cuts(prompt.weights, over, self.overflow)
         needed = -(-(len(prompt.ids) + wanted) // ROUND) * ROUND
         if needed <= self.n_ctx_train:
             cost = (needed - self.window) * self.kv_bytes_per_token
@@ -99,16 +102,22 @@ class Guard:
         return text[0].upper() + text[1:] + "."
 
 
-def _cuts(parts: Sequence[BudgetPart], over: int) -> list[str]:
-    """Return the ways of `--overflow` that would make it fit."""
+def _cuts(weights: Sequence[tuple[str, int]], over: int, tried: Overflow) -> list[str]:
+    """Return the ways of `--overflow` that would make it fit, by the tokens of each message or of the text.
+
+    Not the one that was tried; and where turns were left out, what is left says nothing of all of them.
+    """
     cures = []
-    turns = [p for p in parts if p.kind in ("user", "assistant", "tool")]
-    last = max((i for i, p in enumerate(turns) if p.kind == "user"), default=0)
-    if sum(p.tokens for p in turns[:last]) >= over:
+    if tried == "drop-oldest" and [role for role, _ in weights] != ["prompt"]:
+        return []
+    last = max((i for i, (role, _) in enumerate(weights) if role == "user"), default=0)
+    old = sum(tokens for role, tokens in weights[:last] if role not in ("system", "developer"))
+    if old >= over and tried != "drop-oldest":
         cures.append("--overflow drop-oldest leaves out the oldest turns")
-    longest = max((p for p in parts if p.kind in ("prompt", "user")), key=lambda p: p.tokens, default=None)
-    if longest is not None and longest.tokens > over + 1:
-        what = "the prompt" if longest.kind == "prompt" else "the longest message"
+    texts = [(tokens, role) for role, tokens in weights if role in ("prompt", "user", "tool")]
+    longest, role = max(texts, default=(0, ""))
+    if longest > over + 1 and tried != "truncate-prompt":
+        what = "the prompt" if role == "prompt" else "the longest message"
         cures.append(f"--overflow truncate-prompt cuts the beginning of {what}")
     return cures
 

@@ -14,6 +14,7 @@ from llama_magic.errors import ContextOverflowError, InputTypeError
 from llama_magic.model.guard import Guard
 from llama_magic.model.prompt import Prompt, from_text, is_begun
 from llama_magic.model.results import BudgetPart
+from llama_magic.request.filled import spans_of
 from llama_magic.request.tokenizer import MEASURED, Tokenizer, TooManyTokensError
 from llama_magic.words.counting import counted
 
@@ -40,7 +41,7 @@ class Fit:
             prompt = from_text(self.tokenizer, text, self.guard.window)
             return prompt, self.guard.check(prompt, self.max_tokens)
         except (TooManyTokensError, ContextOverflowError) as problem:
-            error, counted_out = self._error(problem), isinstance(problem, ContextOverflowError)
+            error, counted_out = self._error(problem, text), isinstance(problem, ContextOverflowError)
         if self.guard.overflow != "truncate-prompt" or not isinstance(text, str):
             raise error
         prompt = from_text(self.tokenizer, self._tail(text))
@@ -79,13 +80,13 @@ class Fit:
                 raise TooManyTokensError(least)
             prompt = render(messages)
         except TooManyTokensError as problem:
-            raise self._error(problem) from None
+            raise self._error(problem, messages) from None
         return prompt, self.guard.check(prompt, self.max_tokens)
 
-    def _error(self, problem: TooManyTokensError | ContextOverflowError) -> ContextOverflowError:
+    def _error(self, problem: TooManyTokensError | ContextOverflowError, prompt: Any) -> ContextOverflowError:
         if isinstance(problem, ContextOverflowError):
             return problem
-        return self.guard.too_long(problem.least, self.max_tokens)
+        return self.guard.too_long(problem.least, self.max_tokens, _most_of(prompt))
 
     def _least(self, message: Any) -> int:
         # Templates leave out the thinking of past answers; all else is written whole, white space apart.
@@ -175,6 +176,21 @@ class Fit:
             f"{self.guard.window:,} tokens; it begins now with {content[cut : cut + 20]!r}."
         )
         return replace(prompt, notes=(*prompt.notes, note), shortened=True), limit
+
+
+def _most_of(prompt: Any) -> str:
+    """Name the longest text of a prompt, a variable where one is most of it, and how long it is."""
+    if isinstance(prompt, str):
+        texts = [("one text", prompt)]
+    else:
+        contents = [(f"messages[{index}]", _of(message, "content")) for index, message in enumerate(prompt)]
+        texts = [(label, text) for label, text in contents if isinstance(text, str)]
+    label, text = max(texts, key=lambda pair: len(pair[1]), default=("all messages together", ""))
+    size = len(text)
+    for name, start, end in spans_of(text):
+        if 2 * (end - start) > len(text):
+            label, size = f"{{{{ {name} }}}}", end - start
+    return f"{label}, {counted(size, 'character')}" if size else label
 
 
 def _stripped(text: str) -> str:

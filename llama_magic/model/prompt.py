@@ -32,6 +32,7 @@ class Prompt:
     shortened: bool = False  # to fit the window: what was given is more
     begun: tuple[int, ...] = ()  # the last of `ids`, where the answer is to hold them
     begun_text: str = ""  # and the end of `text` that they stand for
+    weights: tuple[tuple[str, int], ...] = ()  # role and tokens of each message, or of the one text
 
     def beginning(self, ids: Sequence[int], text: str) -> Prompt:
         """Return the prompt whose answer begins with these tokens, in place of any that it began with."""
@@ -132,6 +133,7 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
             remedy="Write at least one character.",
         )
     stretches = _split("prompt", "prompt", text, spans_of(text))
+    counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
     notes: tuple[str, ...] = ()
     if tokenizer.add_bos and tokenizer.bos_id is not None:
         written = tokenizer.text(tokenizer.bos_id)
@@ -139,7 +141,7 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
             notes = (
                 f"The prompt begins with {written}, which the tokenizer adds by itself; it is sent once.",
             )
-    return Prompt(str(text), ids, _count(tokenizer, ids, stretches), notes)
+    return Prompt(str(text), ids, _summed(stretches, counts), notes, weights=(("prompt", len(ids)),))
 
 
 def _from_tokens(tokenizer: Tokenizer, tokens: Sequence[Any]) -> Prompt:
@@ -183,18 +185,23 @@ def from_messages(
     if not ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
     notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
-    parts = _count(tokenizer, ids, _stretches(rendered, filled))
+    stretches, owners = _stretches(rendered, filled)
+    counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
+    weights: Counter[int | None] = Counter()
+    for owner, count in zip(owners, counts, strict=True):
+        weights[owner] += count
     said = tuple(dict(m) for m in plain)[: -1 if template.begins else None]
     begun_text = "".join(part.text for part in rendered.parts[len(rendered.parts) - begun :])
     return Prompt(
         rendered.text,
         ids,
-        parts,
+        _summed(stretches, counts),
         notes,
         said,
         template.continue_final and not template.begins,
         begun=tuple(ids[len(ids) - n_begun :]),
         begun_text=begun_text,
+        weights=tuple((str(m["role"]), weights[i]) for i, m in enumerate(rendered.messages)),
     )
 
 
@@ -239,13 +246,20 @@ def _ordinals(messages: Sequence[Mapping[str, Any]]) -> list[int]:
     return numbers
 
 
-def _stretches(rendered: formatters.Rendered, filled: Sequence[Filled]) -> list[tuple[str, str, str]]:
-    """Return the prompt in order, as (label, kind, text): what the template wrote, turns, variables."""
+def _stretches(
+    rendered: formatters.Rendered, filled: Sequence[Filled]
+) -> tuple[list[tuple[str, str, str]], list[int | None]]:
+    """Return the prompt in order, as (label, kind, text): what the template wrote, turns, variables.
+
+    With each the message that it stands in, None for what the template wrote.
+    """
     stretches: list[tuple[str, str, str]] = []
+    owners: list[int | None] = []
     ordinals = _ordinals(rendered.messages)
     for part in rendered.parts:
         if part.kind == "template":
             stretches.append(("template", "template", part.text))
+            owners.append(None)
             continue
         label = (
             "system"
@@ -256,7 +270,8 @@ def _stretches(rendered: formatters.Rendered, filled: Sequence[Filled]) -> list[
             stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
         else:
             stretches.append((label, part.kind, part.text))
-    return stretches
+        owners += [part.index] * (len(stretches) - len(owners))
+    return stretches, owners
 
 
 def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:
@@ -276,11 +291,8 @@ def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tupl
     return out
 
 
-def _count(
-    tokenizer: Tokenizer, ids: Sequence[int], stretches: Sequence[tuple[str, str, str]]
-) -> tuple[BudgetPart, ...]:
+def _summed(stretches: Sequence[tuple[str, str, str]], counts: Sequence[int]) -> tuple[BudgetPart, ...]:
     """Return one part a label, in order of first appearance, with its tokens."""
-    counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
     totals: dict[tuple[str, str], int] = {}
     for (label, kind, _), count in zip(stretches, counts, strict=True):
         totals[label, kind] = totals.get((label, kind), 0) + count

@@ -168,6 +168,11 @@ def test_cures_name_what_can_be_shortened(scripted: Any) -> None:
         scripted.complete("hi", max_tokens=9999)
     assert "overflow" not in str(caught.value)
     assert "--max-tokens 1021" in str(caught.value)
+    for mode, way in (("drop-oldest", "truncate-prompt"), ("error", "truncate-prompt")):
+        with pytest.raises(
+            lm.ContextOverflowError, match=f"--overflow {way} cuts the beginning of the prompt"
+        ):
+            scripted.complete(Filled("x" * 1200, [("doc", 0, 1200)]), max_tokens=50, overflow=mode)
 
 
 def test_guard_names_variables_and_turns(scripted: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import random
+import re
 import threading
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import llama_magic as lm
 from llama_magic.model.guard import Guard
+from llama_magic.request.filled import Filled
 
 _ODD = ["a", " ", "\n", "é", "日", "\x04", "=", "<|im_end|>", "\U00100000"]
 _WORDS = [
@@ -184,3 +186,56 @@ def test_pieces_have_the_tokens_of_the_whole(real: Any, monkeypatch: pytest.Monk
         vocabulary.__dict__.pop("_segments", None)  # what was cut before special tokens is known
         assert vocabulary.encode(text) == whole
     assert len(calls) > 500
+
+
+@pytest.mark.parametrize("words", [700, 3000])
+def test_what_fills_the_window_is_said_of_long_conversations(real: Any, words: int) -> None:
+    """What is tokenized in a moment is counted to its end: every turn and variable has its tokens."""
+    filled = Filled("Read: " + "word " * words, [("doc", 6, 6 + 5 * words)])
+    old = [{"role": "user", "content": "one " * 600}, {"role": "assistant", "content": "two"}]
+    with pytest.raises(lm.ContextOverflowError, match="too many") as caught:
+        real.chat([*old, {"role": "user", "content": filled}], max_tokens=real.window)
+    counts = dict(caught.value.parts)
+    assert {"template", "user 1", "assistant 1", "user 2", "{{ doc }}", "reserved answer"} == set(counts)
+    assert abs(counts["{{ doc }}"] - words) <= 2
+    assert sum(counts.values()) == caught.value.prompt_tokens + real.window
+
+
+def test_of_a_text_too_long_to_count_the_longest_part_is_said(real: Any) -> None:
+    """A variable where it is most of it, else the message or the text, in characters."""
+    filled = Filled("Read: " + "word " * 100_000, [("doc", 6, 500_006)])
+    hi = {"role": "user", "content": "hi"}
+    for ask, said in (
+        (lambda: real.chat([hi, {"role": "user", "content": filled}]), "{{ doc }}, 500,000 characters"),
+        (lambda: real.chat([hi, {"role": "user", "content": str(filled)}]), "messages[1], 500,006 char"),
+        (lambda: real.complete(filled), "{{ doc }}, 500,000 characters"),
+    ):
+        with pytest.raises(lm.ContextOverflowError, match=re.escape(f"Most of it is {said}")):
+            ask()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_cure_that_is_named_works(scripted: Any, seed: int) -> None:
+    """Texts of any length, some filled in: what the message proposes is done, and the answer is written."""
+    chance = random.Random(seed)
+
+    def text(letter: str) -> str:
+        size = chance.choice([5, 60, 300, 800])
+        return Filled(letter * size, [("doc", 1, size)]) if chance.random() < 0.5 else letter * size
+
+    turns: list[dict[str, Any]] = [{"role": "system", "content": text("s")}] if chance.random() < 0.7 else []
+    for _ in range(chance.randrange(4)):
+        turns += [{"role": "user", "content": text("u")}, {"role": "assistant", "content": text("a")}]
+    turns.append({"role": "user", "content": text("v")})
+    for asked in (turns, text("p") + "p" * 600):
+        ask = scripted.complete if isinstance(asked, str) else scripted.chat
+        for first in ("error", "drop-oldest", "truncate-prompt"):
+            try:
+                ask(asked, max_tokens=500, overflow=first)
+            except lm.ContextOverflowError as error:
+                cures = str(error.remedy)
+                for way in re.findall(r"--overflow ([a-z-]+)", cures):
+                    assert way != first
+                    assert ask(asked, max_tokens=500, overflow=way).notes
+                for tokens in re.findall(r"--max-tokens (\d+)", cures):
+                    ask(asked, max_tokens=int(tokens), overflow=first)
