@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+import math
+import numbers
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, shown_briefly
@@ -22,7 +25,7 @@ def decide(
     rows: Any,
     prompt: Any = None,
     *,
-    options: Sequence[Any] | Mapping[str, str],
+    options: Iterable[Any] | Mapping[str, str],
     model: Any = None,
     models: Any = None,
     over: Mapping[str, Any] | None = None,
@@ -56,7 +59,7 @@ def decide(
     named = _read_options(options)
     if (
         isinstance(abstain_below, bool)
-        or not isinstance(abstain_below, (int, float))
+        or not isinstance(abstain_below, numbers.Real)
         or not 0 <= abstain_below <= 1
     ):
         raise OptionError(f"abstain_below is {abstain_below!r}; expected a probability, 0 to 1.")
@@ -80,14 +83,33 @@ def decide(
 
 
 def _read_options(given: Any) -> dict[str, str]:
-    if isinstance(given, str) or not isinstance(given, (Sequence, Mapping)):
-        raise InputTypeError(
-            f"options is {given!r:.60}; expected a list of texts, or a dict of names to texts."
-        )
-    named = dict(given) if isinstance(given, Mapping) else {str(one): str(one) for one in given}
-    if len(named) < 2 or len(named) != len(given):
+    """Return the options by name; a list, a column of a table, a set or an Enum names them by their texts."""
+    if isinstance(given, Mapping):
+        named = {str(name): text for name, text in given.items()}
+        count = len(given)
+    else:
+        listed = _listed(given)
+        named, count = {str(one): str(one) for one in listed}, len(listed)
+    if len(named) < 2 or len(named) != count:
         raise OptionError(f"options is {given!r:.60}; expected two or more that differ.")
     for name, text in named.items():
         if not isinstance(text, str) or not text:
             raise OptionError(f"The option {name!r} is written {text!r}; expected a text.")
-    return {str(name): text for name, text in named.items()}
+        twin = next(other for other, written in named.items() if written == text)
+        if twin != name:
+            raise OptionError(f"The options {twin!r} and {name!r} are both written {text!r}.")
+    return named
+
+
+def _listed(given: Any) -> list[Any]:
+    if isinstance(given, type) and issubclass(given, enum.Enum):
+        given = [member.value for member in given]
+    if isinstance(given, (str, bytes, type)) or not isinstance(given, Iterable):
+        raise InputTypeError(
+            f"options is {given!r:.60}; expected a list of texts, or a dict of names to texts."
+        )
+    listed = sorted(given, key=str) if isinstance(given, (set, frozenset)) else list(given)
+    for one in listed:
+        if not isinstance(one, (str, numbers.Real)) or (isinstance(one, float) and math.isnan(one)):
+            raise OptionError(f"options holds {one!r}; expected texts, or numbers.")
+    return listed

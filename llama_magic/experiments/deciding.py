@@ -40,11 +40,7 @@ class Deciding(Experiment[Decision]):
     ) -> None:
         texts = self._texts(model)
         named = dict(zip(self.options, texts.tokens, strict=True))
-        results.notes = self.notes + tuple(
-            f"{one!r} begins {other!r}: its probability holds that of the other. With end=True the end of "
-            "the answer counts, and they exclude each other."
-            for one, other in prefixes(named)
-        )
+        results.notes = self.notes + tuple(overlaps(named))
         together = _TOGETHER if model.backend.local is not None else 1
         # The first row alone, so that somebody who watches sees one as soon as there can be one.
         for some in (tasks[:1], *_portions(tasks[1:], together)):
@@ -163,6 +159,18 @@ def _read(
 
 def _blank(task: Task) -> Decision:
     return Decision(task.place, task.row.place, task.row.inputs, task.setting.values)
+
+
+def overlaps(tokens: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+    """Say which options are not apart: the same tokens, or one the beginning of another."""
+    for one, other in prefixes(tokens):
+        if tokens[one] != tokens[other]:
+            yield (
+                f"{one!r} begins {other!r}: its probability holds that of the other. With end=True the end "
+                "of the answer counts, and they exclude each other."
+            )
+        elif one < other:
+            yield f"{one!r} and {other!r} are the same tokens for this model: it cannot tell them apart."
 
 
 def _portions(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:

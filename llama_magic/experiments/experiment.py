@@ -185,5 +185,6 @@ def _of_row(stop: Stopped, results: Results[Any]) -> Exception:
     if isinstance(error, LlamaMagicError):
         error.row = stop.row
         error.completions = results
-    error.add_note(f"This is of row {stop.row} (from 0); {counted(len(results), results.noun)} are kept.")
+    are = "is" if len(results) == 1 else "are"
+    error.add_note(f"This is of row {stop.row} (from 0); {counted(len(results), results.noun)} {are} kept.")
     return error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.experiments.rows import MESSAGES, TEXT
+from llama_magic.experiments.rows import Row
 from llama_magic.model.evaluate import PROMPT
 from llama_magic.model.interpolate import Template
 
@@ -46,6 +46,10 @@ class Prompt:
             for message, template in self.parts
         ]
 
+    def of(self, row: Row, values: Mapping[str, Any]) -> Filled:
+        """Return what is asked of a row; `values` are all that may fill it, its columns among them."""
+        return self.fill(values)
+
 
 class OfRow(Prompt):
     """Where no prompt is given, a row that is a text or a conversation is asked as it stands."""
@@ -61,8 +65,8 @@ class OfRow(Prompt):
     def source(self) -> Filled:
         return ""
 
-    def fill(self, values: Mapping[str, Any]) -> Filled:
-        given = values.get(MESSAGES, values.get(TEXT))
+    def of(self, row: Row, values: Mapping[str, Any]) -> Filled:
+        given = row.itself
         if not isinstance(given, (str, list)):
             raise OptionError(
                 "No prompt was given, and this row is neither a text nor a conversation.",

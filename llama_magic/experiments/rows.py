@@ -24,6 +24,12 @@ class Row:
     error: LlamaMagicError | None = None
     label: Any = None
 
+    @property
+    def itself(self) -> Any:
+        """What is asked where no prompt is given: its column `messages` or `text`, or its only one."""
+        only = next(iter(self.inputs.values())) if len(self.inputs) == 1 else None
+        return self.inputs.get(MESSAGES, self.inputs.get(TEXT, only))
+
 
 def read_rows(given: Any) -> list[Row]:
     """Return the rows of a DataFrame, a Series, or an iterable of dicts, of texts, or of conversations.

@@ -57,7 +57,8 @@ def scores_of(result: Any, scores: Scores) -> dict[str, Any]:
         except Exception as error:  # of the user's own function
             found[name] = error
             continue
-        value = value.item() if hasattr(value, "item") else value
+        if hasattr(value, "item") and getattr(value, "size", 1) == 1:  # of NumPy or pandas
+            value = value.item()
         if not isinstance(value, (bool, int, float)):
             found[name] = InputTypeError(
                 f"The score {name!r} gave a {type(value).__name__}; expected a bool or a number."

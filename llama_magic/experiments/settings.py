@@ -75,10 +75,10 @@ def _axes(over: Any) -> dict[str, list[Any]]:
         raise InputTypeError(f"over is a {type(over).__name__}; expected a dict of names to lists of values.")
     axes: dict[str, list[Any]] = {}
     for name, values in over.items():
-        if name in (PROMPT, MODEL):
+        if name in (PROMPT, MODEL, "n"):
             raise OptionError(
                 f"over cannot hold {name!r}.",
-                remedy="Prompts are an axis as a dict of names, models as models=[…].",
+                remedy="Prompts are an axis as a dict of names, models as models=[…]; n=3 asks each thrice.",
             )
         one = isinstance(values, (str, Mapping)) or not isinstance(values, Iterable)
         axes[str(name)] = [values] if one else list(values)

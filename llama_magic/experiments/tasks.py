@@ -65,7 +65,7 @@ class Task:
         """Return the prompt of this row. Raises what is wrong with the row, or `TemplateError`."""
         if self.row.error is not None:
             raise self.row.error
-        return self.setting.prompt.fill(self.values)
+        return self.setting.prompt.of(self.row, self.values)
 
     def system(self) -> str | None:
         """Return the system prompt of this row."""

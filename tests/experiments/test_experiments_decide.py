@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import random
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from sklearn.metrics import accuracy_score, brier_score_loss
 import llama_magic as lm
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.engine.native import Context
+from llama_magic.experiments.deciding import overlaps
 from llama_magic.experiments.odds import Odds
 from llama_magic.model.journal import journal
 from llama_magic.request.backend import Scores
@@ -238,6 +240,9 @@ def test_options_have_names_and_prompts_as_for_map() -> None:
         ({"options": ["yes", "yes"]}, lm.OptionError, "two or more that differ"),
         ({"options": ["yes", ""]}, lm.OptionError, "expected a text"),
         ({"options": {"a": 1, "b": "x"}}, lm.OptionError, "'a' is written 1"),
+        ({"options": {"a": "x", "b": "x"}}, lm.OptionError, "'a' and 'b' are both written 'x'"),
+        ({"options": ["yes", None]}, lm.OptionError, "options holds None"),
+        ({"options": np.array(["yes", float("nan")], dtype=object)}, lm.OptionError, "options holds nan"),
         ({"abstain_below": 60}, lm.OptionError, "0 to 1"),
         ({"temperature": 0}, lm.OptionError, "no option 'temperature'.*abstain_below.*end.*options"),
         ({"abstain": 0.5}, lm.OptionError, "Did you mean abstain_below"),
@@ -250,6 +255,32 @@ def test_what_cannot_be_decided_is_said(how: Any, error: type[Exception], words:
     """Nothing is drawn, so sampling has no say; options are two texts at least, all different."""
     with pytest.raises(error, match=words):
         lm.decide(["a"], **{"options": ["yes", "no"], "model": scripted_model(), **how})
+
+
+class _Verdict(enum.Enum):
+    GOOD = "yes"
+    BAD = "no"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [np.array(["yes", "no"]), pd.Series(["yes", "no"]), _Verdict, {"yes": 1, "no": 2}.keys(), ("yes", "no")],
+)
+def test_options_come_as_whatever_lists_them(options: Any) -> None:
+    """`df["label"].unique()` is an array; an Enum gives its values."""
+    model = scripted_model(odds=lambda r, t: 0.4 if "yes" in t else 0.1)
+    odds = lm.decide(["a"], options=options, model=model, abstain_below=np.float32(0.5))
+    assert list(odds[0].raw) == ["yes", "no"]
+    assert odds[0].choice == "yes"
+    in_a_set = lm.decide(["a"], options={"yes", "no"}, model=model)
+    assert list(in_a_set[0].raw) == ["no", "yes"]  # sorted: the order of a set is another in each process
+
+
+def test_options_of_the_same_tokens_are_noted() -> None:
+    """Where a tokenizer makes one of two texts they have one probability, and that is said once."""
+    assert list(overlaps({"Yes": (1, 2), "yes": (1, 2), "no": (3,)})) == [
+        "'Yes' and 'yes' are the same tokens for this model: it cannot tell them apart."
+    ]
 
 
 def test_options_that_begin_each_other_are_noted(loaded: Callable[..., Any]) -> None:

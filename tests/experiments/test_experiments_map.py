@@ -120,6 +120,12 @@ def test_prompts_of_every_kind_are_filled() -> None:
     assert [r.text for r in lm.map(rows, "{{ a }}", system="be {{ n }}", model=model)] == ["X"]
     assert model.backend.requests[-1].messages[0]["content"] == "be 2"
     assert [r.text for r in lm.map(["one", HELLO], model=model)] == ["ONE", "HELLO"]
+    assert [r.text for r in lm.map(pd.Series(["one"], name="review"), model=model)] == [
+        "ONE"
+    ]  # its only column
+    assert [r.text for r in lm.map([{"text": "one", "id": "7"}], model=model)] == ["ONE"]
+    with_two = lm.map([{"a": "one", "b": "two"}], model=model)
+    assert "neither a text nor a conversation" in str(with_two[0].error)
     named = lm.map(rows, {"role": talk, "plain": "{{ n }}"}, model=model)
     assert [r.text for r in named] == ["3", "2"]
     assert [r.text for r in lm.map(rows, "raw {{ a }}", mode="complete", model=model)] == ["RAW X"]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from pydantic import BaseModel
@@ -341,6 +342,9 @@ def test_scores_are_functions_or_columns() -> None:
     assert isinstance(runs[0].scores["broken"], AttributeError)
     assert isinstance(runs[0].scores["many"], lm.InputTypeError)
     assert runs[0].error is None
+    arrays = {"one": lambda run: np.array([0.5]), "two": lambda run: np.array([1, 2])}
+    assert (scored := lm.map(["a"], model=model, schema=Mood, score=arrays)[0]).scores["one"] == 0.5
+    assert "'two' gave a ndarray" in str(scored.scores["two"])  # and costs no row
     one = lm.map(["a"], model=model, schema=Mood, score=lambda run: 0.5)[0]
     assert one.scores == {"score": 0.5}
     assert list(runs.to_pandas()["broken"].isna()) == [True] * 3
