@@ -22,7 +22,7 @@ from llama_magic.magics._readers import hint
 from llama_magic.magics._variables import Variables
 from llama_magic.session.blocks import split_blocks
 
-_NAME = re.compile(r"^===[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
+_NAME = re.compile(r"^===(?!=)[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _WORD = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|$)""")
 _UNKNOWN = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
@@ -125,9 +125,16 @@ def _common(call: Call) -> dict[str, Any]:
     if "over" in options:
         given["over"] = read_axes(options["over"], namespace)
     if "score" in options:
-        found = namespace.get(options["score"])
-        given["score"] = found if callable(found) or isinstance(found, dict) else options["score"]
+        given["score"] = _score(options["score"], namespace)
     return {**given, "progress": not call.quiet, "variables": namespace}
+
+
+def _score(given: Any, namespace: Mapping[str, Any]) -> Any:
+    """Return what a name stands for: a function or dict of the notebook, else a column."""
+    if not isinstance(given, str):
+        return given
+    found = namespace.get(given)
+    return found if callable(found) or isinstance(found, dict) else given
 
 
 def read_axes(text: Any, namespace: Any) -> dict[str, list[Any]]:

@@ -171,7 +171,7 @@ _EXPERIMENT = (
     _o("--models", "models", "an axis of loaded models and sources", "A,B", completes="models"),
     _o(
         "--score",
-        "text",
+        "score",
         "a function of a run, or the column that the answer is to equal",
         "NAME",
         completes="scores",

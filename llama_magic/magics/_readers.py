@@ -177,4 +177,5 @@ READERS: dict[str, Callable[[str, str, Option], Any]] = {
     "bias": _read_bias,
     "models": _read_models,
     "axes": _read_text,
+    "score": _read_text,
 }

@@ -122,7 +122,9 @@ class Variables:
 
 def _of(flag: str, text: str, value: Any, option: Option) -> Any:
     """Return a variable's value as what the option takes."""
-    if option.kind in ("schema", "tools") or (option.kind == "axes" and isinstance(value, Mapping)):
+    if option.kind in ("schema", "tools") or (option.kind == "score" and callable(value)):
+        return value
+    if option.kind in ("axes", "score") and isinstance(value, Mapping):
         return value
     if option.kind == "models" and isinstance(value, (list, tuple)):
         return tuple(map(str, value))

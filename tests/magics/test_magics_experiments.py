@@ -82,6 +82,10 @@ def test_several_prompts_stand_under_lines_with_names(run: Any, ip: Any, df: Any
     assert runs.axes == {"prompt": ["short", "long"]}
     assert [r.text for r in runs.where(prompt="long")] == ["good one?", "bad one?", "good two?"]
     assert runs.where(prompt="long")[0].completion.messages[0]["content"] == "Be kindly."
+    run(
+        "%%llama map df[:1] -o r\nTitle\n=====\n{{ text }}"
+    ).raise_error()  # Markdown's own line is none of ours
+    assert [r.text for r in ip.user_ns["r"]] == ["Title\n=====\ngood one"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +126,14 @@ def test_options_reach_the_experiment(run: Any, ip: Any, df: Any, loader: Any) -
     run("%%llama map df --models {model_names} --score length -o s\n{{ text }}").raise_error()
     assert list(ip.user_ns["s"].axes) == ["model"]
     assert ip.user_ns["s"][0].scores == {"length": len('{"label": "good"}')}
+    ip.user_ns["both"] = {"size": length, "right": "label"}
+    for score, names in (
+        ("{length}", ["length"]),
+        ("$both", ["size", "right"]),
+        ("{both['size']}", ["length"]),
+    ):
+        run(f"%%llama map df --score {score} -o s\n{{{{ text }}}}").raise_error()
+        assert list(ip.user_ns["s"][0].scores) == names
     result = run("%%llama map df --on-error stop -o t\n{{ text if label == 'good' else none }}")
     assert isinstance(result.error_in_exec, lm.TemplateError)
     assert isinstance(ip.user_ns["t"], Runs)
