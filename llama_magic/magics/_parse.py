@@ -239,7 +239,8 @@ def _value_word(flag: str, option: Option, words: Words, known: Mapping[str, Opt
 def _check_count(verb: Verb, free: list[str]) -> None:
     usage = f"Write %llama {verb.name} {verb.arguments}".rstrip() + "."
     if len(free) < verb.least:
-        raise OptionError(f"%llama {verb.name} needs {verb.arguments.split()[0]}.", remedy=usage)
+        wanted = " and ".join(verb.arguments.partition("[")[0].split())
+        raise OptionError(f"%llama {verb.name} needs {wanted or verb.arguments}.", remedy=usage)
     if len(free) > verb.most:
         raise OptionError(f"%llama {verb.name} does not take {free[verb.most]!r}.", remedy=usage)
 

@@ -29,6 +29,7 @@ _NOT_HERE = {
     "retry": "model.structured takes retries.",
     "thinking": "model.structured takes it; for chat set the template's own: template_variables={…}.",
     "system": "Put it first: [{'role': 'system', 'content': …}, …].",
+    **dict.fromkeys(("prompt", "messages"), "It is the first argument, what is asked; rerun asks it again."),
     "instruct": "model.complete takes it; model.chat always uses the template.",
     **dict.fromkeys(_OF_TOOLS, "model.chat takes it."),
     **dict.fromkeys(

@@ -149,3 +149,12 @@ def test_answers_of_two_files_are_compared() -> None:
     assert ("model", "scripted", "other") in found.settings
     assert found.sides[0].likely[0].probability == pytest.approx(0.9)
     assert found.sides[1].likely == ()
+
+
+def test_what_was_asked_is_not_changed_by_a_rerun() -> None:
+    """Options are changed; another prompt is another call, and that is said in place of a list of options."""
+    model = scripted_model(["a"])
+    answer = model.complete("x")
+    for name in ("prompt", "messages"):
+        with pytest.raises(lm.OptionError, match="rerun asks it again"):
+            lm.rerun(answer, model=model, **{name: "y"})

@@ -170,6 +170,7 @@ def test_two_generations_are_compared(run: Any, model: Any) -> None:
     assert found.sides[0].name == "one"
     for wrong in ("1", "1 2 3", "1 nothing", "0 1"):
         assert isinstance(run(f"%llama diff {wrong}").error_in_exec, OptionError), wrong
+    assert "needs A and B" in str(run("%llama diff 1").error_in_exec)
 
 
 def test_what_is_verified(run: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
