@@ -135,9 +135,13 @@ def pytest_runtest_logfinish() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes `real_name` on every real model that is installed."""
+    """Run a test that takes `real` on each real model that is installed; `either` has a short one for one."""
     if "real_name" in metafunc.fixturenames:
         metafunc.parametrize("real_name", REAL, scope="session")
+    if "either_name" in metafunc.fixturenames:
+        metafunc.parametrize(
+            "either_name", ["short" if name == "smollm2" else name for name in REAL], scope="session"
+        )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -205,6 +209,12 @@ def short(loaded: Callable[..., Any]) -> Any:
 def real(real_name: str, loaded: Callable[..., Any]) -> Any:
     """Each real model in turn."""
     return loaded(real_name)
+
+
+@pytest.fixture(scope="session")
+def either(either_name: str, loaded: Callable[..., Any]) -> Any:
+    """Two kinds in turn: `short`, seeded calls together; Gemma, one by one, and with sliding windows."""
+    return loaded(either_name)
 
 
 @pytest.fixture(scope="session")

@@ -175,7 +175,7 @@ def test_values_beyond_a_slider_stay_as_they_were_given(trace: Any) -> None:
 
 def test_the_steps_of_an_answer_can_be_walked(loaded: Any) -> None:
     """The chain as moved is kept from step to step; a forced step shows itself and says why it is fixed."""
-    model = loaded("smollm2")
+    model = loaded("short")
     answer = model.complete("Once upon a time", max_tokens=6, seed=5)
     board = LiveTrace(answer.xray(2))
     board.sliders["top_k"].value = 2

@@ -34,7 +34,7 @@ def settle() -> None:
 
 def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
     """After a rest: the model's own tokens, their number said and shown, characters and bytes beside it."""
-    model = loaded("smollm2")
+    model = loaded("short")
     board = LiveTokens(model, "Hi")
     assert board.strip == model.token_strip("Hi")
     for text in ("C", "Count", "Counting naïvely 🦕<|im_end|>"):  # as by three keys

@@ -72,7 +72,7 @@ def _start(model: Any, matcher: Parity, *, exact: bool) -> Callable[[], tuple[li
 @pytest.mark.parametrize("exact", [False, True])
 def test_masks_are_computed_beside_the_decode(loaded: Callable[..., Any], exact: bool) -> None:
     """Every mask is made by the thread for masks, and every drawn token is one that it allows."""
-    model = loaded("smollm2")
+    model = loaded("short")
     matcher = Parity(1, model.backend.weights.vocab.n_tokens, 6)
     events, error = _start(model, matcher, exact=exact)()
     assert error is None
@@ -84,7 +84,7 @@ def test_masks_are_computed_beside_the_decode(loaded: Callable[..., Any], exact:
 
 def test_a_mask_that_fails_ends_its_own_request(loaded: Callable[..., Any]) -> None:
     """An error in one request's mask comes out of that request; one decoded beside it is finished."""
-    model = loaded("smollm2")
+    model = loaded("short")
     n_vocab = model.backend.weights.vocab.n_tokens
     bad = _start(model, Parity(0, n_vocab, 6, fails=True), exact=False)
     good = _start(model, Parity(1, n_vocab, 6), exact=False)
@@ -101,7 +101,7 @@ def test_the_thread_for_masks_ends_with_its_model(loaded: Callable[..., Any], pa
     import llama_magic as lm
 
     before = set(threading.enumerate())
-    model = lm.load(path_of("smollm2"), ctx=512, threads=1)
+    model = lm.load(path_of("short"), ctx=512, threads=1)
     assert model.structured("Red?", {"enum": ["red"]}, max_tokens=8).parsed == "red"
     assert {thread.name for thread in set(threading.enumerate()) - before} >= {"llama_magic masks"}
     model.close()

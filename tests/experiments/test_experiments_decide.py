@@ -79,16 +79,16 @@ def test_probabilities_are_those_of_teacher_forcing(
         assert decision.raw["not at all really"] < decision.raw["not at all"]
 
 
-def test_numbers_do_not_depend_on_what_else_is_asked(real: Any) -> None:
+def test_numbers_do_not_depend_on_what_else_is_asked(either: Any) -> None:
     """Alone, in another order, among twenty others, after other prompts: the same bits."""
     messages = [{"role": "user", "content": TEXTS[2]}]
-    first = real.score(messages, OPTIONS)
-    assert real.score(messages, OPTIONS[::-1]) == first[::-1]
-    real.score([{"role": "user", "content": TEXTS[2][:30]}], ["no"])
-    real.score("Once upon a time, " * 20, [" there was"])
-    assert [real.score(messages, [option])[0] for option in OPTIONS] == first
+    first = either.score(messages, OPTIONS)
+    assert either.score(messages, OPTIONS[::-1]) == first[::-1]
+    either.score([{"role": "user", "content": TEXTS[2][:30]}], ["no"])
+    either.score("Once upon a time, " * 20, [" there was"])
+    assert [either.score(messages, [option])[0] for option in OPTIONS] == first
     many = [f"option {i}" for i in range(20)]
-    assert real.score(messages, [*many, *OPTIONS, "yes"])[20:] == [*first, first[0]]
+    assert either.score(messages, [*many, *OPTIONS, "yes"])[20:] == [*first, first[0]]
     assert all(value < 0 for value in first)
 
 
@@ -108,7 +108,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_what_prompts_and_options_share_is_read_once(loaded: Callable[..., Any], decoded: list[int]) -> None:
     """Rows of one head, options that begin alike: each token of the whole tree is decoded once."""
-    model = loaded("smollm2")
+    model = loaded("short")
     model.score("Something else.", ["x"])
     decoded.clear()
     head = "You judge what people write to a shop. " * 10
@@ -122,20 +122,20 @@ def test_what_prompts_and_options_share_is_read_once(loaded: Callable[..., Any],
     assert sum(map(len, prompts)) > 1.7 * sum(decoded)
 
 
-def test_rows_have_the_same_bits_alone_and_together(real: Any) -> None:
+def test_rows_have_the_same_bits_alone_and_together(either: Any) -> None:
     """Six rows, and seventy options of one row, in other orders and alone: the same bits."""
     texts = [f"{text} {i}" for i, text in enumerate(TEXTS * 2)]
     options = ["yes", "no way", "not at all really"]
-    odds = lm.decide(texts, "Is this a complaint? {{ text }}", options=options, model=real)
-    again = lm.decide(texts[::-1], "Is this a complaint? {{ text }}", options=options[::-1], model=real)
+    odds = lm.decide(texts, "Is this a complaint? {{ text }}", options=options, model=either)
+    again = lm.decide(texts[::-1], "Is this a complaint? {{ text }}", options=options[::-1], model=either)
     assert [one.logprobs for one in again][::-1] == [one.logprobs for one in odds]
     alone = {
-        o: real.score([{"role": "user", "content": f"Is this a complaint? {texts[4]}"}], [o])[0]
+        o: either.score([{"role": "user", "content": f"Is this a complaint? {texts[4]}"}], [o])[0]
         for o in options
     }
     assert alone == odds[4].logprobs
-    many = real.score("One of", [f" {i} of" for i in range(70)])
-    assert real.score("One of", [" 65 of", " 3 of"]) == [many[65], many[3]]
+    many = either.score("One of", [f" {i} of" for i in range(70)])
+    assert either.score("One of", [" 65 of", " 3 of"]) == [many[65], many[3]]
 
 
 def test_a_text_is_scored_as_it_stands(loaded: Callable[..., Any]) -> None:
@@ -285,7 +285,7 @@ def test_options_of_the_same_tokens_are_noted() -> None:
 
 def test_options_that_begin_each_other_are_noted(loaded: Callable[..., Any]) -> None:
     """ "1" holds the probability of "10"; with the end of the answer they exclude each other."""
-    model = loaded("smollm2")
+    model = loaded("short")
     odds = lm.decide(["Rate it."], options=["1", "10", "2"], model=model)
     assert odds.notes == (
         "'1' begins '10': its probability holds that of the other. With end=True the end of the answer "
@@ -406,7 +406,7 @@ def test_a_dry_run_of_decisions_counts_and_times(loaded: Callable[..., Any]) -> 
     assert model.backend.requests == []
     assert [row.row for row in found.too_long] == [1]
     assert found.seconds is None
-    real = loaded("smollm2")
+    real = loaded("short")
     journal.clear()
     timed = lm.decide(TEXTS, options=["yes", "no"], model=real, dry_run=True)
     (speed,) = timed.speeds.values()

@@ -57,7 +57,7 @@ def test_every_kind_comes_out_equal(loaded: Any) -> None:
 
 def test_a_record_and_the_history_are_run_again(loaded: Any, tmp_path: Path) -> None:
     """Rows of a record, lines of an export and entries of a history are answers as well."""
-    model = loaded("smollm2")
+    model = loaded("short")
     answer = model.complete("The sea", max_tokens=6, seed=9)
     record = Record(tmp_path / "r.sqlite")
     record.add(answer)
@@ -70,7 +70,7 @@ def test_a_record_and_the_history_are_run_again(loaded: Any, tmp_path: Path) -> 
 
 def test_changes_are_options_of_the_call(loaded: Any) -> None:
     """What is changed is another, what is not is as it was; all samples where their number is changed."""
-    model = loaded("smollm2")
+    model = loaded("short")
     answer = model.complete("The sea", n=2, max_tokens=6, seed=9, stop="zzz")[1]
     assert lm.rerun(answer).seed == answer.seed
     other = lm.rerun(answer, seed=10, max_tokens=3, temperature=0.2)
@@ -106,7 +106,7 @@ def test_which_model_is_asked() -> None:
 
 def test_where_two_answers_part(loaded: Any) -> None:
     """The first token that differs, what both share and held likely there, and what was asked otherwise."""
-    model = loaded("smollm2")
+    model = loaded("short")
     one = model.complete("Once upon a time there was", max_tokens=12, seed=3)
     other = one.fork(5, one.alternatives(5)[2], max_tokens=7, temperature=0.1)
     found = lm.diff(one, other, names=("1", "2"))

@@ -79,7 +79,7 @@ def test_prompts_that_begin_alike_are_asked_one_after_the_other() -> None:
 
 def test_every_distinct_beginning_is_read_once(loaded: Callable[..., Any]) -> None:
     """On the engine: what was read of all prompts is the nodes of their prefix tree, and a token each."""
-    model = loaded("smollm2")
+    model = loaded("short")
     model.kv_clear()
     head = "You judge reviews of shops. " * 12
     rows = [f"{head}Shop {shop}. Review {i}: it is fine." for i in range(3) for shop in ("Ada", "Bert")]

@@ -52,7 +52,7 @@ def test_eight_prompts_by_eight_seeds_read_each_token_once(
     """Prompts of one head: their tree is decoded once, a prompt's last token for each of its answers; the
     table is what single calls give, cell by cell.
     """
-    model = loaded("smollm2")
+    model = loaded("short")
     model.complete("x", max_tokens=1, seed=1)  # the context is made, and tried
     model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
     decoded: list[int] = []
@@ -230,7 +230,7 @@ def test_a_dry_run_foretells_by_measured_speed() -> None:
 
 def test_a_model_here_is_measured_by_one_row(loaded: Callable[..., Any]) -> None:
     """A model that nothing is known of answers one row, and the time of all follows from it."""
-    model = loaded("smollm2")
+    model = loaded("short")
     journal.clear()
     rows = [f"Name a fish that begins with {letter}." for letter in "abcdef"]
     found = lm.map(rows, model=model, dry_run=True, max_tokens=5)

@@ -307,7 +307,7 @@ def test_bytes_of_a_character_are_one_chunk(scripted_model: Any) -> None:
 
 def test_unseeded_calls_differ_and_record_their_seed(loaded: Callable[..., Any]) -> None:
     """Without a seed each call draws one; the recorded seed gives the same answer twice when it is given."""
-    model = loaded("smollm2")
+    model = loaded("short")
     made = [model.complete("Once upon a time", max_tokens=8, temperature=1.5) for _ in range(3)]
     assert len({r.seed for r in made}) == len({r.token_ids for r in made}) == 3
     assert not made[0].seeded
@@ -321,7 +321,7 @@ def test_unseeded_calls_differ_and_record_their_seed(loaded: Callable[..., Any])
 
 def test_chats_that_take_turns_read_only_what_is_new(loaded: Callable[..., Any]) -> None:
     """Two unseeded chats in turns: from turn 2 on at least 95 % of the common prefix comes from the cache."""
-    model = loaded("smollm2")
+    model = loaded("short")
     chats = [[{"role": "user", "content": f"Topic {i}. " + "Tell me about rivers. " * 40}] for i in (1, 2)]
     seen: list[tuple[int, ...]] = [(), ()]
     for turn in range(3):
@@ -366,7 +366,7 @@ def test_structured_kinds(loaded: Callable[..., Any]) -> None:
 
 def test_the_frame_of_an_object_is_forced(loaded: Callable[..., Any]) -> None:
     """What a constraint leaves no choice about is not drawn, is counted, and has the layout of json.dumps."""
-    model = loaded("smollm2")
+    model = loaded("short")
     properties = {name: {"enum": ["red", "green"]} for name in ("first_colour", "second_colour")}
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     asked = {**schema, "additionalProperties": False}
@@ -397,7 +397,7 @@ def test_structured_streams_grow(loaded: Callable[..., Any]) -> None:
 
 def test_structured_batch_keeps_order(loaded: Callable[..., Any]) -> None:
     """A list of prompts is answered together, in order, with a budget of its own each."""
-    model = loaded("smollm2")
+    model = loaded("short")
     prompts = ["A colour?", "A colour that is long to describe?", "Sky?"]
     made = model.structured(prompts, {"enum": ["red", "blue"]}, max_tokens=10)
     assert [p in r.prompt for p, r in zip(prompts, made, strict=True)] == [True] * 3
@@ -406,7 +406,7 @@ def test_structured_batch_keeps_order(loaded: Callable[..., Any]) -> None:
 
 def test_cut_structured_answer_carries_what_was_written(loaded: Callable[..., Any]) -> None:
     """An answer cut by its limit is a StructuredOutputError with text, partial object and completion."""
-    model = loaded("smollm2")
+    model = loaded("short")
     schema = {"type": "object", "properties": {"a": {"type": "string", "minLength": 99}}, "required": ["a"]}
     with pytest.raises(lm.StructuredOutputError) as caught:
         model.structured("A long story?", {**schema, "additionalProperties": False}, max_tokens=12, seed=3)

@@ -43,9 +43,9 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def held(tmp_path_factory: pytest.TempPathFactory, path_of: Any) -> Iterator[dict[str, Any]]:
     """One object of each kind, all of one model; the streams are in the middle of an answer."""
-    with lm.load("smollm2", ctx=512, threads=1) as model:
+    with lm.load(path_of("short"), ctx=512, threads=1) as model:
         hello = [{"role": "user", "content": "hi"}]
         answer = model.complete("One two", max_tokens=2, logprobs=2)
         record = Record(tmp_path_factory.mktemp("record") / "answers.sqlite")
@@ -80,7 +80,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "server": server,
             "record": record,
             "strip": model.token_strip("some text"),
-            "estimate": lm.load("smollm2", dry_run=True),
+            "estimate": lm.load(path_of("short"), dry_run=True),
         }
         yield made
         stream.cancel()

@@ -78,10 +78,10 @@ def test_what_is_guessed_wrongly_changes_nothing(files: dict[str, Path], options
         assert model.complete(LETTERS[5], max_tokens=9, **options).text == TEXT[6:15]
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 3}])
-def test_smollm2_drafts_for_itself(path_of: Any, options: Any) -> None:
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 3, "temperature": 0.3}])
+def test_a_model_drafts_for_itself(path_of: Any, options: Any) -> None:
     """Greedy guesses are all what it writes at temperature 0, and most of what it draws; tokens are equal."""
-    path = path_of("smollm2")
+    path = path_of("short")
     with lm.load(path, ctx=1024, threads=1, draft=path) as model:
         model.backend._core.draft_model.price = 0.0
         asked = [{"role": "user", "content": "List five fruits and their colours."}]

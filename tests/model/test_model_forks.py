@@ -86,9 +86,9 @@ def test_a_seeded_branch_is_a_fresh_answer_that_begins_so(real: Any, ask: str) -
     assert branch.branches == (second,)
 
 
-def test_a_branch_reuses_what_was_read(real: Any) -> None:
+def test_a_branch_reuses_what_was_read(either: Any) -> None:
     """Without a seed it reads the new token only; the answer's own cells are kept for it."""
-    answer = real.complete("Once upon a time " * 20, max_tokens=30, temperature=0, ignore_eos=True)
+    answer = either.complete("Once upon a time " * 20, max_tokens=30, temperature=0, ignore_eos=True)
     branch = answer.fork(25, " no", max_tokens=3)
     assert branch.usage.prompt_tokens == answer.usage.prompt_tokens + 26
     assert branch.usage.prompt_tokens - branch.usage.cached_tokens <= 2

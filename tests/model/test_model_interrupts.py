@@ -25,7 +25,7 @@ def test_interrupt_at_scattered_moments(path_of: Callable[[str], Path]) -> None:
     """Each of 8 ends its call long before the call would end, keeps what was written, leaves the engine idle;
     seeded answers stay the same. (How soon it is felt is measured in soak_interrupts.py.)
     """
-    found = run(path_of("smollm2"), 8)
+    found = run(path_of("short"), 8)
     kinds = [fact["kind"] for fact in found["facts"]]
     assert kinds.count("generation") >= 7, kinds
     for fact in found["facts"]:

@@ -33,7 +33,7 @@ def test_an_answer_has_its_least_tokens(loaded: Callable[..., Any], seed: int | 
 
 def test_a_constraint_holds_beside_it(loaded: Callable[..., Any]) -> None:
     """A constraint that may end early is written on; one that must end first ends the answer."""
-    model = loaded("smollm2")
+    model = loaded("short")
     digits = model.complete("1", regex="[0-9]+", min_tokens=9, **GREEDY)
     assert digits.text.isdecimal()
     assert len(digits.token_ids) >= 9
@@ -42,7 +42,7 @@ def test_a_constraint_holds_beside_it(loaded: Callable[..., Any]) -> None:
 
 def test_what_stands_against_it_is_refused(loaded: Callable[..., Any]) -> None:
     """Stop texts, and a smaller max_tokens, could end the answer before."""
-    model = loaded("smollm2")
+    model = loaded("short")
     for options, words in (
         ({"min_tokens": 3, "stop": "x"}, "stop texts"),
         ({"min_tokens": 9, "max_tokens": 8}, "max_tokens=8"),
@@ -54,7 +54,7 @@ def test_what_stands_against_it_is_refused(loaded: Callable[..., Any]) -> None:
 
 def test_a_special_token_may_stop_what_has_least_tokens(loaded: Callable[..., Any]) -> None:
     """It cannot be drawn before: the answer is longer than the one that it ends at once."""
-    model = loaded("smollm2")
+    model = loaded("short")
     bias = {model.tokenize("<|im_start|>")[-1]: 100.0}
     how = {**GREEDY, "logit_bias": bias, "stop": "<|im_start|>", "max_tokens": 8}
     assert len(model.complete("a", **how).token_ids) == 0
@@ -64,7 +64,7 @@ def test_a_special_token_may_stop_what_has_least_tokens(loaded: Callable[..., An
 
 def test_tokens_are_continued_as_they_are(loaded: Callable[..., Any]) -> None:
     """The tokens of a text give the answer of the text; others stay as they are cut; odd ones are refused."""
-    model = loaded("smollm2")
+    model = loaded("short")
     ids = model.tokenize("Once upon a time")
     assert model.complete(ids, **GREEDY).token_ids == model.complete("Once upon a time", **GREEDY).token_ids
     cut = [token for letter in "Once" for token in model.tokenize(letter)]

@@ -455,7 +455,7 @@ def cycles(paths: list[Path], n: int) -> Iterator[int]:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="counted by glibc's mallinfo2")
-@pytest.mark.parametrize(("which", "n"), [("scripted", 8), ("smollm2", 6)])
+@pytest.mark.parametrize(("which", "n"), [("scripted", 8), ("short", 6)])
 def test_memory_is_given_back(
     which: str, n: int, scripted_file: Scripted, path_of: Callable[[str], Path]
 ) -> None:
@@ -515,7 +515,7 @@ def test_interrupt_while_loading(stage: str, path_of: Callable[[str], Path], tmp
     """
     # The check is there to be interrupted where nothing is remembered; else it is 2 s of work for nothing.
     env = {**os.environ, **({"LLAMA_MAGIC_CACHE": str(tmp_path)} if stage == "check" else {})}
-    command = [sys.executable, "-c", _INTERRUPTED_LOAD, str(path_of("smollm2")), stage]
+    command = [sys.executable, "-c", _INTERRUPTED_LOAD, str(path_of("short")), stage]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1:] == ["length", "0 0"]

@@ -101,7 +101,7 @@ def test_calls(scripted: Any, call: Callable[[Any], Any], names: str) -> None:
 def test_load_options(path_of: Callable[[str], Any], options: dict[str, Any]) -> None:
     """Each is refused before the file is mapped."""
     with pytest.raises(lm.LlamaMagicError, match=next(iter(options)).replace("_", ".")):
-        lm.load(path_of("smollm2"), ctx=256, **options)
+        lm.load(path_of("short"), ctx=256, **options)
 
 
 def test_numbers_of_numpy_are_numbers(scripted: Any, answers: dict[str, str]) -> None:
@@ -133,7 +133,7 @@ def test_several_readers_of_one_stream_all_end(scripted: Any) -> None:
 
 def test_cancelled_structured_task_stops_decoding(loaded: Callable[..., Any]) -> None:
     """A task that awaits `astructured` and is cancelled frees the engine at once."""
-    model = loaded("smollm2", ctx=2048)
+    model = loaded("short", ctx=2048)
     schema = {"type": "string", "minLength": 3000}
 
     def running() -> bool:
