@@ -35,7 +35,7 @@ def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
     Answers that were written in this process part at tokens, others at words; a probability stands where
     it is still known. Raises `OptionError` where there is no answer, `InputTypeError` for what is none.
     """
-    if not isinstance(answers, Iterable):
+    if not isinstance(answers, (Completion, Iterable)):
         raise InputTypeError(f"A tree is of answers; got {answers!r:.80}.")
     given = [answers] if isinstance(answers, Completion) else list(answers)
     for one in given:
