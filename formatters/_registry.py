@@ -229,7 +229,7 @@ def _guessed(info: Any, why: str, source: str = "") -> Formatter:
     family, reason = _guess(info, source)
     formatter = type(_family(family))
     note = f"{why}; {family} is used, guessed from {reason}. Choose another with --formatter NAME."
-    return formatter(notes=(note,))  # type: ignore[call-arg]
+    return formatter(notes=(note,))  # type: ignore[call-arg]  # those of a family take them
 
 
 def _guess(info: Any, source: str) -> tuple[str, str]:

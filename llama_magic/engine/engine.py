@@ -118,7 +118,7 @@ class Engine:
             if self.closed:  # and stopped because of that
                 raise ModelClosedError("The model was closed meanwhile.") from value
             raise value
-        return value  # type: ignore[no-any-return]
+        return value
 
     def later(self, function: Callable[[Core], None]) -> None:
         """Run `function(core)` on the compute thread, after what was asked before; do not wait for it.

@@ -203,4 +203,4 @@ def hashable(value: Any) -> Hashable:
         hash(value)
     except TypeError:
         return repr(value)
-    return value  # type: ignore[no-any-return]
+    return value

@@ -54,7 +54,7 @@ def is_same(receipt: Receipt, model: Model) -> bool:
 def find_model(receipt: Receipt, model: Any = None) -> Model:
     """Return the model to ask again: the one that is given or named, else the one that made the answer."""
     if model is not None and not isinstance(model, str):
-        return model  # type: ignore[no-any-return]
+        return model
     if model is not None:
         known = hooks.named_model(model)
         if known is not None:

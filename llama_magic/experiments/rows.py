@@ -65,7 +65,7 @@ def _items(given: Any) -> Iterable[Any]:
         )
     kind = type(given).__name__
     if hasattr(given, "to_dicts"):  # polars
-        return table.to_dicts()  # type: ignore[no-any-return]
+        return table.to_dicts()
     if kind == "DataFrame" and hasattr(given, "to_dict"):
         names = [str(name) for name in table.columns]
         return (dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None))

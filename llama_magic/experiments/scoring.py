@@ -29,7 +29,7 @@ def _score(given: Any) -> Score:
     if isinstance(given, str):
         return _equals(given)
     if callable(given):
-        return given  # type: ignore[no-any-return]
+        return given
     raise InputTypeError(
         f"A score is a {type(given).__name__}; expected a function of a run, the name of a column that the "
         "answer is to equal, or a dict of names to such."

@@ -128,7 +128,7 @@ class LazyArray(Sequence[Any]):
             return len(other) == self._length and self.to_list() == list(other)
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # as Python says that there is none
 
     def __repr__(self) -> str:
         head = ", ".join(repr(v)[:40] for v in self[:3])

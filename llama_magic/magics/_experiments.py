@@ -163,9 +163,10 @@ def _values(text: str, variables: Variables) -> list[Any]:
     at = 0
     while at < len(text):
         place = variables.find(text, at)
-        if place is not None and not text[at : place.start].strip() and _AFTER.match(text, place.end):
+        after = None if place is None else _AFTER.match(text, place.end)
+        if place is not None and after is not None and not text[at : place.start].strip():
             found += _listed(variables.value_of(place))
-            at = _AFTER.match(text, place.end).end()  # type: ignore[union-attr]
+            at = after.end()
             continue
         word = _WORD.match(text, at)
         assert word is not None  # a plain word may be empty

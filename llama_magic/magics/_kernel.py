@@ -36,7 +36,7 @@ class Kernel:
     @property
     def namespace(self) -> dict[str, Any]:
         """The user's variables."""
-        return self.shell.user_ns  # type: ignore[no-any-return]
+        return self.shell.user_ns
 
     @property
     def session(self) -> Session:

@@ -18,7 +18,7 @@ KV_TYPES = ("f16", "q8_0", "q4_0")
 
 
 def _o(flags: str, kind: str, help_: str, metavar: str = "", **more: object) -> Option:
-    return Option(tuple(flags.split()), kind, help_, metavar, **more)  # type: ignore[arg-type]
+    return Option(tuple(flags.split()), kind, help_, metavar, **more)  # type: ignore[arg-type]  # a row
 
 
 MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME", completes="models")

@@ -343,7 +343,7 @@ class Model(Generating, Shown):
             raise GenerationInterrupted(
                 None, "no token was drawn yet, so there is no trace; nothing is kept"
             ) from None
-        return completion.xray(0)  # type: ignore[no-any-return]
+        return completion.xray(0)
 
     @property
     @shown_briefly("Looking at the KV cache")

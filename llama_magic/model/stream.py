@@ -211,7 +211,7 @@ class Stream(InProcess, Generic[C]):
         if ended:
             self._result = result
             self._assembler.tell(made)
-        return result  # type: ignore[no-any-return]
+        return result
 
     def _traceable(self) -> list[Completion]:
         """Return the completions so far, each with what its `fork` and `xray` need."""

@@ -81,7 +81,7 @@ def application(state: State, rules: Rules) -> ASGIApp:
     ):
         routes.append(Route(name, page, methods=["GET"]))
     handlers = {HTTPException: _http, Refusal: _refused}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), rules)  # type: ignore[arg-type]
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), rules)  # type: ignore[arg-type]  # theirs are wider
 
 
 async def _http(request: Request, error: HTTPException) -> Response:

@@ -76,7 +76,7 @@ def constraint(
     the field, and the keyword that is at fault.
     """
     if kinds:
-        return naming(param, lambda: model.calls.constraint(**kinds))  # type: ignore[no-any-return]
+        return naming(param, lambda: model.calls.constraint(**kinds))
     made: Constraint = naming(param, lambda: _schema(model, schema))
     later = [keyword for keyword in made.checked if keyword.keyword not in ("json", "type")]
     if strict and later:

@@ -125,7 +125,7 @@ def _view(stream: AnyStream, shell: Any, format: Format, quiet: bool, head: dict
 def _stopped(stream: AnyStream, stop: BaseException) -> Answers:
     """Return what was written; a further interrupt while the engine winds down is not lost work."""
     if isinstance(stop, errors.GenerationInterrupted) and stop.completion is not None:
-        return stop.completion  # type: ignore[no-any-return]
+        return stop.completion
 
     def settle() -> Answers:
         stream.cancel()

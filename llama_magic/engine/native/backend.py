@@ -27,7 +27,7 @@ _pause = None if hasattr(_lib, "__kmpc_fork_call") else getattr(_lib, "omp_pause
 _ERROR_LEVEL = 4  # enum ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation
 
 
-@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]  # ctypes
 def _on_log(level: int, text: bytes, _user_data: Any) -> None:
     # Called from whichever thread llama.cpp runs in. Nothing here may raise or print:
     # lines go to a ring buffer and are shown only with an error.

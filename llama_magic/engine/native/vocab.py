@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import llama_cpp
 
@@ -57,8 +58,8 @@ class Vocab:
         found |= {token for getter in named if (token := self._special(getter)) is not None}
         self.eog_ids = tuple(i for i in sorted(found) if llama_cpp.llama_vocab_is_eog(pointer, i))
 
-    def _special(self, getter: object) -> int | None:
-        token = int(getter(self._pointer))  # type: ignore[operator]
+    def _special(self, getter: Callable[[Any], int]) -> int | None:
+        token = int(getter(self._pointer))
         return token if 0 <= token < self.n_tokens else None
 
     @property

@@ -28,8 +28,8 @@ def read(text: str | None) -> tuple[str, dict[str, str]]:
     while at < len(lines):
         end = next((i for i in range(at + 1, len(lines)) if _is_section(lines, i)), len(lines))
         body = lines[at:end]
-        if _SPHINX.match(body[0]):
-            name, words = _SPHINX.match(body[0]).groups()  # type: ignore[union-attr]
+        if (parameter := _SPHINX.match(body[0])) is not None:
+            name, words = parameter.groups()
             found[name] = _joined([words, *body[1:]])
         elif _is_underlined(lines, at) and body[0].startswith("Param"):
             found |= _entries(body[2:], _NUMPY_ENTRY, numpy=True)

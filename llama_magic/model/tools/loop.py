@@ -221,7 +221,7 @@ class ToolStream:
     @property
     def completion(self) -> Completion[Any]:
         """The last answer; what was written so far while it runs."""
-        return self._stream.completion  # type: ignore[no-any-return]
+        return self._stream.completion
 
     def __enter__(self) -> Self:
         return self
@@ -279,4 +279,4 @@ class AsyncToolStream:
 
     @property
     def completion(self) -> Completion[Any]:
-        return self._stream.completion  # type: ignore[no-any-return]
+        return self._stream.completion

@@ -48,7 +48,7 @@ _NUMBERS: dict[str, Any] = {
 _Numbers: Any = create_model("Sampling", __base__=Fields, **_NUMBERS)
 
 
-class Drawing(_Numbers):  # type: ignore[misc]
+class Drawing(_Numbers):  # type: ignore[misc]  # made of the stages, when imported
     """How tokens are drawn and when an answer ends: OpenAI's fields, and those of llama.cpp's samplers."""
 
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(

@@ -21,7 +21,7 @@ from llama_magic.sources.redact import redact
 try:  # huggingface-hub 2 brings httpx2, huggingface-hub 1 brings httpx; their client is the same
     import httpx2 as httpx
 except ImportError:
-    import httpx  # type: ignore[no-redef]
+    import httpx  # type: ignore[no-redef]  # one or the other
 
 __all__ = [
     "TRANSIENT_STATUS",

@@ -23,7 +23,7 @@ def load() -> None:
 
         return
     stand_in = ModuleType(_SLOW)
-    stand_in.is_valid_syntax = _is_valid_syntax  # type: ignore[attr-defined]
+    stand_in.is_valid_syntax = _is_valid_syntax  # type: ignore[attr-defined]  # a module made here
     sys.modules[_SLOW] = stand_in
     try:
         importlib.import_module("jsonschema")

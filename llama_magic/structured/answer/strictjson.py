@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -54,8 +55,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise NotJSONError(f"the key {twice!r} stands twice in one object")
     return result
 

@@ -226,9 +226,12 @@ def _escaped(char: str) -> str:
     return f"\\x{ord(char):02x}" if ord(char) < 0x20 or ord(char) == 0x7F else char
 
 
+_Trie = dict[str, "_Trie"]
+
+
 def none_of(texts: Iterable[str]) -> str:
     """Return an anchored pattern for every text that is not one of `texts` (a finite set)."""
-    trie: dict[str, dict] = {}  # type: ignore[type-arg]
+    trie: _Trie = {}
     for text in texts:
         node = trie
         for char in text:
@@ -237,7 +240,7 @@ def none_of(texts: Iterable[str]) -> str:
     return f"^{_outside(trie)}$"
 
 
-def _outside(node: dict) -> str:  # type: ignore[type-arg]
+def _outside(node: _Trie) -> str:
     chars = sorted(key for key in node if key)
     options = [] if "" in node else [""]
     if chars:

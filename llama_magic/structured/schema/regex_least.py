@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from re import _parser  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]  # as sre_parse was, before 3.11
 from typing import Any
 
 from llama_magic.structured.schema.regex import to_python
@@ -89,7 +89,7 @@ _CATEGORY = {
 }
 
 
-def _from_class(items: list[tuple[object, object]]) -> str:
+def _from_class(items: list[tuple[object, Any]]) -> str:
     if str(items[0][0]) == "NEGATE":
         compiled = list(items[1:])
         for char in "a0 _-A~é\n":
@@ -98,16 +98,16 @@ def _from_class(items: list[tuple[object, object]]) -> str:
         raise _UnclearError("class")
     op, argument = str(items[0][0]), items[0][1]
     if op == "LITERAL":
-        return chr(argument)  # type: ignore[arg-type]
+        return chr(argument)
     if op == "RANGE":
-        return chr(argument[0])  # type: ignore[index]
+        return chr(argument[0])
     return _CATEGORY[str(argument)]
 
 
-def _in_item(char: str, op: str, argument: object) -> bool:
+def _in_item(char: str, op: str, argument: Any) -> bool:
     if op == "LITERAL":
         return ord(char) == argument
     if op == "RANGE":
-        return bool(argument[0] <= ord(char) <= argument[1])  # type: ignore[index]
+        return bool(argument[0] <= ord(char) <= argument[1])
     sample = {"DIGIT": r"\d", "WORD": r"\w", "SPACE": r"\s"}[str(argument).rsplit("_", 1)[-1]]
     return (re.match(sample, char) is not None) != ("NOT" in str(argument))

@@ -107,7 +107,7 @@ def _type(text: str, field: str, known: Mapping[str, Any]) -> Any:
     match = re.fullmatch(r"(list|dict)\s*\[(.*)\]", text, re.DOTALL | re.IGNORECASE)
     if match and match.group(1).lower() == "list":
         item = _type(match.group(2), field, known)
-        return _Typed(list[item.type]) if isinstance(item, _Typed) else {"type": "array", "items": item}  # type: ignore[name-defined]
+        return _Typed(list[item.type]) if isinstance(item, _Typed) else {"type": "array", "items": item}  # type: ignore[name-defined]  # a type made here
     if match:
         key, _, value = match.group(2).partition(",")
         if key.strip() in ("str", "string"):
