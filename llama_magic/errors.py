@@ -34,7 +34,7 @@ from typing import Any
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def visible(text: str) -> str:
+def escaped(text: str) -> str:
     """Return `text` with what a terminal would obey or no encoder takes written out: `\\x1b`, `\\udcff`."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
@@ -57,8 +57,8 @@ class LlamaMagicError(Exception):
 
     def _say(self, message: str, remedy: str | None) -> None:
         # File names, servers' answers and llama.cpp's log stand in messages: none may steer a terminal.
-        self.message = message = visible(message)
-        self.remedy = remedy = None if remedy is None else visible(remedy)
+        self.message = message = escaped(message)
+        self.remedy = remedy = None if remedy is None else escaped(remedy)
         self.args = (message if remedy is None else f"{message}\n{remedy}",)
 
     def add(self, sentence: str) -> None:

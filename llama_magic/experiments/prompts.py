@@ -11,7 +11,7 @@ from llama_magic.experiments.rows import Row
 from llama_magic.model.evaluate import PROMPT
 from llama_magic.model.interpolate import Template
 
-Filled = str | list[dict[str, Any]]
+TextOrMessages = str | list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Prompt:
         return frozenset().union(*(template.names for _, template in self.parts if template is not None))
 
     @property
-    def source(self) -> Filled:
+    def source(self) -> TextOrMessages:
         """The prompt as it was given."""
         (message, template), *_ = self.parts
         if message is None and template is not None:
@@ -36,7 +36,7 @@ class Prompt:
             for message, template in self.parts
         ]
 
-    def fill(self, values: Mapping[str, Any]) -> Filled:
+    def fill(self, values: Mapping[str, Any]) -> TextOrMessages:
         """Return the text, or the messages, of a row. Raises `TemplateError`."""
         (message, template), *_ = self.parts
         if message is None and template is not None:
@@ -46,7 +46,7 @@ class Prompt:
             for message, template in self.parts
         ]
 
-    def of(self, row: Row, values: Mapping[str, Any]) -> Filled:
+    def of(self, row: Row, values: Mapping[str, Any]) -> TextOrMessages:
         """Return what is asked of a row; `values` are all that may fill it, its columns among them."""
         return self.fill(values)
 
@@ -62,10 +62,10 @@ class OfRow(Prompt):
         return frozenset()
 
     @property
-    def source(self) -> Filled:
+    def source(self) -> TextOrMessages:
         return ""
 
-    def of(self, row: Row, values: Mapping[str, Any]) -> Filled:
+    def of(self, row: Row, values: Mapping[str, Any]) -> TextOrMessages:
         given = row.itself
         if not isinstance(given, (str, list)):
             raise OptionError(

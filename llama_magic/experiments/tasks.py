@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.experiments.prompts import Filled
+from llama_magic.experiments.prompts import TextOrMessages
 from llama_magic.experiments.rows import Row
 from llama_magic.experiments.settings import Setting
 from llama_magic.model.asked import Beside, Call
@@ -61,7 +61,7 @@ class Task:
             None if given is None else sample_seed(row_seed(check_seed(given), self.row.place), self.sample)
         )
 
-    def filled(self) -> Filled:
+    def filled(self) -> TextOrMessages:
         """Return the prompt of this row. Raises what is wrong with the row, or `TemplateError`."""
         if self.row.error is not None:
             raise self.row.error
@@ -127,7 +127,7 @@ def _made(model: Model, task: Task) -> Assembler | tuple[StructuredCall, list[An
     return calls.chat("chat", messages, constraint, options, beside)
 
 
-def conversation(filled: Filled, system: str | None) -> Sequence[Any]:
+def conversation(filled: TextOrMessages, system: str | None) -> Sequence[Any]:
     """Return a prompt as messages, after `system` where there is one."""
     if isinstance(filled, str):
         return as_messages(filled, system)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic import gguf
 from llama_magic.engine import prebuilt, system_report
-from llama_magic.errors import visible
+from llama_magic.errors import escaped
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import Verdict
@@ -30,7 +30,7 @@ def made_with(
     build = system_report()
     return {
         "file": {
-            "name": visible(found.path.name),
+            "name": escaped(found.path.name),
             "bytes": found.size,
             "fingerprint": gguf.fingerprint(info.digest, found.parts),
             "architecture": info.architecture,
@@ -63,12 +63,12 @@ def _features(text: str) -> str:
 
 
 def _draft(draft: Draft) -> dict[str, Any]:
-    return {"name": visible(Path(draft.origin).name), "fingerprint": draft.fingerprint}
+    return {"name": escaped(Path(draft.origin).name), "fingerprint": draft.fingerprint}
 
 
 def _adapter(adapter: Adapter) -> dict[str, Any]:
     return {
-        "name": visible(adapter.path.name),
+        "name": escaped(adapter.path.name),
         "fingerprint": adapter.fingerprint,
         "scale": adapter.scale,
     }

@@ -143,7 +143,7 @@ class Calls:
                     remedy="Use the parameter of that name instead.",
                 )
         continues = bool(variables.pop("continue_final", prompting.is_begun(messages)))
-        template = prompting.Template(
+        how = prompting.Rendering(
             formatter or self.formatter,
             self._file.guarded,
             variables,
@@ -151,7 +151,7 @@ class Calls:
             continue_final=continues,
             begins=begins,
         )
-        return prompting.from_messages(self._tokenizer, template, messages, most)
+        return prompting.from_messages(self._tokenizer, how, messages, most)
 
     def offering(
         self,

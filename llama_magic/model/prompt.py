@@ -78,7 +78,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Template:
+class Rendering:
     """How messages become text for this model: formatter, guarded texts, variables."""
 
     formatter: Formatter
@@ -159,7 +159,7 @@ def _from_tokens(tokenizer: Tokenizer, tokens: Sequence[Any]) -> Prompt:
 
 
 def from_messages(
-    tokenizer: Tokenizer, template: Template, messages: Sequence[Any], most: int | None = None
+    tokenizer: Tokenizer, how: Rendering, messages: Sequence[Any], most: int | None = None
 ) -> Prompt:
     """Render and tokenise a conversation; `Filled` contents are counted variable by variable.
 
@@ -172,25 +172,25 @@ def from_messages(
     contents = [m.get("content") for m in messages if isinstance(m, Mapping)]
     filled = [content for content in contents if isinstance(content, Filled)]
     plain = formatters.normalise_messages(messages)
-    rendered = template.formatter.render(
+    rendered = how.formatter.render(
         messages,
-        add_generation_prompt=not template.continue_final,
-        continue_final=template.continue_final,
-        tools=template.tools,
-        guarded=template.guarded,
-        **template.variables,
+        add_generation_prompt=not how.continue_final,
+        continue_final=how.continue_final,
+        tools=how.tools,
+        guarded=how.guarded,
+        **how.variables,
     )
-    begun = _begun_parts(rendered) if template.begins else 0
+    begun = _begun_parts(rendered) if how.begins else 0
     ids, n_begun = _encoded(tokenizer, [(part.text, part.literal) for part in rendered.parts], begun, most)
     if not ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
-    notes = tuple(dict.fromkeys((*template.formatter.notes, *rendered.notes)))
+    notes = tuple(dict.fromkeys((*how.formatter.notes, *rendered.notes)))
     stretches, owners = _stretches(rendered, filled)
     counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
     weights: Counter[int | None] = Counter()
     for owner, count in zip(owners, counts, strict=True):
         weights[owner] += count
-    said = tuple(dict(m) for m in plain)[: -1 if template.begins else None]
+    said = tuple(dict(m) for m in plain)[: -1 if how.begins else None]
     begun_text = "".join(part.text for part in rendered.parts[len(rendered.parts) - begun :])
     return Prompt(
         rendered.text,
@@ -198,7 +198,7 @@ def from_messages(
         _summed(stretches, counts),
         notes,
         said,
-        template.continue_final and not template.begins,
+        how.continue_final and not how.begins,
         begun=tuple(ids[len(ids) - n_begun :]),
         begun_text=begun_text,
         weights=tuple((str(m["role"]), weights[i]) for i, m in enumerate(rendered.messages)),

@@ -75,10 +75,9 @@ class Session:
         try:
             model = self.load(name, **load_options)
         except LlamaMagicError as error:
-            near = nearest(name, self.models)
-            if not near:
-                raise
-            raise type(self)._with_hint(error, f"Did you mean the loaded model {near[0]}?") from None
+            if near := nearest(name, self.models):
+                error.add(f"Did you mean the loaded model {near[0]}?")
+            raise
         self.current_name = before or self.current_name
         return model
 
@@ -159,11 +158,6 @@ class Session:
             f"No loaded model is called {name!r}.{hint(name, self.models)}",
             remedy=f"{loaded} %llama load NAME loads one.",
         )
-
-    @staticmethod
-    def _with_hint(error: LlamaMagicError, hint: str) -> LlamaMagicError:
-        error.args = (f"{error}\n{hint}",)
-        return error
 
     # --- chats and history ---
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import SourceError, visible
+from llama_magic.errors import SourceError, escaped
 from llama_magic.sources.details import plain_errors
 from llama_magic.sources.hub.cache import cached_hub, is_offline
 from llama_magic.sources.resolver import (
@@ -44,7 +44,7 @@ def locate(
     if parsed.kind == "hub":
         return _locate_hub(parsed, revision, is_offline(offline))
     parts = local_files(parsed)
-    return Located(kind_of(parsed), name_of(parsed, parts[0]), visible(str(parts[0])), bytes_of(parts), parts)
+    return Located(kind_of(parsed), name_of(parsed, parts[0]), escaped(str(parts[0])), bytes_of(parts), parts)
 
 
 def _locate_url(parsed: ParsedSource, offline: bool) -> Located:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import InputTypeError, OptionError, SourceError, visible
+from llama_magic.errors import InputTypeError, OptionError, SourceError, escaped
 from llama_magic.sources.details import plain_errors
 from llama_magic.sources.disk.cache import cache_note
 from llama_magic.sources.disk.demo import require_demo
@@ -227,9 +227,9 @@ def _resolved(
         parts,
         kind_of(parsed),
         name_of(parsed, parts[0]),
-        visible(redact(origin)),
+        escaped(redact(origin)),
         bytes_of(parts),
-        tuple(visible(redact(note)) for note in dict.fromkeys(notes)),
+        tuple(escaped(redact(note)) for note in dict.fromkeys(notes)),
     )
 
 
@@ -242,7 +242,7 @@ def name_of(parsed: ParsedSource, path: Path) -> str:
     """Return the short name: the alias, or the file's stem."""
     if parsed.alias is not None or parsed.kind == "demo":
         return parsed.alias or parsed.text
-    return visible(short_name(path))
+    return escaped(short_name(path))
 
 
 def bytes_of(parts: tuple[Path, ...]) -> int:

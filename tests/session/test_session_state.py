@@ -68,7 +68,7 @@ def test_an_unknown_name_is_a_source_and_leaves_the_current_model() -> None:
     assert s.model("other").name == "other"
     assert s.model() is first
     s.load("missin")
-    with pytest.raises(SourceError, match=r"(?s)no model 'missing'.*Give a path.*loaded model missin\?"):
+    with pytest.raises(SourceError, match=r"(?s)no model 'missing'.*loaded model missin\?.*Give a path"):
         s.model("missing")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from llama_magic.errors import visible
+from llama_magic.errors import escaped
 from llama_magic.sources.disk.demo import demo_path
 from llama_magic.sources.disk.helpers import helpers_in
 from llama_magic.sources.disk.shards import group_shards, short_name
@@ -98,7 +98,7 @@ def _model(name: str, parts: list[Path], kind: Kind, helpers: Mapping[str, str] 
     size = sum(part.stat().st_size for part in parts)
     helpers = helpers_in({parts[0].name: size}) if helpers is None else helpers
     helps_as = helpers.get(_inside(parts[0]) if kind == "hub" else parts[0].name, "")
-    return OnDisk(visible(name), parts[0], size, kind, helps_as)
+    return OnDisk(escaped(name), parts[0], size, kind, helps_as)
 
 
 def _inside(snapshot_file: Path) -> str:
