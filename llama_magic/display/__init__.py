@@ -43,7 +43,6 @@ __all__ = [
     "saved_receipt",
     "show",
     "show_board",
-    "show_live",
     "show_pen",
     "show_server",
     "show_stream",
