@@ -53,9 +53,9 @@ def meaning(source: Any) -> Meaning:
     return Meaning(source, options)
 
 
-def hidden(name: str, base: Path | None = None) -> bool:
+def hidden(name: str) -> bool:
     """Return whether a file of that name stands where an alias would be looked for: the file is taken."""
-    path = _existing(name, base)
+    path = _existing(name, None)
     return path is not None and not path.is_dir()
 
 

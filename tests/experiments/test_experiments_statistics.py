@@ -260,6 +260,15 @@ def test_agreement_between_models_is_that_of_scikit_learn() -> None:
     assert f"{found.kappa:.2f}" in to_text(found)
 
 
+def test_agreement_is_of_the_field_that_is_named() -> None:
+    """Of structured answers whole instances are compared, or a field of them."""
+    one = scripted_model(lambda r: f'{{"label": "{said(r)}", "why": "x"}}', name="one")
+    other = scripted_model(lambda r: f'{{"label": "{said(r)}", "why": "y"}}', name="other")
+    runs = lm.map([{"text": "a"}, {"text": "b"}], "{{ text }}", schema="label, why", models=[one, other])
+    equal = [runs.kappa("model", field).pairs[0][3] for field in (None, "label", "why")]
+    assert equal == [0.0, 1.0, 0.0]
+
+
 def test_runs_are_scored_again_without_asking() -> None:
     """`scored` gives the same runs other scores; no request is made."""
     model = scripted_model(said)

@@ -110,6 +110,13 @@ def test_detokenize_is_the_inverse_of_tokenize(real: Any, text: str, run: tuple[
     assert real.detokenize(real.tokenize(whole, parse_special=False)) == whole
 
 
+def test_control_tokens_can_be_left_out_of_a_text(real: Any) -> None:
+    """A mark of the template is a part of the text of its tokens, unless `special` is off."""
+    mark = real.formatter.stop[0]
+    ids = real.tokenize(f"Hi{mark}")
+    assert (real.detokenize(ids), real.detokenize(ids, special=False)) == (f"Hi{mark}", "Hi")
+
+
 @functools.cache
 def _bytes_of(model: Any) -> frozenset[int]:
     """Return the bytes that have a token of their own."""

@@ -157,7 +157,7 @@ def _evaluated(text: str, known: Mapping[str, Any]) -> Any:
     try:
         made = eval(text.strip(), {**names, **known})  # noqa: S307 - names and brackets only, see _notation
         pydantic.TypeAdapter(made)
-    except Exception:
+    except Exception:  # whatever it is: a text that is no type is read as a short form
         return None
     return made
 
