@@ -38,6 +38,20 @@ def _text(msg: dict[str, Any]) -> str:
     return ""
 
 
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Return outputs with what one stream wrote in a row as one, for where a kernel cuts it is chance.
+
+    What showed how far a cell was, and is empty now, is left out.
+    """
+    joined: list[Any] = []
+    for output in outputs:
+        if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        elif output.output_type != "display_data" or any(output.data.values()):
+            joined.append(output)
+    return joined
+
+
 def main(source: str, target: str) -> int:
     """Execute `source`, write it with its outputs to `target`, and sign that; 1 if a cell failed."""
     notebook = nbformat.read(source, as_version=4)
@@ -49,6 +63,9 @@ def main(source: str, target: str) -> int:
     except CellExecutionError as error:
         print(error, file=sys.stderr)
         status = 1
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, target)
     NotebookNotary().sign(notebook)  # what was run here is trusted here: JupyterLab shows all of its outputs

@@ -13,6 +13,13 @@ PEN = "%%llama chat --session s --live --seed 7 -n 8\nWhat is the capital of Fra
 CHAT = "%llama chat s show"
 TENSORS = "%llama inspect --tensors"
 FOCUSED = "() => document.activeElement.textContent"
+# What has the focus: a field by what stands in it while it is empty, or its label; a button by its words.
+NAME = """() => {
+  const node = document.activeElement;
+  const label = node.closest(".widget-inline-hbox")?.querySelector(".widget-label")?.innerText;
+  if (label) return label + (node.classList.contains("widget-readout") ? " =" : "");
+  return node.placeholder || node.innerText.trim();
+}"""
 IN_CELL = "() => document.activeElement.classList.contains('jp-Cell')"
 
 
@@ -113,3 +120,33 @@ def test_folds_and_stop_by_keys(opened: Any) -> None:
     tab.finished(3, timeout=60_000)
     live.wait_for(state="detached")
     tab.page.wait_for_function(IN_CELL)
+
+
+def test_tab_goes_through_the_pad_from_top_to_bottom_and_out(opened: Any) -> None:
+    """System prompt, prompt, the buttons that can be pressed, the fold; what it opens comes behind it, and
+    behind its last field the page goes on. Shift+Tab goes the same way back."""
+    tab = boards(opened, "keys-pad.ipynb", "%llama pad")
+    keys, pad = tab.page.keyboard, tab.cell(1).locator(".lm-board")
+
+    def pressed(key: str, times: int) -> list[str]:
+        seen = []
+        for _ in range(times):
+            keys.press(key)
+            seen.append(tab.page.evaluate(NAME))
+        return seen
+
+    pad.locator("input[placeholder^=System]").focus()
+    shut = ["Prompt (Shift+Enter runs)", "Run", "Insert as cell", "Keep as output", "Show sampling"]
+    assert pressed("Tab", 5) == shut
+    keys.press("Space")
+    pad.get_by_text("Hide sampling").wait_for()
+    sliders = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty"]
+    fields = [name for slider in sliders for name in (slider, f"{slider} =")]
+    inside = pressed("Tab", len(fields) + 2)
+    assert inside == [*fields, "seed", "max_tokens"]
+    assert pressed("Shift+Tab", len(inside)) == [*inside[-2::-1], "Hide sampling"]
+    assert pressed("Shift+Tab", 4) == shut[-2::-1]
+    pad.locator("input[type=number]").focus()
+    keys.press("Tab")
+    assert not pad.evaluate("n => n.contains(document.activeElement)")
+    assert not tab.errors

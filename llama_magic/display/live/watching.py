@@ -159,7 +159,7 @@ class _Kept(_Place):
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         if self._display_id is not None:
-            self._publish({})
+            self._publish({"text/plain": "", "text/html": ""})  # of nothing at all nbconvert warns
 
 
 class _Log:
