@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError, SchemaError
@@ -56,12 +56,12 @@ def _bias(given: Mapping[str, float] | Sequence[Sequence[float]]) -> dict[int, f
     return made
 
 
-def naming(param: str, work: Callable[[], Any]) -> Any:
-    """Return what `work` returns; a refusal of it names a field."""
+def naming(param: str, work: Callable[[], Any], fields: Collection[str] = ()) -> Any:
+    """Return what `work` returns; a refusal names a field: one of `fields` that it speaks of, or `param`."""
     try:
         return work()
     except LlamaMagicError as error:
-        refusal = refusal_of(error)
+        refusal = refusal_of(error).about(fields)
         if not refusal.type and refusal.param is None:  # a window that is full is said in its own way
             refusal.param, refusal.message = param, f"{param}: {refusal.message}"
         raise refusal from None

@@ -60,7 +60,9 @@ def _prepared(model: Model, asked: Asked, given: Any, place: int) -> Assembler:
     if place and asked.seed is not None:
         options["seed"] = row_seed(asked.seed, place)
     held_to = asking.text_constraint(model, asked)
-    made: Assembler = asking.naming("prompt", lambda: model.calls.text(prompt, held_to, options))
+    made: Assembler = asking.naming(
+        "prompt", lambda: model.calls.text(prompt, held_to, options), asked.model_fields_set
+    )
     return made
 
 

@@ -60,7 +60,9 @@ def _prepared(
         options["seed"] = row_seed(asked.seed, place)
     held_to = asking.text_constraint(model, asked)
     visible = frozenset(_special(model, text) for text in asked.preserved_tokens or ())
-    made: Assembler = asking.naming("prompt", lambda: model.calls.text(prompt, held_to, options))
+    made: Assembler = asking.naming(
+        "prompt", lambda: model.calls.text(prompt, held_to, options), asked.model_fields_set
+    )
     made.request.visible_ids |= visible
     return made
 

@@ -28,6 +28,15 @@ TYPES = {
 }
 
 
+# What our own words call the fields of a request.
+_CALLED = {
+    "max_tokens": ("max_completion_tokens", "max_output_tokens", "n_predict"),
+    "sampler": ("samplers",),
+    "template_variables": ("chat_template_kwargs",),
+    "tool": ("tools",),
+}
+
+
 @dataclass(eq=False)
 class Refusal(Exception):  # noqa: N818 - what the client gets is no fault of ours
     """A request that is not answered. `param` names the field at fault, `extra` stands beside the message."""
@@ -48,8 +57,11 @@ class Refusal(Exception):  # noqa: N818 - what the client gets is no fault of ou
     def about(self, fields: Collection[str]) -> Refusal:
         """Return the refusal with the field that its words speak of, where no other part of it says."""
         if self.status == 400 and self.param is None and not self.type:
-            words = re.findall(r"\w+", self.message)
-            self.param = next((word for word in words if word in fields), None)
+            words = re.findall(r"[A-Za-z]\w*", self.message.replace("-", "_"))
+            named = (name for word in words for name in (word, *_CALLED.get(word, ())))
+            self.param = next((name for name in named if name in fields), None)
+            if self.param is not None and self.param not in self.message:
+                self.message = f"{self.param}: {self.message}"
         return self
 
 

@@ -49,7 +49,8 @@ def serve(
     made = _models(models)
     key = _key(host, key_env)
     app = _application()
-    rules = Rules(host.strip("[]"), key, frozenset(map(str.lower, hosts)), frozenset(cors))
+    names, pages = (frozenset([given] if isinstance(given, str) else given) for given in (hosts, cors))
+    rules = Rules(host.strip("[]"), key, frozenset(map(str.lower, names)), pages)
     return Server(made, _listen(host, port), rules, limits or Limits(), app)
 
 

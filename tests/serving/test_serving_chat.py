@@ -205,7 +205,8 @@ def test_tools_that_cannot_be_are_refused(served: Callable[..., Served]) -> None
         ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "lok"}}}, "tool_choice"),
         ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
         ({"tools": [bad], "tool_choice": "required"}, None),
-        ({"tools": [TOOL, TOOL]}, None),
+        ({"tools": [TOOL, TOOL]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools"),
         ({"tools": [TOOL], "response_format": {"type": "json_object"}}, None),
     ):
         error = here.refused(CHAT, param, **ask(**more))

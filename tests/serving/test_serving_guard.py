@@ -118,6 +118,9 @@ def test_a_browser_asks_first_where_pages_were_named(
     plain = served()
     assert plain.client.options(CHAT, headers={"Origin": "http://mine.org", **first}).status_code == 403
     monkeypatch.setenv("MY_KEY", KEY)
+    one = served(cors="http://mine.org", hosts="box.local")  # a text is one, and no list of its letters
+    with_host = {"Origin": "http://mine.org", "Host": "box.local", **first}
+    assert one.client.options(CHAT, headers=with_host).status_code == 200
     here = served(key_env="MY_KEY", cors=["*"])
     answer = here.client.options(CHAT, headers={"Origin": "http://mine.org", **first})
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")

@@ -93,8 +93,15 @@ def test_what_a_completion_cannot_honour(served: Callable[..., Served]) -> None:
         ({"prompt": ""}, "prompt"),
         ({"prompt": "a", "stream_options": {"include_usage": True}}, "stream_options"),
         ({}, "prompt"),
+        ({"prompt": "a", "temperature": 1, "samplers": ["nope"]}, "samplers"),
     ):
         here.refused(TEXT, param, **more)
+    for path, limit in ((TEXT, "max_tokens"), ("/completion", "n_predict")):
+        here.refused(path, limit, prompt="a", regex="[ab]{9}", **{limit: 1})
+    for seed in (-1, 7):  # to clients of llama.cpp -1 is none
+        here.post(TEXT, prompt="a", seed=seed)
+        assert here.backend.requests[-1].exact is (seed == 7)
+    here.refused(TEXT, "seed", prompt="a", seed=-2)
 
 
 def test_the_native_form_tells_tokens(served: Callable[..., Served]) -> None:
@@ -130,7 +137,8 @@ def test_embeddings(served: Callable[..., Served], scripted: Any) -> None:
     assert [row["embedding"] for row in tokens["data"]] == [row.embedding for row in body.data]
     here.refused(path, "dimensions", input="a", dimensions=3)
     here.refused(path, "input", input=[])
-    here.refused(path, None, input=[[10**6]])
+    here.refused(path, "input", input=[[10**6]])
+    here.refused(path, "input", input="")
     assert here.post(path, 400, input="a" * 5000)["error"]["type"] == "exceed_context_size_error"
 
 

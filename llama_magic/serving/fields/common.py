@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from llama_magic.request.stages import MAX_SEED, PARAMETERS, STAGES, Parameter
 
@@ -48,11 +48,15 @@ _NUMBERS: dict[str, Any] = {
 _Numbers: Any = create_model("Sampling", __base__=Fields, **_NUMBERS)
 
 
+def _seed(given: int | None) -> int | None:
+    return None if given == -1 else given  # as clients of llama.cpp say it
+
+
 class Drawing(_Numbers):  # type: ignore[misc]  # made of the stages, when imported
     """How tokens are drawn and when an answer ends: OpenAI's fields, and those of llama.cpp's samplers."""
 
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(
-        None, description="the same bytes each time, whatever else runs; without one a seed is drawn"
+    seed: Annotated[Annotated[int, Field(ge=-1, le=MAX_SEED)] | None, AfterValidator(_seed)] = Field(
+        None, description="the same bytes each time, whatever else runs; without one, or -1, a seed is drawn"
     )
     stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
     min_tokens: Annotated[int, Field(ge=0, le=2**20)] | None = Field(
