@@ -11,8 +11,8 @@ file. The way of a call:
 - the request: `call` goes through all this, `assemble` puts it together, `standing_in` lets a replay
   answer;
 - the answer: `answer` puts events together, a `sample` at a time; `stream` and `astream` hand it out;
-- a structured one: `structured`, with retries; `thinking` may stand before it, `finished` makes the
-  instance;
+- a structured one: `structured` is the call, a list of prompts a `batch`; `attempts` asks again,
+  `thinking` may stand before it, `finished` makes the instance; a `succession` is several streams as one;
 - tools: `tools/`, functions that a model calls;
 - what comes of it: `results` (`Completion`), `drafts`, `stats`; `branching` and `forks`, other ways on from
   a token; `again`, a receipt asked again; `earlier`, receipts that refer to others.

@@ -10,12 +10,13 @@ from llama_magic.model.again import again, receipt_of
 from llama_magic.model.answer import Assembler
 from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream, AsyncStreaming
+from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.call import Calls
 from llama_magic.model.options import CHAT_DEFAULTS, CallOptions, ChatOptions, StructuredOptions, shows
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.results import Completion
 from llama_magic.model.stream import Stream
-from llama_magic.model.structured import StructuredCall, StructuredStream
+from llama_magic.model.structured import StructuredCall
 from llama_magic.model.tools.loop import AsyncToolStream, Rounds, ToolStream, say
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.messages import Messages

@@ -23,8 +23,8 @@ from llama_magic.display.live import watching
 from llama_magic.experiments.runs import Runs
 from llama_magic.experiments.scheduler import Scheduler
 from llama_magic.experiments.standing import Standing
+from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.stream import Stream
-from llama_magic.model.structured import StructuredStream
 from llama_magic.request.backend import Capabilities
 from llama_magic.testing import Script, ScriptedBackend, scripted_loader, scripted_model
 

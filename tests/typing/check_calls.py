@@ -10,10 +10,10 @@ from pydantic import BaseModel
 import llama_magic as lm
 from llama_magic.loading.dry import DryRun
 from llama_magic.model.astream import AsyncStream
+from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.model import Model
 from llama_magic.model.results import Chunk, Completion
 from llama_magic.model.stream import Stream
-from llama_magic.model.structured import StructuredStream
 
 
 class Person(BaseModel):

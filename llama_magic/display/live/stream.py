@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from llama_magic import errors
 from llama_magic.display import hosts
@@ -19,10 +19,9 @@ from llama_magic.threads import despite_interrupts
 
 if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
-    from llama_magic.model.structured import StructuredStream
-    from llama_magic.model.tools.loop import ToolStream
+    from llama_magic.model.succession import Succession
 
-    AnyStream = Stream | StructuredStream | ToolStream
+    AnyStream: TypeAlias = Stream[Any] | Succession[Any]
 
 Answers = Completion | list[Completion]  # a list where several samples were asked for
 

@@ -11,13 +11,14 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, OptionError
 from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream
 from llama_magic.model.results import Chunk
 from llama_magic.model.stream import Stream
+from llama_magic.model.succession import AsyncSuccession, Succession
 from llama_magic.model.tools import ROUNDS
 from llama_magic.model.tools.offer import Offer
 from llama_magic.model.tools.tool import error_text, result_text
@@ -29,8 +30,7 @@ from llama_magic.words.counting import counted
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.call import Calls
-    from llama_magic.model.results import Budget, Completion
-    from llama_magic.words.progress import Progress
+    from llama_magic.model.results import Completion
 
 
 def say(call: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ async def _awaited(result: Awaitable[Any]) -> Any:
         return error
 
 
-class ToolStream:
+class ToolStream(Succession[Any]):
     """Answers and tool calls as they are written; then `completion` is the last answer.
 
     A chunk holds `tool_calls` before these are run, and `turns` with each result. The text begins anew
@@ -155,26 +155,6 @@ class ToolStream:
         return Stream(self._rounds.calls.backend, self._rounds.next())
 
     @property
-    def budget(self) -> Budget:
-        return self._stream.budget
-
-    @property
-    def mode(self) -> str:
-        return self._stream.mode
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def samples(self) -> int:
-        return 1
-
-    @property
-    def prompt(self) -> str:
-        return self._stream.prompt
-
-    @property
     def announce(self) -> Callable[[dict[str, Any]], None] | None:
         """What says a call before it is run; None where whoever reads the chunks shows it."""
         return self._rounds.announce
@@ -182,9 +162,6 @@ class ToolStream:
     @announce.setter
     def announce(self, announce: Callable[[dict[str, Any]], None] | None) -> None:
         self._rounds.announce = announce
-
-    def progress(self) -> Progress | None:
-        return self._stream.progress()
 
     def __iter__(self) -> Iterator[Chunk]:
         while True:
@@ -212,25 +189,8 @@ class ToolStream:
             pass
         return self.completion
 
-    def cancel(self) -> None:
-        """Stop now; what was written so far is kept."""
-        self._stream.cancel()
 
-    close = cancel
-
-    @property
-    def completion(self) -> Completion[Any]:
-        """The last answer; what was written so far while it runs."""
-        return self._stream.completion
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.cancel()
-
-
-class AsyncToolStream:
+class AsyncToolStream(AsyncSuccession[Any]):
     """A `ToolStream` for `async for`. A function that is not async runs on a thread of its own."""
 
     def __init__(self, rounds: Rounds) -> None:
@@ -240,13 +200,6 @@ class AsyncToolStream:
 
     def _begin(self) -> AsyncStream[Any]:
         return AsyncStream(self._rounds.calls.backend, self._rounds.next())
-
-    @property
-    def budget(self) -> Budget:
-        return self._stream.budget
-
-    def __aiter__(self) -> AsyncToolStream:
-        return self
 
     async def __anext__(self) -> Chunk:
         return await anext(self._chunks)
@@ -264,19 +217,3 @@ class AsyncToolStream:
                     result = await _awaited(result)
                 yield Chunk("", "", turns=(self._rounds.answered(call, result),))
             self._stream = self._begin()
-
-    async def run(self) -> Any:
-        """Run it to the end and return the completion."""
-        async for _ in self:
-            pass
-        return self.completion
-
-    def cancel(self) -> None:
-        self._stream.cancel()
-
-    async def aclose(self) -> None:
-        self.cancel()
-
-    @property
-    def completion(self) -> Completion[Any]:
-        return self._stream.completion

@@ -1,0 +1,160 @@
+"""A structured answer as it is written, and asked for again where its check fails and retries are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from llama_magic.errors import StructuredOutputError
+from llama_magic.model.astream import AsyncStream
+from llama_magic.model.finished import is_stopped
+from llama_magic.model.stream import C, Stream
+from llama_magic.model.succession import AsyncSuccession, Succession
+
+if TYPE_CHECKING:
+    from llama_magic.model.answer import Assembler
+    from llama_magic.model.call import Calls
+    from llama_magic.model.results import Chunk
+    from llama_magic.structured import Constraint
+
+
+class Asking(Protocol):
+    """What is asked for: a `StructuredCall`."""
+
+    calls: Calls
+    retries: int
+    constraint: Constraint
+
+    def assembler(self, messages: Sequence[Any]) -> Assembler: ...
+
+
+@dataclass
+class Attempts:
+    """What is asked now, and how often it may be asked again."""
+
+    messages: list[Any]
+    left: int
+    asked: int = 1
+
+    def again(self, error: StructuredOutputError) -> bool:
+        """Prepare the next attempt, which is told what was wrong; False where none is left."""
+        made = error.completion
+        cut = made is None or made.finish_reason != "stop" or is_stopped(made)
+        if cut or self.left < 1:
+            if self.asked > 1:
+                error.add(f"It was asked {self.asked} times.")
+            return False
+        self.left -= 1
+        self.asked += 1
+        again = f"That answer is not valid: {error.message} Answer again, with a valid value."
+        answer = {"role": "assistant", "content": error.text}
+        self.messages = [*self.messages, answer, {"role": "user", "content": again}]
+        return True
+
+
+class StructuredStream(Succession[C]):
+    """A structured answer as it is written; each chunk has `partial`, an object that only grows.
+
+    When a finished answer fails its check and retries are left, it is asked for again with
+    the reason, and the chunks begin anew.
+    """
+
+    def __init__(self, call: Asking, messages: list[Any]) -> None:
+        self._call = call
+        self._attempts = Attempts(messages, call.retries)
+        self._stream = self._begin()
+        self._at_end: Callable[[], None] | None = None
+
+    def _begin(self) -> Stream[C]:
+        return Stream(self._call.calls.backend, self._call.assembler(self._attempts.messages))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the top fields, in order, for a view that shows them before they are written."""
+        schema = self._call.constraint.schema
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        return tuple(properties) if isinstance(properties, dict) else ()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        while True:
+            yield from self._stream
+            if not self._again():
+                return
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Have `call` called when an attempt has ended; see `Stream.on_end`."""
+        self._at_end = call
+        self._stream.on_end(call)
+
+    def settled(self) -> bool:
+        """Whether `run` would return at once; where a check failed and retries are left, asks again."""
+        return self._stream.settled() and not self._again()
+
+    def run(self) -> C:
+        """Wait for the end and return the completion."""
+        while True:
+            try:
+                return self._stream.run()
+            except StructuredOutputError as error:
+                if not self._retry(error):
+                    raise
+
+    def _again(self) -> bool:
+        try:
+            _ = self._stream.completion
+        except StructuredOutputError as error:
+            return self._retry(error)
+        return False
+
+    def _retry(self, error: StructuredOutputError) -> bool:
+        if not self._attempts.again(error):
+            return False
+        self._stream = self._begin()
+        if self._at_end is not None:
+            self._stream.on_end(self._at_end)
+        return True
+
+    def halt(self) -> None:
+        """Ask the engine to stop, and do not wait for it; see `Stream.halt`."""
+        self._attempts.left = 0
+        self._stream.halt()
+
+    def cancel(self) -> None:
+        """Stop now, and ask no more; what was written so far is kept."""
+        self.halt()
+        self._stream.cancel()
+
+
+class AsyncStructuredStream(AsyncSuccession[C]):
+    """A `StructuredStream` for `async for`: with retries left, the chunks begin anew as there."""
+
+    def __init__(self, call: Asking, messages: list[Any]) -> None:
+        self._call = call
+        self._attempts = Attempts(messages, call.retries)
+        self._stream = self._begin()
+
+    def _begin(self) -> AsyncStream[C]:
+        return AsyncStream(self._call.calls.backend, self._call.assembler(self._attempts.messages))
+
+    async def __anext__(self) -> Chunk:
+        while True:
+            try:
+                return await anext(self._stream)
+            except StopAsyncIteration:
+                if not self._again():
+                    raise
+
+    def _again(self) -> bool:
+        try:
+            _ = self._stream.completion
+        except StructuredOutputError as error:
+            if self._attempts.again(error):
+                self._stream = self._begin()
+                return True
+        return False
+
+    def cancel(self) -> None:
+        """Stop now, and ask no more; what was written so far is kept."""
+        self._attempts.left = 0
+        self._stream.cancel()
