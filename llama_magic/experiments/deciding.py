@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_magic.errors import OptionError
+from llama_magic.errors import BackendError, OptionError
 from llama_magic.experiments.experiment import Experiment, whole
 from llama_magic.experiments.forecast import Speed, speed_so_far
 from llama_magic.experiments.odds import Decision, prefixes
@@ -16,7 +16,7 @@ from llama_magic.experiments.results import Results
 from llama_magic.experiments.scoring import scores_of
 from llama_magic.experiments.tasks import Task, conversation, key_of
 from llama_magic.model.asked import Beside
-from llama_magic.model.scoring import Texts, prepare, score
+from llama_magic.model.scoring import Texts, check_scores, prepare, score
 from llama_magic.model.thinking import Thinking
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ class Deciding(Experiment[Decision]):
     options: Mapping[str, str] = field(default_factory=dict)  # by name: what is written for it
     end: bool = False
     abstain_below: float = 0.0
+
+    def check(self, model: Model, tasks: Sequence[Task]) -> None:
+        """Raise for a model that tells no probabilities, unless the record holds all that is asked of it."""
+        try:
+            check_scores(model.calls)
+        except BackendError:
+            if self.record is None or any(self._kept(model, task) is None for task in tasks):
+                raise
 
     def ask(
         self, model: Model, tasks: list[Task], results: Results[Decision], tick: Callable[[], None]

@@ -121,17 +121,26 @@ class Experiment(Generic[R]):
         if not tasks:
             return
         try:
-            model = self.models.open(name)
+            model = self._opened(name, tasks)
         except LlamaMagicError as error:
             if len(self.models.names) == 1:
                 raise
-            for task in tasks:  # a model that cannot be had costs the others nothing
+            for task in tasks:  # a model that cannot be had, or asked, costs the others nothing
                 self.put(results, self.failed(task, error))
             return
         try:
             self.ask(model, in_reading_order(tasks), results, tick)
         finally:
             self.models.leave(name)
+
+    def _opened(self, name: str, tasks: Sequence[Task]) -> Model:
+        model = self.models.open(name)
+        try:
+            self.check(model, tasks)
+        except LlamaMagicError:
+            self.models.leave(name)
+            raise
+        return model
 
     def put(self, results: Results[R], result: R) -> None:
         """Keep a result; one whose error ends the experiment raises `Stopped`."""
@@ -141,6 +150,9 @@ class Experiment(Generic[R]):
             raise Stopped(error, result.row)
 
     # --- what the kinds say -----------------------------------------------------------------
+
+    def check(self, model: Model, tasks: Sequence[Task]) -> None:
+        """Raise for a model that cannot be asked this kind of question at all."""
 
     def ask(self, model: Model, tasks: list[Task], results: Results[R], tick: Callable[[], None]) -> None:
         """Ask a model for these tasks, in this order, and `put` each result as it comes."""

@@ -74,6 +74,16 @@ def prepare(calls: Calls, prompt: Any, texts: Texts, beside: Beside | None = Non
     return calls.chat("score", prompt, None, options, beside or Beside())
 
 
+def check_scores(calls: Calls) -> None:
+    """Raise `BackendError` for a source of tokens that does not say how likely a text is."""
+    backend = calls.backend
+    if backend.local is None and not isinstance(backend, Scores):
+        raise BackendError(
+            f"{calls.name!r} writes its tokens elsewhere, and does not say how likely a text is.",
+            remedy="Load the model here, with %llama load, and ask again.",
+        )
+
+
 def score(calls: Calls, requests: Sequence[Request], texts: Texts) -> list[list[float]]:
     """Return the natural-log probability of each text, after the prompt of each of the requests.
 
@@ -82,11 +92,7 @@ def score(calls: Calls, requests: Sequence[Request], texts: Texts) -> list[list[
     backend = calls.backend
     if isinstance(backend, Scores):
         return [list(map(sum, backend.score(request, texts.tokens))) for request in requests]
-    if backend.local is None:
-        raise BackendError(
-            f"{calls.name!r} writes its tokens elsewhere, and does not say how likely a text is.",
-            remedy="Load the model here, with %llama load, and ask again.",
-        )
+    check_scores(calls)
     from llama_magic.engine.scoring.score import score as in_engine  # for weight: llama.cpp
 
     found = in_engine(backend.local, [(request.prompt, texts.tokens) for request in requests])

@@ -180,6 +180,22 @@ def test_a_source_that_cannot_score_is_named() -> None:
     assert isinstance(scripted_model().backend, Scores)
     with pytest.raises(lm.BackendError, match=r"far.*does not say how likely"):
         model.score("x", ["y"])
+    with pytest.raises(lm.BackendError, match=r"far.*does not say how likely"):
+        lm.decide(["x"] * 300, options=["yes", "no"], model=model)  # at once, and not row by row
+    assert not model.backend.requests
+    beside = lm.decide(["x"], options=["yes", "no"], models=[model, scripted_model(odds=lambda r, t: 0.4)])
+    assert [type(one.error) for one in beside] == [lm.BackendError, type(None)]
+
+
+def test_what_a_record_holds_needs_no_probabilities(tmp_path: Path) -> None:
+    """A source that tells none goes on from what was decided before."""
+    model = scripted_model(odds=lambda r, t: 0.4 if t == "yes" else 0.1)
+    rows, how = ["a", "b"], {"options": ["yes", "no"], "record": tmp_path / "r.sqlite", "model": model}
+    lm.decide(rows[:1], **how)
+    model.backend.__class__ = _Unscored
+    assert lm.decide(rows[:1], **how)[0].choice == "yes"
+    with pytest.raises(lm.BackendError):
+        lm.decide(rows, **how)
 
 
 # --- decisions ------------------------------------------------------------------------------------
