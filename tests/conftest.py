@@ -217,6 +217,12 @@ def either(either_name: str, loaded: Callable[..., Any]) -> Any:
     return loaded(either_name)
 
 
+@pytest.fixture(scope="session", params=["together", "one at a time"])
+def each_lane(request: pytest.FixtureRequest, loaded: Callable[..., Any]) -> Any:
+    """`short` with each kind of lane for seeded calls: without flash attention rows are never alike."""
+    return loaded("short", **({} if request.param == "together" else {"flash_attn": "off"}))
+
+
 @pytest.fixture(scope="session")
 def scripted_file(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
     """A file with 40 questions of one character, each with its own answer; a chat says "Hello there!"."""

@@ -48,8 +48,7 @@ def _forced(file: Any, prompt: list[int], options: list[list[int]]) -> list[floa
     found = []
     with raw(file, 1024) as llama:
         memory = llama_cpp.llama_get_memory(llama.context)
-        for token in prompt:
-            after = log_softmax(llama.decode([token]))
+        after = log_softmax([llama.decode([token]) for token in prompt][-1])
         for option in options:
             logprob = float(after[option[0]])
             for token, following in itertools.pairwise(option):
@@ -79,16 +78,16 @@ def test_probabilities_are_those_of_teacher_forcing(
         assert decision.raw["not at all really"] < decision.raw["not at all"]
 
 
-def test_numbers_do_not_depend_on_what_else_is_asked(either: Any) -> None:
+def test_numbers_do_not_depend_on_what_else_is_asked(each_lane: Any) -> None:
     """Alone, in another order, among twenty others, after other prompts: the same bits."""
     messages = [{"role": "user", "content": TEXTS[2]}]
-    first = either.score(messages, OPTIONS)
-    assert either.score(messages, OPTIONS[::-1]) == first[::-1]
-    either.score([{"role": "user", "content": TEXTS[2][:30]}], ["no"])
-    either.score("Once upon a time, " * 20, [" there was"])
-    assert [either.score(messages, [option])[0] for option in OPTIONS] == first
+    first = each_lane.score(messages, OPTIONS)
+    assert each_lane.score(messages, OPTIONS[::-1]) == first[::-1]
+    each_lane.score([{"role": "user", "content": TEXTS[2][:30]}], ["no"])
+    each_lane.score("Once upon a time, " * 20, [" there was"])
+    assert [each_lane.score(messages, [option])[0] for option in OPTIONS] == first
     many = [f"option {i}" for i in range(20)]
-    assert either.score(messages, [*many, *OPTIONS, "yes"])[20:] == [*first, first[0]]
+    assert each_lane.score(messages, [*many, *OPTIONS, "yes"])[20:] == [*first, first[0]]
     assert all(value < 0 for value in first)
 
 
@@ -122,20 +121,20 @@ def test_what_prompts_and_options_share_is_read_once(loaded: Callable[..., Any],
     assert sum(map(len, prompts)) > 1.7 * sum(decoded)
 
 
-def test_rows_have_the_same_bits_alone_and_together(either: Any) -> None:
+def test_rows_have_the_same_bits_alone_and_together(each_lane: Any) -> None:
     """Six rows, and seventy options of one row, in other orders and alone: the same bits."""
     texts = [f"{text} {i}" for i, text in enumerate(TEXTS * 2)]
     options = ["yes", "no way", "not at all really"]
-    odds = lm.decide(texts, "Is this a complaint? {{ text }}", options=options, model=either)
-    again = lm.decide(texts[::-1], "Is this a complaint? {{ text }}", options=options[::-1], model=either)
+    odds = lm.decide(texts, "Is this a complaint? {{ text }}", options=options, model=each_lane)
+    again = lm.decide(texts[::-1], "Is this a complaint? {{ text }}", options=options[::-1], model=each_lane)
     assert [one.logprobs for one in again][::-1] == [one.logprobs for one in odds]
     alone = {
-        o: either.score([{"role": "user", "content": f"Is this a complaint? {texts[4]}"}], [o])[0]
+        o: each_lane.score([{"role": "user", "content": f"Is this a complaint? {texts[4]}"}], [o])[0]
         for o in options
     }
     assert alone == odds[4].logprobs
-    many = either.score("One of", [f" {i} of" for i in range(70)])
-    assert either.score("One of", [" 65 of", " 3 of"]) == [many[65], many[3]]
+    many = each_lane.score("One of", [f" {i} of" for i in range(70)])
+    assert each_lane.score("One of", [" 65 of", " 3 of"]) == [many[65], many[3]]
 
 
 def test_a_text_is_scored_as_it_stands(loaded: Callable[..., Any]) -> None:

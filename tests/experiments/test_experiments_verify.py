@@ -13,7 +13,7 @@ import pytest
 from scripted_gguf import EOS, chain
 
 import llama_magic as lm
-from llama_magic import command, display, sources
+from llama_magic import command, display
 from llama_magic.experiments import finding
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.journal import journal
@@ -43,7 +43,7 @@ def notebook(path: Path, *results: Any) -> Path:
 @pytest.fixture(scope="module")
 def answers(loaded: Callable[..., Any]) -> list[Any]:
     """Fourteen seeded answers of every kind, and two without a seed."""
-    model = loaded("smollm2")
+    model = loaded("short")
     made: list[Any] = [model.complete("The sea", max_tokens=5, seed=seed) for seed in range(7)]
     made += [model.chat(HI, max_tokens=5, seed=1), model.complete(LONG, max_tokens=20, seed=0)]
     made += [model.structured("A colour?", {"enum": ["red", "green"]}, seed=2, max_tokens=9)]
@@ -53,6 +53,14 @@ def answers(loaded: Callable[..., Any]) -> list[Any]:
         model.complete("The sea", n=3, max_tokens=5, seed=9),
         model.complete("The sea", max_tokens=2),
     ]
+
+
+@pytest.fixture(scope="module")
+def of_the_demo(loaded: Callable[..., Any]) -> list[Any]:
+    """Answers of the demo model, which is found on the disk where it is to be loaded with other options."""
+    model = loaded("smollm2")
+    return [*(model.complete("The sea", max_tokens=5, seed=seed) for seed in range(7)),
+            model.complete(LONG, max_tokens=20, seed=0)]  # fmt: skip
 
 
 def test_all_come_out_equal(answers: list[Any], tmp_path: Path) -> None:
@@ -90,29 +98,27 @@ def test_records_exports_and_answers_are_verified_too(answers: list[Any], tmp_pa
     assert lm.verify(answers[-1])
 
 
-def test_the_number_of_threads_is_no_reason_where_rows_are_alike(answers: list[Any]) -> None:
+def test_the_number_of_threads_is_no_reason_where_rows_are_alike(
+    of_the_demo: list[Any], path_of: Callable[[str], Path]
+) -> None:
     """Attention then looks at each row by itself, and no sum is split over the threads."""
-    with lm.load(_path(), ctx=2048, threads=2) as model:
+    with lm.load(path_of("smollm2"), ctx=2048, threads=2) as model:
         alike = model.backend.call(lambda core: core.lane(exact=True).together)
-    assert bool(lm.verify(answers, threads=2)) >= alike
+    assert bool(lm.verify(of_the_demo, threads=2)) >= alike
 
 
-def test_what_is_another_is_named(answers: list[Any]) -> None:
+def test_what_is_another_is_named(of_the_demo: list[Any], path_of: Callable[[str], Path]) -> None:
     """Another KV type: the first token that differs, and that as the reason."""
     option, reason = {"kv_type": "q8_0"}, ("KV type", "f16", "q8_0")
-    found = lm.verify(answers, **option)
+    found = lm.verify(of_the_demo, **option)
     verdict = next(v for v in found.verdicts if not v.equal)
     assert (bool(found), verdict.reasons) == (False, (reason,))
-    then = answers[int(verdict.where.removeprefix("answer ")) - 1]
-    with lm.load(_path(), **{"ctx": 2048, "threads": 1, **option}) as model:
+    then = of_the_demo[int(verdict.where.removeprefix("answer ")) - 1]
+    with lm.load(path_of("smollm2"), **{"ctx": 2048, "threads": 1, **option}) as model:
         now = lm.rerun(then, model=model)
     assert verdict.step == next(i for i, (a, b) in enumerate(zip(then.token_ids, now.token_ids)) if a != b)  # noqa: B905
     assert (verdict.expected, verdict.found) == (then.pieces()[verdict.step], now.pieces()[verdict.step])
     assert f"{reason[0]}: {reason[1]}, here {reason[2]}" in display.to_text(found)
-
-
-def _path() -> Any:
-    return sources.resolve("smollm2").path
 
 
 def test_another_file_is_named(scripted_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +196,9 @@ def test_files_that_hold_no_answers(tmp_path: Path, text: str) -> None:
         lm.verify(3)
 
 
-def test_the_command(answers: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(of_the_demo: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit status 0 where all are equal, 1 where one differs, 2 for no such file; --badge leaves a line."""
-    path = notebook(tmp_path / "a.ipynb", *answers[:7])
+    path = notebook(tmp_path / "a.ipynb", *of_the_demo[:7])
     badge = "7 of 7 answers come out equal here"
     assert command.main(["verify", str(path), "--badge"]) == 0
     said = capsys.readouterr()
@@ -209,9 +215,9 @@ def test_the_command(answers: list[Any], tmp_path: Path, capsys: pytest.CaptureF
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_the_command_is_one_of_a_shell(tmp_path: Path, answers: list[Any]) -> None:
+def test_the_command_is_one_of_a_shell(tmp_path: Path, loaded: Callable[..., Any]) -> None:
     """`llama-magic verify` in a process of its own finds the demo model by the receipt."""
-    path = notebook(tmp_path / "a.ipynb", answers[0])
+    path = notebook(tmp_path / "a.ipynb", loaded("smollm2").complete("The sea", max_tokens=5, seed=1))
     done = subprocess.run(
         [
             sys.executable,

@@ -59,12 +59,6 @@ def model(either_name: str, loaded: Callable[..., Any]) -> Any:
     return loaded(either_name, profile=PROFILES[either_name])
 
 
-@pytest.fixture(scope="module", params=["together", "one at a time"])
-def quick(request: pytest.FixtureRequest, loaded: Callable[..., Any]) -> Any:
-    """A short model for each kind of lane: without flash attention rows are never alike."""
-    return loaded("short", **({} if request.param == "together" else {"flash_attn": "off"}))
-
-
 def test_lengths_around_cuts(model: Any) -> None:
     """Prompts of 63 to 129 tokens that extend each other, longest first and last: as from a cold engine."""
     lengths = [63, 64, 65, 129]
@@ -95,31 +89,33 @@ def test_alternating_chats_over_the_sliding_window(model: Any) -> None:
             assert done.usage.cached_tokens >= reused
 
 
-def test_beside_seven_others_and_after_cancels(quick: Any) -> None:
+def test_beside_seven_others_and_after_cancels(each_lane: Any) -> None:
     """The answer is the same alone, streamed, beside seven other calls, and after cancelled calls."""
     options = {"max_tokens": 10, **SETTINGS[1]}
-    prompt = prompt_of(quick, 100, 3)
-    expected = cold(quick, prompt, **options)
-    assert quick.complete(prompt, **options).token_ids == expected
-    assert tuple(t for c in quick.complete(prompt, stream=True, **options) for t in c.token_ids) == expected
+    prompt = prompt_of(each_lane, 100, 3)
+    expected = cold(each_lane, prompt, **options)
+    assert each_lane.complete(prompt, **options).token_ids == expected
+    assert (
+        tuple(t for c in each_lane.complete(prompt, stream=True, **options) for t in c.token_ids) == expected
+    )
     for tokens in (1, 5):  # one cancelled while its prompt is read, one while it writes
-        stream = quick.complete(prompt + " and more" * 50, stream=True, max_tokens=200, seed=7)
+        stream = each_lane.complete(prompt + " and more" * 50, stream=True, max_tokens=200, seed=7)
         seen = 0 if tokens == 1 else sum(1 for _, _ in zip(range(tokens), stream, strict=False))
         stream.cancel()
         assert stream.completion.finish_reason == "interrupted"
         assert len(stream.completion.token_ids) >= (seen > 0)
-        assert quick.complete(prompt, **options).token_ids == expected
+        assert each_lane.complete(prompt, **options).token_ids == expected
     stop = threading.Event()
 
     def other(number: int) -> None:
         while not stop.is_set():
             seed = number if number < 2 else None
-            quick.complete(f"{number} {WORDS[number]} is", max_tokens=4, seed=seed)
+            each_lane.complete(f"{number} {WORDS[number]} is", max_tokens=4, seed=seed)
 
     with ThreadPoolExecutor(7) as pool:
         others = [pool.submit(other, i) for i in range(7)]
         try:
-            assert quick.complete(prompt, **options).token_ids == expected
+            assert each_lane.complete(prompt, **options).token_ids == expected
         finally:
             stop.set()
         for future in others:
@@ -175,15 +171,15 @@ def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch)
         assert len(batches) - one_by_one < one_by_one / 2
 
 
-def test_samples_of_one_call_are_one_unit(quick: Any) -> None:
+def test_samples_of_one_call_are_one_unit(each_lane: Any) -> None:
     """n=8 gives the same eight answers on every run, each with the seed it reports; they differ from
     each other.
     """
-    prompt = prompt_of(quick, 70, 4)
+    prompt = prompt_of(each_lane, 70, 4)
     options = {"n": 8, "max_tokens": 6, "seed": 5, "temperature": 1.0}
-    first = quick.complete(prompt, **options)
-    quick.complete(prompt_of(quick, 90, 5), n=3, max_tokens=5, seed=9)
-    again = quick.complete(prompt, **options)
+    first = each_lane.complete(prompt, **options)
+    each_lane.complete(prompt_of(each_lane, 90, 5), n=3, max_tokens=5, seed=9)
+    again = each_lane.complete(prompt, **options)
     assert [r.token_ids for r in again] == [r.token_ids for r in first]
     assert len({r.token_ids for r in first}) > 1
     assert len({r.seed for r in first}) == 8

@@ -141,7 +141,7 @@ def test_a_vote_as_a_table() -> None:
 
 def test_samples_carry_their_vote(loaded: Any) -> None:
     """`structured(n=4)` gives a plain list; `lm.vote` counts it, and a saved seed gives the same vote."""
-    model = loaded("smollm2", ctx=1024)
+    model = loaded("short", ctx=1024)
     options = {"n": 4, "seed": 5, "max_tokens": 40}
     answers = model.structured("Heads or tails?", {"enum": ["heads", "tails"]}, **options)
     assert type(answers) is list
