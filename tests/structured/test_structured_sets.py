@@ -21,12 +21,23 @@ class Colour(enum.Enum):
     GREEN = "green"
 
 
+class Point(BaseModel, frozen=True):
+    x: Literal[1, 2]
+    y: bool
+
+
 def _array(items: Any, **more: Any) -> Any:
     return {"type": "array", "items": items, **more}
 
 
 _FEW = {"enum": [1, 2, 3]}
 _ABOVE = {"minimum": 2}
+_CLOSED = {
+    "type": "object",
+    "properties": {"a": {"enum": [1, 2]}, "b": {"type": "boolean"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 CASES: list[tuple[Any, list[Any]]] = [  # (schema, values that arrays are made of)
     (set[Literal["r", "g", "b"]], ["r", "g", "b", "x"]),
     (frozenset[bool], [True, False, None]),
@@ -43,6 +54,11 @@ CASES: list[tuple[Any, list[Any]]] = [  # (schema, values that arrays are made o
     (_array(_FEW, contains=_ABOVE, uniqueItems=True, maxContains=1, minItems=2), [1, 2, 3]),
     ({"type": "object", "properties": {"a": _array(_FEW, uniqueItems=True)}, "required": ["a"]}, [1, 2, 3]),
     ({"anyOf": [{"type": "null"}, _array(_FEW, uniqueItems=True, minItems=1)]}, [1, 2, 3]),
+    (_array(_CLOSED, uniqueItems=True), [{"a": 1}, {"a": 2}, {"a": 2, "b": True}, {"a": 3}, {}]),
+    (_array(_CLOSED, contains={"required": ["b"]}, maxContains=1), [{"a": 1}, {"a": 2, "b": True}, {}]),
+    (set[Point], [{"x": 1, "y": True}, {"x": 2, "y": True}, {"x": 1}, {"x": 3, "y": True}]),
+    (set[tuple[Literal["a", "b"], bool]], [["a", True], ["b", False], ["a"], ["a", True, 1]]),
+    (_array({"type": "array", "prefixItems": [_FEW], "items": False}, uniqueItems=True), [[], [1], [3], [4]]),
 ]
 
 

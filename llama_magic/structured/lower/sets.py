@@ -107,8 +107,36 @@ def _candidates(bundle: Bundle, node: Any, depth: int) -> list[Any] | None:
             return [value for option in options for value in option or ()]
     types = node.get("type")
     named = [types] if isinstance(types, str) else types or [""]
-    kinds = [_of_type(node, name) for name in named]
+    kinds = [
+        _of_parts(bundle, node, name, depth) if name in ("object", "array") else _of_type(node, name)
+        for name in named
+    ]
     return None if None in kinds else [value for values in kinds for value in values or ()]
+
+
+def _of_parts(bundle: Bundle, node: Any, name: str, depth: int) -> list[Any] | None:
+    """Return the objects of named members, or the tuples, of few values each; None where there are others."""
+    if name == "object":
+        parts = node.get("properties", {})
+        if node.get("additionalProperties") is not False or "patternProperties" in node:
+            return None
+    else:
+        parts = dict(enumerate(node.get("prefixItems", ())))
+        most = len(parts) if node.get("items", node.get("additionalItems")) is False else node.get("maxItems")
+        if not parts or most is None or most > len(parts):
+            return None
+    needed = node.get("required", ()) if name == "object" else range(int(node.get("minItems", 0)))
+    made: list[dict[Any, Any]] = [{}]
+    for key, part in parts.items():
+        values = _candidates(bundle, part, depth + 1)
+        if values is None or len(made) * (len(values) + 1) > 4 * MOST_VALUES:
+            return None
+        without = [] if key in needed else made
+        if name == "array":  # what is left out is left out to the end
+            made = without + [{**one, key: value} for one in made if len(one) == key for value in values]
+        else:
+            made = without + [{**one, key: value} for one in made for value in values]
+    return list(made) if name == "object" else [list(one.values()) for one in made]
 
 
 def _of_type(node: Any, name: str) -> list[Any] | None:
