@@ -22,6 +22,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._braces import NAME, Place, expression_at, find
 from llama_magic.magics._readers import READERS, hint
 from llama_magic.magics._rows import Option
+from llama_magic.request.stages import STAGES, stage_name
 
 _WHOLE = re.compile(rf"\{{({NAME})\}}|\$({NAME})")
 _NUMBERS = ("int", "float", "count", "positive", "seed")
@@ -108,8 +109,10 @@ class Variables:
         value = self._namespace[text]
         if option.kind in (*_NUMBERS, "bias", "grammar"):
             return value
-        if option.kind in ("choice", "stages"):
+        if option.kind == "choice":
             return value if text not in option.choices else _NONE
+        if option.kind == "stages":
+            return value if stage_name(text) not in STAGES else _NONE
         if option.kind == "layers":
             return value if text != "all" else _NONE
         if option.kind == "regex":

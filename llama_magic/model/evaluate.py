@@ -63,7 +63,8 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Words
     try:
         expression, asked = _compiled(source)
         given = (asked | _environment().globals.keys()) & namespace.keys()  # the user's own `len` goes first
-        value = expression({name: _uncalled(name, namespace[name]) for name in given})
+        own = {name: value for name in given if not _is_of_the_shell(value := namespace[name])}
+        value = expression({name: _uncalled(name, value) for name, value in own.items()})
         if isinstance(value, Undefined):
             value._fail_with_undefined_error()
         if words.gap and is_gap(value):
@@ -143,6 +144,15 @@ class _Uncalled:
         raise _NoTextError(f"{self._name} is {kind} that is not called", f"Call it: {self._name}(…).")
 
     __str__ = __repr__ = __format__ = __iter__ = __len__ = __getitem__ = __html__ = _refuse
+
+
+def _is_of_the_shell(value: Any) -> bool:
+    """Say whether IPython put it into the namespace: `open`, `exit`, `get_ipython` are no text."""
+    if inspect.isroutine(value):
+        written_in = getattr(value, "__globals__", {}).get("__name__", "")
+    else:
+        written_in = type(value).__module__
+    return str(written_in).startswith("IPython.")
 
 
 def _uncalled(name: str, value: Any) -> Any:

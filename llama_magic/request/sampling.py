@@ -20,9 +20,9 @@ from llama_magic.request.stages import (
     OTHER_NAMES,
     PARAMETERS,
     STAGES,
-    STAGES_ELSEWHERE,
     Parameter,
     Parameters,
+    stage_name,
 )
 from llama_magic.words.given import whole
 from llama_magic.words.names import hint, meant
@@ -109,7 +109,7 @@ def _checked(parameter: Parameter, value: Any) -> Any:
 def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
     """Read a sampler order: `"penalties;dry;top_k"` or a sequence of stage names, llama.cpp's own too."""
     given = order.split(";") if isinstance(order, str) else _texts("samplers", order)
-    names = [_stage_name(n.strip()) for n in given if n.strip()]
+    names = [stage_name(n.strip()) for n in given if n.strip()]
     for name in names:
         if name not in STAGES:
             raise OptionError(
@@ -118,12 +118,6 @@ def parse_order(order: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise OptionError(f"The sampler {name!r} stands twice in the order; name each stage once.")
     return tuple(names)
-
-
-def _stage_name(name: str) -> str:
-    """Return our name of a stage that llama.cpp calls `typ_p`, `top-k` or `temp`."""
-    written = name.replace("-", "_")
-    return written if written in STAGES else STAGES_ELSEWHERE.get(written, name)
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:

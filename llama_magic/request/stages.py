@@ -264,7 +264,7 @@ _COMMON = (
     ),
 )
 STAGES: Mapping[str, Stage] = {stage.name: stage for stage in _ROWS}
-STAGES_ELSEWHERE = {other: stage.name for stage in _ROWS for other in stage.other_names}
+_STAGES_ELSEWHERE = {other: stage.name for stage in _ROWS for other in stage.other_names}
 DEFAULT_ORDER = tuple(stage.name for stage in _ROWS if stage.usual)
 
 
@@ -369,6 +369,12 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 # What other libraries, and the file's metadata, call a parameter.
 OTHER_NAMES: Mapping[str, str] = {other: p.name for p in PARAMETERS.values() for other in p.other_names}
+
+
+def stage_name(name: str) -> str:
+    """Return our name of a stage that llama.cpp calls `typ_p`, `top-k` or `temp`; else the name as it is."""
+    written = name.replace("-", "_")
+    return written if written in STAGES else _STAGES_ELSEWHERE.get(written, name)
 
 
 def is_off(parameters: Parameters, stage: str) -> bool:

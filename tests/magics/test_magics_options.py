@@ -125,6 +125,24 @@ def test_bare_names_are_variables_where_nothing_else_is_meant(ip: Any, run: Any,
         assert run(f"%%llama structured --schema {schema}\nhi").result.parsed == json.loads(answer)
 
 
+def test_the_name_of_a_stage_is_the_stage(ip: Any, run: Any, model: Any) -> None:
+    """A notebook that has a number called `temperature` still names the stage; other names are variables."""
+    ip.user_ns.update(temperature=0.7, top_k=3, temp=1, stages=["top_k", "temp"])
+    for given in ("temperature", "top_k", "temp"):
+        last = run(f"%%llama complete --samplers {given}\nhi").result.sampling.samplers
+        assert last == ("temperature" if given == "temp" else given,)
+    assert run("%%llama complete --samplers stages\nhi").result.sampling.samplers == ("top_k", "temperature")
+    assert run("%%llama complete -t temperature\nhi").result.sampling.temperature == 0.7
+
+
+def test_what_ipython_put_into_the_namespace_is_no_value(ip: Any, run: Any, model: Any) -> None:
+    """`open`, `exit` and `get_ipython` are not there in `{{ }}`; a variable of such a name is."""
+    for name in ("open('x')", "exit", "get_ipython().user_ns"):
+        assert "is undefined" in str(run(f"%%llama complete\n{{{{ {name} }}}}").error_in_exec)
+    ip.user_ns["open"] = "a door"
+    assert run("%%llama complete\n{{ open }}").result.prompt == "a door"
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
