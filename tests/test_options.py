@@ -116,7 +116,7 @@ _SAMPLE = {
     "int": "1", "float": "0.5", "count": "1", "positive": "2", "seed": "3", "text": "a", "escaped": "a",
     "template": "a", "regex": "a", "grammar": "a", "schema": "a", "stages": "top_k",
     "name": "r", "layers": "1", "choices": "a|b", "bias": "3=1", "tools": "f,g",
-    "models": "a,b", "axes": "seed=1", "score": "x",
+    "model": "a", "models": "a,b", "axes": "seed=1", "score": "x",
 }  # fmt: skip
 
 

@@ -119,7 +119,8 @@ def _common(call: Call) -> dict[str, Any]:
     if "models" in options:
         if "model" in options:
             raise OptionError("-m and --models stand together.", remedy="Give all of them in --models.")
-        given["models"] = Models({name: name for name in options["models"]}, call.kernel.get_model)
+        named = {getattr(one, "name", one): one for one in options["models"]}
+        given["models"] = Models(named, call.kernel.get_model)
     else:
         given["model"] = call.kernel.get_model(options.get("model"))
     if "over" in options:

@@ -45,8 +45,13 @@ class Kernel:
 
         return session.current(self.shell)
 
-    def get_model(self, name: str | None = None) -> Any:
-        """Return the named or current model; one that is not loaded yet is loaded, with progress."""
+    def get_model(self, name: Any = None) -> Any:
+        """Return the named or current model; one that is not loaded yet is loaded, with progress.
+
+        A model, which a variable on the line held, is that one.
+        """
+        if name is not None and not isinstance(name, str):
+            return name
         session = self.session
         session.refresh()
         if name in session.models or (name is None and session.current_name is not None):

@@ -21,7 +21,7 @@ def _o(flags: str, kind: str, help_: str, metavar: str = "", **more: object) -> 
     return Option(tuple(flags.split()), kind, help_, metavar, **more)  # type: ignore[arg-type]  # a row
 
 
-MODEL = _o("-m --model", "text", "a loaded model's name, or a source to load", "NAME", completes="models")
+MODEL = _o("-m --model", "model", "a loaded model's name, or a source to load", "NAME", completes="models")
 OUT = _o("-o --out", "name", "bind the result to this variable", "NAME")
 LIVE = _o(
     "--live",

@@ -175,6 +175,7 @@ READERS: dict[str, Callable[[str, str, Option], Any]] = {
     "choices": _read_choices,
     "tools": _read_tools,
     "bias": _read_bias,
+    "model": _read_text,
     "models": _read_models,
     "axes": _read_text,
     "score": _read_text,

@@ -129,8 +129,11 @@ def _of(flag: str, text: str, value: Any, option: Option) -> Any:
         return value
     if option.kind in ("axes", "score") and isinstance(value, Mapping):
         return value
-    if option.kind == "models" and isinstance(value, (list, tuple)):
-        return tuple(map(str, value))
+    if option.kind == "model" and _is_model(value):
+        return value
+    if option.kind == "models" and (isinstance(value, (list, tuple)) or _is_model(value)):
+        given = value if isinstance(value, (list, tuple)) else [value]
+        return tuple(one if _is_model(one) else str(one) for one in given)
     if option.kind == "choices" and (listed := _listed(value)) is not None:
         return listed
     if option.kind == "bias" and isinstance(value, (Mapping, list, tuple)):
@@ -149,6 +152,10 @@ def _of(flag: str, text: str, value: Any, option: Option) -> Any:
             f"{flag} {text} is a variable that holds a {type(value).__name__}; expected a number."
         )
     return READERS[option.kind](flag, _as_text(text, value), option)
+
+
+def _is_model(value: Any) -> bool:
+    return hasattr(value, "backend") and hasattr(value, "structured")
 
 
 def _listed(value: Any) -> tuple[Any, ...] | None:

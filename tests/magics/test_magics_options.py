@@ -14,6 +14,7 @@ from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.magics._options import MODES
 from llama_magic.request.request import Request
 from llama_magic.session import session as sessions
+from llama_magic.testing import scripted_model
 
 OF_THE_CELL = {"model", "out", "format", "quiet", "raw", "session", "new", "live", "schema"}
 TEXTS = ("text", "escaped", "template", "grammar", "regex")
@@ -108,6 +109,18 @@ def test_expressions_stand_in_braces_in_every_option(ip: Any, run: Any, model: A
     assert list(asked(" ".join(f"--stop '{text}'" for text in literal)).stops[: len(literal)]) == literal
     run("%llama load {folder.upper()}/{cfg['tone']} --ctx {n * 100}")
     assert loader.calls[-1] == ("BO/calm", {"ctx": 300})
+
+
+def test_a_variable_may_hold_the_model_itself(ip: Any, run: Any, model: Any) -> None:
+    """`-m {model}` and `--models {models}` ask the very model, whatever it is called."""
+    other = scripted_model(["from the other"] * 3, name="other")
+    ip.user_ns.update(other=other, both=[model, other])
+    assert run("%%llama chat -m {other} -q --new\nhi").result.text == "from the other"
+    run("%%llama map ['a'] --models {both} -q -o r\n{{ text }}").raise_error()
+    assert [one.settings["model"] for one in ip.user_ns["r"]] == [model.name, "other"]
+    run("%%llama map ['a'] --models $other -q -o r\n{{ text }}").raise_error()
+    assert [one.text for one in ip.user_ns["r"]] == ["from the other"]
+    assert run("%llama stats -m {other}").result.requests == 3
 
 
 def test_bare_names_are_variables_where_nothing_else_is_meant(ip: Any, run: Any, model: Any) -> None:
