@@ -89,7 +89,7 @@ class Experiment(Generic[R]):
         same = {
             s.values.get(PROMPT)
             for s in self.settings
-            if len(self.rows) > 1 and known and s.prompt.parts and s.prompt.names.isdisjoint(known)
+            if len(self.rows) > 1 and known and not s.prompt.is_row and s.prompt.names.isdisjoint(known)
             and "{{" not in str(s.options.get("system"))
         }  # fmt: skip
         return tuple(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.rows import Row
@@ -16,34 +16,29 @@ TextOrMessages = str | list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt: `parts` are messages, each with the template of its content; a text has no message."""
+    """One prompt: a text, or messages, each with its content; their texts are templates.
 
-    parts: tuple[tuple[dict[str, Any] | None, Template | None], ...]
+    A content may be a list of parts, as in OpenAI's API.
+    """
+
+    is_row: ClassVar[bool] = False  # each row is the prompt itself
+
+    messages: tuple[tuple[dict[str, Any], Any], ...] = ()
+    text: Template | None = None
 
     @property
     def names(self) -> frozenset[str]:
         """The names that it asks for."""
-        return frozenset().union(*(template.names for _, template in self.parts if template is not None))
-
-    @property
-    def source(self) -> TextOrMessages:
-        """The prompt as it was given."""
-        (message, template), *_ = self.parts
-        if message is None and template is not None:
-            return template.body
-        return [
-            dict(message or {}) if template is None else {**(message or {}), "content": template.body}
-            for message, template in self.parts
-        ]
+        contents = [self.text, *(content for _, content in self.messages)]
+        return frozenset().union(*(template.names for one in contents for template in _templates(one)))
 
     def fill(self, values: Mapping[str, Any]) -> TextOrMessages:
         """Return the text, or the messages, of a row. Raises `TemplateError`."""
-        (message, template), *_ = self.parts
-        if message is None and template is not None:
-            return template.fill(values)
+        if self.text is not None:
+            return self.text.fill(values)
         return [
-            dict(message or {}) if template is None else {**(message or {}), "content": template.fill(values)}
-            for message, template in self.parts
+            {**message, "content": _filled(content, values)} if "content" in message else dict(message)
+            for message, content in self.messages
         ]
 
     def of(self, row: Row, values: Mapping[str, Any]) -> TextOrMessages:
@@ -54,16 +49,7 @@ class Prompt:
 class OfRow(Prompt):
     """Where no prompt is given, a row that is a text or a conversation is asked as it stands."""
 
-    def __init__(self) -> None:
-        super().__init__(())
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def source(self) -> TextOrMessages:
-        return ""
+    is_row = True
 
     def of(self, row: Row, values: Mapping[str, Any]) -> TextOrMessages:
         given = row.itself
@@ -89,15 +75,42 @@ def read_prompts(given: Any) -> dict[str, Prompt]:
 
 def _prompt(given: Any) -> Prompt:
     if isinstance(given, str):
-        return Prompt(((None, Template(given, PROMPT)),))
+        return Prompt(text=Template(given, PROMPT))
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(m, Mapping) for m in given):
         raise InputTypeError(
             f"A prompt is a {type(given).__name__}; expected a text, a list of messages, or a dict of names "
             "to such."
         )
-    return Prompt(tuple(_part(dict(message)) for message in given))
+    return Prompt(tuple((dict(message), _read(message.get("content"))) for message in given))
 
 
-def _part(message: dict[str, Any]) -> tuple[dict[str, Any], Template | None]:
-    content = message.get("content")
-    return message, Template(content, PROMPT) if isinstance(content, str) else None
+def _read(content: Any) -> Any:
+    """Return a content with templates in place of its texts: of a list, those of its parts."""
+    if isinstance(content, str):
+        return Template(content, PROMPT)
+    if isinstance(content, list):
+        return [
+            {**part, "text": _read(part.get("text"))} if _is_part(part) else _read(part) for part in content
+        ]
+    return content
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+
+
+def _templates(content: Any) -> Iterator[Template]:
+    if isinstance(content, Template):
+        yield content
+    for part in content if isinstance(content, list) else ():
+        yield from _templates(part["text"] if isinstance(part, Mapping) and "text" in part else part)
+
+
+def _filled(content: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(content, Template):
+        return content.fill(values)
+    if isinstance(content, list):
+        return [_filled(part, values) for part in content]
+    if isinstance(content, dict) and isinstance(content.get("text"), Template):
+        return {**content, "text": content["text"].fill(values)}
+    return content

@@ -117,6 +117,10 @@ def test_prompts_of_every_kind_are_filled() -> None:
     talk = [{"role": "system", "content": "S {{ a }}"}, {"role": "user", "content": "{{ n + 1 }}"}]
     assert [r.text for r in lm.map(rows, talk, model=model)] == ["3"]
     assert model.backend.requests[-1].messages[0] == {"role": "system", "content": "S x"}
+    in_parts = [{"role": "user", "content": [{"type": "text", "text": "{{ a }} "}, "{{ b }}"]}]
+    assert [r.text for r in lm.map(rows, in_parts, b="y", model=model)] == ["X Y"]
+    with pytest.raises(lm.TemplateError, match=r"asks for \{\{ c \}\}"):
+        lm.map(rows, [{"role": "user", "content": [{"type": "text", "text": "{{ c }}"}]}], model=model)
     assert [r.text for r in lm.map(rows, "{{ a }}", system="be {{ n }}", model=model)] == ["X"]
     assert model.backend.requests[-1].messages[0]["content"] == "be 2"
     assert [r.text for r in lm.map(["one", HELLO], model=model)] == ["ONE", "HELLO"]
