@@ -43,7 +43,8 @@ def digest(messages: Messages) -> str:
 def receipt_of_turn(completion: Completion[Any], earlier: Earlier) -> dict[str, Any]:
     """Return a receipt with its own turn alone, a reference to what came before, and the prompt's digest.
 
-    File, engine and sampling are left out where they are those of the answer before, and the prompt's parts.
+    File, engine and sampling are left out where they are those of the answer before, and the prompt's parts;
+    so is the message of the answer where it says what `text` does.
     The receipt is whole where the prompt is not what came before and the turn, as after `truncate-prompt`.
     """
     receipt = completion.receipt
@@ -60,7 +61,7 @@ def receipt_of_turn(completion: Completion[Any], earlier: Earlier) -> dict[str, 
         "prompt_sha256": _sha256(completion.prompt),
         "budget": {key: value for key, value in receipt["budget"].items() if key != "parts"},
         "earlier": {**reference, **({"left_out": left_out} if left_out else {}), "same": same},
-        "messages": list(own),
+        "messages": list(own[:-1] if own[-1] == _answer(receipt) else own),
     }
 
 
@@ -79,6 +80,8 @@ def restored(receipts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             before, last = known
             if reference is not None:
                 receipt |= {key: last[key] for key in reference["same"]}
+                if not own or own[-1].get("role") != "assistant":
+                    own.append(_answer(receipt))
                 receipt["messages"] = [*without_oldest(before, reference.get("left_out", 0)), *own]
                 del receipt["earlier"]
             conversations[digest([*before, *own])] = ([*before, *own], receipt)
@@ -106,6 +109,10 @@ def gathered(parts: Sequence[BudgetPart]) -> tuple[BudgetPart, ...]:
     one = BudgetPart("earlier turns", "earlier", sum(parts[at].tokens for at in old))
     rest = (part for at, part in enumerate(parts) if at > old[0] and at not in merged)
     return (*parts[: old[0]], one, *rest)
+
+
+def _answer(receipt: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": receipt["text"]}
 
 
 def _said(message: Mapping[str, Any]) -> list[Any]:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
+from llama_magic.display.static import inline
 from llama_magic.display.static.doc import Head
 from llama_magic.display.static.html import fragment, page
 from llama_magic.display.static.text import columns
@@ -72,7 +73,7 @@ def test_a_prompt_over_the_window_shows_how_much_that_holds() -> None:
     """The bar is all that was to go in; a thin one, and its words, say how much of it there is room for."""
     over = Budget(100, 153, 7)
     assert bar_widths(over, 7) == {"lm-bar": [95.62, 4.38], "lm-whole": [62.5]}
-    assert "the window holds 100</span>" in to_html(over)
+    assert "the window holds 100</p>" in to_html(over)
     assert "the window holds" not in to_html(Budget(100, 53, 7))
 
 
@@ -154,7 +155,7 @@ def test_an_overflow_shows_what_fills_the_window() -> None:
             assert part in text
         assert "reserved answer" not in text  # the bar has it once, with the colour of what is reserved
         assert "reserved 256" in text
-    assert to_html(error).count(" lm-k-variable") == 2  # bar and legend
+    assert to_html(error).count(inline.declarations()["lm-k-variable"].rstrip(";")) == 2  # bar and legend
 
 
 def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:

@@ -120,7 +120,7 @@ def _bar(node: doc.Bar) -> Html:
 
 
 def _legend(segments: Iterable[doc.Segment]) -> Html:
-    item = Html('<span class="lm-key"><span class="lm-dot lm-k-{}"></span>{}</span>')
+    item = Html('<span class="lm-dot lm-k-{}"></span>&nbsp;{}')
     items = _DOT.join(item.format(part.kind, part.words) for part in segments)
     return Html('<p class="lm-legend">{}</p>').format(items)
 
