@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -164,7 +165,10 @@ class Template:
             # The template changes texts, or the conversation is not as regular for it as it looks.
             plan = self._plan(given, variables)
             done, _ = self._planned(plan, given, variables, guarded, continue_final)
-        return done
+        unused = tuple(
+            f"the template does not use {name}" for name in template_variables.keys() - self.variables
+        )
+        return replace(done, notes=(*done.notes, *sorted(unused))) if unused else done
 
     def _planned(
         self,

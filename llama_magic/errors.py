@@ -61,6 +61,10 @@ class LlamaMagicError(Exception):
         self.remedy = remedy = None if remedy is None else escaped(remedy)
         self.args = (message if remedy is None else f"{message}\n{remedy}",)
 
+    def __reduce__(self) -> Any:
+        # Python's own way calls the class with `args` alone, and a pool of processes hangs where that fails.
+        return _again, (type(self), self.args, self.__dict__)
+
     def add(self, sentence: str) -> None:
         """Say one thing more, once."""
         if sentence not in self.message:
@@ -76,6 +80,14 @@ class LlamaMagicError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints in place of a traceback (and still count as a failed cell)."""
         return [f"{type(self).__name__}: {self}"]
+
+
+def _again(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    """Return an error as it was, from its parts."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class SourceError(LlamaMagicError):
@@ -263,6 +275,9 @@ class GenerationInterrupted(KeyboardInterrupt):
         self.words = words or kept
         super().__init__(f"interrupted; {self.words}")
         self.completion = completion
+
+    def __reduce__(self) -> Any:
+        return _again, (type(self), self.args, self.__dict__)
 
     def _render_traceback_(self) -> list[str]:
         return [f"Interrupted: {self.words}."]

@@ -185,12 +185,16 @@ def _most_of(prompt: Any) -> str:
     else:
         contents = [(f"messages[{index}]", _of(message, "content")) for index, message in enumerate(prompt)]
         texts = [(label, text) for label, text in contents if isinstance(text, str)]
-    label, text = max(texts, key=lambda pair: len(pair[1]), default=("all messages together", ""))
+    if not texts:
+        return counted(len(prompt), "token")
+    label, text = max(texts, key=lambda pair: len(pair[1]))
     size = len(text)
+    if 10 * size < sum(len(text) for _, text in texts):
+        return f"{counted(len(texts), 'message')} together"
     for name, start, end in spans_of(text):
         if 2 * (end - start) > len(text):
             label, size = f"{{{{ {name} }}}}", end - start
-    return f"{label}, {counted(size, 'character')}" if size else label
+    return f"{label}, {counted(size, 'character')}"
 
 
 def _stripped(text: str) -> str:

@@ -13,7 +13,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.results import Budget, BudgetPart
 from llama_magic.request.filled import Filled, Span, spans_in, spans_of
 from llama_magic.request.messages import assistant_message
-from llama_magic.request.tokenizer import Tokenizer, attribute_tokens, going_on
+from llama_magic.request.tokenizer import PIECE, Tokenizer, TooManyTokensError, attribute_tokens, going_on
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -123,6 +123,8 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
     Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
     """
     if isinstance(text, (list, tuple)):
+        if most is not None and len(text) > max(most, PIECE):
+            raise TooManyTokensError(len(text))
         return _from_tokens(tokenizer, text)
     if not isinstance(text, str):
         raise InputTypeError(f"The prompt is a {type(text).__name__}; expected a str, or tokens.")
@@ -135,12 +137,9 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
     stretches = _split("prompt", "prompt", text, spans_of(text))
     counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
     notes: tuple[str, ...] = ()
-    if tokenizer.add_bos and tokenizer.bos_id is not None:
-        written = tokenizer.text(tokenizer.bos_id)
-        if text.startswith(written):
-            notes = (
-                f"The prompt begins with {written}, which the tokenizer adds by itself; it is sent once.",
-            )
+    bos = tokenizer.text(tokenizer.bos_id) if tokenizer.add_bos and tokenizer.bos_id is not None else None
+    if bos is not None and text.startswith(bos):
+        notes = (f"The prompt begins with {bos}, which the tokenizer adds by itself; it is sent once.",)
     return Prompt(str(text), ids, _summed(stretches, counts), notes, weights=(("prompt", len(ids)),))
 
 

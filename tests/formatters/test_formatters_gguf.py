@@ -557,3 +557,17 @@ def test_words_that_templates_compare_are_left_alone() -> None:
         TALK[1:2], tools=tools, guarded=["function", "user", "role"]
     )
     assert done.text == "weatherFirstword?"
+
+
+def test_a_variable_that_the_template_does_not_use_is_a_note() -> None:
+    """Each by its name; those that it uses, under a condition or in a macro too, are none."""
+    template = formatters.gguf.Template(
+        "{% macro m() %}{{ inner }}{% endmacro %}{{ messages[0].content }}{{ m() }}"
+        "{% set seen = seen if seen is defined else 1 %}{% if think is defined and think %}!{% endif %}"
+    )
+    hi = [{"role": "user", "content": "hi"}]
+    assert template.render(hi, inner=1, seen=2, think=True).notes == ()
+    assert template.render(hi, thnik=True, documents=[], think=True).notes == (
+        "the template does not use documents",
+        "the template does not use thnik",
+    )

@@ -151,3 +151,25 @@ def test_copies_of_what_is_shown_work_by_themselves(held: dict[str, Any], tmp_pa
     stats = copy.deepcopy(held["stats"])
     stats.reset()
     assert held["stats"].requests > stats.requests == 0
+
+
+def _errors(kind: type[BaseException]) -> Iterator[type[BaseException]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _errors(below)
+
+
+@pytest.mark.parametrize(
+    "kind", [*_errors(LlamaMagicError), lm.GenerationInterrupted], ids=lambda kind: kind.__name__
+)
+def test_every_error_can_be_sent_to_another_process(kind: Any) -> None:
+    """It comes back with message, remedy and all that it carries: a pool hangs on one that does not."""
+    more: dict[str, Any] = {"remedy": "Do this."}
+    if kind is lm.ContextOverflowError:
+        more |= {"prompt_tokens": 5, "max_tokens": 6, "window": 7, "parts": (("prompt", 5),)}
+    error = kind(None, "two kept") if kind is lm.GenerationInterrupted else kind("It is so.", **more)
+    error.row = 3
+    for way in WAYS.values():
+        again = way(error)
+        assert type(again) is kind
+        assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
