@@ -37,7 +37,7 @@ class DryRun(Shown):
         lines = [f"{self.origin} ({amounts.size(self.size)}); nothing was loaded."]
         if self.info is not None:
             lines.append(
-                f"{self.info.architecture} {self.info.quantisation}, trained on "
+                f"{self.info.architecture} {self.info.quantisation}, trained for "
                 f"{self.info.context_length:,} tokens"
             )
         if self.estimate is not None and self.window is not None:

@@ -29,7 +29,7 @@ class Marked:
 class Table(Printed):
     """Rows of `str`, numbers, `None`, `Marked` or tuples of `Share` under `headers`.
 
-    `caption` says what it lists. In the first `together` columns what is equal from row to row is one cell.
+    `caption` says what it lists. Its first `together` columns are said once where rows have them in common.
     """
 
     headers: tuple[str, ...]

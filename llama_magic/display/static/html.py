@@ -25,9 +25,10 @@ _NONE = Html()
 _LINE = Html("\n")
 # Of a table, which a live view writes anew at every move.
 _TD = Html('<td class="lm-td{}"{}>{}</td>')
-_HIGH = Html(' rowspan="{}"')
 _HEAD = Html('<thead><tr class="lm-tr">{}</tr></thead>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
+_TR_ON = Html('<tr class="lm-on">{}</tr>')  # the next one says more of the same
+_EMPTY = Html("<td></td>")
 _DOT = Html(" · ")
 _MARK = Html('<mark class="lm-mark">{}</mark>')
 _GONE = Html('<s class="lm-dim">{}</s> cut')
@@ -167,8 +168,11 @@ def _grid(node: doc.Grid) -> Html:
         Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(_headed(mark), _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
     )
-    heights = _heights(table) if table.together else itertools.repeat(itertools.repeat(1))
-    rows = _LINE.join(_row(marks, row, high) for row, high in zip(table.rows, heights, strict=False))
+    repeated = _repeated(table)
+    rows = _LINE.join(
+        _row(marks, row, above, goes_on=below > 0)
+        for row, above, below in zip(table.rows, repeated, [*repeated[1:], 0], strict=True)
+    )
     caption = (
         Html('<caption class="lm-caption">{}</caption>').format(table.caption) if table.caption else _NONE
     )
@@ -177,18 +181,11 @@ def _grid(node: doc.Grid) -> Html:
     return whole.format(caption, named, rows)
 
 
-def _heights(table: Table) -> list[list[int]]:
-    """Return for each cell over how many rows it goes; 0 where the one above it goes on."""
-    heights = [[1] * len(table.headers) for _ in table.rows]
-    for column in range(table.together):
-        start = 0
-        for at in range(1, len(table.rows)):
-            if table.rows[at][: column + 1] == table.rows[start][: column + 1]:
-                heights[start][column] += 1
-                heights[at][column] = 0
-            else:
-                start = at
-    return heights
+def _repeated(table: Table) -> list[int]:
+    """Return for each row how many of the first columns say what the row above says."""
+    first = (row[: table.together] for row in table.rows)
+    return [0, *(next((i for i, (a, b) in enumerate(zip(*two, strict=True)) if a != b), table.together)
+                 for two in itertools.pairwise(first))]  # fmt: skip
 
 
 def _longest(table: Table, column: int) -> int:
@@ -202,13 +199,11 @@ def _pages(node: doc.Pages) -> Html:
     return _LINE.join([_grid(doc.Grid(first)), *folds, *rest])
 
 
-def _row(marks: Sequence[str], row: Sequence[Any], heights: Iterable[int]) -> Html:
-    cells = (
-        _TD.format(mark, _aligned(mark) if high == 1 else _aligned(mark) + _HIGH.format(high), _cell(value))
-        for mark, value, high in zip(marks, row, heights, strict=False)
-        if high
-    )
-    return _TR.format(_NONE.join(cells))
+def _row(marks: Sequence[str], row: Sequence[Any], repeated: int, *, goes_on: bool) -> Html:
+    """Return a row; what is said above is left out, for a cell over several rows needs an attribute."""
+    pairs = zip(marks[repeated:], row[repeated:], strict=True)
+    cells = _NONE.join(_TD.format(mark, _aligned(mark), _cell(value)) for mark, value in pairs)
+    return (_TR_ON if goes_on else _TR).format(_EMPTY * repeated + cells)
 
 
 def _headed(mark: str) -> str:

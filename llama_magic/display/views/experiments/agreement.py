@@ -31,7 +31,7 @@ def confusion(c: Confusion) -> list[Node]:
     rows: list[tuple[object, ...]] = [
         (right, *(c.counts[right][said] for said in c.labels), _share(c.recall(right))) for right in c.labels
     ]
-    rows.append(("precision", *(_share(c.precision(label)) for label in c.labels), ""))
+    rows.append(("precision", *(_share(c.precision(label)) for label in c.labels), None))
     left_out = f", {c.left_out:,} left out" if c.left_out else ""
     answered = tuple(f"answered {label}" for label in c.labels)
     return [

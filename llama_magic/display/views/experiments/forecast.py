@@ -33,8 +33,9 @@ def forecast(f: Forecast) -> list[Node]:
             for row in f.failures[:_SHOWN]
         )
         axes = tuple(f.rows[0].settings)
-        words = f"{counted(len(f.failures), 'row')} would fail, {len(f.too_long):,} of them too long:"
-        out += [Line(words, tone="warn"), Grid(Table(("row", *axes, "tokens", "error"), rows))]
+        long = f", {len(f.too_long):,} of them too long" if f.too_long else ""
+        out += [Line(f"{counted(len(f.failures), 'row')} would fail{long}:", tone="warn")]
+        out.append(Grid(Table(("row", *axes, "tokens", "error"), rows)))
     return out
 
 

@@ -16,7 +16,7 @@ def dry_run(report: DryRun) -> list[Node]:
     info, estimate = report.info, report.estimate
     rows: list[tuple[str, str]] = [("file size", size(report.size))] if report.size is not None else []
     if info is not None:
-        trained = f", trained on {info.context_length:,} tokens" if info.context_length else ""
+        trained = f", trained for {info.context_length:,} tokens" if info.context_length else ""
         rows.append(("model", f"{info.architecture} {info.quantisation}{trained}"))
     if report.window is not None:
         rows.append(("window", f"{report.window:,} tokens"))

@@ -19,8 +19,8 @@ def stats(s: ModelStats) -> list[Node]:
         ("guessed ahead", s.drafted_tokens, f"tokens, {s.accepted_tokens:,} of them accepted"),
         ("reading", s.read_per_second, "tokens a second"),
         ("writing", s.tokens_per_second, "tokens a second, one answer's own"),
-        ("wait", s.wait(0.5), f"seconds until half were begun{_most(s.wait(0.95))}"),
-        ("first token", s.first_token(0.5), f"seconds for half{_most(s.first_token(0.95))}"),
+        ("wait", s.wait(0.5), f"seconds until half of the requests were begun{_most(s.wait(0.95))}"),
+        ("first token", s.first_token(0.5), f"seconds until half of them had it{_most(s.first_token(0.95))}"),
     )
     return [
         Head("stats", f"{s.name} · {counted(s.requests, 'request')}"),
