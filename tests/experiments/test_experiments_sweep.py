@@ -149,8 +149,8 @@ def test_the_grid_of_a_sweep_marks_what_differs() -> None:
     assert "It stands [<firm>] on rock." in to_text(runs)
     assert "It stands **&lt;firm&gt;** on rock." in to_markdown(runs)
     page = to_html(runs)
-    assert page.count("<mark") == 1
-    assert ">&lt;firm&gt;</mark>" in page
+    assert page.count("<ins") == 1
+    assert ">&lt;firm&gt;</ins>" in page
     assert "every answer" in page
 
 

@@ -30,7 +30,8 @@ _TR = Html('<tr class="lm-tr">{}</tr>')
 _TR_ON = Html('<tr class="lm-on">{}</tr>')  # the next one says more of the same
 _EMPTY = Html("<td></td>")
 _DOT = Html(" · ")
-_MARK = Html('<mark class="lm-mark">{}</mark>')
+# No <mark>: it is black, whatever the theme, where `color: inherit` is dropped (JupyterLab, not trusted).
+_MARK = Html('<ins class="lm-mark">{}</ins>')
 _GONE = Html('<s class="lm-dim">{}</s> cut')
 _ONE = Html('<span class="lm-key">{}</span>')  # of several: its bar, words and number stay on one line
 _SHARE = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>{}{}{}')
@@ -251,7 +252,7 @@ def _share(item: Share) -> Html:
 def _code(node: doc.Code) -> Html:
     pieces = jinja.parts(node.text) if node.template else [(node.text, "")]
     marks = {"": Html("{}"), "remark": Html('<i class="lm-dim">{}</i>'), "does": Html("<b>{}</b>")}
-    marks["fills"] = Html('<mark class="lm-fills">{}</mark>')
+    marks["fills"] = Html('<span class="lm-fills">{}</span>')
     inner = Html("<wbr>").join(marks[kind].format(piece) for piece, kind in pieces)
     return Html('<pre class="lm-code"><code>{}</code></pre>').format(inner)
 
