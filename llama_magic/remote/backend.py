@@ -12,7 +12,7 @@ from typing import Any
 
 from llama_magic.errors import BackendError, LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
 from llama_magic.remote import network
-from llama_magic.remote.dialect import Dialect, Reader, lacking
+from llama_magic.remote.dialect import MISREAD, Dialect, Reader, lacking
 from llama_magic.remote.forced import is_forced
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
@@ -25,7 +25,6 @@ class Abilities(Capabilities):
     """What a server can honour: what it is known to have, less what did not hold when it was tried."""
 
     dialect: Dialect | None = None
-    continues: bool = True
 
     def lacks(self, request: Request) -> str | None:
         assert self.dialect is not None  # a server has one
@@ -93,14 +92,14 @@ class RemoteBackend:
         """Return a vector a text, as the server makes them."""
         try:
             return self.dialect.embed(texts)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except MISREAD:
             raise ServerAnswerError(f"{self.wire.address.base} sends no embeddings.") from None
 
     def read(self, tokens: Sequence[int]) -> list[Expected]:
         """Return what the server knows of each token of a text but the first."""
         try:
             found = self.dialect.read(tokens)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except MISREAD:
             found = None
         if found is None:
             raise BackendError(
@@ -114,7 +113,7 @@ class RemoteBackend:
         """Return how many tokens the server makes of a conversation."""
         try:
             return self.dialect.count(messages)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except MISREAD:
             raise ServerAnswerError(
                 f"{self.wire.address.base} does not say how many tokens it reads."
             ) from None
@@ -193,7 +192,7 @@ class _Job:
     def _send(self, made: Iterator[Event]) -> None:
         try:
             events = list(made)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MISREAD as error:
             raise ServerAnswerError(
                 f"{self.backend.wire.address.base} sends answers that its kind of server does not send "
                 f"({type(error).__name__}: {error})."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from llama_magic.errors import StreamCutError
@@ -15,6 +15,7 @@ from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import DEFAULT_ORDER, STAGES, Parameters, chain
 from llama_magic.request.tokenizer import Tokenizer
 
+MISREAD = (KeyError, TypeError, ValueError, AttributeError)  # what an answer of another shape raises
 OFF: Mapping[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # where that is not the default
 
 
@@ -30,9 +31,7 @@ class Facts:
     window: int = 0
     n_ctx_train: int = 0
     slots: int = 8
-    models: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Dialect(Protocol):
@@ -110,7 +109,7 @@ def parameters(dialect: Dialect, sampling: Sampling) -> dict[str, Any]:
 
 @dataclass
 class Reader:
-    """Makes events of one sample. `text` is all that came; `usage` what the server counted, once it says."""
+    """Makes events of one sample. `text` is all that came; the counts are the server's, once it says them."""
 
     request: Request
     sample: int
@@ -119,6 +118,7 @@ class Reader:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    _thinking: bool = False
 
     def feed(self, found: Any) -> Iterator[Event]:
         """Yield the events of one value."""
@@ -135,6 +135,14 @@ class Reader:
                 f"{where} closed the connection in the middle of the answer.",
                 remedy="Ask again; what came is kept in the error's completion.",
             )
+
+    def marked(self, thought: str, text: str) -> str:
+        """Return what came as one text: a thought that is told by itself is put between marks."""
+        if thought and not self._thinking:
+            self._thinking, thought = True, f"<think>{thought}"
+        elif text and self._thinking:
+            self._thinking, text = False, f"</think>{text}"
+        return thought or text
 
     def token(
         self,

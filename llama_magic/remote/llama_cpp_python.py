@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llama_magic.remote.llama_server import constraint_fields
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
@@ -62,7 +62,4 @@ class LlamaCppPythonServer(OpenAIServer):
     def constraint(self, constraint: Any, path: str) -> dict[str, Any]:
         if constraint.kind == "json":  # asked for in a conversation only
             return {"response_format": {"type": "json_object", "schema": constraint.schema}}
-        if constraint.kind == "choices":
-            texts = (json.dumps(str(text), ensure_ascii=False) for text in constraint.asked["choices"])
-            return {"grammar": "root ::= " + " | ".join(texts)}
-        return {"grammar": constraint.asked["grammar"]}
+        return constraint_fields(constraint)

@@ -11,6 +11,7 @@ from llama_magic.errors import ServerAnswerError
 from llama_magic.remote.dialect import Facts, Reader, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
+from llama_magic.remote.openai import embed
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Expected
@@ -55,7 +56,6 @@ class LlamaServer:
             window=int(settings.get("n_ctx") or meta.get("n_ctx") or 0),
             n_ctx_train=int(meta.get("n_ctx_train") or 0),
             slots=int(props.get("total_slots") or 1),
-            models=tuple(str(m.get("id")) for m in models),
         )
         bos, eos = str(props.get("bos_token") or ""), str(props.get("eos_token") or "")
         template = str(props.get("chat_template") or "")
@@ -94,8 +94,7 @@ class LlamaServer:
         return len(self.tokenize(rendered, begins=True, parse_special=True))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        found = self._wire.ask("/v1/embeddings", {"input": list(texts), "model": self.facts.model})
-        return [row["embedding"] for row in sorted(found["data"], key=lambda row: int(row["index"]))]
+        return embed(self._wire, self.facts.model, texts)
 
     def read(self, tokens: Sequence[int]) -> list[Expected] | None:
         return None

@@ -82,18 +82,13 @@ class _Reader(Reader):
     def __init__(self, request: Request, sample: int, tokenizer: EstimatedTokens) -> None:
         super().__init__(request, sample)
         self._id = tokenizer.id_of
-        self._thinking = False
 
     def feed(self, found: Any) -> Iterator[Event]:
         message = found.get("message") or {}
         thought = str(message.get("thinking") or found.get("thinking") or "")
         text = str(message.get("content") or found.get("response") or "")
-        if thought and not self._thinking:
-            self._thinking, thought = True, f"<think>{thought}"
-        elif text and self._thinking:
-            self._thinking, text = False, f"</think>{text}"
-        if thought or text:
-            yield self._event(thought or text, found.get("logprobs") or ())
+        if text := self.marked(thought, text):
+            yield self._event(text, found.get("logprobs") or ())
         if found.get("done"):
             self.prompt_tokens = int(found.get("prompt_eval_count") or 0)
             self.completion_tokens = int(found.get("eval_count") or 0)

@@ -28,6 +28,12 @@ _WINDOW = re.compile(
 )
 
 
+def embed(wire: Wire, model: str, texts: Sequence[str]) -> list[list[float]]:
+    """Return a vector a text, in the texts' order."""
+    found = wire.ask("/v1/embeddings", {"input": list(texts), "model": model})
+    return [row["embedding"] for row in sorted(found["data"], key=lambda row: int(row["index"]))]
+
+
 class OpenAIServer:
     """Any server of OpenAI's format: it renders conversations itself, and tells no tokens."""
 
@@ -40,7 +46,6 @@ class OpenAIServer:
     ignores_eos = False
     keeps_least = False
     logprobs: int | None = 20
-    continues = False
 
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str) -> None:
         self.wire = wire
@@ -49,7 +54,6 @@ class OpenAIServer:
             model,
             build=str(chosen.get("owned_by") or ""),
             window=_window_of(chosen),
-            models=tuple(str(m.get("id")) for m in models),
         )
         self.tokenizer: ServerTokenizer | EstimatedTokens = EstimatedTokens(f"{wire.address.base}:{model}")
         self.formatter: Formatter = ServerChat(formatters.get("chatml"))
@@ -60,8 +64,7 @@ class OpenAIServer:
         return int(self.wire.ask("/v1/chat/completions", body)["usage"]["prompt_tokens"])
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        found = self.wire.ask("/v1/embeddings", {"input": list(texts), "model": self.facts.model})
-        return [row["embedding"] for row in sorted(found["data"], key=lambda row: int(row["index"]))]
+        return embed(self.wire, self.facts.model, texts)
 
     def window_from(self, error: ServerError) -> int:
         """Return the window that a refusal of a long prompt names, 0 where it names none."""
@@ -117,7 +120,6 @@ class OpenAIReader(Reader):
     def __init__(self, request: Request, sample: int, tokenizer: ServerTokenizer | EstimatedTokens) -> None:
         super().__init__(request, sample)
         self._tokenizer = tokenizer
-        self._thinking = False
         self._reason = ""
 
     def feed(self, found: Any) -> Iterator[Event]:
@@ -148,12 +150,9 @@ class OpenAIReader(Reader):
         text = str(choice.get("text") or delta.get("content") or "")
         if self.request.constraint is not None:
             thought = ""  # of a constrained answer its text alone is read
-        if thought and not self._thinking:
-            self._thinking, thought = True, f"<think>{thought}"
-        elif text and self._thinking:
-            self._thinking, text = False, f"</think>{text}"
-        if thought or text or choice.get("token_ids"):
-            yield from self._tokens(choice, thought or text)
+        text = self.marked(thought, text)
+        if text or choice.get("token_ids"):
+            yield from self._tokens(choice, text)
         if choice.get("finish_reason"):
             self._reason = str(choice["finish_reason"])
 
