@@ -169,7 +169,7 @@ def test_the_grid_shows_the_row_that_tells_and_the_scores_of_all() -> None:
     assert "Marked is what differs from the first line; rows count from 0." in text
     assert "5 of 20" in text
     assert "11% to 47%" in text
-    assert "q against p on the same 20 rows: 15 better, 0 worse, p = < 0.001: q is better." in text
+    assert "q against p on the same 20 rows: 15 better, 0 worse, p < 0.001: q is better." in text
     samples = lm.sweep("x", {"top_k": [1, 2]}, model=scripted_model(["a", "b", "c", "d"]), n=2)
     assert [line.split()[:2] for line in to_text(samples).splitlines()[2:6]] == [
         ["1", "0"], ["1", "1"], ["2", "0"], ["2", "1"],

@@ -87,7 +87,7 @@ def sentence(one: Pair) -> str:
         verdict = "no difference"
     return (
         f"{one.second} against {one.first} on the same {counted(one.rows, 'row')}: {one.better:,} better, "
-        f"{one.worse:,} worse, p = {_p(one.p_holm)}: {verdict}."
+        f"{one.worse:,} worse, p {_sign(one.p_holm)}{_p(one.p_holm)}: {verdict}."
     )
 
 
@@ -101,6 +101,10 @@ def _number(value: float) -> str:
 
 def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def _sign(value: float) -> str:
+    return "" if value < 0.001 else "= "
 
 
 def score_cells(group: Group, names: tuple[str, ...]) -> tuple[Any, ...]:
