@@ -113,6 +113,10 @@ class Experiment(Generic[R]):
             raise _of_row(stop, results) from None
         except KeyboardInterrupt:
             raise interrupted(results) from None
+        except Exception as error:  # of the record, or of the function that is told how far it is
+            if len(results):
+                error.add_note(f"{_keep(error, results)}.")
+            raise
         finally:
             results.clock = None
 
@@ -193,10 +197,15 @@ def interrupted(results: Results[Any], name: str | None = None) -> GenerationInt
 
 def _of_row(stop: Stopped, results: Results[Any]) -> Exception:
     error = stop.error
-    bind(results)
     if isinstance(error, LlamaMagicError):
         error.row = stop.row
-        error.completions = results
-    are = "is" if len(results) == 1 else "are"
-    error.add_note(f"This is of row {stop.row} (from 0); {counted(len(results), results.noun)} {are} kept.")
+    error.add_note(f"This is of row {stop.row} (from 0); {_keep(error, results)}.")
     return error
+
+
+def _keep(error: Exception, results: Results[Any]) -> str:
+    """Bind what there is, and let the error hold it; return the words for that."""
+    bind(results)
+    if isinstance(error, LlamaMagicError):
+        error.completions = results
+    return f"{counted(len(results), results.noun)} {'is' if len(results) == 1 else 'are'} kept"

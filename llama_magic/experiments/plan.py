@@ -75,6 +75,10 @@ def read_plan(
     for name in given:
         if name not in asked:
             raise OptionError(f"There is no option {name!r}. {meant(name, known | asked | _OWN | own)}")
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise InputTypeError(f"progress is {progress!r:.60}; expected True, False, or a function.")
+    if variables is not None and not isinstance(variables, Mapping):
+        raise InputTypeError(f"variables is a {type(variables).__name__}; expected a dict of names.")
     if not isinstance(on_error, str) or on_error not in ("keep", "stop"):
         raise OptionError(f"on_error is {on_error!r}; expected 'keep' or 'stop'.")
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
@@ -96,7 +100,7 @@ def read_plan(
         n,
         scores,
         on_error == "stop",
-        progress,
+        progress or False,
         dict(variables or {}),
         _record_of(record),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -68,6 +69,11 @@ def _items(given: Any) -> Iterable[Any]:
         return table.to_dicts()
     if kind == "DataFrame" and hasattr(given, "to_dict"):
         names = [str(name) for name in table.columns]
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise InputTypeError(
+                f"The rows have several columns called {twice[0]!r}.",
+                remedy="Rename them, or leave out all but the first: df.loc[:, ~df.columns.duplicated()].",
+            )
         return (dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None))
     if kind == "Series":
         name = TEXT if getattr(given, "name", None) is None else str(table.name)

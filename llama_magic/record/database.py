@@ -139,7 +139,8 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         folder = self.path.absolute()
-        free = os.access(folder.parent, os.W_OK) and (os.access(folder, os.W_OK) or not folder.exists())
+        # In this order: another may make the file between the two questions.
+        free = os.access(folder.parent, os.W_OK) and (not folder.exists() or os.access(folder, os.W_OK))
         connection = sqlite3.connect(
             f"{folder.as_uri()}?{'mode=rwc' if free else 'mode=ro&immutable=1'}",
             uri=True,
@@ -156,9 +157,11 @@ class Database:
     def _prepare(self) -> None:
         """Make the tables of a new file; refuse one that is not ours."""
         with self._connection() as connection:
+            connection.execute("BEGIN")  # as of one moment: another may be making the tables
+            ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
             ((mark,),) = connection.execute("PRAGMA application_id")
             ((version,),) = connection.execute("PRAGMA user_version")
-            ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+            connection.execute("COMMIT")
             if mark == APPLICATION and version > VERSION:
                 raise SourceError(
                     f"The record {self.path} has version {version}; this llama_magic knows {VERSION}.",

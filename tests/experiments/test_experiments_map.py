@@ -256,14 +256,18 @@ def test_a_closed_model_ends_it() -> None:
         ({"models": []}, lm.OptionError, "models is empty"),
         ({"models": "smollm2"}, lm.InputTypeError, "model="),
         ({"record": 7}, lm.InputTypeError, "record is a int"),
+        ({"progress": "bar"}, lm.InputTypeError, "progress is 'bar'"),
+        ({"variables": 5}, lm.InputTypeError, "variables is a int"),
+        ({"rows": pd.DataFrame([["a", "b"]], columns=["text", "text"])}, lm.InputTypeError, "called 'text'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_the_call_is_said_at_once(how: Any, error: type[Exception], words: str) -> None:
     """A mistake in the call is no bad row: it is raised before anything is asked, with the nearest name."""
     model = scripted_model()
-    given = {"prompt": "{{ text }}", "model": None if "models" in how else model, **how}
+    asked = None if "models" in how else model
+    given = {"rows": ["a", "b"], "prompt": "{{ text }}", "model": asked, **how}
     with pytest.raises(error, match=words):
-        lm.map(["a", "b"], **given)
+        lm.map(**given)
     assert model.backend.requests == []
 
 

@@ -25,8 +25,10 @@ from llama_magic.experiments.scheduler import Scheduler
 from llama_magic.experiments.standing import Standing
 from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.stream import Stream
+from llama_magic.record.record import Record
 from llama_magic.request.backend import Capabilities
 from llama_magic.testing import Script, ScriptedBackend, scripted_loader, scripted_model
+from llama_magic.words.counting import counted
 
 
 class Mood(BaseModel):
@@ -609,3 +611,33 @@ def test_the_name_that_is_assigned_to_holds_what_is_done(on_error: str) -> None:
             assert isinstance(runs, Runs)
             assert len(runs) > 0
             assert on_error == "stop" or "runs.resume() goes on" in str(caught.value)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_error_beside_the_rows_keeps_what_is_done(
+    own: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is told how far it is fails, or the record's disk is full: `runs` is bound all the same."""
+    model = scripted_model(said)
+    space: dict[str, Any] = {"lm": lm, "TEXTS": TEXTS[:4], "model": model}
+    space["told"] = lambda standing: 1 / (not standing.done)  # as soon as one is there
+    line = "runs = lm.map(TEXTS, model=model, progress=told)"
+    if own:
+        add, left = Record.add, [1, 1]
+
+        def full(self: Record, *answers: Any, **how: Any) -> None:
+            if not left:
+                raise lm.SourceError("The disk is full.")
+            left.pop()
+            add(self, *answers, **how)
+
+        monkeypatch.setattr(Record, "add", full)
+        space["record"] = Record(tmp_path / "r.sqlite")
+        line = "runs = lm.map(TEXTS, model=model, record=record, progress=False)"
+    with pytest.raises((lm.SourceError, ZeroDivisionError)) as caught:
+        exec(line, space)
+    runs: Any = space["runs"]
+    assert len(runs) == 2 if own else len(runs)
+    assert caught.value.__notes__ == [
+        f"{counted(len(runs), 'row')} {'is' if len(runs) == 1 else 'are'} kept."
+    ]

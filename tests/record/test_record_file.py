@@ -287,6 +287,29 @@ def test_two_kernels_write_to_one_record(path: Path) -> None:
     assert len({one.id for one in record}) == 1000
 
 
+def test_several_begin_one_record_at_once(tmp_path: Path) -> None:
+    """Threads, as well as kernels: none takes a file whose tables are being made for another program's."""
+    failed: list[Exception] = []
+
+    def begin(path: Path, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            Record(path)
+        except Exception as error:
+            failed.append(error)
+
+    for number in range(20):
+        together = threading.Barrier(4)
+        threads = [
+            threading.Thread(target=begin, args=(tmp_path / f"{number}.sqlite", together)) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
 def test_a_killed_kernel_leaves_whole_calls(path: Path) -> None:
     """After each of twelve kills the file opens, holds whole calls only, and all that a writer knew of."""
