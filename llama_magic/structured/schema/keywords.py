@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from llama_magic.structured.schema.formats import CHECKS
 from llama_magic.words import names
 
 _OF_TYPE = {
@@ -57,6 +58,7 @@ _NOTES = (
     "x-write",  # our own
 )
 _KNOWN = frozenset((*_TYPE_OF, *_ANY_TYPE, *_REFERENCES, *_NAMES, *_NOTES))
+_PLAIN_FORMATS = {name.replace("-", ""): name for name in CHECKS}
 _PLAIN = {name.lower().strip("$"): name for name in (*_TYPE_OF, *_ANY_TYPE, *_REFERENCES)}
 
 
@@ -84,6 +86,17 @@ def without_effect(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif keyword not in _KNOWN:
             near = nearest(keyword)
             yield keyword, f"JSON Schema has no such keyword; did you mean {near!r}?" if near else ""
+    if near := _format_meant(node.get("format")):
+        yield "format", f"no such format is known; did you mean {near!r}?"
+
+
+def _format_meant(value: object) -> str | None:
+    """Return the format that a misspelt one was to be; others that are not known are remarks."""
+    if not isinstance(value, str) or value in CHECKS:
+        return None
+    plain = "".join(filter(str.isalnum, value.lower()))
+    found = names.nearest({"url": "uri"}.get(plain, plain), _PLAIN_FORMATS, cutoff=0.85)
+    return _PLAIN_FORMATS[found[0]] if found else None
 
 
 @functools.lru_cache(maxsize=1024)
