@@ -53,7 +53,8 @@ def test_a_row_is_the_same_alone_and_beside_others(loaded: Callable[..., Any], l
             context.close()
 
     if platform.machine() in ("x86_64", "AMD64"):  # elsewhere products may go by pairs of rows
-        assert len(set(loaded("smollm2").backend.call(look))) == 1
+        # How many cells there are is attention's alone, and every block's the same.
+        assert len(set(loaded("smollm2" if length < LONG else "short").backend.call(look))) == 1
 
 
 def test_it_is_not_said_where_it_is_not_so(loaded: Callable[..., Any]) -> None:

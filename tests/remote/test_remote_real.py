@@ -231,8 +231,8 @@ def told() -> dict[str, tuple[list[str], str]]:
 
 @pytest.mark.parametrize("name", ["here", "own", "there", "other"])
 def test_the_same_notebook_on_each(name: str, ip: Any, told: Any, request: Any) -> None:
-    """The quick start, a map (50 rows on ours) and looks at the engine: greedy texts are equal, and a cell that
-    cannot be answered names what the source cannot do."""
+    """The quick start, a map (50 rows on ours) and looks at the engine: greedy texts are equal, and a cell
+    that cannot be answered names what the source cannot do."""
     each = _EACH.get(name, 2)
     texts, errors, written = _run(request.getfixturevalue(name), ip, each)
     told[name] = texts, written
