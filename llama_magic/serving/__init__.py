@@ -5,7 +5,7 @@ A request goes to the same engine as a cell, and is decoded in the same batch. `
 share. The way of a request: `guard.py` looks at where it comes from, `exchange.py` goes with it to its end,
 `reading.py` makes a checked object of its body (`fields/`), `asking.py` makes a call of that, `answers.py`
 carries what the engine tells into the loop, an endpoint (`chat.py`, `completions.py`, `native.py`,
-`responses.py`, `embeddings.py`, `tokens.py`, `about.py`) writes it in its own form, in words that they
-share (`telling.py`). `refusals.py` turns errors into bodies; `log.py` and `metrics.py` keep count;
-`schema.py` and `bodies.py` are for `/openapi.json`. Extra `[serve]`: Starlette and uvicorn.
+`responses.py` with `items.py`, `embeddings.py`, `tokens.py`, `about.py`) writes it in its own form, in
+words that they share (`telling.py`). `refusals.py` turns errors into bodies; `log.py` and `metrics.py` keep
+count; `schema.py` and `bodies.py` are for `/openapi.json`. Extra `[serve]`: Starlette and uvicorn.
 """
