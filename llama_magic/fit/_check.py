@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from llama_magic.errors import FitError
@@ -135,13 +136,7 @@ def largest_context(least: Estimate, machine: Machine) -> int:
     """
     info = least.info
     trained = min(info.context_length, _CONTEXT_CAP) if info.context_length > 0 else 4096
-    smaller = Machine(
-        machine.physical_cores,
-        machine.logical_cores,
-        machine.ram_total,
-        max(0, machine.ram_available - _HEADROOM),
-        machine.gpus,
-    )
+    smaller = replace(machine, ram_available=max(0, machine.ram_available - _HEADROOM))
     found = _largest(least, smaller, max(256, trained))
     if not found:
         check(least, machine)

@@ -34,6 +34,9 @@ class Constraint(InProcess):
     `compile` was asked for, as data: one of schema, regex, choices, grammar, lark.
     """
 
+    _what = "A constraint"
+    _instead = "Pickle the schema, and compile it there."
+
     def __init__(
         self,
         kind: str,
@@ -43,7 +46,7 @@ class Constraint(InProcess):
         schema: Any = None,
         enforced: tuple[Keyword, ...] = (),
         checked: tuple[Keyword, ...] = (),
-        ignored: tuple[Ignored, ...] = (),  # with reasons
+        ignored: tuple[Ignored, ...] = (),
         writing: str | None = None,
         shortest: Pieces | None = None,
         why: Why | None = None,
@@ -77,9 +80,6 @@ class Constraint(InProcess):
 
     def __deepcopy__(self, _memo: Any) -> Constraint:
         return self
-
-    _what = "A constraint"
-    _instead = "Pickle the schema, and compile it there."
 
     def __repr__(self) -> str:
         return f"Constraint({self.describe()!r})"
