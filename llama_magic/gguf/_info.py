@@ -42,7 +42,7 @@ class GGUFInfo(TokenizerInfo, Shown):
 
     `metadata` maps keys to values (arrays are `LazyArray`s), `tensors` maps names to `TensorInfo`.
     What the file does not say is None, an empty string or 0. `plan` is how to load it here
-    (`planning.Plan`), where `%llama inspect` has asked for that.
+    (a `loading.plan.Plan`), where `%llama inspect` has asked for that.
     """
 
     def __init__(

@@ -11,9 +11,9 @@ The rooms, each of which imports only those before it:
 `lower/` from the schema to the schema that a mask can enforce, and what is left to the check;
 `grammar/` from that to llguidance's grammars (JSON, Lark), and from GBNF;
 `constraint.py` all of these for one thing asked; `makers.py` makes one, a maker for each way to ask;
-`compiler.py` keeps those that were made; `begun.py` is one for an answer whose beginning is given, `atleast.py`
-for one of so many tokens at least; `calls.py` puts tool calls together of them, `callmasks.py` watches for
-calls in an answer that is free.
+`compiler.py` keeps those that were made; `begun.py` is one for an answer whose beginning is given,
+`atleast.py` for one of so many tokens at least; `calls.py` puts tool calls together of them, `callmasks.py`
+watches for calls in an answer that is free.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Line, Node
 
 _RULES = f"<style>{Path(__file__).with_name('standin.css').read_text('utf-8')}</style>"
+STOPS_S = 5.0  # seconds after which a stream that does not stop is not waited for
+SAID = 400  # characters of an answer that are announced
 _LOST = (
     "The page was reloaded since this cell ran, so this view cannot be saved in its place. "
     "To save it, run the cell again with what stands above."
@@ -33,7 +35,7 @@ _LOST = (
 
 
 class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """The base of the prompt pad and the live trace: says itself in nodes, and can be kept.
+    """The base of all boards: says itself in nodes, and can be kept.
 
     A subclass says its `name`, `view()` and `recipe()`.
     """

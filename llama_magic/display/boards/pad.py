@@ -17,7 +17,7 @@ import ipywidgets
 
 from llama_magic.display import hosts
 from llama_magic.display.boards import as_cell, controls
-from llama_magic.display.boards.board import Board
+from llama_magic.display.boards.board import SAID, STOPS_S, Board
 from llama_magic.display.boards.drawing import Drawing
 from llama_magic.display.boards.rest import Rest
 from llama_magic.display.static import html as render_html
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from llama_magic.model.model import Model
     from llama_magic.model.stream import Stream
 
-_STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
-_SAID = 400  # characters of an answer that are announced
 _MOST = 256  # tokens of an answer, at first
 _NOT_EXACT = (
     "The cell is not to the letter what the pad asks: a line that would open a block (system:, user:, "
@@ -145,7 +143,7 @@ class Pad(Board):
         """Put the pad's static view in its place; an answer under way is stopped, what is there kept."""
         self.stop()
         if self._reader is not None:
-            self._reader.join(_STOPS)
+            self._reader.join(STOPS_S)
         super().keep()
 
     def messages(self) -> list[dict[str, str]]:
@@ -265,7 +263,7 @@ class Pad(Board):
                 drawing.end()
             self.answer, self._asked = stream.completion, asked
             self.output.value = render_html.page(completion(self.answer))
-            self.voice.text = f"Answer: {one_line(self.answer.text, _SAID)}"
+            self.voice.text = f"Answer: {one_line(self.answer.text, SAID)}"
             self.refresh()
         except Exception as error:  # a thread has nobody above it: its error is shown on the pad
             self.output.value = render_html.page(error_view(error))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 
 from llama_magic.display.boards import controls
-from llama_magic.display.boards.board import Board
+from llama_magic.display.boards.board import SAID, STOPS_S, Board
 from llama_magic.display.boards.drawing import Drawing
 from llama_magic.display.boards.in_chat import InChat
 from llama_magic.display.boards.sheet import Ask, Sheet
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 _THREAD = "llama_magic-pen"
 _OFFERED = 8  # alternatives of a token
 _UNSURE, _BESIDE = 10, 5  # tokens that the saved view says more of, and how many it names at each
-_STOPS = 5.0  # seconds after which a stream that does not stop is not waited for
-_SAID = 400  # characters of an answer that are announced
 _HELP = (
     "Click a token, or Tab into the text and press Enter on one, to see what else may stand there, and pick. "
     "What you type on a token stands in its place. The answer grows on from there; what was is kept."
@@ -206,12 +204,12 @@ class Pen(Board):
             self._show(self.versions.index(parent))
             return
         self._show(self.versions.index(made))
-        self.voice.text = f"{made.label}: {one_line(made.answer.text.strip(), _SAID)}"
+        self.voice.text = f"{made.label}: {one_line(made.answer.text.strip(), SAID)}"
 
     def _halt(self) -> None:
         self.stop()
         if self._reader is not None and self._reader is not threading.current_thread():
-            self._reader.join(_STOPS)
+            self._reader.join(STOPS_S)
 
     def _writing(self, writes: bool) -> None:
         self.sheet.writing = writes

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node, Piece, Strip
 from llama_magic.display.views.model.results import ending, seed_words
+from llama_magic.display.views.model.sureness import KEY, MOST, shaded
 from llama_magic.experiments.tree import tree
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted, nth_token
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Share, Table, percent
-
-_MOST = 500  # tokens that are shown
-_SAID = 0.5  # below this probability it stands beside the shade
-KEY = "More colour is less sure; the small number is the probability, below 50%."
 
 
 def pen(
@@ -24,7 +21,7 @@ def pen(
     """Show an answer as tokens, each with its probability, and the tree that it stands in."""
     pieces = answer.pieces() or ()
     written = counted(len(answer.token_ids), "token")
-    strip = Strip(tuple(_piece(i, text, shares[i]) for i, text in enumerate(pieces[:_MOST])))
+    strip = Strip(tuple(_piece(i, text, shares[i]) for i, text in enumerate(pieces[:MOST])))
     out: list[Node] = [
         Head("pen", f"{label} · {answer.model} · {seed_words(answer)}"),
         strip,
@@ -63,5 +60,4 @@ def _others(likely: Sequence[Alternative]) -> tuple[Share, ...]:
 def _piece(step: int, text: str, share: float | None) -> Piece:
     if share is None:
         return Piece(text, hint=nth_token(step))
-    note = percent(share) if share < _SAID else ""
-    return Piece(text, hint=f"{nth_token(step)}, {percent(share)}", shade=0.8 * (1 - share), note=note)
+    return shaded(text, nth_token(step), share)

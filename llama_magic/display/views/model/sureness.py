@@ -9,7 +9,8 @@ from llama_magic.model.results import Completion, TokenLogprob
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Share, Table, percent
 
-_MOST = 500  # tokens that are shown
+MOST = 500  # tokens that are shown
+KEY = "More colour is less sure; the small number is the probability, below 50%."
 _SAID = 0.5  # below this probability it stands beside the shade
 _ROWS = 10
 
@@ -18,10 +19,9 @@ def nodes(r: Completion) -> list[Node]:
     """Show the tokens shaded by how unsure they were, and for the least sure ones what else was likely."""
     if not r.logprobs:
         return []
-    shown = r.logprobs[:_MOST]
+    shown = r.logprobs[:MOST]
     strip = Strip(tuple(_piece(i, entry) for i, entry in enumerate(shown)))
-    key = "More colour is less sure; the small number is the probability, below 50%."
-    out: list[Node] = [strip, Line(key, dim=True)]
+    out: list[Node] = [strip, Line(KEY, dim=True)]
     unsure = sorted((entry.logprob, i) for i, entry in enumerate(shown) if not math.isnan(entry.logprob))
     rows = tuple(_row(i, shown[i]) for _, i in unsure[:_ROWS])
     if any(row[-1] for row in rows):
@@ -30,16 +30,14 @@ def nodes(r: Completion) -> list[Node]:
     return [Fold("how sure each token was", tuple(out))]
 
 
-def _piece(place: int, entry: TokenLogprob) -> Piece:
-    share = math.exp(entry.logprob)
+def shaded(text: str, where: str, share: float, token_id: int | None = None) -> Piece:
+    """Return a token that is the darker the less sure it was; `where` it stands is said on hover."""
     note = percent(share) if share < _SAID else ""
-    return Piece(
-        entry.text,
-        entry.token_id,
-        hint=f"place {place + 1}, {percent(share)}",
-        shade=0.8 * (1 - share),
-        note=note,
-    )
+    return Piece(text, token_id, hint=f"{where}, {percent(share)}", shade=0.8 * (1 - share), note=note)
+
+
+def _piece(place: int, entry: TokenLogprob) -> Piece:
+    return shaded(entry.text, f"place {place + 1}", math.exp(entry.logprob), entry.token_id)
 
 
 def _row(place: int, entry: TokenLogprob) -> tuple[object, ...]:
