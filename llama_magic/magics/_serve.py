@@ -12,7 +12,7 @@ from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._options import FETCH, LOAD, SERVE
 from llama_magic.magics._parse import LineCommand, parse_arguments
 from llama_magic.magics._rows import Verb
-from llama_magic.serving.server import Server, serve, servers
+from llama_magic.serving.server import Server, check_place, serve, servers
 from llama_magic.words.counting import counted
 
 
@@ -26,6 +26,7 @@ def serve_verb(kernel: Kernel, command: LineCommand) -> Any:
             server.stop()
         print(f"Stopped {counted(len(running), 'server')}." if running else "Nothing is served.")
         return None
+    check_place(**command.options)
     models = [kernel.get_model(name) for name in command.words or (None,)]
     server = serve(*models, **command.options)
     display.show_server(server, kernel.shell)
@@ -53,10 +54,12 @@ def command(arguments: Sequence[str]) -> int:
 
     mine = {option.key for option in SERVE}
     options = {key: value for key, value in asked.options.items() if key not in mine}
+    place = {key: value for key, value in asked.options.items() if key in mine}
+    check_place(**place)
     with display.load_progress() as progress:
         model = load(asked.words[0] if asked.words else None, progress=progress, **options)
         progress.done(model)
-    with model, serve(model, **{k: v for k, v in asked.options.items() if k in mine}) as server:
+    with model, serve(model, **place) as server:
         _say(server)
         server.wait()
     return 0

@@ -46,12 +46,20 @@ def serve(
 
     Raises `OptionError` where the port is taken, the key is missing, or Starlette and uvicorn are.
     """
+    check_place(host, port, key_env)
     made = _models(models)
     key = _key(host, key_env)
     app = _application()
     names, pages = (frozenset([given] if isinstance(given, str) else given) for given in (hosts, cors))
     rules = Rules(host.strip("[]"), key, frozenset(map(str.lower, names)), pages)
     return Server(made, _listen(host, port), rules, limits or Limits(), app)
+
+
+def check_place(host: str = "127.0.0.1", port: int = 8080, key_env: str | None = None) -> None:
+    """Raise `OptionError` where nothing could be served: asked before models are loaded, which takes time."""
+    _key(host, key_env)
+    _application()
+    _listen(host, port).close()
 
 
 def servers() -> list[Server]:

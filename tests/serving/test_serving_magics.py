@@ -70,6 +70,10 @@ def test_what_a_line_cannot_serve_is_refused(shell: Any, monkeypatch: pytest.Mon
     ):
         with pytest.raises(OptionError):
             shell.run_line_magic("llama", line)
+    loaded = scripted_loader(shell=shell).calls
+    with pytest.raises(OptionError, match="no key"):
+        shell.run_line_magic("llama", "serve large --host 0.0.0.0")
+    assert loaded == []  # before anything is loaded, which may take minutes
     monkeypatch.setenv("MY_KEY", "secret-of-a-test")
     server = shell.run_line_magic("llama", "serve --port 0 --key-env MY_KEY")
     assert server.has_key
