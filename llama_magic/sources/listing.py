@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import SourceError
-from llama_magic.sources.details import plain_errors
 from llama_magic.sources.disk.helpers import described, models_in, projector_of
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
+from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.hub.cache import cached_files, is_offline
 from llama_magic.sources.hub.quants import label_of, no_models
 from llama_magic.sources.resolver import parsed_source
-from llama_magic.sources.types import ParsedSource
+from llama_magic.sources.types import ParsedSource, Sizes, total
 
 
 @dataclass(frozen=True)
@@ -92,21 +92,20 @@ def hub_models(source: Any, *, revision: str | None = None, offline: bool | None
     return HubModels(parsed.repo, wanted, _grouped(parsed, found, here), True, _notes(found, note))
 
 
-def _notes(sizes: Any, *notes: str) -> tuple[str, ...]:
+def _notes(sizes: Sizes, *notes: str) -> tuple[str, ...]:
     """Return the notes, with one that names the files that are no models."""
     helpers = described(sizes)
     return (*notes, helpers) if helpers else notes
 
 
-def _grouped(parsed: ParsedSource, sizes: Any, here: dict[str, Path]) -> tuple[HubModel, ...]:
+def _grouped(parsed: ParsedSource, sizes: Sizes, here: dict[str, Path]) -> tuple[HubModel, ...]:
     groups = group_shards(models_in(sizes))
     whole = [group for group in groups if all(name in sizes for name in group)]
     if not whole:
         raise no_models(str(parsed.repo), sizes)
     models = []
     for group in whole:
-        each = [sizes[name] for name in group]
-        size = None if None in each else sum(each)
+        size = total(sizes[name] for name in group)
         parts = tuple(here[name] for name in group if name in here)
         label, quant = label_of(group, whole), quant_of(group[0])
         here_too = parts if len(parts) == len(group) else ()

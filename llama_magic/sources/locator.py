@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import SourceError, escaped
-from llama_magic.sources.details import plain_errors
+from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.hub.cache import cached_hub, is_offline
 from llama_magic.sources.resolver import (
     bytes_of,
@@ -19,7 +19,7 @@ from llama_magic.sources.resolver import (
     name_of,
     parsed_source,
 )
-from llama_magic.sources.types import Located, ParsedSource, RemoteFile
+from llama_magic.sources.types import Located, ParsedSource, RemoteFile, total
 
 if TYPE_CHECKING:
     from llama_magic.sources.http.ranges import RangeReader
@@ -63,7 +63,7 @@ def _locate_url(parsed: ParsedSource, offline: bool) -> Located:
         kind_of(parsed),
         name_of(parsed, Path(files[0].name)),
         parsed.text,
-        _total(files),
+        total(file.size for file in files),
         (),
         tuple(files),
         notes,
@@ -83,7 +83,8 @@ def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool) -> Lo
             origin = f"hf:{parsed.repo}/{plan[0].name}@{plan[0].commit[:12]}"
             parts = cached_hub(replace(parsed, file=plan[0].name), plan[0].commit)
             name = name_of(parsed, Path(plan[0].name))
-            return Located(kind_of(parsed), name, origin, _total(files), parts, files, tuple(hub.notes))
+            size = total(file.size for file in files)
+            return Located(kind_of(parsed), name, origin, size, parts, files, tuple(hub.notes))
         except UnreachableError as err:
             why = str(err)
     parts = from_cache(parsed, revision, None, why)
@@ -97,11 +98,6 @@ def _locate_hub(parsed: ParsedSource, revision: str | None, offline: bool) -> Lo
         (),
         (note,),
     )
-
-
-def _total(files: Iterable[RemoteFile]) -> int | None:
-    sizes = [file.size for file in files]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 @plain_errors()

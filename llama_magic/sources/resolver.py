@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SourceError, escaped
-from llama_magic.sources.details import plain_errors
 from llama_magic.sources.disk.cache import cache_note
 from llama_magic.sources.disk.demo import require_demo
 from llama_magic.sources.disk.local import check_magic, local_parts
 from llama_magic.sources.disk.shards import short_name
+from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.hub.cache import cached_hub, is_offline, verify_cached
 from llama_magic.sources.notation import check_revision, parse
 from llama_magic.sources.redact import redact
-from llama_magic.sources.types import Kind, ParsedSource, Resolved
+from llama_magic.sources.types import Fits, Kind, ParsedSource, Resolved, total
 from llama_magic.words.progress import Progress, ProgressCallback
-
-Fits = Callable[[int], bool]
 
 
 @plain_errors()
@@ -187,8 +185,7 @@ def _expect(files: list[Any], sha256: str) -> list[Any]:
 def _fetch_hub(hub: Any, files: list[Any], progress: ProgressCallback | None) -> Iterable[Path]:
     from llama_magic.sources.http.meter import Meter
 
-    sizes = [file.size for file in files]
-    whole = None if None in sizes else sum(sizes)
+    whole = total(file.size for file in files)
     before = 0
     for number, file in enumerate(files, 1):
         label = f"{file.name} ({number} of {len(files)})" if len(files) > 1 else file.name

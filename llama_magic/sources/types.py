@@ -1,13 +1,22 @@
-"""What this room gives back: plain frozen data. Addresses that may hold secrets stay out of every repr."""
+"""What this room takes and gives, plain frozen data. Addresses that may hold secrets stay out of a repr."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 Kind = Literal["demo", "alias", "path", "url", "hub"]
 Identity = tuple[tuple[str, int, int], ...]  # of each file: its path, its size, when it was changed (ns)
+Sizes = Mapping[str, int | None]  # files of a repository, by name; None where the server does not say
+Fits = Callable[[int], bool]  # whether a model of so many bytes would fit this machine
+
+
+def total(sizes: Iterable[int | None]) -> int | None:
+    """Return the bytes of several files, None where those of one are not known."""
+    known = list(sizes)
+    return None if None in known else sum(size for size in known if size is not None)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ Names tell, for a list of a repository has nothing else: `mmproj-F16.gguf`, `m.i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
+from llama_magic.sources.types import Sizes
 
-Sizes = Mapping[str, int | None]
 _ALWAYS = ((re.compile("mmproj"), "projector"), (re.compile("imatrix"), "importance matrix"))
 _HEAD = r"mtp|dflash|draft|drafter|eagle\d?|medusa|speculator"
 _FIRST = re.compile(rf"(?:{_HEAD})[-_.]")  # a name that begins so

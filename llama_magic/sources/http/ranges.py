@@ -8,7 +8,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from llama_magic.errors import SourceError
-from llama_magic.sources.details import plain_errors
+from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import UnreachableError

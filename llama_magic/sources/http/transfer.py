@@ -14,9 +14,9 @@ import time
 from typing import BinaryIO
 
 from llama_magic.errors import SourceError
-from llama_magic.sources.details import PageError
 from llama_magic.sources.disk.cache import read_json, write_json
 from llama_magic.sources.disk.sniff import SNIFF_BYTES, not_gguf
+from llama_magic.sources.faults import PageError
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http.client import UnreachableError, httpx
 from llama_magic.sources.http.job import Digest, Fetched, Job, discard, size_of

@@ -20,12 +20,12 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from llama_magic.errors import SourceError
-from llama_magic.sources.details import PageError
 from llama_magic.sources.disk.cache import cache_dir, is_plain, read_json, write_json
 from llama_magic.sources.disk.lock import only_one
 from llama_magic.sources.disk.shards import shard_names
 from llama_magic.sources.disk.sniff import SNIFF_BYTES, not_gguf
 from llama_magic.sources.disk.verify import check_one_digest, digest_of, remember
+from llama_magic.sources.faults import PageError
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import UnreachableError, httpx

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llama_magic.errors import SourceError
-from llama_magic.sources.details import MissingError
 from llama_magic.sources.disk.cache import hub_cache
 from llama_magic.sources.disk.lock import only_one
 from llama_magic.sources.disk.shards import shard_names
 from llama_magic.sources.disk.verify import digest_of, remember, verify_once
+from llama_magic.sources.faults import MissingError
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import CONNECT_TIMEOUT_S, UnreachableError
 from llama_magic.sources.http.job import Job
@@ -27,7 +27,7 @@ from llama_magic.sources.hub.asking import Asked, refusal, retried
 from llama_magic.sources.hub.quants import choose
 from llama_magic.sources.notation import check_repo_file, hub_endpoint
 from llama_magic.sources.redact import redact
-from llama_magic.sources.types import ParsedSource
+from llama_magic.sources.types import Fits, ParsedSource
 from llama_magic.words.names import nearest
 from llama_magic.words.progress import ProgressCallback
 
@@ -88,7 +88,7 @@ class Hub:
         except MissingError:
             return use(self.url_of(file.name, self.revision))
 
-    def plan(self, fits: Callable[[int], bool] | None = None) -> list[HubFile]:
+    def plan(self, fits: Fits | None = None) -> list[HubFile]:
         """Return the files of the model meant: all shards, in order. Nothing large is fetched.
 
         Raises `SourceError` by what the hub says, `UnreachableError` where it cannot be asked.

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.helpers import models_in
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
 from llama_magic.sources.redact import redact
+from llama_magic.sources.types import Fits, Sizes, total
 from llama_magic.words import amounts
 from llama_magic.words.names import nearest
 
-Sizes = Mapping[str, int | None]
 
-
-def choose(
-    repo: str, sizes: Sizes, quant: str | None, fits: Callable[[int], bool] | None = None
-) -> list[str]:
+def choose(repo: str, sizes: Sizes, quant: str | None, fits: Fits | None = None) -> list[str]:
     """Return the shard names of the one model meant. `sizes` maps file names to bytes.
 
     Raises `SourceError` that lists the models with their sizes, and with what `fits`
@@ -67,8 +63,7 @@ def _complete(repo: str, group: list[str], sizes: Sizes) -> list[str]:
 
 
 def _size(group: list[str], sizes: Sizes) -> int | None:
-    each = [sizes.get(name) for name in group]
-    return None if None in each else sum(size for size in each if size is not None)
+    return total(sizes.get(name) for name in group)
 
 
 def label_of(group: list[str], groups: list[list[str]]) -> str:
@@ -78,7 +73,7 @@ def label_of(group: list[str], groups: list[list[str]]) -> str:
     return quant if alone and quant else group[0]
 
 
-def _table(groups: list[list[str]], sizes: Sizes, fits: Callable[[int], bool] | None) -> str:
+def _table(groups: list[list[str]], sizes: Sizes, fits: Fits | None) -> str:
     rows = []
     for group in groups:
         size = _size(group, sizes)
@@ -89,7 +84,7 @@ def _table(groups: list[list[str]], sizes: Sizes, fits: Callable[[int], bool] | 
     return "\n".join(f"  {label:<{width}}  {rest}" for label, rest in rows)
 
 
-def _advice(repo: str, groups: list[list[str]], sizes: Sizes, fits: Callable[[int], bool] | None) -> str:
+def _advice(repo: str, groups: list[list[str]], sizes: Sizes, fits: Fits | None) -> str:
     best = groups[0]
     for group in groups:  # smallest first: the last that fits is the best one
         size = _size(group, sizes)
