@@ -218,7 +218,8 @@ class Calls:
         offer = Offer.read(beside.tools, beside.tool_choice, beside.parallel_tool_calls, beside.tools_as_text)
         _check_offer(offer, constraint)
         formatter = offer.formatter(self.formatter)
-        if thinking is not None and call.prefill is None and prompting.is_begun(messages):
+        held = thinking is not None or constraint is not None  # of the whole answer, its beginning with it
+        if held and call.prefill is None and prompting.is_begun(messages):
             *messages, last = messages
             call = call.begun_by(last)
         begins = call.prefill is not None

@@ -138,6 +138,28 @@ def test_beginnings_that_no_answer_has() -> None:
         script(formatter="deepseek").structured("a", PERSON, prefill="{", thinking=True)
 
 
+@pytest.mark.parametrize(
+    ("held", "begun", "whole"),
+    [
+        ({"choices": ["yes", "no"]}, "ye", {"yes"}),
+        ({"regex": "[ab]{2}c"}, "b", {"bac", "bbc"}),
+        ({"grammar": 'root ::= "one " ("two" | "six")'}, "one t", {"one two"}),
+    ],
+)
+def test_a_constraint_holds_of_the_beginning_too(
+    scripted: Any, held: dict[str, Any], begun: str, whole: set[str]
+) -> None:
+    """A last message of the assistant begins a constrained answer as prefill does: the text holds both."""
+    last = {"role": "assistant", "content": begun}
+    asked: dict[str, Any] = {**held, "max_tokens": 20, "seed": 3}
+    answer = scripted.chat([*TALK[:1], last], **asked)
+    assert answer.text in whole
+    assert answer.text == scripted.chat(TALK[:1], prefill=begun, **asked).text
+    assert answer.messages[-1] == {"role": "assistant", "content": answer.text}
+    with pytest.raises(lm.StructuredOutputError, match="No answer begins with 'x'"):
+        scripted.chat([*TALK[:1], {**last, "content": "x"}], **asked)
+
+
 def test_an_answer_that_is_all_given_needs_no_decode(scripted: Any) -> None:
     """The engine ends it at once, and goes on with others."""
     whole = scripted.chat(TALK[:1], choices=["yes", "no"], prefill="yes", seed=1)
