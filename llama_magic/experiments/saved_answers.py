@@ -38,16 +38,26 @@ def read_answers(of: Any) -> tuple[str, list[Saved]]:
     if isinstance(of, (str, os.PathLike)):
         path = user_path(of)
         return path.name, _of_file(path)
-    found = [Saved(f"answer {number}", receipt_of(one)[0]) for number, one in enumerate(_each(of), 1)]
+    found = [
+        Saved(f"answer {number}", receipt_of(one)[0])
+        for number, one in enumerate(_each(of), 1)
+        if one is not None
+    ]
     return "these answers", found
 
 
 def _each(of: Any) -> Iterator[Any]:
-    """Yield answers one by one: samples of one call stand in a list, and their receipts in one."""
+    """Yield answers one by one: samples of one call stand in a list, and their receipts in one.
+
+    None is a row of a map that nothing was written for.
+    """
     if isinstance(of, Mapping) and "samples" in of:
         of = of["samples"]
-    if isinstance(of, (Completion, Mapping)) or hasattr(of, "completion"):
+    if isinstance(of, (Completion, Mapping)):
         yield of
+    elif hasattr(of, "completion"):  # a row, or an entry of the history
+        failed = of.completion is None
+        yield getattr(of.error, "completion", None) if failed and hasattr(of, "error") else of
     elif isinstance(of, Iterable) and not isinstance(of, (str, bytes)):
         for one in of:
             yield from _each(one)

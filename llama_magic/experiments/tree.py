@@ -35,9 +35,11 @@ def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
     Answers that were written in this process part at tokens, others at words; a probability stands where
     it is still known. Raises `OptionError` where there is no answer, `InputTypeError` for what is none.
     """
+    answers = getattr(answers, "completion", None) or answers  # of a row, or an entry of the history
     if not isinstance(answers, (Completion, Iterable)):
         raise InputTypeError(f"A tree is of answers; got {answers!r:.80}.")
-    given = [answers] if isinstance(answers, Completion) else list(answers)
+    given: list[Any] = [answers] if isinstance(answers, Completion) else list(answers)
+    given = [getattr(one, "completion", None) or one for one in given]
     for one in given:
         if not isinstance(one, Completion):
             raise InputTypeError(f"A tree is of answers; got {one!r:.80}.")

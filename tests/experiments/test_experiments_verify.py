@@ -231,3 +231,12 @@ def test_the_command_is_one_of_a_shell(tmp_path: Path, loaded: Callable[..., Any
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "1 of 1 answer comes out equal here\n"), done.stderr
+
+
+def test_a_map_is_verified_though_rows_failed(scripted: Any) -> None:
+    """Rows are answers; one that nothing was written for is left out, and the others keep their numbers."""
+    runs = lm.map([None, "a", "b"], "{{ text }}", mode="complete", model=scripted, seed=1, max_tokens=2)
+    assert [run.error is None for run in runs] == [False, True, True]
+    found = lm.verify(runs, model=scripted)
+    assert [(one.where, one.equal) for one in found.verdicts] == [("answer 2", True), ("answer 3", True)]
+    assert lm.tree(runs[1]).answers[0] is lm.tree(runs[1:]).answers[0] is runs[1].completion
