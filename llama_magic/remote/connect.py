@@ -55,6 +55,7 @@ def connect(
         dialect = find(wire, model, ctx or 0)
         made = _model(wire, dialect, name, ctx, began)
         made.card = _card(made, dialect, address, probed=probing)
+        made.stats.reset()  # what was tried is none of what it will be asked
     except BaseException:
         wire.close()
         raise

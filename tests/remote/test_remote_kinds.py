@@ -106,6 +106,15 @@ def test_counts_are_the_servers(kind: str, start: Start, connect: Connect) -> No
     assert connect(fake).count_tokens(ASK) == len(fake.ids(fake.rendered(ASK)))
 
 
+def test_what_was_tried_when_connecting_is_not_counted(start: Start, connect: Connect) -> None:
+    """`model.stats` has what was asked of it since: a probe that fails where an ability lacks is no error."""
+    model = connect(start("vllm", "a b"), probing=True)
+    assert model.card.probed
+    assert (model.stats.requests, model.stats.errors, model.stats.completion_tokens) == (0, 0, 0)
+    model.complete("x", max_tokens=3)
+    assert model.stats.requests == 1
+
+
 def test_tokens_that_are_not_told_are_not_made_up(start: Start, connect: Connect) -> None:
     """A server without a tokenizer gives no token strip; the error says why."""
     model = connect(start("openai", "yes"))
