@@ -39,7 +39,8 @@ _OFFERED = 8  # alternatives of a token
 _UNSURE, _BESIDE = 10, 5  # tokens that the saved view says more of, and how many it names at each
 _HELP = (
     "Click a token, or Tab into the text and press Enter on one, to see what else may stand there, and pick. "
-    "What you type on a token stands in its place. The answer grows on from there; what was is kept."
+    "What you type on a token stands in its place. The answer grows on from there; what was is kept. "
+    "More colour below a token: less sure."
 )
 
 
