@@ -6,7 +6,7 @@ nodes into text. So each thing is described once, and each node is written once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -181,4 +181,3 @@ class Fold:
 
 
 Node = Head | Answer | Edited | Line | Bar | Strip | Grid | Pages | Tree | Code | Fold
-Renderer = Callable[[Node], str]
