@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.request.tokenizer import length_in
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.shown import Printed
@@ -82,10 +83,7 @@ def _ends(data: bytes, strip: TokenStrip) -> list[tuple[int, str]]:
     marks: list[tuple[int, str]] = []
     position = 0
     for piece in strip.tokens:
-        raw = piece.bytes
-        if not data.startswith(raw, position) and raw[:1] == b" ":
-            raw = raw[1:]  # the space that SPM vocabularies put in front
-        if raw and data.startswith(raw, position):
-            position += len(raw)
+        if size := length_in(data, piece.bytes, position):
+            position += size
             marks.append((position, piece.text))
     return marks

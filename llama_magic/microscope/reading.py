@@ -19,6 +19,7 @@ import numpy as np
 from llama_magic.engine.side import cuts, side_reader, tokens_within
 from llama_magic.errors import GenerationInterrupted, InputTypeError
 from llama_magic.microscope.tokens import piece_text
+from llama_magic.request.tokenizer import length_in
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 
@@ -180,11 +181,7 @@ def _interrupted(
     data = text.encode("utf-8", "replace")
     position = 0
     for token in tokens:
-        piece = tokenizer.piece(token.id)
-        if not data.startswith(piece, position) and piece[:1] == b" ":
-            piece = piece[1:]  # the space that SPM vocabularies put in front
-        if data.startswith(piece, position):  # BOS does not stand in the text
-            position += len(piece)
+        position += length_in(data, tokenizer.piece(token.id), position) or 0  # BOS does not stand there
     part = data[:position].decode("utf-8", "ignore")
     return GenerationInterrupted(ReadThrough(part, tuple(tokens), model, interrupted=True), words)
 

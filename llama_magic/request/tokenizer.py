@@ -105,6 +105,15 @@ def going_on(tokenizer: Tokenizer, text: str) -> list[int]:
     return tokens[len(lead) :] if tokens[: len(lead)] == lead else tokenizer.tokenize(text)
 
 
+def length_in(text: bytes, piece: bytes, position: int) -> int | None:
+    """Return the bytes of a token that stand in a text at a place, None where it does not stand there."""
+    if text.startswith(piece, position):
+        return len(piece)
+    if piece[:1] == b" " and text.startswith(piece[1:], position):
+        return len(piece) - 1  # without the space that SPM vocabularies put in front
+    return None
+
+
 def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
     """Return how many of `tokens` begin in each of the stretches `texts` of the prompt.
 
@@ -134,10 +143,9 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
         while place < len(ends) - 1 and position >= ends[place]:
             place += 1
         counts[place] += 1
-        if whole.startswith(piece, position):
-            position += len(piece)
-        elif piece[:1] == b" " and whole.startswith(piece[1:], position):
-            position += len(piece) - 1  # the space that SPM vocabularies put in front
+        size = length_in(whole, piece, position)
+        if size is not None:
+            position += size
         elif token != tokenizer.bos_id:
             position = min(len(whole), position + len(piece))
     return counts
