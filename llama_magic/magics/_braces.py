@@ -22,6 +22,7 @@ NAME = r"[^\W\d]\w*"
 _NAMES = re.compile(NAME)
 _OPEN = rf"(?<!\{{)\{{(?!\{{)|\$({NAME})"
 _CLOSES = 8  # braces that are tried as the closing one
+_LONGEST = 1000  # characters of an expression
 _NO_TEXT = (ast.Tuple, ast.Constant, ast.JoinedStr)
 
 
@@ -67,16 +68,16 @@ def find(text: str, at: int, namespace: Mapping[str, Any], other: str = "") -> P
 
 def expression_at(text: str, at: int, namespace: Mapping[str, Any]) -> Place | None:
     """Return the place of the expression whose `{` stands here, None where it is no such."""
-    if text[at : at + 1] != "{" or text[at + 1 : at + 2] == "{" or text[:at].endswith("{"):
+    if text[at : at + 1] != "{" or text[at + 1 : at + 2] == "{" or text[max(0, at - 1) : at] == "{":
         return None
     close = at
     for _ in range(_CLOSES):
-        close = text.find("}", close + 1)
+        close = text.find("}", close + 1, at + _LONGEST)
         if close < 0:
             return None
         source = text[at + 1 : close].strip()
-        code = _code(source, namespace)
-        if code is not None:
+        code = None if source in namespace else _code(source, namespace)  # a name alone needs no compiler
+        if code is not None or source in namespace:
             if text.startswith("}", close + 1):
                 return None
             return Place(at, close + 1, text[at : close + 1], source, code)

@@ -64,7 +64,7 @@ class Words:
                 pieces.append(line[at + 1 : end])
                 at, bare = end + 1, False
             else:
-                end = max(at + 1, self._end_of(line, at))
+                end = max(at + 1, self._end_of(line, at) if line[at] == "{" else at)
                 pieces.append(line[at:end])
                 at = end
         self.position = at
@@ -116,10 +116,13 @@ class Words:
         return text
 
     def _closing(self, at: int) -> int:
-        end = at + 1
-        while end < len(self.line) and self.line[end] != self.line[at]:
-            end = max(end + 1, self._end_of(self.line, end))
-        if end >= len(self.line):
+        quote, start = self.line[at], at + 1
+        while (end := self.line.find(quote, start)) >= 0:
+            brace = self.line.find("{", start, end)
+            if brace < 0:
+                break
+            start = max(brace + 1, self._end_of(self.line, brace))
+        if end < 0:
             raise OptionError(
                 f"The quote {self.line[at]} at position {at + 1} is never closed: {self.line[at:]}",
                 remedy="Close it, or enclose an apostrophe in double quotes.",
