@@ -14,7 +14,9 @@ from llama_magic.magics._actions import check_action
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand
 from llama_magic.request.sampling import Sampling
+from llama_magic.request.stages import PARAMETERS
 from llama_magic.words import amounts
+from llama_magic.words.names import hint
 from llama_magic.words.shown import Shown
 from llama_magic.words.tables import Table
 
@@ -147,8 +149,9 @@ def _sampler(kernel: Kernel, command: LineCommand) -> Any:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
+            near = hint(word, ("reset", *(f"{name}=…" for name in PARAMETERS)))
             raise OptionError(
-                f"%llama sampler does not take {word!r}; expected name=value, or reset.",
+                f"%llama sampler does not take {word!r}; expected name=value, or reset.{near}",
                 remedy="For example: %llama sampler temperature=0.2 top_k=20.",
             )
         changes[name.replace("-", "_")] = _sampler_value(base, name.replace("-", "_"), text, kernel.namespace)
@@ -205,7 +208,8 @@ def _stats(kernel: Kernel, command: LineCommand) -> Any:
     if command.words == ("reset",):
         stats.reset()
     elif command.words:
-        raise OptionError(f"%llama stats takes reset or nothing, and got {command.words[0]!r}.")
+        near = hint(command.words[0], ("reset",))
+        raise OptionError(f"%llama stats takes reset or nothing, and got {command.words[0]!r}.{near}")
     return stats
 
 

@@ -114,6 +114,12 @@ def test_sampler_sets_over_config_and_resets(run: Any, model: Any) -> None:
     assert "temperature" in str(run("%llama sampler temprature=1").error_in_exec)
     assert isinstance(run("%llama sampler top_k=many").error_in_exec, InputTypeError)
     assert isinstance(run("%llama sampler top_k").error_in_exec, OptionError)
+    for line, near in (
+        ("sampler reste", "reset"),
+        ("sampler temperature 1", "temperature=…"),
+        ("stats rset", "reset"),
+    ):
+        assert f"Did you mean {near}?" in str(run(f"%llama {line}").error_in_exec)
     error = run("%llama sampler top_k=9 top_p=7").error_in_exec
     assert isinstance(error, OptionError)
     assert run("%llama sampler").result.top_k == 40  # all or nothing
