@@ -73,7 +73,8 @@ class Variables:
         if value is _NONE:
             value = self._bare(text, option)
         if value is _NONE:
-            as_it_is = option.kind == "axes" or (option.kind == "schema" and text.startswith("{"))
+            is_json = option.kind == "schema" and text.startswith("{") and not self.end_of(text, 0)
+            as_it_is = option.kind == "axes" or is_json
             filled = text if as_it_is else self.fill(text)
             return (READERS[option.kind](flag, filled, option),)
         if option.repeat and isinstance(value, (list, tuple, Mapping)) and option.kind != "bias":

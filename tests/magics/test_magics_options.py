@@ -107,6 +107,8 @@ def test_expressions_stand_in_braces_in_every_option(ip: Any, run: Any, model: A
     assert request.stops[:3] == ("a", "b", "x6y")
     literal = ["{3}", "{n,4}", "{nobody.x}", "x{len}", '{"a":', "{{n}}", "{1 + 1}", "{n"]
     assert list(asked(" ".join(f"--stop '{text}'" for text in literal)).stops[: len(literal)]) == literal
+    model.backend.answers = ['{"bo": 3}']
+    assert run("%%llama structured --schema '{folder}: int' -q\nhi").result.parsed == {"bo": 3}
     run("%llama load {folder.upper()}/{cfg['tone']} --ctx {n * 100}")
     assert loader.calls[-1] == ("BO/calm", {"ctx": 300})
 
