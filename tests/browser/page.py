@@ -146,9 +146,10 @@ class Page:
 
     def _kernel_idle(self) -> bool:
         """Return whether the server's session of this notebook has an idle kernel, and the tab knows it."""
-        kernel = self.server.kernel(self.name)
-        ready = kernel is not None and kernel["execution_state"] == "idle" and kernel["connections"]
-        return ready and self.page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').count() > 0
+        if not self.page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').count():
+            return False
+        kernel = self.server.kernel(self.name)  # asked last, for that is work for the server
+        return bool(kernel and kernel["execution_state"] == "idle" and kernel["connections"])
 
     def cell(self, index: int) -> Any:
         """Return a cell's element."""
