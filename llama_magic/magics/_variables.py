@@ -138,7 +138,10 @@ def _of(flag: str, text: str, value: Any, option: Option) -> Any:
     if option.kind == "choices" and (listed := _listed(value)) is not None:
         return listed
     if option.kind == "bias" and isinstance(value, (Mapping, list, tuple)):
-        return list(value.items() if isinstance(value, Mapping) else value)
+        pairs = list(value.items() if isinstance(value, Mapping) else value)
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            raise InputTypeError(f"{flag} {text} is a variable that holds {value!r:.60}; expected a dict.")
+        return pairs
     if option.kind == "stages" and isinstance(value, (list, tuple)):
         return ";".join(map(str, value))
     if isinstance(value, re.Pattern) and option.kind == "regex":

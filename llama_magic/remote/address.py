@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -30,11 +31,15 @@ class Address:
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")
             host, _ = parts.hostname, parts.port
+            (host or "").encode("idna").decode(
+                "idna"
+            )  # what a name server is asked for: no empty or long label
         except ValueError:
             parts, host = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not host:
+            place = re.split(r"[/?#]", text.partition("://")[2] or text)[0].rpartition("@")[2]  # no secret
             raise OptionError(
-                f"{parts.netloc.rpartition('@')[2]!r} is no address of a server.",
+                f"{place:.80} is no address of a server." if place else "The address names no server.",
                 remedy="Expected http://host:port or https://host.",
             )
         if parts.username or parts.password or parts.query or parts.fragment:

@@ -170,6 +170,7 @@ def test_what_ipython_put_into_the_namespace_is_no_value(ip: Any, run: Any, mode
         ("--stop {model_class}", "holds a type"),
         ("--stop a{things}", "holds a list"),
         ("--grammar {things}", "holds a list"),
+        ("--logit-bias things", r"holds \[1, 2\]; expected a dict"),
         ("--stop {empty}", "is empty"),
         ("-t {things[5]}", r"\{things\[5\]\} gives IndexError: list index out of range"),
         ("--stop a{word.lowr()}", "gives AttributeError"),

@@ -158,6 +158,10 @@ URLS = [
     "http://host?key=secret",
     "http://[::1",
     "host:x",
+    "..",
+    "http://a..b/v1",
+    "http://secret@" + "a" * 70 + ".org",
+    "http://xn--/",
 ]
 
 
