@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from llama_magic.errors import ModelClosedError as ModelClosedError
     from llama_magic.errors import OptionError as OptionError
     from llama_magic.errors import SchemaError as SchemaError
+    from llama_magic.errors import ServerError as ServerError
     from llama_magic.errors import SourceError as SourceError
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from llama_magic.experiments.decide import decide as decide
     from llama_magic.experiments.difference import diff as diff
     from llama_magic.experiments.map import map as map
+    from llama_magic.experiments.odds import Odds as Odds
     from llama_magic.experiments.rerun import rerun as rerun
+    from llama_magic.experiments.runs import Run as Run
+    from llama_magic.experiments.runs import Runs as Runs
     from llama_magic.experiments.sweep import sweep as sweep
     from llama_magic.experiments.tree import Tree as Tree
     from llama_magic.experiments.tree import tree as tree
@@ -61,7 +65,10 @@ _PLACES = {
     "Completion": "llama_magic.model.results",
     "GGUFInfo": "llama_magic.gguf",
     "Model": "llama_magic.model.model",
+    "Odds": "llama_magic.experiments.odds",
     "Record": "llama_magic.record.record",
+    "Run": "llama_magic.experiments.runs",
+    "Runs": "llama_magic.experiments.runs",
     "Sampling": "llama_magic.request.sampling",
     "add_alias": "llama_magic.sources",
     "alias": "llama_magic.loading.alias",
@@ -93,6 +100,7 @@ _ERRORS = (
     "ModelClosedError",
     "OptionError",
     "SchemaError",
+    "ServerError",
     "SourceError",
     "StructuredOutputError",
     "TemplateError",

@@ -54,6 +54,19 @@ def test_every_public_name_is_there() -> None:
         assert name in dir(llama_magic)
 
 
+def test_experiments_are_called_from_their_room_or_from_the_top() -> None:
+    """`llama_magic.experiments.map` is the function, not the file of that name, whatever was imported."""
+    code = (
+        "import llama_magic.experiments.map, llama_magic.experiments.vote\n"
+        "import llama_magic as lm; from llama_magic import experiments\n"
+        "print([name for name in experiments.__all__ if not callable(getattr(experiments, name))])\n"
+        "same = [name for name in experiments.__all__ if name in lm.__all__]\n"
+        "print(len(same), all(getattr(lm, name) is getattr(experiments, name) for name in same))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "13 True"]
+
+
 def test_only_the_native_package_imports_llama_cpp() -> None:
     """No module outside `engine/native` imports `llama_cpp`."""
     found = [

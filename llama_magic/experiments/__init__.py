@@ -11,3 +11,36 @@ Users call `map`, `sweep`, `decide` and `bench`; and, of answers that there are,
 - Its figures: `comparing` (summaries, pairs), `agreement`, `calibration`, over `statistics`.
 - Answers in files: `saved_answers` reads them, `finding` says which model made one.
 """
+
+from llama_magic.experiments.bench import Bench, bench
+from llama_magic.experiments.decide import decide
+from llama_magic.experiments.difference import Difference, diff
+from llama_magic.experiments.map import map
+from llama_magic.experiments.odds import Decision, Odds
+from llama_magic.experiments.rerun import rerun
+from llama_magic.experiments.runs import Run, Runs
+from llama_magic.experiments.sweep import sweep
+from llama_magic.experiments.tree import Tree, tree
+from llama_magic.experiments.verify import Verification, verify
+from llama_magic.experiments.vote import Vote, vote
+
+__all__ = [
+    "Bench",
+    "Decision",
+    "Difference",
+    "Odds",
+    "Run",
+    "Runs",
+    "Tree",
+    "Verification",
+    "Vote",
+    "bench",
+    "decide",
+    "diff",
+    "map",
+    "rerun",
+    "sweep",
+    "tree",
+    "verify",
+    "vote",
+]
