@@ -122,7 +122,7 @@ def test_beside_seven_others_and_after_cancels(each_lane: Any) -> None:
             future.result()
 
 
-def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eight_seeded_calls_at_once(each_lane: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is what it is alone: short and long, with samples, with a schema, reusing and not, in any order.
 
     Where the model's rows are alike they are decoded together, and the ten take far fewer batches.
@@ -132,16 +132,16 @@ def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch)
         "properties": {"name": {"type": "string", "maxLength": 4}, "ok": {"type": "boolean"}},
         "additionalProperties": False,
     }
-    long = prompt_of(model, 130, 8)
+    long = prompt_of(each_lane, 130, 8)
     calls: list[tuple[Callable[..., Any], str, dict[str, Any]]] = [
-        (model.complete, prompt_of(model, 20 + 20 * k, k), {"seed": k, "temperature": k % 3 / 2})
+        (each_lane.complete, prompt_of(each_lane, 20 + 20 * k, k), {"seed": k, "temperature": k % 3 / 2})
         for k in range(4)
     ]
     calls += [
-        (model.complete, long, {"seed": 5}),
-        (model.complete, long + " and then", {"seed": 6, "repeat_penalty": 1.2}),
-        (model.complete, prompt_of(model, 70, 1), {"seed": 7, "n": 3}),
-        (model.structured, "A person:", {"seed": 8, "schema": schema, "max_tokens": 24}),
+        (each_lane.complete, long, {"seed": 5}),
+        (each_lane.complete, long + " and then", {"seed": 6, "repeat_penalty": 1.2}),
+        (each_lane.complete, prompt_of(each_lane, 70, 1), {"seed": 7, "n": 3}),
+        (each_lane.structured, "A person:", {"seed": 8, "schema": schema, "max_tokens": 24}),
     ]
 
     def ask(call: tuple[Callable[..., Any], str, dict[str, Any]]) -> list[tuple[int, ...]]:
@@ -157,10 +157,10 @@ def test_eight_seeded_calls_at_once(model: Any, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(lane.context, "decode", lambda *a: batches.append(len(a[0])) or decode(*a))
         return bool(lane.together)
 
-    together = model.backend.call(count)
+    together = each_lane.backend.call(count)
     alone = []
     for call in calls:
-        model.backend.call(lambda core: [lane.forget() for lane in core.lanes])
+        each_lane.backend.call(lambda core: [lane.forget() for lane in core.lanes])
         alone.append(ask(call))
     one_by_one = len(batches)
     order = random.Random(2).sample(range(8), 8)
