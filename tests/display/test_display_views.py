@@ -22,7 +22,7 @@ from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
 from llama_magic.display.static import inline
-from llama_magic.display.static.doc import Head
+from llama_magic.display.static.doc import Bar, Head, Segment
 from llama_magic.display.static.html import fragment, page
 from llama_magic.display.static.text import columns
 from llama_magic.display.views import gauge
@@ -73,8 +73,17 @@ def test_a_prompt_over_the_window_shows_how_much_that_holds() -> None:
     """The bar is all that was to go in; a thin one, and its words, say how much of it there is room for."""
     over = Budget(100, 153, 7)
     assert bar_widths(over, 7) == {"lm-bar": [95.62, 4.38], "lm-whole": [62.5]}
-    assert "the window holds 100</p>" in to_html(over)
+    assert "the window holds 100</" in to_html(over)
     assert "the window holds" not in to_html(Budget(100, 53, 7))
+
+
+def test_a_line_end_parts_no_dot_from_its_words() -> None:
+    """The key of a bar breaks between its parts alone; a short one does not break, and says nothing of it."""
+    for words, kept in (("a variable of many words", 2), ("a", 0)):
+        parts = (Segment(words, "variable", 1), Segment(words, "written", 2))
+        legend = page((Bar(parts, 10),)).partition('class="lm-legend"')[2].partition("</p>")[0]
+        assert legend.count('<span style="white-space:nowrap"><span style="display:inline-block') == kept
+        assert legend.count("&nbsp;") == 2
 
 
 def test_ranges_and_signed_numbers_are_not_broken() -> None:

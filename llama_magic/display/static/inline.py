@@ -14,7 +14,7 @@ from pathlib import Path
 _RULE = re.compile(r"^\.lm(?: \.(lm-[\w-]+))? \{([^{}]*)\}", re.MULTILINE)
 _ELEMENT = re.compile(r'<(\w+) class="([^"]*)"(?: style="([^"]*)")?')
 # What stands many times in a view: nine in ten bytes of a large table are what stands around its words.
-_BARE = re.compile(r"t[dhr] |span lm-(?:part|used|dot)\b")
+_BARE = re.compile(r"t[dhr] |span lm-(?:part|used|dot|key)\b")
 
 
 def sheet() -> str:
