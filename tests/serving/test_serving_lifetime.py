@@ -111,7 +111,7 @@ def test_an_interrupt_while_a_server_begins_leaves_none(monkeypatch: pytest.Monk
 
 def test_cells_are_free_at_once(served: Callable[..., Served], loaded: Callable[..., Any]) -> None:
     """In a real engine: an answer of a client that went is decoded no further, and others go on."""
-    model = loaded("smollm2")
+    model = loaded("short")
     here = served(model)
     before = model.stats.interrupted
     sock = half_read(here, ask("Count to a thousand.", stream=True, max_tokens=1500, ignore_eos=True))
@@ -145,7 +145,7 @@ def test_one_that_waits_too_long_is_told_so(
     served: Callable[..., Served], loaded: Callable[..., Any]
 ) -> None:
     """A seeded request waits while another seeded one is written: after `queue_s` it is 503, and stops."""
-    model = loaded("smollm2")
+    model = loaded("short")
     here = served(model, limits=Limits(queue_s=0.3))
     sock = half_read(here, ask("Go on.", stream=True, seed=1, max_tokens=1500, ignore_eos=True))
     answer = here.client.post(CHAT, json=ask("Hi", seed=2, max_tokens=4))
@@ -229,7 +229,7 @@ def test_the_same_seed_is_the_same_bytes_beside_others(
     served: Callable[..., Served], loaded: Callable[..., Any]
 ) -> None:
     """Text and tool calls of a seeded request, whole and streamed, alone and with seven others running."""
-    here = served(loaded("smollm2"))
+    here = served(loaded("short"))
     asked = ask("Tell me a short story.", seed=11, max_tokens=12, temperature=0.9)
     alone = here.post(CHAT, **asked)["choices"]
     path = here.server.url + CHAT
