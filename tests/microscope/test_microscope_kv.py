@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.display import to_html, to_text
+from llama_magic.display.static import inline
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.engine.moves import SavedSequence
 from llama_magic.engine.snapshot import LaneState, LastCall
@@ -415,6 +416,7 @@ def test_the_view_says_what_was_reused_and_why_nothing_was(last: LastCall, words
     assert words in text
     assert re.search(r"^main +30 +70 +1 MB +answers without a seed", text, re.MULTILINE)
     assert re.search(r"^seeded +7 +93 +1 MB +answers with a seed", text, re.MULTILINE)
-    bar = re.sub(r' style="[^"]*"', "", to_html(shown))
-    assert 'lm-k-user"></span>main context 30' in bar
-    assert 'lm-k-variable"></span>seeded context 7' in bar
+    html = to_html(shown)
+    for kind, named in (("user", "main context 30"), ("variable", "seeded context 7")):
+        colour = inline.declarations()[f"lm-k-{kind}"].rstrip(";")
+        assert f'{colour}"></span>&nbsp;{named}' in html
