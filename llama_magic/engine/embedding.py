@@ -91,6 +91,6 @@ def context(core: Core, info: GGUFInfo) -> Context:
 
 
 def _options(info: GGUFInfo, core: Core) -> ContextOptions:
-    """A text that is pooled by the file's own rule, or read in both directions, is read in one batch."""
+    """Return the options of the context for embeddings; the file's own pooling, where it names one, holds."""
     whole, n_vocab = _whole(core, info), core.weights.vocab.n_tokens
     return core.options.contexts.embedding(n_vocab, whole=whole, pooled=_pooling(info) != 0)

@@ -31,9 +31,8 @@ class Address:
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")
             host, _ = parts.hostname, parts.port
-            (host or "").encode("idna").decode(
-                "idna"
-            )  # what a name server is asked for: no empty or long label
+            # What a name server is asked for has no empty or long label.
+            (host or "").encode("idna").decode("idna")
         except ValueError:
             parts, host = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not host:
