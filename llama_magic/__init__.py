@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from llama_magic.errors import SourceError as SourceError
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
-    from llama_magic.experiments.bench import bench as bench
-    from llama_magic.experiments.decide import decide as decide
+    from llama_magic.experiments.ballot import vote as vote
+    from llama_magic.experiments.branches import Tree as Tree
+    from llama_magic.experiments.branches import tree as tree
+    from llama_magic.experiments.choice import decide as decide
+    from llama_magic.experiments.combinations import sweep as sweep
     from llama_magic.experiments.difference import diff as diff
-    from llama_magic.experiments.map import map as map
+    from llama_magic.experiments.each_row import map as map
     from llama_magic.experiments.odds import Odds as Odds
-    from llama_magic.experiments.rerun import rerun as rerun
+    from llama_magic.experiments.repeat import rerun as rerun
     from llama_magic.experiments.runs import Run as Run
     from llama_magic.experiments.runs import Runs as Runs
-    from llama_magic.experiments.sweep import sweep as sweep
-    from llama_magic.experiments.tree import Tree as Tree
-    from llama_magic.experiments.tree import tree as tree
-    from llama_magic.experiments.verify import verify as verify
-    from llama_magic.experiments.vote import vote as vote
+    from llama_magic.experiments.throughput import bench as bench
+    from llama_magic.experiments.verification import verify as verify
     from llama_magic.gguf import GGUFInfo as GGUFInfo
     from llama_magic.loading.alias import alias as alias
     from llama_magic.loading.compare import compare as compare
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from llama_magic.model.results import Completion as Completion
     from llama_magic.record.record import Record as Record
     from llama_magic.record.record import open_record as open_record
-    from llama_magic.remote.connect import connect as connect
+    from llama_magic.remote.connection import connect as connect
     from llama_magic.request.sampling import Sampling as Sampling
     from llama_magic.serving.server import serve as serve
     from llama_magic.sources import add_alias as add_alias
@@ -72,22 +72,22 @@ _PLACES = {
     "Sampling": "llama_magic.request.sampling",
     "add_alias": "llama_magic.sources",
     "alias": "llama_magic.loading.alias",
-    "bench": "llama_magic.experiments.bench",
+    "bench": "llama_magic.experiments.throughput",
     "compare": "llama_magic.loading.compare",
-    "connect": "llama_magic.remote.connect",
-    "decide": "llama_magic.experiments.decide",
+    "connect": "llama_magic.remote.connection",
+    "decide": "llama_magic.experiments.choice",
     "inspect": "llama_magic.loading.inspect",
     "load": "llama_magic.loading.load",
     "serve": "llama_magic.serving.server",
-    "map": "llama_magic.experiments.map",
+    "map": "llama_magic.experiments.each_row",
     "open_record": "llama_magic.record.record",
     "diff": "llama_magic.experiments.difference",
-    "rerun": "llama_magic.experiments.rerun",
-    "verify": "llama_magic.experiments.verify",
-    "Tree": "llama_magic.experiments.tree",
-    "tree": "llama_magic.experiments.tree",
-    "sweep": "llama_magic.experiments.sweep",
-    "vote": "llama_magic.experiments.vote",
+    "rerun": "llama_magic.experiments.repeat",
+    "verify": "llama_magic.experiments.verification",
+    "Tree": "llama_magic.experiments.branches",
+    "tree": "llama_magic.experiments.branches",
+    "sweep": "llama_magic.experiments.combinations",
+    "vote": "llama_magic.experiments.ballot",
 }
 _ERRORS = (
     "BackendError",

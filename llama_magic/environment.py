@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from llama_magic.errors import OptionError
 from llama_magic.request.stages import PARAMETERS
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.words.names import nearest
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import tomllib
@@ -55,9 +56,9 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_experiments_are_called_from_their_room_or_from_the_top() -> None:
-    """`llama_magic.experiments.map` is the function, not the file of that name, whatever was imported."""
+    """`llama_magic.experiments.map` is the function, whatever was imported before."""
     code = (
-        "import llama_magic.experiments.map, llama_magic.experiments.vote\n"
+        "import llama_magic.experiments.each_row, llama_magic.experiments.ballot\n"
         "import llama_magic as lm; from llama_magic import experiments\n"
         "print([name for name in experiments.__all__ if not callable(getattr(experiments, name))])\n"
         "same = [name for name in experiments.__all__ if name in lm.__all__]\n"
@@ -65,6 +66,17 @@ def test_experiments_are_called_from_their_room_or_from_the_top() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "13 True"]
+
+
+def test_no_file_is_called_what_its_room_gives() -> None:
+    """A public name of a room is one thing; Python would put a file of that name in its place."""
+    twice = [
+        f"{room}.{name}"
+        for room in _packages()
+        for name in getattr(importlib.import_module(room), "__all__", ())
+        if (ROOT / room.replace(".", "/") / f"{name}.py").exists()
+    ]
+    assert twice == []
 
 
 def test_only_the_native_package_imports_llama_cpp() -> None:

@@ -90,7 +90,7 @@ def _checked(name: str, source: str | os.PathLike[str], given: Mapping[str, Any]
     scheme, colon, rest = text.partition(":")
     if colon and scheme == "server":
         from llama_magic.remote.address import Address  # weight: httpx, with what connects
-        from llama_magic.remote.connect import connect
+        from llama_magic.remote.connection import connect
 
         Address.read(rest)
         known = set(signature(connect).parameters) - {"url", "name"}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # keywords, and makes a `Model` over a `Backend` of its own.
 OPENERS = {
     "record": "llama_magic.record.replay:open_recorded",
-    "server": "llama_magic.remote.connect:open_server",
+    "server": "llama_magic.remote.connection:open_server",
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_magic.errors import OptionError
-from llama_magic.experiments.vote import vote
+from llama_magic.experiments.ballot import vote
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_bias, find_grammar, find_tools

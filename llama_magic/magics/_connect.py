@@ -7,7 +7,7 @@ from typing import Any
 from llama_magic import display
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand
-from llama_magic.remote.connect import connect
+from llama_magic.remote.connection import connect
 
 
 def connect_verb(kernel: Kernel, command: LineCommand) -> Any:

@@ -9,12 +9,12 @@ from typing import Any
 
 from llama_magic import display
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, OptionError
-from llama_magic.experiments.decide import decide as decide_rows
+from llama_magic.experiments.choice import decide as decide_rows
+from llama_magic.experiments.combinations import sweep as sweep_all
+from llama_magic.experiments.each_row import map as map_all
 from llama_magic.experiments.experiment import interrupted
-from llama_magic.experiments.map import map as map_all
 from llama_magic.experiments.models import Models
 from llama_magic.experiments.results import Results
-from llama_magic.experiments.sweep import sweep as sweep_all
 from llama_magic.magics._call import Call
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._lookup import find_schema

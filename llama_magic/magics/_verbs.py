@@ -214,7 +214,7 @@ def _stats(kernel: Kernel, command: LineCommand) -> Any:
 
 
 def _bench(kernel: Kernel, command: LineCommand) -> Any:
-    from llama_magic.experiments.bench import bench  # weight: experiments
+    from llama_magic.experiments.throughput import bench  # weight: experiments
 
     model = kernel.get_model(*command.words)
     with display.load_progress(kernel.shell, delay=0) as progress:

@@ -12,7 +12,7 @@ from typing import Any
 
 from llama_magic import display, sources
 from llama_magic.errors import OptionError
-from llama_magic.experiments.verify import Verdict, Verification, verify
+from llama_magic.experiments.verification import Verdict, Verification, verify
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand, parse_line
 from llama_magic.words.amounts import duration

@@ -1,6 +1,6 @@
 """A server as a source of tokens: the same calls, the same cells, tokens from elsewhere.
 
-`connect.py` makes a model of an `address`; `find.py` sees which kind of server answers there, and each kind
+`connection.py` makes a model of an `address`; `find.py` sees which kind of server answers there. Each kind
 has a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`; `dialect` is what they have in
 common); `probe.py` tries what holds. `tokens` are asked of the server or estimated, `chat` estimates what it
 renders itself, `marks` may be control tokens of it, `forced` makes a tool call that must be made.
@@ -10,7 +10,7 @@ what goes wrong.
 
 from __future__ import annotations
 
-from llama_magic.remote.connect import connect
+from llama_magic.remote.connection import connect
 from llama_magic.remote.probe import Ability, ServerCard
 
 __all__ = ["Ability", "ServerCard", "connect"]

@@ -21,7 +21,7 @@ from llama_magic.errors import (
     StreamStalledError,
 )
 from llama_magic.remote.address import Address
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 
 _LONGEST = 500  # characters of a server's words that are shown
 _KINDS: dict[int, tuple[type[ServerError], str]] = {

@@ -15,7 +15,7 @@ from llama_magic.sources.listing import HubModel, HubModels, hub_models
 from llama_magic.sources.locator import locate, open_parts
 from llama_magic.sources.meanings import Meaning, add_alias, aliases, own_aliases, remove_alias
 from llama_magic.sources.notation import hidden, meaning, parse
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.sources.resolver import check, doubt, resolve
 from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved
 from llama_magic.words.lazy import lazily

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from llama_magic.errors import LlamaMagicError, SourceError
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 
 
 class PageError(SourceError):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llama_magic.errors import InputTypeError, SourceError
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 
 DEMO_ALIAS = "smollm2"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")

@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from llama_magic.errors import InputTypeError, SourceError
 from llama_magic.sources.meanings import DEMO_ALIAS, Meaning, aliases, own_aliases
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import ParsedSource
 from llama_magic.words.names import nearest
 

@@ -16,7 +16,7 @@ from llama_magic.sources.disk.shards import short_name
 from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.hub.cache import cached_hub, is_offline, verify_cached
 from llama_magic.sources.notation import check_revision, parse
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import Fits, Kind, ParsedSource, Resolved, total
 from llama_magic.words.progress import Progress, ProgressCallback
 

@@ -8,11 +8,11 @@ from display_answers import completion
 
 import llama_magic as lm
 from llama_magic.display.views.model.model import ModelCard
-from llama_magic.experiments.bench import Bench
-from llama_magic.experiments.bench import Speed as Measured
 from llama_magic.experiments.difference import Difference, Side
 from llama_magic.experiments.forecast import Forecast, ForecastRow
-from llama_magic.experiments.verify import Verdict, Verification
+from llama_magic.experiments.throughput import Bench
+from llama_magic.experiments.throughput import Speed as Measured
+from llama_magic.experiments.verification import Verdict, Verification
 from llama_magic.fit import Machine, Speed, estimate
 from llama_magic.lesson.exercise import check
 from llama_magic.lesson.question import Question

@@ -11,7 +11,7 @@ import pytest
 import llama_magic as lm
 from llama_magic import display
 from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
-from llama_magic.experiments.bench import Bench, Speed
+from llama_magic.experiments.throughput import Bench, Speed
 from llama_magic.model.stream import Stream
 from llama_magic.request.backend import Capabilities
 from llama_magic.session import session

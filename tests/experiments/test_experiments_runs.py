@@ -137,7 +137,7 @@ def test_axes_are_every_combination() -> None:
 
 def test_models_are_an_axis_and_named_ones_are_loaded_in_turn() -> None:
     """A model that is given stays open; a name is loaded when its turn comes and closed after it."""
-    from llama_magic.experiments.map import map
+    from llama_magic.experiments.each_row import map
     from llama_magic.experiments.models import Models
 
     loader = scripted_loader(said)

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llama_magic.errors import SourceError
 from llama_magic.sources.faults import MissingError
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 
 try:  # huggingface-hub 2 brings httpx2, huggingface-hub 1 brings httpx; their client is the same
     import httpx2 as httpx

@@ -12,7 +12,7 @@ from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import UnreachableError
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 
 # A header read front to back costs at most one unneeded block. Six blocks of this size hold
 # 5.9 MB, more than the header of a model with 150,000 tokens; beyond, blocks grow with what was read.

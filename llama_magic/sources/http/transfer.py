@@ -21,7 +21,7 @@ from llama_magic.sources.http import client as _http
 from llama_magic.sources.http.client import UnreachableError, httpx
 from llama_magic.sources.http.job import Digest, Fetched, Job, discard, size_of
 from llama_magic.sources.http.meter import Meter
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.words import amounts
 
 RETRIES = 5  # tries in a row that bring no new byte

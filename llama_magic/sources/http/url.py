@@ -31,7 +31,7 @@ from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import UnreachableError, httpx
 from llama_magic.sources.http.job import Fetched, Job
 from llama_magic.sources.http.meter import Meter
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import ParsedSource, RemoteFile
 from llama_magic.words.progress import ProgressCallback
 

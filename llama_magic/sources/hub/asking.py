@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from llama_magic.errors import SourceError
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import TRANSIENT_STATUS, UnreachableError, httpx, redacted_logs
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 
 API_TRIES = 3
 T = TypeVar("T")

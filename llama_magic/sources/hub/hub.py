@@ -26,7 +26,7 @@ from llama_magic.sources.http.meter import Meter
 from llama_magic.sources.hub.asking import Asked, refusal, retried
 from llama_magic.sources.hub.quants import choose
 from llama_magic.sources.notation import check_repo_file, hub_endpoint
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import Fits, ParsedSource
 from llama_magic.words.names import nearest
 from llama_magic.words.progress import ProgressCallback

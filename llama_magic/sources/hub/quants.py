@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.helpers import models_in
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
-from llama_magic.sources.redact import redact
+from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import Fits, Sizes, total
 from llama_magic.words import amounts
 from llama_magic.words.names import nearest

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node, Piece, Strip
 from llama_magic.display.views.model.results import ending, seed_words
 from llama_magic.display.views.model.sureness import KEY, MOST, shaded
-from llama_magic.experiments.tree import tree
+from llama_magic.experiments.branches import tree
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted, nth_token

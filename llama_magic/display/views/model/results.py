@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from llama_magic.display.static.doc import Answer, Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.views import gauge, turns
 from llama_magic.display.views.data import leaves, plain
-from llama_magic.display.views.experiments import vote as views_vote
+from llama_magic.display.views.experiments import ballot
 from llama_magic.display.views.model import sureness
 from llama_magic.display.views.view import together, view
 from llama_magic.model.results import Budget, Completion
@@ -123,7 +123,7 @@ def samples(first: Completion, answers: Sequence[Completion]) -> list[Node]:
         shown = _columns(group) if side_by_side else [node for pair in group for node in _sample(*pair)]
         out += shown if group[0][0] == 1 else [Fold(_span(group), tuple(shown))]
     if (first.mode == "structured" or _is_choice(first)) and len(answers) > 1:
-        out.extend(views_vote.of_samples(answers))
+        out.extend(ballot.of_samples(answers))
     longest = max(answers, key=lambda a: a.usage.completion_tokens).usage  # each has the window to itself
     budget = gauge.ended(first.budget, longest.completion_tokens)
     out.append(gauge.bar(budget, longest.completion_tokens))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_magic.display.static.doc import Code, Head, Node
 from llama_magic.display.views.view import view
-from llama_magic.experiments.tree import Tree
+from llama_magic.experiments.branches import Tree
 from llama_magic.words.counting import counted
 
 

@@ -12,7 +12,7 @@ import pytest
 import llama_magic as lm
 from llama_magic import display, structured
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.experiments.vote import Shape, Vote, count
+from llama_magic.experiments.ballot import Shape, Vote, count
 
 
 def _count(values: list[Any], schema: Any = True) -> Vote:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
-from llama_magic.experiments.bench import Bench
+from llama_magic.experiments.throughput import Bench
 from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table

@@ -8,8 +8,8 @@ from typing import Any
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.errors import LlamaMagicError
-from llama_magic.experiments.vote import Vote, said
-from llama_magic.experiments.vote import vote as count
+from llama_magic.experiments.ballot import Vote, said
+from llama_magic.experiments.ballot import vote as count
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Share, Table

@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
-from llama_magic.experiments.verify import Verdict, Verification
+from llama_magic.experiments.verification import Verdict, Verification
 from llama_magic.words.amounts import duration
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown
