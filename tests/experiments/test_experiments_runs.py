@@ -474,8 +474,24 @@ def test_a_row_is_said_once_beside_all_that_was_asked_of_it() -> None:
         cells for row in (["0", "a"], ["1", "a"], ["2", "b"]) for cells in (row, *[["", ""]] * 3)
     ]
     assert ["border" in mark for mark, _ in rows] == [False, False, False, True] * 3
-    runs = lm.map(["a"] * 17, model=scripted_model(said), over={"top_k": [1, 2, 3]})
-    assert len(re.findall("<td[^>]*>16</td>", to_html(runs))) == 2  # its third setting stands on page 2
+    rows17 = [{"text": None if i == 16 else "a"} for i in range(17)]
+    runs = lm.map(rows17, "{{ text }}", model=scripted_model(said), over={"top_k": [1, 2, 3]})
+    assert len(re.findall("<td[^>]*>16</td>", to_html(runs))) == 2  # its third error stands on page 2
+
+
+def test_below_a_grid_a_page_of_answers_is_kept() -> None:
+    """What sums 300 answers up is a grid; of the answers 50 are saved, the number of all, and each error."""
+    rows = [{"text": None if i == 99 else f"<{i}>"} for i in range(100)]
+    runs = lm.map(rows, "{{ text }}", model=scripted_model(said), over={"top_k": [1, 2, 3]})
+    odds = lm.decide(
+        rows, {"a": "{{ text }}", "b": "{{ text }}!"}, options=["yes", "no"], model=scripted_model(said)
+    )
+    for result, word, whole in ((runs, "every answer", 300), (odds, "every decision", 200)):
+        page = to_html(result).partition(word)[2]
+        assert f"{whole} in all; .to_pandas() has every one." in page
+        failed = whole // 100  # all settings of one row
+        assert re.findall(r"<summary[^>]*>(.*?)</summary>", page) == [f"{failed} errors further on"]
+        assert _html_rows(page) == 50 + failed
 
 
 def test_errors_beyond_the_pages_have_one_of_their_own() -> None:

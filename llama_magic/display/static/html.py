@@ -201,7 +201,7 @@ def _longest(table: Table, column: int) -> int:
 def _pages(node: doc.Pages) -> Html:
     (_, first), *others = node.pages
     folds = (_fold(doc.Fold(name, (doc.Grid(table),))) for name, table in others)
-    rest = [_line(doc.Line(node.rest, dim=True))] if node.rest and len(node.pages) > 1 else []
+    rest = [_line(doc.Line(node.rest, dim=True))] if node.rest else []
     return _LINE.join([_grid(doc.Grid(first)), *folds, *rest])
 
 

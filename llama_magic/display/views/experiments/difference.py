@@ -42,8 +42,8 @@ def difference(found: Difference) -> list[Node]:
 
 
 def _row(side: Side) -> tuple[Any, ...]:
-    there = blanks_shown(side.there) if side.there else "(the end)"
-    likely = tuple(Share(blanks_shown(one.text), one.probability) for one in side.likely)
+    there = f"“{blanks_shown(side.there)}”" if side.there else "(the end)"
+    likely = tuple(Share(f"“{blanks_shown(one.text)}”", one.probability) for one in side.likely)
     return (side.name, there, likely or "not known any more", side.rest)
 
 

@@ -31,7 +31,7 @@ def odds(o: Odds) -> list[Node]:
     said += [counted(errors, "error")] if errors else []
     out: list[Node] = [Head("odds", " · ".join([*said, *axes_words(o.axes)]))]
     if len(o) and o.axes:
-        out += [*grid(o), Fold("every decision", (pages(columns(o), list(o)),))]
+        out += [*grid(o), Fold("every decision", (pages(columns(o), list(o), most=1),))]
     elif len(o):
         out.append(pages(columns(o), list(o)))
     if o.missing:

@@ -22,7 +22,9 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table, brief
 
 PAGE = 50  # rows
-_PAGES = 6  # that a saved notebook keeps, about 1 kB a row: whoever wants more has the values
+# That a saved notebook keeps, about 1 kB a row; below a grid, which sums them up, one. Whoever wants more has
+# the values.
+_PAGES = 6
 _LATEST = 8  # results of the table that fills
 _COLUMNS = 3  # of a row, and
 _FIELDS = 6  # of an answer, that have a column of the table
@@ -36,7 +38,7 @@ def runs(r: Runs) -> list[Node]:
     said = [counted(len(r), r.noun), *([counted(errors, "error")] if errors else [])]
     out: list[Node] = [Head("runs", " · ".join([*said, *axes_words(r.axes)]))]
     if len(r) and r.axes:
-        every = pages(columns(r), list(r))
+        every = pages(columns(r), list(r), most=1)
         out += [*grid(r), Fold("every answer", (every,))]
     elif len(r):
         out.append(pages(columns(r), list(r)))
@@ -68,13 +70,13 @@ def latest(results: Results[Any]) -> list[Node]:
     return [Grid(columns(results).table(results.newest(_LATEST)))] if len(results) else []
 
 
-def pages(table: Columns, results: Sequence[Any]) -> Pages:
+def pages(table: Columns, results: Sequence[Any], most: int = _PAGES) -> Pages:
     """Show the first pages of results, and the errors that are not on them; say how many there are."""
     named = []
-    for start in range(0, len(results), PAGE)[:_PAGES]:
+    for start in range(0, len(results), PAGE)[:most]:
         part = results[start : start + PAGE]
         named.append((f"{start + 1:,} to {start + len(part):,}", table.table(part)))
-    if failed := [result for result in results[_PAGES * PAGE :] if result.error is not None]:
+    if failed := [result for result in results[most * PAGE :] if result.error is not None]:
         named.append((f"{counted(len(failed), 'error')} further on", table.table(failed[:PAGE])))
     rest = f"{len(results):,} in all; .to_pandas() has every one." * (len(results) > PAGE)
     return Pages(tuple(named), rest)
