@@ -38,7 +38,7 @@ export function gauge(head) {
     const name = /\d$/.test(label) ? `${label}:` : label; // as doc.Segment.words
     bar.append(node);
     if (key.childNodes.length) key.append(" · ");
-    key.append(make("span", "lm-key", make("span", `lm-dot lm-k-${kind}`), "\u00a0", words));
+    key.append(make("span", `lm-dot lm-k-${kind}`, "\u00a0\u00a0\u00a0"), "\u00a0", words); // as html._legend
     return (/** @type {number} */ amount) => {
       node.style.width = `${(100 * amount) / total}%`;
       words.textContent = `${name} ${count(amount)}`;

@@ -20,7 +20,6 @@ from llama_magic.words.tables import Marked, Share, Table, cell_text, is_number,
 
 _RANGE = re.compile(r"[-+\d.,%]+ (to|of) [-+\d.,%]+")  # `24% to 44%`
 _WORD = 24  # characters that a column is always wide enough for
-_SHORT = 50  # characters that are on one line anywhere
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 _NONE = Html()
 _LINE = Html("\n")
@@ -123,12 +122,10 @@ def _bar(node: doc.Bar) -> Html:
 
 
 def _legend(segments: Sequence[doc.Segment]) -> Html:
-    """Return the key of a bar: a dot and words for each part, which no line end parts."""
-    item = Html('<span class="lm-dot lm-k-{}"></span>&nbsp;{}')
-    parts = [item.format(part.kind, part.words) for part in segments]
-    if sum(len(part.words) + 5 for part in segments) > _SHORT:
-        parts = list(map(_ONE.format, parts))
-    items = _DOT.join(parts)
+    """Return the key of a bar: a dot and words for each part; no line ends behind a dot."""
+    # The dot is made of blanks: a line may end behind a box, and a span around both is 40 bytes more a turn.
+    item = Html('<span class="lm-dot lm-k-{}">\u00a0\u00a0\u00a0</span>\u00a0{}')
+    items = _DOT.join(item.format(part.kind, part.words) for part in segments)
     return Html('<p class="lm-legend">{}</p>').format(items)
 
 
