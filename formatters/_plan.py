@@ -50,7 +50,7 @@ _AS_DATA = re.compile(r"""['"]type['"]: ?['"]text['"]""")
 
 
 @dataclass(frozen=True)
-class Plan:
+class TemplatePlan:
     """How conversations of one shape are written by one template."""
 
     repairs: tuple[Repair, ...] = ()
@@ -144,7 +144,7 @@ def key(messages: list[Message], variables: dict[str, Any]) -> str:
     return repr((turns, calls, sorted((k, repr(v)) for k, v in variables.items())))
 
 
-def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos: str = "") -> Plan:
+def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos: str = "") -> TemplatePlan:
     """Return the smallest repair with which the template writes each message once.
 
     Raises TemplateError, naming message and role, where nothing helps.
@@ -157,7 +157,7 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos:
     for count in range(len(useful) + 1):
         for chosen in itertools.combinations(useful, count):
             for form in forms:
-                attempt = _try(run, messages, variables, Plan(chosen, form))
+                attempt = _try(run, messages, variables, TemplatePlan(chosen, form))
                 if attempt.error is not None and isinstance(attempt.error.__cause__, LimitError):
                     raise attempt.error  # each further try would cost the whole limit again
                 if attempt.good and not attempt.plan.calls_lost and not attempt.opens_again(bos):
@@ -178,7 +178,7 @@ _TOOL_ROLES = ("tool", "function", "ipython")
 
 @dataclass(frozen=True)
 class _Attempt:
-    plan: Plan
+    plan: TemplatePlan
     messages: list[Message]
     error: TemplateError | None = None
     missing: tuple[int, ...] = ()
@@ -197,7 +197,7 @@ class _Attempt:
         )
 
 
-def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Plan) -> _Attempt:
+def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: TemplatePlan) -> _Attempt:
     originals = marked(messages)
     try:
         text = run(plan.dress(plan.apply(originals)), variables)
@@ -221,7 +221,7 @@ def _try(run: Run, messages: list[Message], variables: dict[str, Any], plan: Pla
     return _Attempt(plan, messages, None, missing)
 
 
-def _words(message: Message, plan: Plan) -> list[str]:
+def _words(message: Message, plan: TemplatePlan) -> list[str]:
     """Return the marker words of a message that must stand in the prompt."""
     parts = message.get(repairs.PARTS) if repairs.in_parts in plan.forms else None
     return [text for text in (parts or [message["content"]]) if text.strip()]

@@ -16,7 +16,7 @@ from . import _sandbox
 from ._guard import CONTROL_LIKE, Veil, attribute, guards_of, neutralise
 from ._marks import spec_from_template
 from ._messages import NOTES, PARTS, in_parts, normalise_with_parts, plain_data, without_parts
-from ._plan import Plan, glue, key, make_plan, shape, turn_marks
+from ._plan import TemplatePlan, glue, key, make_plan, shape, turn_marks
 from ._reader import ReplySpec
 from ._roles import check_roles, texts_in
 from ._running import compiled, run
@@ -38,7 +38,7 @@ class Template:
         if not isinstance(source, str):
             raise InputTypeError(f"A chat template is a string, not a {type(source).__name__}.")
         self._template = compiled(source)
-        self._plans: OrderedDict[str, Plan | TemplateError] = OrderedDict()
+        self._plans: OrderedDict[str, TemplatePlan | TemplateError] = OrderedDict()
 
     def __reduce__(self) -> Any:
         return Template, (self.source, self.bos_token, self.eos_token)
@@ -96,7 +96,7 @@ class Template:
         tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
         return run(self._template, {**tokens, **variables, "messages": messages}, hidden)
 
-    def _plan(self, messages: list[Message], variables: dict[str, Any]) -> Plan:
+    def _plan(self, messages: list[Message], variables: dict[str, Any]) -> TemplatePlan:
         name = key(messages, variables)
         plan = self._plans.get(name)
         if plan is None:
@@ -172,7 +172,7 @@ class Template:
 
     def _planned(
         self,
-        plan: Plan,
+        plan: TemplatePlan,
         given: list[Message],
         variables: dict[str, Any],
         guarded: Collection[str] | None,
@@ -194,7 +194,7 @@ class Template:
         self,
         messages: list[Message],
         variables: dict[str, Any],
-        plan: Plan,
+        plan: TemplatePlan,
         guarded: Collection[str] | None,
         continue_final: bool,
     ) -> tuple[str, tuple[Part, ...], list[int]]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, shown_briefly
 from llama_magic.experiments.deciding import Deciding
+from llama_magic.experiments.design import read_design
 from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.odds import Odds
-from llama_magic.experiments.plan import read_plan
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
 
@@ -63,7 +63,7 @@ def decide(
         or not 0 <= abstain_below <= 1
     ):
         raise OptionError(f"abstain_below is {abstain_below!r}; expected a probability, 0 to 1.")
-    plan = read_plan(
+    design = read_design(
         read_rows(rows),
         prompt,
         over=over,
@@ -78,7 +78,7 @@ def decide(
         known=_OPTIONS,
         own=_OWN,
     )
-    made = Deciding.of(plan, options=named, end=end, abstain_below=float(abstain_below))
+    made = Deciding.of(design, options=named, end=end, abstain_below=float(abstain_below))
     return forecast(made) if dry_run else Odds(made, {}).resume()
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from llama_magic.errors import shown_briefly
 from llama_magic.experiments.caller import names_of_caller
+from llama_magic.experiments.design import read_design
 from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.generation import Generation
-from llama_magic.experiments.plan import read_plan
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import Row, read_rows
 from llama_magic.experiments.runs import Runs
@@ -60,7 +60,7 @@ def sweep(
     }  # fmt: skip
     if rows is None and variables is None:
         variables = names_of_caller()
-    plan = read_plan(
+    design = read_design(
         [Row(0)] if rows is None else read_rows(rows),
         prompt,
         over=over,
@@ -74,5 +74,5 @@ def sweep(
         variables=variables,
         keywords=keywords,
     )
-    made = Generation.of(plan)
+    made = Generation.of(design)
     return forecast(made) if dry_run else Runs(made, {}).resume()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from llama_magic.errors import BackendError, OptionError
 from llama_magic.experiments.experiment import Experiment, whole
-from llama_magic.experiments.forecast import Speed, speed_so_far
+from llama_magic.experiments.forecast import Pace, pace_so_far
 from llama_magic.experiments.odds import Decision, prefixes
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.scoring import scores_of
@@ -139,14 +139,14 @@ class Deciding(Experiment[Decision]):
     def request(self, model: Model, task: Task) -> Request:
         return self._prepared(model, task, self._texts(model)).request
 
-    def measured(self, model: Model, task: Task | None) -> Speed | None:
-        found = speed_so_far(model)
+    def measured(self, model: Model, task: Task | None) -> Pace | None:
+        found = pace_so_far(model)
         if found is None and task is not None and model.backend.local is not None:
             tokens = len(self.request(model, task).prompt)
             (decision,) = self._decided(model, [task], self._texts(model))
             if decision.error is not None:
                 raise decision.error
-            return Speed(tokens / decision.seconds, 0.0, 0.0, 1)
+            return Pace(tokens / decision.seconds, 0.0, 0.0, 1)
         return None if found is None else replace(found, write=0.0)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_magic.errors import shown_briefly
+from llama_magic.experiments.design import read_design
 from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.generation import Generation
-from llama_magic.experiments.plan import read_plan
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
 from llama_magic.experiments.runs import Runs
@@ -69,7 +69,7 @@ def map(
         "choices": choices, "template_variables": template_variables, "retries": retries,
         "thinking": thinking, "show_schema": show_schema, **options,
     }  # fmt: skip
-    plan = read_plan(
+    design = read_design(
         read_rows(rows),
         prompt,
         over=over,
@@ -83,5 +83,5 @@ def map(
         variables=variables,
         keywords=keywords,
     )
-    made = Generation.of(plan)
+    made = Generation.of(design)
     return forecast(made) if dry_run else Runs(made, {}).resume()

@@ -19,9 +19,9 @@ from llama_magic.words.counting import counted
 from llama_magic.words.shown import watched
 
 if TYPE_CHECKING:
-    from llama_magic.experiments.forecast import Speed
+    from llama_magic.experiments.design import Design
+    from llama_magic.experiments.forecast import Pace
     from llama_magic.experiments.models import Models
-    from llama_magic.experiments.plan import Plan
     from llama_magic.experiments.rows import Row
     from llama_magic.experiments.settings import Setting
     from llama_magic.model.model import Model
@@ -55,9 +55,9 @@ class Experiment(Generic[R]):
     record: Record | None = None
 
     @classmethod
-    def of(cls, plan: Plan, **more: Any) -> Self:
-        """Return the experiment of a plan; `more` is what its kind needs besides."""
-        return cls(**vars(plan), **more)
+    def of(cls, design: Design, **more: Any) -> Self:
+        """Return the experiment of a design; `more` is what its kind needs besides."""
+        return cls(**vars(design), **more)
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -170,7 +170,7 @@ class Experiment(Generic[R]):
         """Return what a task would ask, which is not asked. Raises what is wrong with it."""
         raise NotImplementedError
 
-    def measured(self, model: Model, task: Task | None) -> Speed | None:
+    def measured(self, model: Model, task: Task | None) -> Pace | None:
         """Return how fast a model was here, by `task` where no more is known; None: that is not known."""
         raise NotImplementedError
 

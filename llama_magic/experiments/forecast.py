@@ -36,7 +36,7 @@ class ForecastRow:
 
 
 @dataclass(frozen=True)
-class Speed:
+class Pace:
     """What a model was measured at: tokens a second read and written, tokens of a usual answer.
 
     `write` is 0 where nothing is written.
@@ -60,7 +60,7 @@ class Forecast(Printed):
     rows: tuple[ForecastRow, ...]
     distinct_tokens: int
     seconds: float | None
-    speeds: Mapping[str, Speed] = field(default_factory=dict)
+    speeds: Mapping[str, Pace] = field(default_factory=dict)
 
     @property
     def prompt_tokens(self) -> int:
@@ -100,7 +100,7 @@ class Askable(Protocol):
     @property
     def tasks(self) -> Sequence[Task]: ...
     def request(self, model: Model, task: Task) -> Request: ...
-    def measured(self, model: Model, task: Task | None) -> Speed | None: ...
+    def measured(self, model: Model, task: Task | None) -> Pace | None: ...
 
 
 def forecast(experiment: Askable) -> Forecast:
@@ -110,7 +110,7 @@ def forecast(experiment: Askable) -> Forecast:
     """
     rows: list[ForecastRow] = []
     distinct, seconds, known = 0, 0.0, True
-    speeds: dict[str, Speed] = {}
+    speeds: dict[str, Pace] = {}
     for name in experiment.models.names:
         tasks = [task for task in experiment.tasks if task.setting.model == name]
         if not tasks:
@@ -162,20 +162,20 @@ def _distinct(prompts: Sequence[tuple[int, ...]]) -> int:
     return total
 
 
-def speed_so_far(model: Model) -> Speed | None:
+def pace_so_far(model: Model) -> Pace | None:
     """Return the speed of the answers that this process has had of a model."""
     answers = [one for one in journal if one.model == model.name and one.mode != "xray"]
-    return speed_of(answers[-_LATEST:])
+    return pace_of(answers[-_LATEST:])
 
 
-def speed_of(answers: Sequence[Completion[Any]]) -> Speed | None:
+def pace_of(answers: Sequence[Completion[Any]]) -> Pace | None:
     """Return the speed that answers show; None where they are too short to."""
     read = [(a.usage.prompt_tokens - a.usage.cached_tokens, a.timings.prompt_s) for a in answers]
     read = [(tokens, spent) for tokens, spent in read if tokens >= _LEAST and spent > 0]
     written = [a for a in answers if a.usage.completion_tokens > 1 and a.timings.tokens_per_second > 0]
     if not read or not written:
         return None
-    return Speed(
+    return Pace(
         sum(tokens for tokens, _ in read) / sum(spent for _, spent in read),
         statistics.median(a.timings.tokens_per_second for a in written),
         statistics.fmean(a.usage.completion_tokens for a in written),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
 from llama_magic.experiments.experiment import Experiment, whole
-from llama_magic.experiments.forecast import speed_of, speed_so_far
+from llama_magic.experiments.forecast import pace_of, pace_so_far
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run
 from llama_magic.experiments.scheduler import Scheduler
@@ -16,7 +16,7 @@ from llama_magic.experiments.scoring import scores_of
 from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, key_of, prepared
 
 if TYPE_CHECKING:
-    from llama_magic.experiments.forecast import Speed
+    from llama_magic.experiments.forecast import Pace
     from llama_magic.model.model import Model
     from llama_magic.model.results import Completion
     from llama_magic.request.request import Request
@@ -75,15 +75,15 @@ class Generation(Experiment[Run]):
         check_call(model, task.setting)
         return prepared(model, task).request
 
-    def measured(self, model: Model, task: Task | None) -> Speed | None:
-        found = speed_so_far(model)
+    def measured(self, model: Model, task: Task | None) -> Pace | None:
+        found = pace_so_far(model)
         if found is not None or task is None or model.backend.local is None:  # elsewhere it may cost money
             return found
         try:
-            return speed_of([begin(model, task).run()])
+            return pace_of([begin(model, task).run()])
         except LlamaMagicError as error:
             completion = getattr(error, "completion", None)
-            return None if completion is None else speed_of([completion])
+            return None if completion is None else pace_of([completion])
 
     def failed(self, task: Task, error: Exception) -> Run:
         completion = getattr(error, "completion", None)

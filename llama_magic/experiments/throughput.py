@@ -23,7 +23,7 @@ _SEED = 1  # of the tokens that are read; llama-bench's are random, too
 
 
 @dataclass(frozen=True)
-class Speed:
+class Throughput:
     """One test: `n_prompt` tokens read at once, or `n_gen` written one after the other.
 
     `samples` are tokens a second, one a repetition.
@@ -51,14 +51,14 @@ class Speed:
 
 @dataclass(frozen=True)
 class Bench(Printed):
-    """What `lm.bench` measured: a `Speed` a test, and what it was measured on."""
+    """What `lm.bench` measured: a `Throughput` a test, and what it was measured on."""
 
     model: str
-    speeds: tuple[Speed, ...]
+    speeds: tuple[Throughput, ...]
     facts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def __getitem__(self, test: str) -> Speed:
+    def __getitem__(self, test: str) -> Throughput:
         """Return the speed of a test by its name: `found["pp512"]`."""
         for speed in self.speeds:
             if speed.test == test:
@@ -132,7 +132,7 @@ def _measured(model: Model, n_prompt: int, n_gen: int, repetitions: int, progres
     _check(model, n_prompt, n_gen)
     busy = "Other work kept the processor busy: these figures are lower than those of a quiet machine."
     notes = (busy,) if fit.machine().busy else ()
-    done: dict[tuple[int, int], Speed] = {}
+    done: dict[tuple[int, int], Throughput] = {}
 
     def made() -> Bench:
         return Bench(model.name, tuple(done.values()), _facts(model), notes)
@@ -142,7 +142,7 @@ def _measured(model: Model, n_prompt: int, n_gen: int, repetitions: int, progres
     try:
         for prompt, gen, sample in _tests(model, n_prompt, n_gen):
             samples: list[float] = []
-            name = Speed(prompt, gen, ()).test
+            name = Throughput(prompt, gen, ()).test
             for repetition in range(repetitions + 1):
                 run = next(runs)
                 progress(
@@ -151,7 +151,7 @@ def _measured(model: Model, n_prompt: int, n_gen: int, repetitions: int, progres
                 speed = sample()
                 if repetition:  # the first is not measured: caches and clocks warm up
                     samples.append(speed)
-                    done[prompt, gen] = Speed(prompt, gen, tuple(samples))
+                    done[prompt, gen] = Throughput(prompt, gen, tuple(samples))
     except GenerationInterrupted:
         words = "the tests so far are kept" if done else "nothing was measured yet"
         raise GenerationInterrupted(made() if done else None, words) from None

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Terms:
     """Everything that a completion repeats of its request."""
 
     mode: str
@@ -76,8 +76,8 @@ class Again(Protocol):
 class Assembler:
     """Put the events of one request together. Called by the compute thread; read by the caller."""
 
-    def __init__(self, plan: Plan, tokenizer: Tokenizer, request: Request) -> None:
-        self.plan = plan
+    def __init__(self, terms: Terms, tokenizer: Tokenizer, request: Request) -> None:
+        self.terms = terms
         self.tokenizer = tokenizer
         self.request = request
         self.stats = Stats()
@@ -98,17 +98,17 @@ class Assembler:
         self.silent = False  # nobody reads chunks any more, so none are made
 
     def _reader(self) -> Any:
-        plan = self.plan
-        if plan.formatter is None or not plan.reads:
+        terms = self.terms
+        if terms.formatter is None or not terms.reads:
             return None
-        if plan.constraint is None and plan.offer is not None:
-            return plan.offer.reader(plan.formatter, plan.prompt.head)
-        return plan.formatter.reader(plan.prompt.head, once=plan.constraint is not None)
+        if terms.constraint is None and terms.offer is not None:
+            return terms.offer.reader(terms.formatter, terms.prompt.head)
+        return terms.formatter.reader(terms.prompt.head, once=terms.constraint is not None)
 
     def _sample(self, index: int) -> Sample:
         """Return a sample that holds what the answer was given to begin with."""
         request = self.request
-        sample = Sample(self._reader(), self.plan.prompt.text, request.sample_seed(index))
+        sample = Sample(self._reader(), self.terms.prompt.text, request.sample_seed(index))
         pieces = (self.piece(token) for token in request.begun)
         sample.begin(request.begun, TextStream.begun(request.stops, pieces)[1])
         return sample
@@ -237,8 +237,8 @@ class Assembler:
 
     @property
     def budget(self) -> Budget:
-        plan = self.plan
-        return plan.prompt.budget(plan.window, plan.max_tokens)
+        terms = self.terms
+        return terms.prompt.budget(terms.window, terms.max_tokens)
 
     def completions(self) -> list[Completion[Any]]:
         """Return what was written so far, one completion a sample."""
@@ -247,13 +247,13 @@ class Assembler:
         return [self._completion(index, sample) for index, sample in enumerate(self.samples)]
 
     def _completion(self, index: int, sample: Sample) -> Completion[Any]:
-        plan, request, stats = self.plan, self.request, self.stats
+        terms, request, stats = self.terms, self.request, self.stats
         begun = len(request.begun)
         written = len(sample.ids) - begun
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=written)
         return Completion(
             text=sample.text,
-            prompt=plan.prompt.text,
+            prompt=terms.prompt.text,
             prompt_token_ids=tuple(request.prompt),
             token_ids=tuple(sample.ids),
             finish_reason=sample.reason or "interrupted",
@@ -265,36 +265,36 @@ class Assembler:
                 sample.drafted,
                 sample.accepted,
             ),
-            timings=timings_of(stats, plan.load_s, written - sample.forced),
+            timings=timings_of(stats, terms.load_s, written - sample.forced),
             seed=request.sample_seed(index),
             sampling=request.sampling,
-            model=plan.model,
+            model=terms.model,
             budget=budget,
             raw_text=sample.raw,
             thinking=sample.thinking,
             stop=sample.stop,
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
-            messages=plan.prompt.answered(sample.text, sample.called, sample.thinking),
+            messages=terms.prompt.answered(sample.text, sample.called, sample.thinking),
             tool_calls=tuple(sample.called),
-            steps=plan.steps,
-            notes=(*plan.prompt.notes, *plan.advice, *_notes(plan, sample.text)),
+            steps=terms.steps,
+            notes=(*terms.prompt.notes, *terms.advice, *_notes(terms, sample.text)),
             seeded=request.exact,
-            mode=plan.mode,
+            mode=terms.mode,
             fields=sample.reports(),
-            thinking_choice=plan.thinking,
-            made_with=plan.made_with,
+            thinking_choice=terms.thinking,
+            made_with=terms.made_with,
             sample=index,
             begun=begun,
-            request=plan.request,
+            request=terms.request,
             id=f"{self.id}-{index}",
             time=self.asked_at,
-            tag=plan.tag,
+            tag=terms.tag,
             _drafts=sample.drafts,
             _unguessed=stats.unguessed,
         )
 
 
-def _notes(plan: Plan, text: str) -> tuple[str, ...]:
+def _notes(terms: Terms, text: str) -> tuple[str, ...]:
     """Return what was chosen of thinking, and what the schema gives occasion to say."""
-    chosen = (plan.thinking,) if plan.thinking else ()
-    return chosen if plan.constraint is None else (*chosen, *plan.constraint.notes_on(text))
+    chosen = (terms.thinking,) if terms.thinking else ()
+    return chosen if terms.constraint is None else (*chosen, *terms.constraint.notes_on(text))

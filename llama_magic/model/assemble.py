@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import OptionError
 from llama_magic.microscope.advice import advise
-from llama_magic.model.answer import Again, Assembler, Plan
+from llama_magic.model.answer import Again, Assembler, Terms
 from llama_magic.model.asked import Beside, Call, digest, for_receipt
 from llama_magic.model.begun import begin, held
 from llama_magic.model.guard import check_budget
@@ -105,7 +105,7 @@ def assemble(
     if lack := capabilities.lacks(request):
         raise OptionError(f"{name} cannot honour {lack}.", remedy="Leave it out, or load the model here.")
     request.digest = digest(ask.mode, request, constraint, note, name, file.made_with)
-    plan = Plan(
+    terms = Terms(
         ask.mode,
         name,
         prompt,
@@ -125,7 +125,7 @@ def assemble(
         request=request.digest,
         again=ask.again,
     )
-    return Assembler(plan, tokenizer, request)
+    return Assembler(terms, tokenizer, request)
 
 
 def changed(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class AsyncStream(InProcess, Generic[C]):
             self._inner._end()
             self._inner._take()
             raise StopAsyncIteration
-        constraint = self._inner._assembler.plan.constraint
+        constraint = self._inner._assembler.terms.constraint
         return chunk if constraint is None else with_partial(chunk, constraint)
 
     async def run(self) -> C:

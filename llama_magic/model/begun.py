@@ -12,7 +12,7 @@ from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.model.prompt import Prompt
-    from llama_magic.request.matcher import Constraint
+    from llama_magic.request.matcher import CarriedConstraint
     from llama_magic.request.tokenizer import Tokenizer
 
 
@@ -54,7 +54,9 @@ def begin(
     return replace(prompt, notes=(*prompt.notes, note)), left
 
 
-def held(constraint: Constraint | None, prompt: Prompt, tokenizer: Tokenizer) -> Constraint | None:
+def held(
+    constraint: CarriedConstraint | None, prompt: Prompt, tokenizer: Tokenizer
+) -> CarriedConstraint | None:
     """Return the constraint for an answer to `prompt`, which may hold its beginning.
 
     Raises `StructuredOutputError` where no answer begins so.

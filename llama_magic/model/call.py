@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _RESERVED = {"messages", "tools", "guarded", "add_generation_prompt", "continue_final_message"}
 
 
-class Settings(Protocol):
+class Changeable(Protocol):
     """What of a model may change between calls."""
 
     sampling: Sampling
@@ -54,7 +54,7 @@ class Calls:
     """Build the request of each kind of call for one model."""
 
     def __init__(
-        self, name: str, file: LoadedFile, backend: Backend, settings: Settings, tokenizer: Tokenizer
+        self, name: str, file: LoadedFile, backend: Backend, settings: Changeable, tokenizer: Tokenizer
     ) -> None:
         self.name = name
         self._file = file

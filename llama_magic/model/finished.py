@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from llama_magic.errors import StructuredOutputError
-from llama_magic.model.answer import Plan
+from llama_magic.model.answer import Terms
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 
 
-def finished(completion: Completion, plan: Plan) -> Completion:
+def finished(completion: Completion, terms: Terms) -> Completion:
     """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
-    constraint = plan.constraint
+    constraint = terms.constraint
     if constraint is None:
         return completion
     completion = replace(completion, _constraint=constraint)

@@ -56,8 +56,8 @@ class Stream(InProcess, Generic[C]):
         assembler.deliver = deliver or self._chunks.put
         self._backend = backend = begin(backend, self.request, assembler)
         self._ended = when_gone(self, partial(_drop, backend, assembler))
-        if assembler.plan.timeout is not None:
-            _thread.start_new_thread(_time_out, (backend, assembler, assembler.plan.timeout))
+        if assembler.terms.timeout is not None:
+            _thread.start_new_thread(_time_out, (backend, assembler, assembler.terms.timeout))
 
     @property
     def budget(self) -> Budget:
@@ -67,7 +67,7 @@ class Stream(InProcess, Generic[C]):
     @property
     def mode(self) -> str:
         """What the answer is made for, as its completion will say."""
-        return self._assembler.plan.mode
+        return self._assembler.terms.mode
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Stream(InProcess, Generic[C]):
     @property
     def prompt(self) -> str:
         """The text that the model goes on from, template and all."""
-        return self._assembler.plan.prompt.text
+        return self._assembler.terms.prompt.text
 
     def progress(self) -> Progress | None:
         """How much of the prompt is read, None before the engine begins."""
@@ -100,7 +100,7 @@ class Stream(InProcess, Generic[C]):
             self._end()
             self._take()
             raise StopIteration
-        constraint = self._assembler.plan.constraint
+        constraint = self._assembler.terms.constraint
         return chunk if constraint is None else with_partial(chunk, constraint)
 
     def _next(self) -> Chunk | None:
@@ -196,7 +196,7 @@ class Stream(InProcess, Generic[C]):
         failure: StructuredOutputError | None = None
         for completion in self._traceable():
             try:
-                made.append(finished(completion, self._assembler.plan))
+                made.append(finished(completion, self._assembler.terms))
             except StructuredOutputError as error:
                 failure = failure or error
                 made.append(error.completion)

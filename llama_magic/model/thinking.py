@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llama_magic.formatters import Formatter
-    from llama_magic.request.matcher import Constraint as Asked
-    from llama_magic.request.matcher import Matcher
+    from llama_magic.request.matcher import CarriedConstraint, Matcher
     from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.structured import Constraint
 
@@ -138,7 +137,7 @@ def after_thinking(
     prompt: str,
     tokenizer: Tokenizer,
     thinking: Thinking | None = None,
-) -> Asked | None:
+) -> CarriedConstraint | None:
     """Return what the request carries: the constraint, or one that waits for the end of a thinking part."""
     if constraint is None or formatter is None:
         return constraint
@@ -152,7 +151,7 @@ def after_thinking(
 class ThinkingFirst:
     """A constraint on what comes after a thinking part."""
 
-    constraint: Asked
+    constraint: CarriedConstraint
     formatter: Formatter
     prompt: str
     ways: Ways

@@ -30,7 +30,7 @@ class Matcher(Protocol):
     def finished(self) -> bool: ...
 
 
-class Constraint(Protocol):
+class CarriedConstraint(Protocol):
     """What an answer must be, as a request carries it.
 
     `kind` is json, regex, choices, gbnf or lark; `schema` the JSON schema, None for the other kinds.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llama_magic.request.matcher import Constraint
+    from llama_magic.request.matcher import CarriedConstraint
     from llama_magic.request.sampling import Sampling
     from llama_magic.request.tokenizer import Tokenizer
 
@@ -49,7 +49,7 @@ class Request:
     ignore_eos: bool = False
     measure_outside: bool = False
     speculate: bool = True
-    constraint: Constraint | None = None
+    constraint: CarriedConstraint | None = None
     begun: tuple[int, ...] = ()
     text: str = ""
     messages: tuple[Mapping[str, Any], ...] = ()

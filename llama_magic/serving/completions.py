@@ -77,7 +77,7 @@ class _Writer:
         self._n = n
         self._told = [Told(model, asked.logprobs is not None) for _ in range(len(answers) * n)]
         self._offsets = [0] * len(self._told)
-        self._echo = [answer.assembler.plan.prompt.text if asked.echo else "" for answer in answers]
+        self._echo = [answer.assembler.terms.prompt.text if asked.echo else "" for answer in answers]
         self._usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": now(),

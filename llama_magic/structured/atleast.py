@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_magic.request.matcher import Constraint, Matcher
+from llama_magic.request.matcher import CarriedConstraint, Matcher
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class AtLeast:
     tokens: int
     ends: tuple[int, ...]
     n_tokens: int
-    inner: Constraint | None = None
+    inner: CarriedConstraint | None = None
 
     @property
     def kind(self) -> str:
@@ -77,6 +77,8 @@ class _AtLeastMatcher:
         return self._inner is not None and self._inner.finished
 
 
-def at_least(inner: Constraint | None, tokens: int, ends: Iterable[int], n_tokens: int) -> Constraint | None:
+def at_least(
+    inner: CarriedConstraint | None, tokens: int, ends: Iterable[int], n_tokens: int
+) -> CarriedConstraint | None:
     """Return what keeps an answer from ending before so many tokens; `inner` itself where that is none."""
     return AtLeast(tokens, tuple(sorted(set(ends))), n_tokens, inner) if tokens else inner

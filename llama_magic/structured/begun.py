@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.errors import BackendError, StructuredOutputError
 
 if TYPE_CHECKING:
-    from llama_magic.request.matcher import Constraint, Matcher
+    from llama_magic.request.matcher import CarriedConstraint, Matcher
 
 
 class Begun:
@@ -18,7 +18,7 @@ class Begun:
     any layout.
     """
 
-    def __init__(self, constraint: Constraint, tokens: Sequence[int], text: str) -> None:
+    def __init__(self, constraint: CarriedConstraint, tokens: Sequence[int], text: str) -> None:
         self.inner = constraint
         self._tokens = tuple(tokens)
         self._how: dict[str, Any] = {}

@@ -10,8 +10,7 @@ import llama_magic as lm
 from llama_magic.display.views.model.model import ModelCard
 from llama_magic.experiments.difference import Difference, Side
 from llama_magic.experiments.forecast import Forecast, ForecastRow
-from llama_magic.experiments.throughput import Bench
-from llama_magic.experiments.throughput import Speed as Measured
+from llama_magic.experiments.throughput import Bench, Throughput
 from llama_magic.experiments.verification import Verdict, Verification
 from llama_magic.fit import Machine, Speed, estimate
 from llama_magic.lesson.exercise import check
@@ -85,7 +84,9 @@ def _answers() -> dict[str, Any]:
         "forecast": Forecast(rows, 20, 12.5),
         "verification": Verification("x.sqlite", (Verdict("answer 1", True), other), 2),
         "bench": Bench(
-            "smollm2", (Measured(512, 0, (810.0, 790.0)), Measured(0, 128, (60.5, 61.5))), notes=("a note",)
+            "smollm2",
+            (Throughput(512, 0, (810.0, 790.0)), Throughput(0, 128, (60.5, 61.5))),
+            notes=("a note",),
         ),
         "draws": Draws(drawn, (1, 2, 3), (5, 5, 6), 0, Sampling()),
         "samples of a cell": Samples([completion("One."), completion("Two.", seed=43)]),

@@ -11,7 +11,7 @@ import pytest
 import llama_magic as lm
 from llama_magic import display
 from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
-from llama_magic.experiments.throughput import Bench, Speed
+from llama_magic.experiments.throughput import Bench, Throughput
 from llama_magic.model.stream import Stream
 from llama_magic.request.backend import Capabilities
 from llama_magic.session import session
@@ -64,10 +64,10 @@ def test_a_figure_is_tokens_by_seconds(scripted: Any, monkeypatch: pytest.Monkey
 
 def test_mean_and_deviation_are_those_of_the_samples() -> None:
     """The sample's standard deviation, as llama-bench has it; 0 of one. In every format, and pandas."""
-    speed = Speed(512, 0, (90.0, 110.0, 100.0))
+    speed = Throughput(512, 0, (90.0, 110.0, 100.0))
     assert (speed.mean, speed.deviation) == (100.0, statistics.stdev([90, 110, 100]))
-    assert Speed(0, 128, (5.0,)).deviation == 0
-    found = Bench("m", (speed, Speed(0, 128, (5.0,))), {"n_threads": 2})
+    assert Throughput(0, 128, (5.0,)).deviation == 0
+    found = Bench("m", (speed, Throughput(0, 128, (5.0,))), {"n_threads": 2})
     frame = found.to_pandas()
     assert list(frame["test"]) == ["pp512", "tg128"]
     assert list(frame["avg_ts"]) == [100.0, 5.0]

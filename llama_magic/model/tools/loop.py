@@ -86,7 +86,7 @@ class Rounds:
         if self._done >= self.most:
             rounds = counted(self._done, "round")
             note = f"after {rounds} of tool calls (tool_rounds) this answer could call none"
-            made.plan = replace(made.plan, advice=(*made.plan.advice, note))
+            made.terms = replace(made.terms, advice=(*made.terms.advice, note))
         return made
 
     def _round_begins(self) -> int:

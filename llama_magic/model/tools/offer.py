@@ -16,7 +16,7 @@ from llama_magic.words.given import flag
 from llama_magic.words.names import hint
 
 if TYPE_CHECKING:
-    from llama_magic.request.matcher import Constraint
+    from llama_magic.request.matcher import CarriedConstraint
     from llama_magic.request.tokenizer import Tokenizer
 
 CHOICES = ("none", "auto", "required")
@@ -86,7 +86,7 @@ class Offer:
         known = formatter.takes_tools and formatter.call_form is not None
         return formatter if known else TextTools(formatter)
 
-    def constraint(self, formatter: Formatter, prompt: str, tokenizer: Tokenizer) -> Constraint | None:
+    def constraint(self, formatter: Formatter, prompt: str, tokenizer: Tokenizer) -> CarriedConstraint | None:
         """Return the masks for an answer to `prompt`, None where it is free."""
         form = formatter.call_form
         if not self.tools or form is None:
@@ -103,7 +103,7 @@ class Offer:
 
     def _free(
         self, formatter: Formatter, form: CallForm, prompt: str, tokenizer: Tokenizer
-    ) -> Constraint | None:
+    ) -> CarriedConstraint | None:
         many = self.parallel is not False
         rest = None
         marks = form.begins(formatter.spec, ())

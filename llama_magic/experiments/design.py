@@ -1,4 +1,4 @@
-"""From what a user gives to `map`, `sweep` or `decide` to the plan of an experiment, checked."""
+"""From what a user gives to `map`, `sweep` or `decide` to the design of an experiment, checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OWN = frozenset(
 
 
 @dataclass
-class Plan:
+class Design:
     """What the kinds of experiment have in common, read and checked."""
 
     rows: Sequence[Row]
@@ -46,7 +46,7 @@ class Plan:
     record: Record | None = None
 
 
-def read_plan(
+def read_design(
     rows: Sequence[Row],
     prompt: Any,
     *,
@@ -62,8 +62,8 @@ def read_plan(
     keywords: Mapping[str, Any],
     known: frozenset[str] = CALL_OPTIONS | OPTIONS,
     own: frozenset[str] = frozenset({"n"}),
-) -> Plan:
-    """Check the arguments of a call and put its plan together; nothing is asked, no model is loaded.
+) -> Design:
+    """Check the arguments of a call and put its design together; nothing is asked, no model is loaded.
 
     `keywords` are options of a call (those in `known`), and values of names in the prompts. `own` are the
     arguments that only this kind of experiment has; they are read already.
@@ -93,7 +93,7 @@ def read_plan(
     _check_names(prompts, rows, {**(variables or {}), **dict.fromkeys([*given, *(over or ())])})
     scores = read_scores(score)
     _check_columns(score, rows)
-    return Plan(
+    return Design(
         rows,
         settings,
         found,
