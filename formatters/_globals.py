@@ -16,7 +16,7 @@ from ._bounds import small
 from ._limits import meter, refuse, running
 
 
-class Refusal(jinja2.TemplateError):
+class TemplateRefusal(jinja2.TemplateError):
     """The template called raise_exception()."""
 
 
@@ -63,7 +63,7 @@ def _hashed(keys: Any) -> Any:
 
 
 def raise_exception(message: Any) -> None:
-    raise Refusal(str(message)[:2000])
+    raise TemplateRefusal(str(message)[:2000])
 
 
 def strftime_now(form: str) -> str:

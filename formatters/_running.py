@@ -56,7 +56,7 @@ def run(template: jinja2.Template, variables: dict[str, Any], hidden: dict[str, 
     """Run a template in the sandbox; whatever goes wrong is a TemplateError that says so."""
     try:
         return _sandbox.render(template, variables, hidden)
-    except _sandbox.Refusal as error:
+    except _sandbox.TemplateRefusal as error:
         raise TemplateError(
             f"The chat template refuses this conversation: {error}",
             remedy="Change the conversation as it says, or choose another --formatter.",

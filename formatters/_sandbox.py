@@ -34,7 +34,7 @@ from jinja2.utils import Cycler, Joiner
 from ._bounds import check_binop, check_format, check_method
 from ._codegen import MeteredCodeGenerator
 from ._filters import FILTERS, TESTS, check_filter, check_test
-from ._globals import Refusal, SafeDict, SafeNamespace, raise_exception, strftime_now, tojson
+from ._globals import SafeDict, SafeNamespace, TemplateRefusal, raise_exception, strftime_now, tojson
 from ._limits import MAX_SOURCE, SMALL, LimitError, Meter, meter, running, size_of
 
 
@@ -222,7 +222,7 @@ def render(template: jinja2.Template, variables: dict[str, Any], hidden: dict[st
     """Run a compiled template under the limits and return its text.
 
     `hidden` maps placeholder characters to the guarded strings that they stand for.
-    Raises whatever the template raises: LimitError, Refusal, a Jinja or a Python error.
+    Raises whatever the template raises: LimitError, TemplateRefusal, a Jinja or a Python error.
     """
     before = getattr(running, "meter", None), getattr(running, "hidden", {})
     given = size_of(list(variables.values()), most=float("inf"))
@@ -240,4 +240,12 @@ def render(template: jinja2.Template, variables: dict[str, Any], hidden: dict[st
         running.meter, running.hidden = before
 
 
-__all__ = ["MAX_SOURCE", "LimitError", "Refusal", "SecurityError", "UndefinedError", "environment", "render"]
+__all__ = [
+    "MAX_SOURCE",
+    "LimitError",
+    "SecurityError",
+    "TemplateRefusal",
+    "UndefinedError",
+    "environment",
+    "render",
+]

@@ -55,7 +55,7 @@ def _one_trial_a_file() -> Iterator[None]:
 
     child, command, survived = crash_check.run_child, crash_check.command, {}
 
-    def run(trial: crash_check.Trial, size: int) -> crash_check.Verdict:
+    def run(trial: crash_check.Trial, size: int) -> crash_check.TrialVerdict:
         scripted = all(BUILT.get(path) == os.stat(path).st_mtime_ns for path in trial.paths)
         # What came of a trial names the weights' layout, and the load goes by it: it is of the key.
         real = (trial.use_extra_bufts, *map(_digest, () if scripted else trial.paths))

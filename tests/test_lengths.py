@@ -1,4 +1,4 @@
-"""Files, functions and rooms that are read in one go; `python tests/test_lengths.py` lists longer ones."""
+"""What is read in one go: files, functions, rooms, names; `python tests/test_lengths.py` lists long ones."""
 
 from __future__ import annotations
 
@@ -55,6 +55,19 @@ def test_a_large_room_has_a_map() -> None:
             said = ast.get_docstring(ast.parse(folder.read_text(encoding="utf-8"))) or ""
             words = set(re.findall(r"\w+", said))
             assert files <= words, f"{folder.parent}: {files - words}"
+
+
+def test_a_class_has_its_name_to_itself() -> None:
+    """Who reads `Plan` need not ask which; but for names of OpenAI and nodes of a page (`doc.Tree`)."""
+    apart = ("llama_magic/serving/bodies", "llama_magic/serving/fields/", "llama_magic/display/static/doc")
+    homes: dict[str, list[str]] = {}
+    for path in (*(ROOT / "llama_magic").rglob("*.py"), *(ROOT / "formatters").glob("*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        if not place.startswith(apart):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(place)
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TrialVerdict:
     """`survived` says the file can be used; `stage` is how far the child came, `cause` how it died.
 
     `files` are the parts that were tried, one a line, `day` when (ISO), `stamp` their sizes and times then.
@@ -80,7 +80,9 @@ class Verdict:
         return self.survived and self.repacking and not self.use_extra_bufts
 
 
-def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner | None = None) -> Verdict:
+def check(
+    trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner | None = None
+) -> TrialVerdict:
     """Return the verdict on a file, from `store` or from a child process.
 
     `size` is the file's bytes, `fingerprint` its header's digest. Costs one load of the file
@@ -102,7 +104,7 @@ def check(trial: Trial, *, size: int, fingerprint: str, store: Path, run: Runner
     return verdict
 
 
-def _tried(trial: Trial, size: int, run: Runner) -> Verdict:
+def _tried(trial: Trial, size: int, run: Runner) -> TrialVerdict:
     """Run children until two agree: one that fails is asked again, then without repacked weights."""
     verdict = _twice(trial, size, run)
     if verdict.survived or not trial.use_extra_bufts or verdict.stage != "decode" or not verdict.of_the_file:
@@ -111,7 +113,7 @@ def _tried(trial: Trial, size: int, run: Runner) -> Verdict:
     return plain if plain.survived else verdict
 
 
-def _twice(trial: Trial, size: int, run: Runner) -> Verdict:
+def _twice(trial: Trial, size: int, run: Runner) -> TrialVerdict:
     first = run(trial, size)
     if not first.of_the_file or first.survived:
         return first
@@ -119,10 +121,10 @@ def _twice(trial: Trial, size: int, run: Runner) -> Verdict:
     return replace(second, times=2) if second == first else second
 
 
-Runner = Callable[[Trial, int], Verdict]
+Runner = Callable[[Trial, int], TrialVerdict]
 
 
-def run_child(trial: Trial, size: int) -> Verdict:
+def run_child(trial: Trial, size: int) -> TrialVerdict:
     """Run one trial in a child process and say how it ended."""
     timeout = _PATIENCE + size / _SLOWEST_DISK
     try:
@@ -135,11 +137,13 @@ def run_child(trial: Trial, size: int) -> Verdict:
     lines = [line for line in out.splitlines() if line]
     stage = next((line[6:] for line in reversed(lines) if line.startswith("stage ")), "start")
     if code is None:
-        return Verdict(False, trial.use_extra_bufts, stage, f"{trial_ends.NO_ANSWER} after {timeout:.0f} s")
+        return TrialVerdict(
+            False, trial.use_extra_bufts, stage, f"{trial_ends.NO_ANSWER} after {timeout:.0f} s"
+        )
     if "survived" in lines:
-        return Verdict(True, trial.use_extra_bufts)
+        return TrialVerdict(True, trial.use_extra_bufts)
     refusal = next((line[8:] for line in lines if line.startswith("refused ")), "")
-    return Verdict(False, trial.use_extra_bufts, stage, refusal or trial_ends.cause_of(code, said))
+    return TrialVerdict(False, trial.use_extra_bufts, stage, refusal or trial_ends.cause_of(code, said))
 
 
 def _ended(request: bytes, timeout: float) -> tuple[int | None, str, str]:
@@ -222,27 +226,27 @@ def _cpu() -> str:
     return hashlib.sha256("\n".join(wanted[:2]).encode()).hexdigest()[:16]
 
 
-def verdicts(store: Path) -> list[Verdict]:
+def verdicts(store: Path) -> list[TrialVerdict]:
     """Return every remembered verdict, oldest first."""
     return list(_read(store).values())
 
 
-def _read(store: Path) -> dict[str, Verdict]:
+def _read(store: Path) -> dict[str, TrialVerdict]:
     try:
         data = json.loads(store.read_text())
     except (OSError, ValueError, RecursionError):
         return {}
     entries = data.items() if isinstance(data, dict) else ()
-    shape = {f.name: f.type for f in fields(Verdict)}
+    shape = {f.name: f.type for f in fields(TrialVerdict)}
     # Another version may have written other fields: such a verdict is asked for again.
     return {
-        key: Verdict(**entry)
+        key: TrialVerdict(**entry)
         for key, entry in entries
         if isinstance(entry, dict) and {n: type(v).__name__ for n, v in entry.items()} == shape
     }
 
 
-def _remember(store: Path, key: str, verdict: Verdict) -> None:
+def _remember(store: Path, key: str, verdict: TrialVerdict) -> None:
     known = {k: asdict(v) for k, v in {**_read(store), key: verdict}.items()}
     fresh = store.with_suffix(f".{os.getpid()}.tmp")
     try:

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_magic.experiments.statistics import Estimate, bootstrap, estimate, holm, sign_test
+from llama_magic.experiments.statistics import Interval, bootstrap, estimate, holm, sign_test
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 
@@ -24,7 +24,7 @@ class Group:
     settings: Settings
     results: int
     errors: int
-    scores: Mapping[str, Estimate]
+    scores: Mapping[str, Interval]
     tokens: float | None  # written, a result
     seconds: float
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from llama_magic.experiments.models import Models, read_models
-from llama_magic.experiments.prompts import Prompt, read_prompts
+from llama_magic.experiments.prompts import PromptTemplate, read_prompts
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import TEXT, Row
 from llama_magic.experiments.scoring import Scores, read_scores
@@ -119,7 +119,9 @@ def _record_of(given: Any) -> Record | None:
     raise InputTypeError(f"record is a {type(given).__name__}; expected a path, or a Record.")
 
 
-def _check_names(prompts: Mapping[str, Prompt], rows: Sequence[Row], known: Mapping[str, Any]) -> None:
+def _check_names(
+    prompts: Mapping[str, PromptTemplate], rows: Sequence[Row], known: Mapping[str, Any]
+) -> None:
     """Raise where a prompt asks for a name that no row has."""
     columns = {name for row in rows for name in row.inputs}
     if not columns and not known and not rows:

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.rows import Row
 from llama_magic.model.evaluate import PROMPT
-from llama_magic.model.interpolate import Template
+from llama_magic.model.interpolate import BraceTemplate
 
 TextOrMessages = str | list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptTemplate:
     """One prompt: a text, or messages, each with its content; their texts are templates.
 
     A content may be a list of parts, as in OpenAI's API.
@@ -24,7 +24,7 @@ class Prompt:
     is_row: ClassVar[bool] = False  # each row is the prompt itself
 
     messages: tuple[tuple[dict[str, Any], Any], ...] = ()
-    text: Template | None = None
+    text: BraceTemplate | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -46,7 +46,7 @@ class Prompt:
         return self.fill(values)
 
 
-class OfRow(Prompt):
+class OfRow(PromptTemplate):
     """Where no prompt is given, a row that is a text or a conversation is asked as it stands."""
 
     is_row = True
@@ -61,7 +61,7 @@ class OfRow(Prompt):
         return given
 
 
-def read_prompts(given: Any) -> dict[str, Prompt]:
+def read_prompts(given: Any) -> dict[str, PromptTemplate]:
     """Return the prompts by name; a single one has the name "". A dict of names is an axis.
 
     Raises `InputTypeError` for what is no prompt, `TemplateError` for a `{{` that is never closed.
@@ -73,21 +73,21 @@ def read_prompts(given: Any) -> dict[str, Prompt]:
     return {"": OfRow() if given is None else _prompt(given)}
 
 
-def _prompt(given: Any) -> Prompt:
+def _prompt(given: Any) -> PromptTemplate:
     if isinstance(given, str):
-        return Prompt(text=Template(given, PROMPT))
+        return PromptTemplate(text=BraceTemplate(given, PROMPT))
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(m, Mapping) for m in given):
         raise InputTypeError(
             f"A prompt is a {type(given).__name__}; expected a text, a list of messages, or a dict of names "
             "to such."
         )
-    return Prompt(tuple((dict(message), _read(message.get("content"))) for message in given))
+    return PromptTemplate(tuple((dict(message), _read(message.get("content"))) for message in given))
 
 
 def _read(content: Any) -> Any:
     """Return a content with templates in place of its texts: of a list, those of its parts."""
     if isinstance(content, str):
-        return Template(content, PROMPT)
+        return BraceTemplate(content, PROMPT)
     if isinstance(content, list):
         return [
             {**part, "text": _read(part.get("text"))} if _is_part(part) else _read(part) for part in content
@@ -99,18 +99,18 @@ def _is_part(part: Any) -> bool:
     return isinstance(part, Mapping) and isinstance(part.get("text"), str)
 
 
-def _templates(content: Any) -> Iterator[Template]:
-    if isinstance(content, Template):
+def _templates(content: Any) -> Iterator[BraceTemplate]:
+    if isinstance(content, BraceTemplate):
         yield content
     for part in content if isinstance(content, list) else ():
         yield from _templates(part["text"] if isinstance(part, Mapping) and "text" in part else part)
 
 
 def _filled(content: Any, values: Mapping[str, Any]) -> Any:
-    if isinstance(content, Template):
+    if isinstance(content, BraceTemplate):
         return content.fill(values)
     if isinstance(content, list):
         return [_filled(part, values) for part in content]
-    if isinstance(content, dict) and isinstance(content.get("text"), Template):
+    if isinstance(content, dict) and isinstance(content.get("text"), BraceTemplate):
         return {**content, "text": content["text"].fill(values)}
     return content

@@ -10,7 +10,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.comparing import hashable
-from llama_magic.experiments.prompts import Prompt
+from llama_magic.experiments.prompts import PromptTemplate
 from llama_magic.words.names import meant
 
 PROMPT, MODEL = "prompt", "model"  # the axes that are no option and no variable
@@ -21,14 +21,14 @@ class Setting:
     """One combination: `values` by axis as they are told, and what they mean for the call."""
 
     values: Mapping[str, Any]
-    prompt: Prompt
+    prompt: PromptTemplate
     model: str
     options: Mapping[str, Any]
     variables: Mapping[str, Any]
 
 
 def read_settings(
-    prompts: Mapping[str, Prompt],
+    prompts: Mapping[str, PromptTemplate],
     models: Sequence[str],
     over: Mapping[str, Any] | None,
     options: Mapping[str, Any],

@@ -22,7 +22,7 @@ _SEED = 20_260_101  # of the bootstrap: the same scores have the same interval
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Interval:
     """A mean with its 95 % interval (`low` to `high`) over `rows` rows; `kind` "share" is of yes or no.
 
     The interval speaks of rows like these: several answers to one row count as one, by their mean.
@@ -59,7 +59,7 @@ def bootstrap(values: Sequence[float], level: float = LEVEL) -> tuple[float, flo
     return float(low), float(high)
 
 
-def estimate(scores: dict[Hashable, list[float | bool]]) -> Estimate | None:
+def estimate(scores: dict[Hashable, list[float | bool]]) -> Interval | None:
     """Return the mean of scores, which are given by row; None where there are none."""
     values = [value for row in scores.values() for value in row]
     if not values:
@@ -68,7 +68,7 @@ def estimate(scores: dict[Hashable, list[float | bool]]) -> Estimate | None:
     mean = math.fsum(by_row) / len(by_row)
     share = all(isinstance(value, bool) for value in values)
     low, high = wilson(math.fsum(by_row), len(by_row)) if share else bootstrap(by_row)
-    return Estimate("share" if share else "mean", mean, low, high, len(by_row), len(values))
+    return Interval("share" if share else "mean", mean, low, high, len(by_row), len(values))
 
 
 def sign_test(better: int, worse: int) -> float:

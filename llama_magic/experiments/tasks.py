@@ -15,7 +15,7 @@ from llama_magic.experiments.settings import Setting
 from llama_magic.model.asked import Beside, Call
 from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.evaluate import PROMPT
-from llama_magic.model.interpolate import Template
+from llama_magic.model.interpolate import BraceTemplate
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall
@@ -71,7 +71,7 @@ class Task:
     def system(self) -> str | None:
         """Return the system prompt of this row."""
         given = self.setting.options.get("system")
-        return Template(given, PROMPT).fill(self.values) if isinstance(given, str) else given
+        return BraceTemplate(given, PROMPT).fill(self.values) if isinstance(given, str) else given
 
 
 def in_reading_order(tasks: Iterable[Task]) -> list[Task]:

@@ -20,17 +20,17 @@ from llama_magic.gguf._hparams import EMBEDDERS
 from llama_magic.gguf._info import Finding, GGUFInfo
 from llama_magic.gguf._open import inspect
 from llama_magic.gguf._requantise import requantised
-from llama_magic.gguf._source import FileReader, RangeReader
+from llama_magic.gguf._source import ByteRanges, FileReader
 from llama_magic.gguf._tensors import TensorInfo, Tensors
 from llama_magic.gguf._validate import validate
 
 __all__ = [
     "EMBEDDERS",
+    "ByteRanges",
     "FileReader",
     "Finding",
     "GGUFInfo",
     "LazyArray",
-    "RangeReader",
     "TensorInfo",
     "Tensors",
     "findings",

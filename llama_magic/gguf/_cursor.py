@@ -6,7 +6,7 @@ import struct
 from typing import Any, NoReturn
 
 from llama_magic.errors import InvalidGGUFError
-from llama_magic.gguf._source import RangeReader
+from llama_magic.gguf._source import ByteRanges
 
 MAX_HEADER = 64 << 20
 FIRST_READ = 128 << 10
@@ -16,7 +16,7 @@ RE_DOWNLOAD = "The file is damaged or was not copied in full: download it again.
 class Cursor:
     """A growing window on the start of a file, and a place in it."""
 
-    def __init__(self, reader: RangeReader) -> None:
+    def __init__(self, reader: ByteRanges) -> None:
         self.reader = reader
         self.size = reader.size
         self.buffer = bytearray()

@@ -12,7 +12,7 @@ from typing import Any
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.gguf._arrays import LazyArray
 from llama_magic.gguf._cursor import FIRST_READ, RE_DOWNLOAD, Cursor
-from llama_magic.gguf._source import RangeReader
+from llama_magic.gguf._source import ByteRanges
 from llama_magic.gguf._strings import scan_strings
 from llama_magic.gguf._types import (
     ARRAY,
@@ -63,7 +63,7 @@ class Header:
         return -(-self.end // self.alignment) * self.alignment if self.tensors else self.end
 
 
-def parse(reader: RangeReader) -> Header:
+def parse(reader: ByteRanges) -> Header:
     """Read one file's header. Raises `InvalidGGUFError` with field and offset; reads no weights."""
     cursor = Cursor(reader)
     header = _read_preamble(cursor)

@@ -11,7 +11,7 @@ from llama_magic.errors import SourceError
 
 
 @runtime_checkable
-class RangeReader(Protocol):
+class ByteRanges(Protocol):
     """Something that gives bytes by range: a file, or a URL read by HTTP ranges."""
 
     @property

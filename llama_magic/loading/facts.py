@@ -34,7 +34,7 @@ def describe(
     shared: SharedWeights,
     engine: Engine,
     estimate: Estimate,
-    verdict: crash_check.Verdict,
+    verdict: crash_check.TrialVerdict,
     began: float,
     warnings: tuple[str, ...],
 ) -> LoadedFile:

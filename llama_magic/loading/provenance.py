@@ -10,7 +10,7 @@ from llama_magic.engine import prebuilt, system_report
 from llama_magic.errors import escaped
 
 if TYPE_CHECKING:
-    from llama_magic.engine.crash_check import Verdict
+    from llama_magic.engine.crash_check import TrialVerdict
     from llama_magic.engine.native import Adapter
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading.draft import Draft
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def made_with(
-    found: Resolved, info: GGUFInfo, settings: Settings, verdict: Verdict, window: int
+    found: Resolved, info: GGUFInfo, settings: Settings, verdict: TrialVerdict, window: int
 ) -> dict[str, Any]:
     """Return `file` and `engine` as JSON: everything that decides which bits come out, no folder, no time.
 

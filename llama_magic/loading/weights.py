@@ -52,7 +52,7 @@ class SharedWeights:
 
 def prove(
     found: Resolved, info: GGUFInfo, settings: Settings, report: ProgressCallback
-) -> crash_check.Verdict:
+) -> crash_check.TrialVerdict:
     """Return the verdict of the crash check; refuse a file that kills the child."""
     report(Progress("check", 0, None, "trying the file in a process of its own", unit="%"))
     trial = crash_check.Trial(
@@ -73,7 +73,7 @@ def prove(
     return verdict
 
 
-def _refusal(file: Path, verdict: crash_check.Verdict, store: Path) -> LlamaMagicError:
+def _refusal(file: Path, verdict: crash_check.TrialVerdict, store: Path) -> LlamaMagicError:
     """Return the error for a file that the child did not survive, or could not be asked about."""
     name, cause, where = file.name, verdict.cause, f"at the stage {verdict.stage!r}"
     if not verdict.of_the_file or (trial_ends.crashed(cause) and verdict.times < 2):
@@ -112,7 +112,7 @@ def _tensor_in(text: str) -> str:
 def acquire(
     found: Resolved,
     settings: Settings,
-    verdict: crash_check.Verdict,
+    verdict: crash_check.TrialVerdict,
     identity: Identity,
     report: ProgressCallback,
 ) -> SharedWeights:

@@ -37,7 +37,7 @@ class Samples(Shown, list[Any]):
 
 
 @dataclass
-class Call:
+class CellRun:
     """One run of a cell: the command, the body, and where results go."""
 
     kernel: Kernel

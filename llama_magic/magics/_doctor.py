@@ -15,7 +15,7 @@ from llama_magic import engine, environment, fit, sources
 from llama_magic.display import view
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.engine import build, crash_check
-from llama_magic.engine.crash_check import Verdict
+from llama_magic.engine.crash_check import TrialVerdict
 from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.fit import Machine
 from llama_magic.magics._kernel import Kernel
@@ -214,7 +214,7 @@ def _crash_check() -> Iterable[Check]:
         yield _refused(verdict)
 
 
-def _refused(verdict: Verdict) -> Check:
+def _refused(verdict: TrialVerdict) -> Check:
     file = verdict.files.partition("\n")[0]
     said = f"{file} on {verdict.day}: {verdict.cause} at the stage {verdict.stage}"
     if not verdict.unchanged:

@@ -15,11 +15,11 @@ from llama_magic.experiments.each_row import map as map_all
 from llama_magic.experiments.experiment import interrupted
 from llama_magic.experiments.models import Models
 from llama_magic.experiments.results import Results
-from llama_magic.magics._call import Call
+from llama_magic.magics._call import CellRun
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._lookup import find_schema
 from llama_magic.magics._readers import hint
-from llama_magic.magics._variables import Variables
+from llama_magic.magics._variables import LineVariables
 from llama_magic.session.blocks import split_blocks
 
 _NAME = re.compile(r"^===(?!=)[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
@@ -29,17 +29,17 @@ _UNKNOWN = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
 _AFTER = re.compile(r"\s*(?:,|$)")
 
 
-def map_rows(call: Call) -> Any:
+def map_rows(call: CellRun) -> Any:
     rows = _rows(call)
     return _run(call, lambda: map_all(rows, _prompts(call.body), **_keywords(call)))
 
 
-def sweep(call: Call) -> Any:
+def sweep(call: CellRun) -> Any:
     rows = _rows(call) if call.command.words else None
     return _run(call, lambda: sweep_all(_prompts(call.body), rows=rows, **_keywords(call)))
 
 
-def decide(call: Call) -> Any:
+def decide(call: CellRun) -> Any:
     if "options" not in call.options:
         raise OptionError(
             "%%llama decide needs --options.", remedy='Write the answers to weigh: --options "yes|no".'
@@ -52,7 +52,7 @@ def decide(call: Call) -> Any:
 # --- what is asked --------------------------------------------------------------------------------
 
 
-def _rows(call: Call) -> Any:
+def _rows(call: CellRun) -> Any:
     """Return the value of the word behind the mode: a variable, or a Python expression such as `df[:30]`."""
     text = call.command.words[0].strip("{}").removeprefix("$")
     try:
@@ -102,7 +102,7 @@ def _prompt(text: str) -> Any:
 # --- how ------------------------------------------------------------------------------------------
 
 
-def _keywords(call: Call) -> dict[str, Any]:
+def _keywords(call: CellRun) -> dict[str, Any]:
     """Return the keywords of `map` and `sweep`."""
     given = call.keywords()
     if "schema" in call.options:
@@ -110,7 +110,7 @@ def _keywords(call: Call) -> dict[str, Any]:
     return given | _common(call)
 
 
-def _common(call: Call) -> dict[str, Any]:
+def _common(call: CellRun) -> dict[str, Any]:
     """Return the keywords that all three take."""
     options, namespace = call.options, call.kernel.namespace
     given = {name: options[name] for name in ("record", "on_error", "dry_run") if name in options}
@@ -146,7 +146,7 @@ def read_axes(text: Any, namespace: Any) -> dict[str, list[Any]]:
     """
     if isinstance(text, Mapping):
         return dict(text)
-    variables = Variables(namespace)
+    variables = LineVariables(namespace)
     axes: dict[str, list[Any]] = {}
     for part in filter(str.strip, text.split(";")):
         name, equals, values = part.partition("=")
@@ -159,7 +159,7 @@ def read_axes(text: Any, namespace: Any) -> dict[str, list[Any]]:
     return axes
 
 
-def _values(text: str, variables: Variables) -> list[Any]:
+def _values(text: str, variables: LineVariables) -> list[Any]:
     found: list[Any] = []
     at = 0
     while at < len(text):
@@ -185,7 +185,7 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if several else [value]
 
 
-def _known(word: str, variables: Variables) -> str:
+def _known(word: str, variables: LineVariables) -> str:
     """Return a word; raise where the whole of it names a variable that there is not."""
     if unknown := _UNKNOWN.fullmatch(word):
         name = unknown[1] or unknown[2]
@@ -209,7 +209,7 @@ def _plain(word: str) -> list[Any]:
 # --- what comes back ------------------------------------------------------------------------------
 
 
-def _run(call: Call, run: Callable[[], Any]) -> Any:
+def _run(call: CellRun, run: Callable[[], Any]) -> Any:
     """Carry it out, bind and show what comes; of a stopped one what is done, and only then the reason."""
     try:
         result = run()
@@ -226,7 +226,7 @@ def _run(call: Call, run: Callable[[], Any]) -> Any:
     return None if "out" in call.options else call.kernel.mark_shown(result, quiet=call.quiet)
 
 
-def _kept(call: Call, results: Results[Any]) -> str:
+def _kept(call: CellRun, results: Results[Any]) -> str:
     """Bind and show what there is of a stopped experiment; return its name: `-o`, or what the cell gave."""
     call.bind(results)
     if "out" not in call.options:
@@ -235,7 +235,7 @@ def _kept(call: Call, results: Results[Any]) -> str:
     return str(call.options.get("out", "_"))
 
 
-def _show(call: Call, result: Any) -> None:
+def _show(call: CellRun, result: Any) -> None:
     if call.quiet:
         return
     format = call.options.get("format", call.kernel.settings.display)

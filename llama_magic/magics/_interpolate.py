@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llama_magic.magics._variables import Variables
+from llama_magic.magics._variables import LineVariables
 from llama_magic.model.evaluate import BODY
 from llama_magic.model.interpolate import Filling, expression, value_of
 from llama_magic.request.filled import Filled
@@ -13,7 +13,7 @@ from llama_magic.request.filled import Filled
 
 def interpolate_line(text: str, namespace: Mapping[str, Any], *, raw: bool) -> Filled:
     """Fill a text of the line: `{expression}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
-    filling, variables = Filling(), Variables(namespace)
+    filling, variables = Filling(), LineVariables(namespace)
     at = 0
     while found := variables.find(text, at, "" if raw else "{{"):
         if not found.source:

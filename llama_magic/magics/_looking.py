@@ -8,18 +8,18 @@ from typing import Any
 
 from llama_magic import display
 from llama_magic.errors import GenerationInterrupted
-from llama_magic.magics._call import Call
+from llama_magic.magics._call import CellRun
 from llama_magic.session.history import of_reading
 
 
-def tokens(call: Call) -> Any:
+def tokens(call: CellRun) -> Any:
     text = call.fill(call.body)
     if not call.options.get("live"):
         return _look(call, lambda model: model.token_strip(text))
     return _live(call, lambda model: model.token_strip(text), lambda _: display.live_tokens(call.model, text))
 
 
-def surprise(call: Call) -> Any:
+def surprise(call: CellRun) -> Any:
     """Read the body through; the history lists it among what was asked of the model."""
     text = call.fill(call.body)
     began = time.perf_counter()
@@ -30,7 +30,7 @@ def surprise(call: Call) -> Any:
     return _look(call, lambda model: model.read(text), note)
 
 
-def xray(call: Call) -> Any:
+def xray(call: CellRun) -> Any:
     text = call.fill(call.body)
 
     def trace(model: Any) -> Any:
@@ -43,7 +43,7 @@ def xray(call: Call) -> Any:
     return _live(call, trace, display.live_view)
 
 
-def _live(call: Call, look: Callable[[Any], Any], board: Callable[[Any], Any]) -> Any:
+def _live(call: CellRun, look: Callable[[Any], Any], board: Callable[[Any], Any]) -> Any:
     """Run a mode that generates nothing, and show the board of its result."""
     call.model = call.kernel.get_model(call.options.get("model"))
     result = _interruptible(lambda: look(call.model))
@@ -53,7 +53,7 @@ def _live(call: Call, look: Callable[[Any], Any], board: Callable[[Any], Any]) -
     return None if "out" in call.options else call.kernel.mark_shown(result, quiet=call.quiet)
 
 
-def _look(call: Call, look: Callable[[Any], Any], note: Callable[[Any], None] = lambda _: None) -> Any:
+def _look(call: CellRun, look: Callable[[Any], Any], note: Callable[[Any], None] = lambda _: None) -> Any:
     """Run a mode that generates nothing; the display hook shows its result, or this does for `-o`.
 
     What an interrupted reading has so far is bound and shown, then the interrupt goes on.

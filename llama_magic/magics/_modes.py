@@ -10,7 +10,7 @@ from llama_magic.display import hosts
 from llama_magic.errors import GenerationInterrupted, OptionError, StructuredOutputError
 from llama_magic.magics import _experiments as experiments
 from llama_magic.magics import _looking as looking
-from llama_magic.magics._call import Call, Samples
+from llama_magic.magics._call import CellRun, Samples
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_schema
 from llama_magic.magics._markers import without_markers
@@ -33,13 +33,13 @@ def run_mode(kernel: Kernel, command: CellCommand, cell: str) -> Any:
             f"%%llama {command.mode} has an empty body.",
             remedy="Write the prompt in the lines below the %%llama line.",
         )
-    call = Call(kernel, command, body)
+    call = CellRun(kernel, command, body)
     if markers and not call.quiet:
         print(f"Not part of the prompt: {', '.join(markers)}")
     return _RUNNERS[command.mode](call)
 
 
-def _complete(call: Call) -> Any:
+def _complete(call: CellRun) -> Any:
     if "system" in call.options and not call.options.get("instruct"):
         raise OptionError(
             "--system needs a template, and complete has none.", remedy="Add --instruct, or use chat."
@@ -53,7 +53,7 @@ def _complete(call: Call) -> Any:
     return finish(call, stream, "complete")
 
 
-def _chat(call: Call) -> Any:
+def _chat(call: CellRun) -> Any:
     name, fresh = call.options.get("session", "default"), bool(call.options.get("new"))
     messages, system, begun = _messages(call)
     chat = call.kernel.session.chats.get(name) or Chat(name)
@@ -84,7 +84,7 @@ def _chat(call: Call) -> Any:
     )
 
 
-def _structured(call: Call) -> Any:
+def _structured(call: CellRun) -> Any:
     if "schema" not in call.options:
         raise OptionError(
             "%%llama structured needs --schema X.",
@@ -105,7 +105,7 @@ def _structured(call: Call) -> Any:
     return finish(call, stream, f"structured as {named}" if named else "structured")
 
 
-def _messages(call: Call) -> tuple[list[Message], str | None, dict[str, str]]:
+def _messages(call: CellRun) -> tuple[list[Message], str | None, dict[str, str]]:
     """Return the body's turns, the system prompt, and as keyword what a last assistant: block begins.
 
     Blocks are filled one by one: no value opens one.
@@ -140,7 +140,7 @@ def _messages(call: Call) -> tuple[list[Message], str | None, dict[str, str]]:
 
 
 def finish(
-    call: Call,
+    call: CellRun,
     stream: Any,
     title: str,
     keep: Callable[[Completion], None] | None = None,
@@ -180,7 +180,7 @@ def finish(
     return None if "out" in call.options else call.kernel.mark_shown(result, quiet=call.quiet)
 
 
-_RUNNERS: dict[str, Callable[[Call], Any]] = {
+_RUNNERS: dict[str, Callable[[CellRun], Any]] = {
     "complete": _complete,
     "chat": _chat,
     "structured": _structured,

@@ -12,7 +12,7 @@ from llama_magic.magics import _options as table
 from llama_magic.magics import _other_names
 from llama_magic.magics._readers import hint, nearest
 from llama_magic.magics._rows import Mode, Option, Verb
-from llama_magic.magics._variables import Variables
+from llama_magic.magics._variables import LineVariables
 from llama_magic.magics._words import Arguments, Word, Words
 
 
@@ -49,7 +49,7 @@ class CellCommand:
 
 def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> LineCommand:
     """Read what follows `%llama`; the variables that it names are those of `namespace`."""
-    variables = Variables(namespace)
+    variables = LineVariables(namespace)
     words = Words(line, variables.end_of)
     first = words.take()
     if first is not None and first.text.removesuffix(";") in table.VERBS:
@@ -76,7 +76,7 @@ def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
 def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
     """Read the arguments of `llama-magic VERB …`, by the same rows as those of `%llama`."""
     where = f"llama-magic {verb.name}"
-    free, options, wants_help = _read(Arguments(arguments), verb.options, where, Variables({}))
+    free, options, wants_help = _read(Arguments(arguments), verb.options, where, LineVariables({}))
     command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help)
     if not wants_help:
         _check_count(verb, free)
@@ -86,7 +86,7 @@ def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
 def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> CellCommand:
     """Read what follows `%%llama` on its line; the variables that it names are those of `namespace`."""
     every = tuple({option.flags: option for mode in table.MODES.values() for option in mode.options}.values())
-    variables = Variables(namespace)
+    variables = LineVariables(namespace)
     words = Words(line, variables.end_of)
     free, options, wants_help = _read(words, every, "%%llama", variables, is_python=_takes_rows)
     name = free[0] if free else table.DEFAULT_MODE
@@ -105,7 +105,7 @@ def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
     return CellCommand(name, MappingProxyType(options), wants_help, more)
 
 
-def _parse_text_verb(verb: Verb, words: Words, variables: Variables) -> LineCommand:
+def _parse_text_verb(verb: Verb, words: Words, variables: LineVariables) -> LineCommand:
     free, options, wants_help = _read(words, verb.options, f"%llama {verb.name}", variables, text=True)
     text = variables.word(free[0]) if free else ""
     if not text and not wants_help and not options.get("live"):  # typed later
@@ -119,7 +119,7 @@ def _read(
     words: Words,
     options: tuple[Option, ...],
     where: str,
-    variables: Variables,
+    variables: LineVariables,
     *,
     text: bool = False,
     is_python: Callable[[Sequence[str]], bool] = lambda before: False,
@@ -191,7 +191,7 @@ def _read_option(
     known: Mapping[str, Option],
     values: dict[str, Any],
     where: str,
-    variables: Variables,
+    variables: LineVariables,
 ) -> None:
     flag, equals, attached = word.text.partition("=")
     if flag not in known and len(flag) > 2 and flag[2].isalpha() and _other_names.hint(flag, known):

@@ -8,7 +8,7 @@ from llama_magic import display
 from llama_magic.errors import OptionError
 from llama_magic.experiments import difference
 from llama_magic.experiments.finding import made_by
-from llama_magic.magics._call import Call
+from llama_magic.magics._call import CellRun
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._modes import finish
 from llama_magic.magics._options import LIMITS, SAMPLING
@@ -98,7 +98,7 @@ def rerun(kernel: Kernel, command: LineCommand) -> Any:
             f"The model that wrote generation {number}, {old.model}, is not loaded.",
             remedy="Load it, or name the one to ask: -m NAME.",
         )
-    call = Call(kernel, CellCommand(old.mode, command.options), "")
+    call = CellRun(kernel, CellCommand(old.mode, command.options), "")
     call.model = model
     shown = finish(call, model.rerun(old, stream=True, **changes), f"{old.mode} · {number} again")
     new = kernel.session.history[-1].completion if shown is None else shown

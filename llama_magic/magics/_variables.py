@@ -29,7 +29,7 @@ _NUMBERS = ("int", "float", "count", "positive", "seed")
 _NONE = object()
 
 
-class Variables:
+class LineVariables:
     """The namespace that a line is read in."""
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from llama_magic.words.counting import counted
 _OF_A_ROW = (StructuredOutputError, ContextOverflowError, TemplateError)
 
 
-class Batch:
+class AnswerList:
     """Answers to several prompts: one that fails or is interrupted never costs the others."""
 
     def __init__(self, begin: Callable[[int], StructuredStream[Any]], count: int) -> None:

@@ -28,7 +28,7 @@ _BUILTINS = (
 
 
 @dataclass(frozen=True)
-class Words:
+class Wording:
     """How errors speak of a text: what it is, where a missing name comes from, how braces are kept.
 
     With `gap`, a value that is none (None, NaN) is an error, and this is its remedy.
@@ -40,12 +40,12 @@ class Words:
     gap: str = ""
 
 
-BODY = Words(
+BODY = Wording(
     "the body",
     "Define it in an earlier cell. ",
     "Add --raw to the %%llama line to leave every {{ }} as it stands, or write {{ '{{' }} for two braces.",
 )
-PROMPT = Words(
+PROMPT = Wording(
     "the prompt",
     "Give it as a column of the rows, as an axis of `over`, or as a keyword. ",
     "Write {{ '{{' }} for two braces that are meant as such.",
@@ -54,7 +54,7 @@ PROMPT = Words(
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 
 
-def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Words) -> str:
+def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wording) -> str:
     """Return the text of an expression; `where` is said in the `TemplateError` of one that has none."""
     from jinja2 import Undefined
     from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError

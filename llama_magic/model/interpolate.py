@@ -13,22 +13,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_magic.errors import TemplateError
-from llama_magic.model.evaluate import BODY, PROMPT, Words, evaluate, names
+from llama_magic.model.evaluate import BODY, PROMPT, Wording, evaluate, names
 from llama_magic.request.filled import Filled, Span
 
 
 def interpolate(body: str, namespace: Mapping[str, Any]) -> Filled:
     """Return a cell's body filled; it knows where each value stands: `(expression, start, end)`."""
-    return Template(body, BODY).fill(namespace)
+    return BraceTemplate(body, BODY).fill(namespace)
 
 
-class Template:
+class BraceTemplate:
     """A text with `{{ }}`, read once and filled as often as there are rows.
 
     Raises `TemplateError` for a `{{` that is never closed; for what is no expression when it is filled.
     """
 
-    def __init__(self, body: str, words: Words = PROMPT) -> None:
+    def __init__(self, body: str, words: Wording = PROMPT) -> None:
         self.body = body
         self._words = words
         self._parts: list[tuple[str, str, int]] = []  # text before, expression, where its `{{` stands
@@ -55,7 +55,7 @@ class Template:
         return filling.filled()
 
 
-def value_of(body: str, at: int, source: str, namespace: Mapping[str, Any], words: Words) -> str:
+def value_of(body: str, at: int, source: str, namespace: Mapping[str, Any], words: Wording) -> str:
     """Return the text of the expression whose `{{` stands at a place of a body."""
     return evaluate(source, namespace, f"on line {_line(body, at)} of {words.what}", words)
 
@@ -81,13 +81,13 @@ class Filling:
         return Filled("".join(self._pieces), self._spans)
 
 
-def expression(body: str, open_: int, words: Words = BODY) -> tuple[str, int]:
+def expression(body: str, open_: int, words: Wording = BODY) -> tuple[str, int]:
     """Return what stands between a `{{` and its `}}`, and the place behind."""
     close = _closing(body, open_, words)
     return body[open_ + 2 : close].strip(), close + 2
 
 
-def _closing(body: str, open_: int, words: Words) -> int:
+def _closing(body: str, open_: int, words: Wording) -> int:
     """Return where the `}}` of this `{{` stands; quotes and inner brackets are stepped over."""
     depth, at = 0, open_ + 2
     while at < len(body):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.asked import Beside
 from llama_magic.model.attempts import AsyncStructuredStream, StructuredStream
-from llama_magic.model.batch import Batch, whole
+from llama_magic.model.batch import AnswerList, whole
 from llama_magic.model.call import Calls
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.thinking import Thinking
@@ -56,7 +56,7 @@ class StructuredCall:
             if flag("stream", stream):
                 raise _no_stream()
             rows = [self.messages(p, system) for p in prompt]
-            return Batch(lambda row: StructuredStream(self.of_row(row), rows[row]), len(rows)).run()
+            return AnswerList(lambda row: StructuredStream(self.of_row(row), rows[row]), len(rows)).run()
         made: StructuredStream[Any] = StructuredStream(self, self.messages(prompt, system))
         return made if flag("stream", stream) else made.run()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from llama_magic.errors import BackendError, LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
 from llama_magic.remote import network
-from llama_magic.remote.dialect import MISREAD, Dialect, Reader, lacking
+from llama_magic.remote.dialect import MISREAD, Dialect, SampleReader, lacking
 from llama_magic.remote.forced import is_forced
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
@@ -133,7 +133,7 @@ class _Job:
     request: Request
     sink: Sink
     stats: Stats = field(default_factory=Stats)
-    readers: list[Reader] = field(default_factory=list)
+    readers: list[SampleReader] = field(default_factory=list)
     _task: asyncio.Task[None] | None = None
     _cancelled: bool = False
     _error: BaseException | None = None
@@ -175,7 +175,7 @@ class _Job:
             with contextlib.suppress(BaseException):
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _sample(self, reader: Reader) -> None:
+    async def _sample(self, reader: SampleReader) -> None:
         wire, request = self.backend.wire, self.request
         path, body = self.backend.dialect.question(request, request.sample_seed(reader.sample))
         async with self.backend.gate():

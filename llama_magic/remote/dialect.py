@@ -64,7 +64,7 @@ class Dialect(Protocol):
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         """Return the path and the body that ask for one sample, streamed."""
 
-    def reader(self, request: Request, sample: int) -> Reader:
+    def reader(self, request: Request, sample: int) -> SampleReader:
         """Return what makes events of the values that are streamed for a sample."""
 
     def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
@@ -108,7 +108,7 @@ def parameters(dialect: Dialect, sampling: Sampling) -> dict[str, Any]:
 
 
 @dataclass
-class Reader:
+class SampleReader:
     """Makes events of one sample. `text` is all that came; the counts are the server's, once it says them."""
 
     request: Request

@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_magic import formatters
 from llama_magic.errors import ServerAnswerError
-from llama_magic.remote.dialect import Facts, Reader, parameters
+from llama_magic.remote.dialect import Facts, SampleReader, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.openai import embed
@@ -139,7 +139,7 @@ class LlamaServer:
             fields["logit_bias"] = [[token, bias] for token, bias in sampling.logit_bias]
         return fields
 
-    def reader(self, request: Request, sample: int) -> Reader:
+    def reader(self, request: Request, sample: int) -> SampleReader:
         if is_forced(request):
             return CallReader(request, sample, self.tokenizer, self.formatter)
         return _Reader(request, sample, tokenizer=self.tokenizer)
@@ -187,7 +187,7 @@ def _bytes(piece: Any) -> bytes:
     return bytes(piece) if isinstance(piece, list) else str(piece).encode("utf-8", "replace")
 
 
-class _Reader(Reader):
+class _Reader(SampleReader):
     def __init__(self, request: Request, sample: int, tokenizer: ServerTokenizer) -> None:
         super().__init__(request, sample)
         self._tokenizer = tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llama_magic.remote.dialect import Reader, parameters
+from llama_magic.remote.dialect import SampleReader, parameters
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.tokens import EstimatedTokens
 from llama_magic.remote.wire import Wire
@@ -73,12 +73,12 @@ class Ollama(OpenAIServer):
             body["think"] = request.constraint is None
         return "/api/chat", {**body, "messages": [dict(message) for message in request.messages]}
 
-    def reader(self, request: Request, sample: int) -> Reader:
+    def reader(self, request: Request, sample: int) -> SampleReader:
         assert isinstance(self.tokenizer, EstimatedTokens)  # it tells none
         return _Reader(request, sample, self.tokenizer)
 
 
-class _Reader(Reader):
+class _Reader(SampleReader):
     def __init__(self, request: Request, sample: int, tokenizer: EstimatedTokens) -> None:
         super().__init__(request, sample)
         self._id = tokenizer.id_of

@@ -10,7 +10,7 @@ from llama_magic import formatters
 from llama_magic.errors import ServerError
 from llama_magic.formatters import Formatter
 from llama_magic.remote.chat import ServerChat
-from llama_magic.remote.dialect import Facts, Reader, parameters
+from llama_magic.remote.dialect import Facts, SampleReader, parameters
 from llama_magic.remote.tokens import EstimatedTokens, ServerTokenizer
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Expected
@@ -110,11 +110,11 @@ class OpenAIServer:
         schema = {"name": "answer", "schema": constraint.schema, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
-    def reader(self, request: Request, sample: int) -> Reader:
+    def reader(self, request: Request, sample: int) -> SampleReader:
         return OpenAIReader(request, sample, self.tokenizer)
 
 
-class OpenAIReader(Reader):
+class OpenAIReader(SampleReader):
     """Reads chunks of completions and of chat completions, with the log-probabilities of either."""
 
     def __init__(self, request: Request, sample: int, tokenizer: ServerTokenizer | EstimatedTokens) -> None:

@@ -11,7 +11,7 @@ from llama_magic.formatters import Formatter, Rendered
 from llama_magic.formatters._guard import attribute, guards_of, neutralise
 from llama_magic.formatters._reader import THINK, ReplySpec, thinking_marks
 from llama_magic.formatters._roles import check_roles
-from llama_magic.remote.dialect import Reader, parameters
+from llama_magic.remote.dialect import SampleReader, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.openai import OpenAIServer
@@ -111,7 +111,7 @@ class VLLM(OpenAIServer):
             body["top_k"] = -1  # off
         return path, body
 
-    def reader(self, request: Request, sample: int) -> Reader:
+    def reader(self, request: Request, sample: int) -> SampleReader:
         if is_forced(request):
             assert isinstance(self.tokenizer, ServerTokenizer)
             return CallReader(request, sample, self.tokenizer, self.formatter)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.request.events import EndEvent, Event, PromptEvent, TokenEvent
-from llama_magic.serving.log import Row
+from llama_magic.serving.log import LoggedRequest
 from llama_magic.serving.refusals import busy
 
 if TYPE_CHECKING:
@@ -22,13 +22,15 @@ _BEGUN = object()
 PING_S = 15.0  # seconds
 
 
-class Answer:
+class ServedAnswer:
     """One request to a model. Lives on the server's loop; `streamed`: chunks are wanted, not the end alone.
 
     The engine is never held up: what it tells waits here for a client that reads slowly.
     """
 
-    def __init__(self, model: Model, assembler: Assembler, mail: Mail, row: Row, *, streamed: bool) -> None:
+    def __init__(
+        self, model: Model, assembler: Assembler, mail: Mail, row: LoggedRequest, *, streamed: bool
+    ) -> None:
         self.model = model
         self.assembler = assembler
         self._row = row
@@ -137,7 +139,7 @@ class Answer:
             raise self.assembler.error
 
 
-async def merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[int, list[Chunk]]]:
+async def merged(answers: Sequence[ServedAnswer]) -> AsyncIterator[tuple[int, list[Chunk]]]:
     """Yield what comes of any of several answers, each with its place, until all are at their end."""
     if len(answers) == 1:
         async for chunks in answers[0].chunks():

@@ -20,7 +20,7 @@ from llama_magic.serving.fields import chat as chats
 from llama_magic.serving.fields import completions as texts
 from llama_magic.serving.fields import responses as newer
 from llama_magic.serving.fields import tokens as cut
-from llama_magic.serving.guard import Guard, Rules
+from llama_magic.serving.guard import RequestGuard, Rules
 from llama_magic.serving.native import completion
 from llama_magic.serving.refusals import Refusal, refusal_of
 from llama_magic.serving.responses import responses
@@ -81,7 +81,7 @@ def application(state: State, rules: Rules) -> ASGIApp:
     ):
         routes.append(Route(name, page, methods=["GET"]))
     handlers = {HTTPException: _http, Refusal: _refused}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), rules)  # type: ignore[arg-type]  # theirs are wider
+    return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), rules)  # type: ignore[arg-type]  # theirs are wider
 
 
 async def _http(request: Request, error: HTTPException) -> Response:

@@ -9,7 +9,7 @@ from llama_magic.errors import LlamaMagicError, SchemaError
 from llama_magic.model.asked import Beside
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.stages import PARAMETERS
-from llama_magic.serving.fields.common import Drawing
+from llama_magic.serving.fields.common import SamplingFields
 from llama_magic.serving.refusals import Refusal, refusal_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _STAGES = {"typ_p": "typical_p"}  # llama-server's name, ours
 _EFFORT = "reasoning_effort"
 
 
-def options(asked: Drawing, max_tokens: int | None) -> dict[str, Any]:
+def options(asked: SamplingFields, max_tokens: int | None) -> dict[str, Any]:
     """Return the options of a call: what a request says of drawing and ending, where it says something."""
     given: dict[str, Any] = {
         name: value for name in PARAMETERS if (value := getattr(asked, name, None)) is not None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion
-    from llama_magic.serving.answers import Answer
+    from llama_magic.serving.answers import ServedAnswer
     from llama_magic.structured import Constraint
 
 
@@ -139,7 +139,7 @@ def _choice(index: int, made: Completion[Any], told: Told) -> dict[str, Any]:
 class _Stream:
     """The events of one conversation's answers. `ended` is how the first of them ended."""
 
-    def __init__(self, answer: Answer, head: dict[str, Any], logprobs: bool, usage: bool) -> None:
+    def __init__(self, answer: ServedAnswer, head: dict[str, Any], logprobs: bool, usage: bool) -> None:
         self._answer = answer
         self._head = {
             **head, "object": "chat.completion.chunk", "system_fingerprint": fingerprint(answer.model),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.model import Model
     from llama_magic.model.results import Completion, TokenLogprob
-    from llama_magic.serving.answers import Answer
+    from llama_magic.serving.answers import ServedAnswer
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's
 
@@ -70,7 +70,7 @@ class _Writer:
     """Writes the answers to one request; choice `prompt * n + sample` is a sample of a prompt."""
 
     def __init__(
-        self, exchange: Exchange, asked: Asked, model: Model, answers: Sequence[Answer], n: int
+        self, exchange: Exchange, asked: Asked, model: Model, answers: Sequence[ServedAnswer], n: int
     ) -> None:
         self._exchange = exchange
         self._answers = answers

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from llama_magic.serving.answers import Answer
+from llama_magic.serving.answers import ServedAnswer
 from llama_magic.serving.reading import read
 from llama_magic.serving.refusals import refusal_of
 
@@ -51,21 +51,21 @@ class Exchange:
         self.gone = False  # the client has closed the connection
         self._send = send
         self._status = 0
-        self._answers: list[Answer] = []
+        self._answers: list[ServedAnswer] = []
         self._watch: asyncio.Task[None] | None = None
 
     # --- asking -----------------------------------------------------------------------------
 
     async def ask(
         self, model: Model, prepare: list[Callable[[], Assembler]], *, streamed: bool
-    ) -> list[Answer]:
+    ) -> list[ServedAnswer]:
         """Ask a model, all at once, and wait until the engine has begun with each."""
         state = self.state
         self.row.model = model.name
         state.admit(len(prepare))
         made = await asyncio.gather(*(state.aside(one) for one in prepare))
         for assembler in made:
-            answer = Answer(model, assembler, state.mail, self.row, streamed=streamed)
+            answer = ServedAnswer(model, assembler, state.mail, self.row, streamed=streamed)
             answer.submit()
             self._answers.append(answer)
             state.answers.add(answer)

@@ -116,7 +116,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-class Guard:
+class RequestGuard:
     """Checks each request by the rules; answers a browser's question (OPTIONS) itself."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:

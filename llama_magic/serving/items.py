@@ -15,13 +15,13 @@ from llama_magic.serving.telling import Told, usage_of
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion
-    from llama_magic.serving.answers import Answer
+    from llama_magic.serving.answers import ServedAnswer
 
 
 class ResponseWriter:
     """Writes one response. `ended` is how it ended."""
 
-    def __init__(self, answer: Answer, asked: Asked, model: Model, logprobs: bool) -> None:
+    def __init__(self, answer: ServedAnswer, asked: Asked, model: Model, logprobs: bool) -> None:
         self._answer = answer
         self._asked = asked
         self._model = model

@@ -13,7 +13,7 @@ KEPT = 200
 
 
 @dataclass(eq=False)
-class Row:
+class LoggedRequest:
     """One request. Times are seconds of `time.monotonic()`, 0 where that is yet to come."""
 
     number: int
@@ -54,20 +54,20 @@ class Log:
     """The latest requests, oldest first, and who is told when one changes. Any thread may look."""
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._rows: deque[Row] = deque(maxlen=kept)
+        self._rows: deque[LoggedRequest] = deque(maxlen=kept)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self.changed: Callable[[], None] = lambda: None  # cheap, and called from the server's loop
 
-    def begin(self, client: str, path: str) -> Row:
+    def begin(self, client: str, path: str) -> LoggedRequest:
         """Add a row."""
-        row = Row(next(self._numbers), client, path)
+        row = LoggedRequest(next(self._numbers), client, path)
         with self._lock:
             self._rows.append(row)
         self.changed()
         return row
 
-    def end(self, row: Row, how: str) -> None:
+    def end(self, row: LoggedRequest, how: str) -> None:
         """Say how a request ended, once."""
         if not row.ended:
             row.ended, row.done = how, time.monotonic()
@@ -76,7 +76,7 @@ class Log:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[LoggedRequest]:
         with self._lock:
             rows = list(self._rows)
         return iter(rows)

@@ -11,7 +11,7 @@ from llama_magic.model.stats import ModelStats
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
-    from llama_magic.serving.answers import Answer
+    from llama_magic.serving.answers import ServedAnswer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
@@ -49,7 +49,7 @@ class Metrics:
     first_token: Histogram = field(default_factory=Histogram)
     waited: Histogram = field(default_factory=Histogram)
 
-    def text(self, models: Mapping[str, Model], answers: Iterable[Answer]) -> str:
+    def text(self, models: Mapping[str, Model], answers: Iterable[ServedAnswer]) -> str:
         """Return the page."""
         lines: list[str] = []
         for name, kind, help_, value in _OF_MODELS:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion
-    from llama_magic.serving.answers import Answer
+    from llama_magic.serving.answers import ServedAnswer
 
 
 async def completion(exchange: Exchange, asked: NativeCompletion) -> None:
@@ -40,7 +40,7 @@ async def completion(exchange: Exchange, asked: NativeCompletion) -> None:
     await exchange.whole(bodies if len(bodies) > 1 else bodies[0], writers[0].ended)
 
 
-async def _frames(writers: Sequence[_Writer], answers: Sequence[Answer]) -> AsyncIterator[bytes]:
+async def _frames(writers: Sequence[_Writer], answers: Sequence[ServedAnswer]) -> AsyncIterator[bytes]:
     """Yield the events of all answers as they come: a part of a text each, and at last an end of each."""
     async for place, chunks in merged(answers):
         yield writers[place].frames(chunks) or PING
@@ -82,7 +82,7 @@ def _room(model: Model, prompt: str | list[int]) -> int:
 class _Writer:
     """Writes one answer, the one at `place`. `ended` is how it ended."""
 
-    def __init__(self, answer: Answer, asked: NativeCompletion, place: int) -> None:
+    def __init__(self, answer: ServedAnswer, asked: NativeCompletion, place: int) -> None:
         self._answer = answer
         self._asked = asked
         self._place = place

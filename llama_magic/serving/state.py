@@ -19,7 +19,7 @@ from llama_magic.words.names import nearest
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
-    from llama_magic.serving.answers import Answer
+    from llama_magic.serving.answers import ServedAnswer
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class State:
     limits: Limits
     log: Log = field(default_factory=Log)
     metrics: Metrics = field(default_factory=Metrics)
-    answers: set[Answer] = field(default_factory=set)  # under way
+    answers: set[ServedAnswer] = field(default_factory=set)  # under way
     stopping: bool = False
 
     @cached_property

@@ -183,13 +183,13 @@ def _expect(files: list[Any], sha256: str) -> list[Any]:
 
 
 def _fetch_hub(hub: Any, files: list[Any], progress: ProgressCallback | None) -> Iterable[Path]:
-    from llama_magic.sources.http.meter import Meter
+    from llama_magic.sources.http.meter import TransferMeter
 
     whole = total(file.size for file in files)
     before = 0
     for number, file in enumerate(files, 1):
         label = f"{file.name} ({number} of {len(files)})" if len(files) > 1 else file.name
-        path = hub.fetch(file, label, Meter(progress, label, before=before, whole=whole), progress)
+        path = hub.fetch(file, label, TransferMeter(progress, label, before=before, whole=whole), progress)
         before += path.stat().st_size
         yield path
 

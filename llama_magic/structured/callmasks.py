@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from llama_magic.errors import BackendError
 from llama_magic.request.tokenizer import Tokenizer
-from llama_magic.structured.calls import Calls
-from llama_magic.structured.mask.matcher import Matcher
+from llama_magic.structured.calls import CallConstraint
+from llama_magic.structured.mask.matcher import GrammarMatcher
 from llama_magic.structured.mask.vocab import Trie, trie_for
 
 _MAX_KEPT = 256
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """What reads an answer of the family as it grows (`formatters.ReplyReader`)."""
 
     @property
@@ -35,8 +35,8 @@ class MayCall:
     `many`, an answer ends after its first call.
     """
 
-    reader: Callable[[], Reader]
-    rest: Calls | None
+    reader: Callable[[], AnswerReader]
+    rest: CallConstraint | None
     tokenizer: Tokenizer
     many: bool
     kind: str = "tools"
@@ -52,7 +52,7 @@ class CallWatcher:
     def __init__(self, may: MayCall) -> None:
         self._may = may
         self._reader = may.reader()
-        self._call: Matcher | None = None  # the call that is being written, where it is held to its form
+        self._call: GrammarMatcher | None = None  # the call being written, where it is held to its form
         self._calling = self._over = False
 
     def prepare(self) -> None:

@@ -18,8 +18,8 @@ from llama_magic.formatters import CallForm
 from llama_magic.structured.compiler import compile
 from llama_magic.structured.constraint import Constraint
 from llama_magic.structured.grammar.grammar import limits
-from llama_magic.structured.mask.digits import Digits, Limits, limits_of
-from llama_magic.structured.mask.matcher import Matcher
+from llama_magic.structured.mask.digits import DigitLimits, Digits, limits_of
+from llama_magic.structured.mask.matcher import GrammarMatcher
 from llama_magic.structured.mask.vocab import TokenVocabulary, Trie, trie_for
 from llama_magic.threads import module_lock
 
@@ -27,7 +27,7 @@ _MARKS = re.compile(r"(<[^<>\s]{1,60}>|\[/?[A-Z_]{2,40}\])")
 _MAX_KEPT = 64
 
 
-class Vocabulary(TokenVocabulary, Protocol):
+class MarkVocabulary(TokenVocabulary, Protocol):
     """A vocabulary that knows the tokens of marks."""
 
     def special_id(self, text: str) -> int | None: ...
@@ -42,30 +42,30 @@ class ToolSchema:
 
 
 @dataclass(frozen=True)
-class Calls:
+class CallConstraint:
     """One call, or with `many` one or more, of any of some tools; a constraint of the kind "tools"."""
 
     trie: Trie
     machine: Any
-    numbers: Limits
+    numbers: DigitLimits
     kind: str = "tools"
     schema: Any = None
 
-    def start(self) -> Matcher:
+    def start(self) -> GrammarMatcher:
         """Return the state for one new answer."""
-        return Matcher(self.machine.deep_copy(), self.trie, Digits(self.numbers))
+        return GrammarMatcher(self.machine.deep_copy(), self.trie, Digits(self.numbers))
 
 
 def calls(
-    form: CallForm, tools: Sequence[ToolSchema], vocabulary: Vocabulary, *, many: bool, after: str = ""
-) -> Calls:
+    form: CallForm, tools: Sequence[ToolSchema], vocabulary: MarkVocabulary, *, many: bool, after: str = ""
+) -> CallConstraint:
     """Compile calls as a family writes them; `after` is a mark at their beginning that is written already.
 
     Kept for the next time. Raises `SchemaError` with the tool's name for arguments that cannot be honoured.
     """
     trie = trie_for(vocabulary)
     key = json.dumps([repr(form), [(t.name, t.parameters) for t in tools], many, after], default=str)
-    kept: OrderedDict[str, Calls] = trie.calls
+    kept: OrderedDict[str, CallConstraint] = trie.calls
     with _lock:
         if key in kept:
             kept.move_to_end(key)
@@ -82,15 +82,20 @@ _lock = module_lock()
 
 
 def _compile(
-    form: CallForm, tools: Sequence[ToolSchema], vocabulary: Vocabulary, trie: Trie, many: bool, after: str
-) -> Calls:
+    form: CallForm,
+    tools: Sequence[ToolSchema],
+    vocabulary: MarkVocabulary,
+    trie: Trie,
+    many: bool,
+    after: str,
+) -> CallConstraint:
     from llguidance import LLMatcher
 
-    numbers = Limits()
+    numbers = DigitLimits()
     grammars: list[dict[str, Any]] = []
     for number, tool in enumerate(tools):
         constraint = _arguments(tool)
-        numbers = Limits(*map(max, numbers, limits_of(constraint.schema)))
+        numbers = DigitLimits(*map(max, numbers, limits_of(constraint.schema)))
         grammars.append(_named(f"a{number}", constraint.writing))
     text = _frame(form, tools, lambda literal: _literal(literal, vocabulary), many, after)
     grammar = json.dumps({"grammars": [{"name": "calls", "lark_grammar": text}, *grammars]})
@@ -100,7 +105,7 @@ def _compile(
             f"The tools cannot be enforced: {machine.get_error().splitlines()[0]:.300}",
             remedy="Offer fewer tools at a time, or simplify their arguments.",
         )
-    return Calls(trie, machine, numbers)
+    return CallConstraint(trie, machine, numbers)
 
 
 def _frame(
@@ -140,7 +145,7 @@ def _around(form: CallForm, tool: ToolSchema) -> list[str]:
     return texts
 
 
-def _literal(text: str, vocabulary: Vocabulary) -> str:
+def _literal(text: str, vocabulary: MarkVocabulary) -> str:
     """Write a text for Lark; a mark that is a token of its own is written as that token."""
     pieces = []
     for piece in _MARKS.split(text):

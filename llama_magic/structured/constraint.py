@@ -11,8 +11,8 @@ from llama_magic.structured.answer import strictjson as _strictjson
 from llama_magic.structured.answer.reader import Why
 from llama_magic.structured.answer.spelling import Speller, names_in_order
 from llama_magic.structured.grammar.grammar import limits
-from llama_magic.structured.mask.digits import Digits, Limits, limits_of, note
-from llama_magic.structured.mask.matcher import Matcher
+from llama_magic.structured.mask.digits import DigitLimits, Digits, limits_of, note
+from llama_magic.structured.mask.matcher import GrammarMatcher
 from llama_magic.structured.mask.vocab import Trie, byte_tokenizer
 from llama_magic.structured.schema.keywords import Ignored
 from llama_magic.structured.schema.schemas import Keyword
@@ -230,7 +230,7 @@ class Constraint(InProcess):
 
     # --- running -----------------------------------------------------------------------
 
-    def start(self, *, loose: bool = False) -> Matcher:
+    def start(self, *, loose: bool = False) -> GrammarMatcher:
         """Return the state for one new answer; `loose` takes it in any layout."""
         if self._trie is None:
             raise SchemaError(
@@ -239,10 +239,10 @@ class Constraint(InProcess):
             )
         digits = Digits(self._limits) if self.kind == "json" else None
         machine = _machine(self._trie.tokenizer, self.grammar) if loose else self._machine.deep_copy()
-        return Matcher(machine, self._trie, digits)
+        return GrammarMatcher(machine, self._trie, digits)
 
     @functools.cached_property
-    def _limits(self) -> Limits:
+    def _limits(self) -> DigitLimits:
         return limits_of(self.schema)
 
     @functools.cached_property

@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError
 from llama_magic.structured.answer.postcheck import Checker
-from llama_magic.structured.answer.reader import Reader, full_match
+from llama_magic.structured.answer.reader import JsonReader, full_match
 from llama_magic.structured.constraint import Constraint
 from llama_magic.structured.grammar import gbnf as _gbnf
 from llama_magic.structured.grammar.depth import check_written, grammar_from_lark
@@ -41,7 +41,7 @@ def from_schema(spec: Any) -> Constraint:
     checked = [_ALWAYS, *dict.fromkeys(lowered.checked)]
     if source.adapter is not None:
         checked.append(Keyword("", "type", f"what {source.name} itself validates"))
-    reader = Reader(Checker(bundle).why, source.adapter, source.schema)
+    reader = JsonReader(Checker(bundle).why, source.adapter, source.schema)
     return Constraint(
         "json",
         grammar,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_magic.engine.lanes.logits import Row, log_sum_exp
+from llama_magic.engine.lanes.logits import LogitRow, log_sum_exp
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 700), st.integers(1, 900), st.integers(1, 40))
@@ -17,16 +17,16 @@ def test_the_likeliest_are_those_of_the_sorted_row(seed: int, length: int, k: in
     """Of equal ones the smaller id comes first; more than the row has are not given."""
     row = np.random.default_rng(seed).integers(0, values, length).astype(np.float32)
     expected = sorted(range(length), key=lambda i: (-row[i], i))[:k]
-    normaliser = Row(row).normaliser
-    assert Row(row).top(k) == tuple((i, float(row[i]) - normaliser) for i in expected)
+    normaliser = LogitRow(row).normaliser
+    assert LogitRow(row).top(k) == tuple((i, float(row[i]) - normaliser) for i in expected)
 
 
 def test_tokens_that_cannot_come_are_last() -> None:
     """Their logarithm is minus infinity."""
     row = np.full(640, -np.inf, np.float32)
     row[[7, 300]] = 1, 2
-    assert [token for token, _ in Row(row).top(3)] == [300, 7, 0]
-    assert Row(row).top(3)[2][1] == -math.inf
+    assert [token for token, _ in LogitRow(row).top(3)] == [300, 7, 0]
+    assert LogitRow(row).top(3)[2][1] == -math.inf
 
 
 @given(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=200))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scripted_gguf import Scripted
 
-from llama_magic.engine.lanes.logits import Row
+from llama_magic.engine.lanes.logits import LogitRow
 from llama_magic.errors import OptionError
 
 PROMPT = "The river runs through the river valley, and the river"
@@ -241,10 +241,10 @@ def test_likeliest_tokens_are_those_of_a_sort() -> None:
     """
     for row in _rows():
         for values in (row, np.sort(row), np.sort(row)[::-1].copy()):
-            order, normaliser = np.lexsort((np.arange(len(values)), -values)), Row(values).normaliser
+            order, normaliser = np.lexsort((np.arange(len(values)), -values)), LogitRow(values).normaliser
             for k in (1, 2, 5, 20, len(values)):
                 expected = tuple((int(i), float(values[i]) - normaliser) for i in order[:k])
-                assert Row(values).top(k) == expected
+                assert LogitRow(values).top(k) == expected
 
 
 def test_greedy_draw_is_the_librarys() -> None:

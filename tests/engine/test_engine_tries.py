@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_magic.engine.scoring.tries import Piece, Trie, tries
+from llama_magic.engine.scoring.tries import Portion, TokenTree, tries
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=5)
 ROWS = st.lists(
@@ -13,13 +13,13 @@ ROWS = st.lists(
 )
 
 
-def _pieces(rows: list[tuple[list[int], list[tuple[int, ...]]]]) -> list[Piece]:
-    return [Piece(i, prompt, dict(enumerate(texts))) for i, (prompt, texts) in enumerate(rows)]
+def _pieces(rows: list[tuple[list[int], list[tuple[int, ...]]]]) -> list[Portion]:
+    return [Portion(i, prompt, dict(enumerate(texts))) for i, (prompt, texts) in enumerate(rows)]
 
 
 def test_two_rows_and_their_options_as_a_tree() -> None:
     """Prompts 1 2 3 and 1 2 4 with texts 5 6 and 5 7: five tokens and two of the texts, in two paths."""
-    trie = Trie()
+    trie = TokenTree()
     for piece in _pieces([([1, 2, 3], [(5, 6), (5, 7)]), ([1, 2, 4], [(5, 6), (8,)])]):
         trie.add(piece)
     trie.number()
@@ -69,7 +69,7 @@ def test_a_piece_that_is_taken_back_leaves_nothing(
 ) -> None:
     """The tree is that of the pieces before it: a tree is not built anew for each row that may fit."""
     *before, last = _pieces([([9], [(9,)]), *rows])
-    trie, plain = Trie(), Trie()
+    trie, plain = TokenTree(), TokenTree()
     for piece in before:
         trie.add(piece)
         plain.add(piece)

@@ -244,7 +244,7 @@ def test_doctor_names_refused_files(ip: Any, run: Any, tmp_path: Path) -> None:
 
     file = tmp_path / "bad.gguf"
     file.write_bytes(b"GGUF")
-    verdict = crash_check.Verdict(False, True, "decode", "killed by SIGSEGV")
+    verdict = crash_check.TrialVerdict(False, True, "decode", "killed by SIGSEGV")
     trial = crash_check.Trial((str(file),), 0, True, False, "f16", "f16", "auto")
     store = sources.cache_dir() / "crash_checks.json"
     crash_check.check(trial, size=4, fingerprint="f", store=store, run=lambda trial, size: verdict)

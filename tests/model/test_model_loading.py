@@ -120,9 +120,9 @@ def test_child_gets_the_whole_trial(scripted_file: Scripted, tmp_path: Path) -> 
     """The verdict is asked for again when KV type or flash attention differ, and only then."""
     seen = []
 
-    def run(trial: crash_check.Trial, size: int) -> crash_check.Verdict:
+    def run(trial: crash_check.Trial, size: int) -> crash_check.TrialVerdict:
         seen.append((trial.type_k, trial.flash_attn))
-        return crash_check.Verdict(True, trial.use_extra_bufts)
+        return crash_check.TrialVerdict(True, trial.use_extra_bufts)
 
     for kv, flash in [("f16", "auto"), ("q8_0", "auto"), ("f16", "auto"), ("f16", "off")]:
         trial = crash_check.Trial((str(scripted_file.path),), 0, True, True, kv, kv, flash)
@@ -135,10 +135,10 @@ def test_a_refused_file_that_has_changed_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "x.gguf"
     file.write_bytes(b"GGUF bad")
     trial = crash_check.Trial((str(file),), 0, True, False, "f16", "f16", "auto")
-    bad = crash_check.Verdict(False, False, "weights", "NaN")
-    fates = [bad, bad, crash_check.Verdict(True, False)]
+    bad = crash_check.TrialVerdict(False, False, "weights", "NaN")
+    fates = [bad, bad, crash_check.TrialVerdict(True, False)]
 
-    def check() -> crash_check.Verdict:
+    def check() -> crash_check.TrialVerdict:
         store = tmp_path / "s.json"
         return crash_check.check(trial, size=8, fingerprint="f", store=store, run=lambda t, s: fates.pop(0))
 
@@ -172,10 +172,10 @@ def test_what_the_machine_may_have_done_is_not_remembered(tmp_path: Path, cause:
     """A child that was killed from outside, or lacked memory, disk or time, gives a verdict for this once."""
     file, store = tmp_path / "x.gguf", tmp_path / "s.json"
     file.write_bytes(b"GGUF")
-    fates = [crash_check.Verdict(False, True, "decode", cause), crash_check.Verdict(True, True)]
+    fates = [crash_check.TrialVerdict(False, True, "decode", cause), crash_check.TrialVerdict(True, True)]
     trial = crash_check.Trial((str(file),), 0, True, True, "f16", "f16", "auto")
 
-    def check() -> crash_check.Verdict:
+    def check() -> crash_check.TrialVerdict:
         return crash_check.check(trial, size=8, fingerprint="f", store=store, run=lambda t, s: fates.pop(0))
 
     first = check()
@@ -188,7 +188,10 @@ def test_a_crash_that_does_not_come_again_refuses_nothing(tmp_path: Path) -> Non
     """One SIGSEGV and then a child that lives: the file is sound, with repacked weights, and that is kept."""
     file, store = tmp_path / "x.gguf", tmp_path / "s.json"
     file.write_bytes(b"GGUF")
-    fates = [crash_check.Verdict(False, True, "decode", "killed by SIGSEGV"), crash_check.Verdict(True, True)]
+    fates = [
+        crash_check.TrialVerdict(False, True, "decode", "killed by SIGSEGV"),
+        crash_check.TrialVerdict(True, True),
+    ]
     trial = crash_check.Trial((str(file),), 0, True, True, "f16", "f16", "auto")
     found = crash_check.check(trial, size=8, fingerprint="f", store=store, run=lambda t, s: fates.pop(0))
     assert (found.survived, found.fell_back, len(crash_check.verdicts(store))) == (True, False, 1)
@@ -201,7 +204,11 @@ def test_weights_that_nobody_wanted_repacked_are_no_fall_back(tmp_path: Path) ->
     trial = crash_check.Trial((str(file),), 0, True, False, "f16", "f16", "auto")
     for _ in range(2):
         found = crash_check.check(
-            trial, size=8, fingerprint="f", store=store, run=lambda t, s: crash_check.Verdict(True, False)
+            trial,
+            size=8,
+            fingerprint="f",
+            store=store,
+            run=lambda t, s: crash_check.TrialVerdict(True, False),
         )
         assert (found.survived, found.fell_back) == (True, False)
     assert [v.fell_back for v in crash_check.verdicts(store)] == [False]

@@ -15,7 +15,7 @@ _SHARE = 10  # it rests this many times as long as it took to draw
 T = TypeVar("T")
 
 
-class Drawing(Generic[T]):
+class DrawingThread(Generic[T]):
     """Calls `draw` with the newest state, on a thread of its own: a pausing stream is drawn to its end."""
 
     def __init__(self, draw: Callable[[T], None]) -> None:

@@ -18,7 +18,7 @@ import ipywidgets
 from llama_magic.display import hosts
 from llama_magic.display.boards import as_cell, controls
 from llama_magic.display.boards.board import SAID, STOPS_S, Board
-from llama_magic.display.boards.drawing import Drawing
+from llama_magic.display.boards.drawing import DrawingThread
 from llama_magic.display.boards.rest import Rest
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static.doc import Answer, Code, Head, Line, Node
@@ -254,7 +254,7 @@ class Pad(Board):
             self._stream.cancel()
 
     def _read(self, stream: Stream, asked: _Asked) -> None:
-        drawing = Drawing(self._draw)
+        drawing = DrawingThread(self._draw)
         try:
             try:
                 for chunk in stream:

@@ -15,7 +15,7 @@ import ipywidgets
 
 from llama_magic.display.boards import controls
 from llama_magic.display.boards.board import SAID, STOPS_S, Board
-from llama_magic.display.boards.drawing import Drawing
+from llama_magic.display.boards.drawing import DrawingThread
 from llama_magic.display.boards.in_chat import InChat
 from llama_magic.display.boards.sheet import Ask, Sheet
 from llama_magic.display.boards.versions import Choice, Version, versions
@@ -177,7 +177,9 @@ class Pen(Board):
             self.refresh()
 
     def _read(self, stream: Stream, made: Version, before: Completion[Any]) -> None:
-        drawing: Drawing[tuple[int, ...]] = Drawing(lambda ids: self._draw(before.pieces(ids) or ()))
+        drawing: DrawingThread[tuple[int, ...]] = DrawingThread(
+            lambda ids: self._draw(before.pieces(ids) or ())
+        )
         ids: list[int] = []
         try:
             try:

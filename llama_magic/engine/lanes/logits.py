@@ -17,7 +17,7 @@ _CLOSE, _MANY = 7.0, 256  # nats from the largest, and how many tokens so near a
 _EACH = 64  # tokens of which the largest is looked for at once
 
 
-class Row:
+class LogitRow:
     """A row of logits as it is now, looked through as seldom as may be: 49,152 of them are 5 us a time."""
 
     def __init__(self, logits: NDArray[np.float32]) -> None:
@@ -80,4 +80,4 @@ def _scratch(size: int) -> NDArray[np.float32]:
 
 def log_sum_exp(logits: NDArray[np.float32]) -> float:
     """Return the logarithm of the sum of exponentials; NaN and infinity as they are."""
-    return Row(logits).normaliser
+    return LogitRow(logits).normaliser

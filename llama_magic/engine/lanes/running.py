@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.lanes.guesses import Drafter, Trust
-from llama_magic.engine.lanes.logits import Row
+from llama_magic.engine.lanes.logits import LogitRow
 from llama_magic.engine.native import Context, SamplerChain, Weights
 from llama_magic.errors import BackendError, OptionError
 from llama_magic.request.events import FinishEvent, FinishReason, PromptEvent, TokenEvent
@@ -101,7 +101,7 @@ class Running:
                 self.tape.draw(logits)
             self._take(self._draw(context, index, logits))
             return
-        row = Row(logits)
+        row = LogitRow(logits)
         normaliser = row.normaliser if measured else 0.0
         top = row.top(logprobs) if logprobs else ()
         if logprobs is not None and matcher is not None and self.n_generated:
@@ -113,7 +113,7 @@ class Running:
             self.tape.draw(logits)
         if matcher is not None:
             matcher.apply(logits)
-            row = Row(logits)
+            row = LogitRow(logits)
             if self.tape is not None and (bits := matcher.allowed_bits()) is not None:
                 self.tape.mask(bits)
         token = self._draw(context, index, logits)

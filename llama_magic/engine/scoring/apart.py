@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from llama_magic.engine.contexts import GRAIN, SCORED_CHUNK, SCORING_CHUNK
 from llama_magic.engine.kv.store import common_prefix
-from llama_magic.engine.scoring.reader import PROMPT, Holding, Reader, holding, logprobs
+from llama_magic.engine.scoring.reader import PROMPT, Holding, ScoreReader, holding, logprobs
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
@@ -23,7 +23,7 @@ _TEXT = 1  # the sequence of a text
 Text = tuple[int, ...]
 
 
-class Apart(Reader):
+class Apart(ScoreReader):
     """Read one row after the other."""
 
     def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[float]]]:

@@ -39,7 +39,7 @@ class Holding(Context):
         return length
 
 
-class Reader:
+class ScoreReader:
     """Rows that are scored. What is done in one `engine.call` is a step between those of answers."""
 
     def __init__(self, engine: Engine) -> None:

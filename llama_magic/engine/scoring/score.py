@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llama_magic.engine.contexts import SCORED_AHEAD
 from llama_magic.engine.native import ContextOptions, rows_alike
 from llama_magic.engine.scoring.apart import Apart
-from llama_magic.engine.scoring.reader import PURPOSE, Holding, Reader
+from llama_magic.engine.scoring.reader import PURPOSE, Holding, ScoreReader
 from llama_magic.engine.scoring.together import Together
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def score(engine: Engine, rows: Sequence[Row]) -> list[list[list[float]]]:
             raise
 
 
-def _reader(core: Core, engine: Engine, longest: int) -> Reader:
+def _reader(core: Core, engine: Engine, longest: int) -> ScoreReader:
     """Make the context, or take it as it was left."""
     core.weights.must_generate()
     context = core.side.get(PURPOSE)

@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_magic.engine.scoring.reader import PROMPT, Holding, Reader, holding, logprobs
-from llama_magic.engine.scoring.tries import Node, Piece, Trie, tries
+from llama_magic.engine.scoring.reader import PROMPT, Holding, ScoreReader, holding, logprobs
+from llama_magic.engine.scoring.tries import Portion, TokenNode, TokenTree, tries
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
 
 
-class Together(Reader):
+class Together(ScoreReader):
     """Read the trees of some rows, a batch a step."""
 
     def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[float]]]:
         """Return the log-probabilities of the tokens of each text of each row."""
         self._found: list[list[list[float]]] = [[[] for _ in texts] for _, texts in rows]
         pieces = [
-            Piece(i, list(prompt), {j: tuple(text) for j, text in enumerate(texts)})
+            Portion(i, list(prompt), {j: tuple(text) for j, text in enumerate(texts)})
             for i, (prompt, texts) in enumerate(rows)
         ]
         size, paths = self.engine.call(_room)
@@ -41,10 +41,10 @@ class Together(Reader):
             self.engine.call(partial(_leave, trie))
         return self._found
 
-    def _batch(self, nodes: Sequence[Node], core: Core) -> int:
+    def _batch(self, nodes: Sequence[TokenNode], core: Core) -> int:
         """Decode as many nodes as a batch takes, and note what their logits say; return how many."""
         context = holding(core)
-        part: list[Node] = []
+        part: list[TokenNode] = []
         outputs: list[int] = []
         for node in nodes[: context.n_batch]:
             if node.wanted:
@@ -67,7 +67,7 @@ def _room(core: Core) -> tuple[int, int]:
     return context.n_ctx, context.options.sequences - 1
 
 
-def _begin(trie: Trie, core: Core) -> list[Node]:
+def _begin(trie: TokenTree, core: Core) -> list[TokenNode]:
     """Let every path begin with what is held of it; return those nodes."""
     context = holding(core)
     held = trie.held(context.tokens)
@@ -80,7 +80,7 @@ def _begin(trie: Trie, core: Core) -> list[Node]:
     return held
 
 
-def _leave(trie: Trie, core: Core) -> None:
+def _leave(trie: TokenTree, core: Core) -> None:
     """Keep the prompt of the first row for the next ones, and nothing else."""
     context: Holding = holding(core)
     start, length = len(context.tokens), len(trie.first)

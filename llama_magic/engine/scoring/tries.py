@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Piece:
+class Portion:
     """Some texts to score after one prompt: those of `texts` in row `row`, by their places in it."""
 
     row: int
@@ -15,27 +15,27 @@ class Piece:
     texts: dict[int, tuple[int, ...]]
 
     @property
-    def halves(self) -> tuple[Piece, Piece]:
+    def halves(self) -> tuple[Portion, Portion]:
         """Return two pieces with half of the texts each."""
         pairs = list(self.texts.items())
         middle = len(pairs) // 2
-        return Piece(self.row, self.prompt, dict(pairs[:middle])), Piece(
+        return Portion(self.row, self.prompt, dict(pairs[:middle])), Portion(
             self.row, self.prompt, dict(pairs[middle:])
         )
 
 
 @dataclass
-class Node:
+class TokenNode:
     """A token at a position. `wanted` are the tokens whose odds after it are asked for: row, text, token."""
 
     token: int
     position: int
-    children: dict[int, Node] = field(default_factory=dict)
+    children: dict[int, TokenNode] = field(default_factory=dict)
     wanted: list[tuple[int, int, int]] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)  # the sequences that go through it
 
 
-class Trie:
+class TokenTree:
     """The tree of some pieces. `walk` goes through it depth first, so that a path lies in order.
 
     `size` is how many nodes there are, `leaves` how many paths, each of which is a sequence of its own.
@@ -44,13 +44,13 @@ class Trie:
     def __init__(self) -> None:
         self.first: Sequence[int] = ()  # the prompt of the first piece
         self.size = self.leaves = 0
-        self._root = Node(-1, -1)
+        self._root = TokenNode(-1, -1)
         # What the last piece brought, so that it can be taken back.
         self._before = (0, 0)
-        self._made: list[tuple[Node, int]] = []
-        self._wanting: list[Node] = []
+        self._made: list[tuple[TokenNode, int]] = []
+        self._wanting: list[TokenNode] = []
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Portion) -> None:
         """Add the texts of a piece; of each the last token is never read."""
         self.first = self.first or piece.prompt
         self._before, self._made, self._wanting = (self.size, self.leaves), [], []
@@ -70,23 +70,23 @@ class Trie:
             del parent.children[token]
         self.size, self.leaves = self._before
 
-    def _want(self, node: Node, wanted: tuple[int, int, int]) -> None:
+    def _want(self, node: TokenNode, wanted: tuple[int, int, int]) -> None:
         node.wanted.append(wanted)
         self._wanting.append(node)
 
-    def _path(self, node: Node, tokens: Sequence[int]) -> Node:
+    def _path(self, node: TokenNode, tokens: Sequence[int]) -> TokenNode:
         for token in tokens:
             following = node.children.get(token)
             if following is None:
                 # Behind the end of a path that path goes on; elsewhere there is one more.
                 self.leaves += bool(node.children) or node is self._root
-                following = node.children[token] = Node(token, node.position + 1)
+                following = node.children[token] = TokenNode(token, node.position + 1)
                 self.size += 1
                 self._made.append((node, token))
             node = following
         return node
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[TokenNode]:
         """Give every node, a path to its end before the next."""
         stack = list(self._root.children.values())[::-1]
         while stack:
@@ -107,12 +107,12 @@ class Trie:
             for child in node.children.values():
                 node.owners += child.owners
 
-    def held(self, tokens: Sequence[int]) -> list[Node]:
+    def held(self, tokens: Sequence[int]) -> list[TokenNode]:
         """Return the nodes that need not be read, for `tokens` hold them: the beginning of the first path.
 
         Those whose odds are asked for are read in any case.
         """
-        found: list[Node] = []
+        found: list[TokenNode] = []
         node = self._root
         for token, first in zip(tokens, self.first, strict=False):
             if token != first or node.children[token].wanted:
@@ -122,13 +122,13 @@ class Trie:
         return found
 
 
-def tries(pieces: Sequence[Piece], size: int, sequences: int) -> Iterator[Trie]:
+def tries(pieces: Sequence[Portion], size: int, sequences: int) -> Iterator[TokenTree]:
     """Put pieces into trees of at most `size` tokens and `sequences` paths, in order.
 
     A piece that needs more is cut into pieces with fewer texts; one text alone is taken to fit.
     """
     stack = list(pieces)[::-1]
-    trie = Trie()
+    trie = TokenTree()
     while stack:
         piece = stack.pop()
         is_first = not trie.size
@@ -143,6 +143,6 @@ def tries(pieces: Sequence[Piece], size: int, sequences: int) -> Iterator[Trie]:
             stack += piece.halves[::-1]
         else:
             yield trie
-        trie = Trie()
+        trie = TokenTree()
     if trie.size:
         yield trie

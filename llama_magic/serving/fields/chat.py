@@ -11,8 +11,8 @@ from llama_magic.serving.fields.common import (
     MAX_TEXTS,
     MAX_TOOLS,
     Count,
-    Drawing,
     Fields,
+    SamplingFields,
     StreamOptions,
 )
 
@@ -130,7 +130,7 @@ class SchemaFormat(Fields):
 ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")]
 
 
-class ChatCompletion(Drawing):
+class ChatCompletion(SamplingFields):
     """A conversation to answer."""
 
     model: str | None = None

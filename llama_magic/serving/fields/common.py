@@ -52,7 +52,7 @@ def _seed(given: int | None) -> int | None:
     return None if given == -1 else given  # as clients of llama.cpp say it
 
 
-class Drawing(_Numbers):  # type: ignore[misc]  # made of the stages, when imported
+class SamplingFields(_Numbers):  # type: ignore[misc]  # made of the stages, when imported
     """How tokens are drawn and when an answer ends: OpenAI's fields, and those of llama.cpp's samplers."""
 
     seed: Annotated[Annotated[int, Field(ge=-1, le=MAX_SEED)] | None, AfterValidator(_seed)] = Field(

@@ -10,8 +10,8 @@ from llama_magic.serving.fields.common import (
     MAX_SAMPLES,
     MAX_TEXTS,
     Count,
-    Drawing,
     Fields,
+    SamplingFields,
     StreamOptions,
     Token,
 )
@@ -24,7 +24,7 @@ Prompts = Annotated[
 ]
 
 
-class Completion(Drawing):
+class Completion(SamplingFields):
     """Texts to continue, or their tokens."""
 
     model: str | None = None
@@ -44,7 +44,7 @@ class Completion(Drawing):
     json_schema: dict[str, Any] | None = None
 
 
-class NativeCompletion(Drawing):
+class NativeCompletion(SamplingFields):
     """llama-server's own form: an answer to each prompt, tokens told."""
 
     model: str | None = None

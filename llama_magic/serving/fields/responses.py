@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from llama_magic.serving.fields.chat import Part, TextPart
-from llama_magic.serving.fields.common import MAX_TEXTS, MAX_TOOLS, Count, Drawing, Fields
+from llama_magic.serving.fields.common import MAX_TEXTS, MAX_TOOLS, Count, Fields, SamplingFields
 
 
 class InputMessage(Fields):
@@ -108,7 +108,7 @@ class Reasoning(Fields):
     summary: None = None
 
 
-class Response(Drawing):
+class Response(SamplingFields):
     """A conversation to answer; nothing of it is kept."""
 
     model: str | None = None

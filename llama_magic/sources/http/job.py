@@ -10,7 +10,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass
-class Job:
+class Download:
     """One file to fetch. `size` and `sha256` are what it must have, where known."""
 
     url: str = field(repr=False)
@@ -67,7 +67,7 @@ class Digest:
         return self._sha.hexdigest()
 
 
-def discard(job: Job) -> None:
+def discard(job: Download) -> None:
     """Remove the unfinished file of `job`."""
     job.partial.unlink(missing_ok=True)
     job.state.unlink(missing_ok=True)

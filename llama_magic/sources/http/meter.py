@@ -9,7 +9,7 @@ from llama_magic.words.progress import Progress, ProgressCallback
 _REPORT_EVERY_S = 0.1
 
 
-class Meter:
+class TransferMeter:
     """Turn byte counts into `Progress` reports, at most ten a second, and the first and last always."""
 
     def __init__(

@@ -19,8 +19,8 @@ from llama_magic.sources.disk.sniff import SNIFF_BYTES, not_gguf
 from llama_magic.sources.faults import PageError
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http.client import UnreachableError, httpx
-from llama_magic.sources.http.job import Digest, Fetched, Job, discard, size_of
-from llama_magic.sources.http.meter import Meter
+from llama_magic.sources.http.job import Digest, Download, Fetched, discard, size_of
+from llama_magic.sources.http.meter import TransferMeter
 from llama_magic.sources.redaction import redact
 from llama_magic.words import amounts
 
@@ -31,7 +31,7 @@ STALL_S = 60.0  # fewer than STALL_BYTES in this time is a connection that hangs
 STALL_BYTES = 6_000
 
 
-def fetch(job: Job, meter: Meter) -> Fetched:
+def fetch(job: Download, meter: TransferMeter) -> Fetched:
     """Fetch `job.url` to `job.target` and return what came.
 
     Raises `SourceError` where the server refuses, what it sends is not a GGUF, the length or
@@ -51,7 +51,7 @@ def fetch(job: Job, meter: Meter) -> Fetched:
         ) from None
 
 
-def _fetch(job: Job, meter: Meter) -> Fetched:
+def _fetch(job: Download, meter: TransferMeter) -> Fetched:
     job.target.parent.mkdir(parents=True, exist_ok=True)
     digest = Digest()
     tries, best = 0, size_of(job.partial)
@@ -71,7 +71,7 @@ def _fetch(job: Job, meter: Meter) -> Fetched:
     return _finish(job, digest, name)
 
 
-def _attempt(client: httpx.Client, job: Job, meter: Meter, digest: Digest) -> str | None:
+def _attempt(client: httpx.Client, job: Download, meter: TransferMeter, digest: Digest) -> str | None:
     """Ask once, from where the partial file ends. Return the server's name for the file."""
     have = size_of(job.partial)
     known = read_json(job.state)
@@ -129,7 +129,7 @@ def _validator(known: dict[str, object]) -> str | None:
     return modified if isinstance(modified, str) else None
 
 
-def _settle_416(job: Job, response: httpx.Response, have: int) -> None:
+def _settle_416(job: Download, response: httpx.Response, have: int) -> None:
     """The server has no byte at `have`: the partial is the whole file, or of another one."""
     _, total = _http.content_range(response)
     if total == have and (job.size is None or job.size == have):
@@ -138,7 +138,7 @@ def _settle_416(job: Job, response: httpx.Response, have: int) -> None:
     raise UnreachableError("the file on the server is another one than before", retry_after=0.0)
 
 
-def _check_total(job: Job, total: int | None, response: httpx.Response) -> None:
+def _check_total(job: Download, total: int | None, response: httpx.Response) -> None:
     if total is not None and job.size is not None and total != job.size:
         discard(job)
         if response.status_code == 200:  # say "a login page" rather than "too short", where it is one
@@ -149,7 +149,7 @@ def _check_total(job: Job, total: int | None, response: httpx.Response) -> None:
         )
 
 
-def _check_space(job: Job, offset: int, total: int | None) -> None:
+def _check_space(job: Download, offset: int, total: int | None) -> None:
     total = total if total is not None else job.size
     if total is None:
         return
@@ -164,7 +164,12 @@ def _check_space(job: Job, offset: int, total: int | None) -> None:
 
 
 def _receive(
-    response: httpx.Response, job: Job, meter: Meter, digest: Digest, offset: int, total: int | None
+    response: httpx.Response,
+    job: Download,
+    meter: TransferMeter,
+    digest: Digest,
+    offset: int,
+    total: int | None,
 ) -> None:
     meter.start(offset)
     watch = _StallWatch()
@@ -197,7 +202,7 @@ def _write(file: BinaryIO, data: bytes, digest: Digest) -> int:
     return len(data)
 
 
-def _checked_head(head: bytes, response: httpx.Response, job: Job, whole: int | None = -1) -> bytes:
+def _checked_head(head: bytes, response: httpx.Response, job: Download, whole: int | None = -1) -> bytes:
     """Return the first bytes of a body, or raise by what they are. `whole` is given at the body's end."""
     if whole != -1 and whole is not None and len(head) < whole:
         return head  # cut off: the next try tells
@@ -231,7 +236,7 @@ class _StallWatch:
         self._since, self._bytes = time.monotonic(), 0
 
 
-def _finish(job: Job, digest: Digest, name: str | None) -> Fetched:
+def _finish(job: Download, digest: Digest, name: str | None) -> Fetched:
     size = size_of(job.partial)
     digest.catch_up(job.partial, size)
     if job.size is not None and size != job.size:

@@ -29,8 +29,8 @@ from llama_magic.sources.faults import PageError
 from llama_magic.sources.http import client as _http
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import UnreachableError, httpx
-from llama_magic.sources.http.job import Fetched, Job
-from llama_magic.sources.http.meter import Meter
+from llama_magic.sources.http.job import Download, Fetched
+from llama_magic.sources.http.meter import TransferMeter
 from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import ParsedSource, RemoteFile
 from llama_magic.words.progress import ProgressCallback
@@ -74,12 +74,12 @@ def fetch_url(
     for number, url in enumerate(urls, 1):
         place = _Place(urls[0], url)
         label = f"{place.name} ({number} of {len(urls)})" if len(urls) > 1 else place.name
-        meter = Meter(progress, label, before=sum(path.stat().st_size for path in paths))
+        meter = TransferMeter(progress, label, before=sum(path.stat().st_size for path in paths))
         paths.append(_fetch_one(place, label, offline, sha256, meter))
     return tuple(paths)
 
 
-def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, meter: Meter) -> Path:
+def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, meter: TransferMeter) -> Path:
     if (path := _good_copy(place, sha256)) is not None and (offline or not _is_outdated(place)):
         return path
     if offline:
@@ -87,7 +87,7 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
             f"{redact(place.url)} is not in the cache, and offline mode is on.",
             remedy="Unset HF_HUB_OFFLINE, or leave --offline out, to fetch it.",
         )
-    job = Job(place.url, place.target, label, sha256=sha256)
+    job = Download(place.url, place.target, label, sha256=sha256)
     lock = place.folder / f"{place.name}.lock"
 
     def here() -> Path | None:
@@ -99,7 +99,7 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
         return _transfer_to(job, place, meter)
 
 
-def _transfer_to(job: Job, place: _Place, meter: Meter) -> Path:
+def _transfer_to(job: Download, place: _Place, meter: TransferMeter) -> Path:
     try:
         fetched = _fetch_or_beside(job, meter)
     except UnreachableError as err:
@@ -128,7 +128,7 @@ def _transfer_to(job: Job, place: _Place, meter: Meter) -> Path:
     return path
 
 
-def _fetch_or_beside(job: Job, meter: Meter) -> Fetched:
+def _fetch_or_beside(job: Download, meter: TransferMeter) -> Fetched:
     """Fetch; where a `/blob/` address brings a page, fetch the file that the page is about."""
     try:
         return _transfer.fetch(job, meter)

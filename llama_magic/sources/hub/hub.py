@@ -21,8 +21,8 @@ from llama_magic.sources.disk.verify import digest_of, remember, verify_once
 from llama_magic.sources.faults import MissingError
 from llama_magic.sources.http import transfer as _transfer
 from llama_magic.sources.http.client import CONNECT_TIMEOUT_S, UnreachableError
-from llama_magic.sources.http.job import Job
-from llama_magic.sources.http.meter import Meter
+from llama_magic.sources.http.job import Download
+from llama_magic.sources.http.meter import TransferMeter
 from llama_magic.sources.hub.asking import Asked, refusal, retried
 from llama_magic.sources.hub.quants import choose
 from llama_magic.sources.notation import check_repo_file, hub_endpoint
@@ -196,13 +196,15 @@ class Hub:
         remedy = f"It has {', '.join(near)}." if near else f"See its files at {self.endpoint}/{self.repo}."
         return SourceError(f"{self.repo} has no file {name} at revision {self.revision}.", remedy=remedy)
 
-    def fetch(self, file: HubFile, label: str, meter: Meter, progress: ProgressCallback | None) -> Path:
+    def fetch(
+        self, file: HubFile, label: str, meter: TransferMeter, progress: ProgressCallback | None
+    ) -> Path:
         """Return the path of a file in huggingface-hub's cache, fetched and verified where needed."""
         from huggingface_hub import constants, hf_hub_download
         from huggingface_hub.file_download import repo_folder_name
 
         folder = hub_cache() / repo_folder_name(repo_id=self.repo, repo_type="model") / "blobs"
-        job = Job(
+        job = Download(
             self.url_of(file.name, file.commit),
             folder / file.etag,
             label,
@@ -230,7 +232,7 @@ class Hub:
             verify_once(path, file.sha256, progress)
         return path
 
-    def _blob_is_good(self, job: Job, progress: ProgressCallback | None) -> bool:
+    def _blob_is_good(self, job: Download, progress: ProgressCallback | None) -> bool:
         if not job.target.exists():
             return False
         right_size = job.size is None or job.target.stat().st_size == job.size
@@ -240,7 +242,7 @@ class Hub:
         job.target.unlink(missing_ok=True)
         return False
 
-    def _fetch_blob(self, file: HubFile, job: Job, meter: Meter) -> None:
+    def _fetch_blob(self, file: HubFile, job: Download, meter: TransferMeter) -> None:
         locks = hub_cache() / ".locks" / job.target.parent.parent.name
         with only_one(locks / f"{job.target.name}.lock", job.sign_of_life, job.target.exists):
             if not job.target.exists():

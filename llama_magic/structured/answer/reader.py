@@ -12,7 +12,7 @@ from llama_magic.structured.answer.strictjson import NotJSONError, loads
 Why = Callable[[str], str | None]  # text -> None, or why it is not an instance
 
 
-class Reader:
+class JsonReader:
     """The check of a JSON answer (strict JSON, every keyword, then the type's validators), and its value."""
 
     def __init__(self, check: Callable[[Any], str | None], adapter: Any, schema: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from llama_magic.errors import SchemaError
 from llama_magic.structured.grammar.depth import grammar_from_lark
-from llama_magic.structured.grammar.gbnf_reader import CURE, Node, Reader
+from llama_magic.structured.grammar.gbnf_reader import CURE, GbnfNode, GbnfReader
 from llama_magic.structured.grammar.gbnf_rules import (
     names_in,
     refuse_endless,
@@ -22,7 +22,7 @@ MAX_GRAMMAR = 200_000  # characters
 _MAX_REGEX = 100_000  # characters of a grammar written out as one expression
 
 
-def parse(grammar: str) -> dict[str, Node]:
+def parse(grammar: str) -> dict[str, GbnfNode]:
     """Return the rules of a grammar by name; raises `SchemaError` with line and column."""
     if not isinstance(grammar, str):
         raise SchemaError(f"A grammar is a text; got {type(grammar).__name__}.", keyword="grammar")
@@ -32,7 +32,7 @@ def parse(grammar: str) -> dict[str, Node]:
         raise SchemaError(
             f"The grammar has {len(grammar):,} characters; {MAX_GRAMMAR:,} are read.", keyword="grammar"
         )
-    rules = Reader(grammar).rules()
+    rules = GbnfReader(grammar).rules()
     if "root" not in rules:
         raise SchemaError(
             f"The grammar has no rule called root (it has {', '.join(sorted(rules)[:8]) or 'none'}).",
@@ -51,7 +51,7 @@ def parse(grammar: str) -> dict[str, Node]:
     return rules
 
 
-def to_llguidance(rules: dict[str, Node]) -> str:
+def to_llguidance(rules: dict[str, GbnfNode]) -> str:
     """Return an llguidance grammar for exactly the texts of `root`."""
     from llguidance import LLMatcher
 
@@ -65,7 +65,7 @@ def to_llguidance(rules: dict[str, Node]) -> str:
 
 
 def _as_regex(
-    node: Node, rules: dict[str, Node], inside: tuple[str, ...], known: dict[str, str | None]
+    node: GbnfNode, rules: dict[str, GbnfNode], inside: tuple[str, ...], known: dict[str, str | None]
 ) -> str | None:
     """Write a rule out as one expression, None where it is recursive or grows too long.
 
@@ -92,7 +92,7 @@ def _as_regex(
     return "(?:" + ("|" if node.kind == "alt" else "").join(texts) + ")"
 
 
-def _as_lark(node: Node, names: dict[str, str]) -> str:
+def _as_lark(node: GbnfNode, names: dict[str, str]) -> str:
     match node.kind:
         case "chars":
             return "/" + node.text.replace("/", r"\/") + "/"

@@ -14,18 +14,18 @@ CURE = "The notation is described in llama.cpp's grammars/README.md."
 
 
 @dataclass
-class Node:
+class GbnfNode:
     """`kind` is chars (one character, as a regex), seq, alt, repeat or rule."""
 
     kind: str
     text: str = ""
-    parts: list[Node] = field(default_factory=list)
+    parts: list[GbnfNode] = field(default_factory=list)
     low: int = 0
     high: int | None = None
     sample: str = ""  # of chars: one character that it matches
 
 
-class Reader:
+class GbnfReader:
     """A place in the text, and what may stand there; `rules()` reads it all."""
 
     def __init__(self, text: str) -> None:
@@ -33,8 +33,8 @@ class Reader:
         self.at = 0
         self.depth = 0
 
-    def rules(self) -> dict[str, Node]:
-        rules: dict[str, Node] = {}
+    def rules(self) -> dict[str, GbnfNode]:
+        rules: dict[str, GbnfNode] = {}
         self._blank(lines=True)
         while self.at < len(self.text):
             if self.text.startswith("|", self.at):
@@ -55,7 +55,7 @@ class Reader:
             self._blank(lines=True)
         return rules
 
-    def _alternatives(self, nested: bool) -> Node:
+    def _alternatives(self, nested: bool) -> GbnfNode:
         self.depth += 1
         if self.depth > 100:
             self._fail("groups nested less than 100 deep")
@@ -65,10 +65,10 @@ class Reader:
             self._blank(lines=True)
             options.append(self._sequence(nested))
         self.depth -= 1
-        return options[0] if len(options) == 1 else Node("alt", parts=options)
+        return options[0] if len(options) == 1 else GbnfNode("alt", parts=options)
 
-    def _sequence(self, nested: bool) -> Node:
-        parts: list[Node] = []
+    def _sequence(self, nested: bool) -> GbnfNode:
+        parts: list[GbnfNode] = []
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == '"':
@@ -77,7 +77,7 @@ class Reader:
                 item = self._class()
             elif char == ".":
                 self.at += 1
-                item = Node("chars", "(?s:.)", sample="a")
+                item = GbnfNode("chars", "(?s:.)", sample="a")
             elif char == "(":
                 self.at += 1
                 self._blank(lines=True)
@@ -86,16 +86,16 @@ class Reader:
                     self._fail("a closing )")
                 self.at += 1
             elif re.match(r"[A-Za-z0-9_-]", char):
-                item = Node("rule", self._name("a rule name"))
+                item = GbnfNode("rule", self._name("a rule name"))
             elif char in "<!":
                 self._fail("no token references: the mask is made for text, not for one vocabulary's ids")
             else:
                 break
             self._blank(lines=nested)
             parts.append(self._repeated(item, nested))
-        return parts[0] if len(parts) == 1 else Node("seq", parts=parts)
+        return parts[0] if len(parts) == 1 else GbnfNode("seq", parts=parts)
 
-    def _repeated(self, item: Node, nested: bool) -> Node:
+    def _repeated(self, item: GbnfNode, nested: bool) -> GbnfNode:
         marks = 0
         while (char := self.text[self.at : self.at + 1]) and char in "*+?{":
             marks += 1
@@ -113,14 +113,14 @@ class Reader:
             else:
                 low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}[char]
                 self.at += 1
-            item = Node("repeat", parts=[item], low=low, high=high)
+            item = GbnfNode("repeat", parts=[item], low=low, high=high)
             self._blank(lines=nested)
         return item
 
-    def _literal(self) -> Node:
+    def _literal(self) -> GbnfNode:
         start = self.at
         self.at += 1
-        chars: list[Node] = []
+        chars: list[GbnfNode] = []
         while True:
             if self.at >= len(self.text) or self.text[self.at] in "\r\n":
                 self.at = start
@@ -129,10 +129,10 @@ class Reader:
                 self.at += 1
                 break
             char = self._char()
-            chars.append(Node("chars", literal(char), sample=char))
-        return chars[0] if len(chars) == 1 else Node("seq", parts=chars)
+            chars.append(GbnfNode("chars", literal(char), sample=char))
+        return chars[0] if len(chars) == 1 else GbnfNode("seq", parts=chars)
 
-    def _class(self) -> Node:
+    def _class(self) -> GbnfNode:
         start = self.at
         self.at += 1
         negated = self.text.startswith("^", self.at)
@@ -154,8 +154,8 @@ class Reader:
             self._fail("at least one character in [ ]")
         body = "".join(_code(low) + ("" if low == high else "-" + _code(high)) for low, high in ranges)
         if not negated:
-            return Node("chars", f"[{body}]", sample=ranges[0][0])
-        return Node("chars", f"[^{body}]" if body else "(?s:.)", sample=_outside(ranges))
+            return GbnfNode("chars", f"[{body}]", sample=ranges[0][0])
+        return GbnfNode("chars", f"[^{body}]" if body else "(?s:.)", sample=_outside(ranges))
 
     def _char(self) -> str:
         char = self.text[self.at]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llama_magic.errors import SchemaError
-from llama_magic.structured.grammar.gbnf_reader import Node
-from llama_magic.structured.schema.regex_runs import CHARACTER, NOTHING, Part, either, refuse_work
+from llama_magic.structured.grammar.gbnf_reader import GbnfNode
+from llama_magic.structured.schema.regex_runs import CHARACTER, NOTHING, RegexPart, either, refuse_work
 
 
-def names_in(node: Node) -> set[str]:
+def names_in(node: GbnfNode) -> set[str]:
     found = {node.text} if node.kind == "rule" else set()
     return found.union(*(names_in(part) for part in node.parts))
 
 
-def _nullable(node: Node, known: set[str]) -> bool:
+def _nullable(node: GbnfNode, known: set[str]) -> bool:
     match node.kind:
         case "chars":
             return False
@@ -27,7 +27,7 @@ def _nullable(node: Node, known: set[str]) -> bool:
     return node.low == 0 or node.high == 0 or _nullable(node.parts[0], known)
 
 
-def _first(node: Node, empty: set[str]) -> set[str]:
+def _first(node: GbnfNode, empty: set[str]) -> set[str]:
     if node.kind == "rule":
         return {node.text}
     if node.kind == "seq":
@@ -40,7 +40,7 @@ def _first(node: Node, empty: set[str]) -> set[str]:
     return set().union(*(_first(part, empty) for part in node.parts))
 
 
-def refuse_left_recursion(rules: dict[str, Node]) -> None:
+def refuse_left_recursion(rules: dict[str, GbnfNode]) -> None:
     empty: set[str] = set()
     order = list(reversed(rules.items()))  # rules mostly use later ones
     while True:
@@ -80,7 +80,7 @@ def _circle(leads_to: dict[str, set[str]]) -> str | None:
 _MAX_SHORTEST = 100_000  # characters; forced text of this length takes the mask's engine 0.2 s a step
 
 
-def shortest(rules: dict[str, Node]) -> dict[str, str]:
+def shortest(rules: dict[str, GbnfNode]) -> dict[str, str]:
     """Return a shortest text for every rule that has one."""
     found: dict[str, str] = {}
     # Rules mostly use later ones, so the last comes first: a long chain is through in one round.
@@ -97,7 +97,7 @@ def shortest(rules: dict[str, Node]) -> dict[str, str]:
     return found
 
 
-def _shortest(node: Node, known: dict[str, str]) -> str | None:
+def _shortest(node: GbnfNode, known: dict[str, str]) -> str | None:
     if node.kind == "chars":
         return node.sample or None
     if node.kind == "rule":
@@ -121,7 +121,7 @@ def _shortest(node: Node, known: dict[str, str]) -> str | None:
     return "".join(texts)
 
 
-def refuse_endless(rules: dict[str, Node]) -> None:
+def refuse_endless(rules: dict[str, GbnfNode]) -> None:
     if "root" not in shortest(rules):
         raise SchemaError(
             "No text can ever be complete under this grammar: root has no way to end.",
@@ -130,9 +130,9 @@ def refuse_endless(rules: dict[str, Node]) -> None:
         )
 
 
-def refuse_long_runs(rules: dict[str, Node]) -> None:
+def refuse_long_runs(rules: dict[str, GbnfNode]) -> None:
     """Refuse too many parts in a row that may be left out, rules written out in their places."""
-    known: dict[str, Part] = {}
+    known: dict[str, RegexPart] = {}
     opened: set[str] = set()
     ahead = ["root"]
     while ahead:  # what a rule uses comes before it, but for what leads back to it
@@ -144,7 +144,7 @@ def refuse_long_runs(rules: dict[str, Node]) -> None:
     refuse_work(known["root"].work, "grammar")
 
 
-def _part(node: Node, known: dict[str, Part]) -> Part:
+def _part(node: GbnfNode, known: dict[str, RegexPart]) -> RegexPart:
     match node.kind:
         case "chars":
             return CHARACTER

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_magic.structured.grammar.lark_writer import Writer
+from llama_magic.structured.grammar.lark_writer import RuleWriter
 
 
-def array_rule(writer: Writer, rule: dict[str, Any]) -> str:
+def array_rule(writer: RuleWriter, rule: dict[str, Any]) -> str:
     """Write the rule of an array; return its name."""
     return _unique(writer, rule) if rule["unique"] else _counted(writer, rule)
 
 
-def _unique(writer: Writer, rule: dict[str, Any]) -> str:
+def _unique(writer: RuleWriter, rule: dict[str, Any]) -> str:
     """The parameter of the rule is the set of values that were written, those `contains` asks for first."""
     values = [*rule["fitting"], *rule["others"]]
     wanted, count = len(rule["fitting"]), len(values)
@@ -42,7 +42,7 @@ def _all(conditions: list[str]) -> str:
     return together
 
 
-def _counted(writer: Writer, rule: dict[str, Any]) -> str:
+def _counted(writer: RuleWriter, rule: dict[str, Any]) -> str:
     """One rule for each (number of items, number of them that fit), as far as these are to be told apart."""
     if "item" in rule:
         kinds = [(writer.emit(rule["item"]), 0), (writer.emit(rule["wanted"]), 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from llama_magic.structured.grammar.lark_writer import Writer
+from llama_magic.structured.grammar.lark_writer import RuleWriter
 from llama_magic.structured.schema.regex import literal
 from llama_magic.structured.schema.schemas import same
 
@@ -31,7 +31,7 @@ class _Member(NamedTuple):
     start: str
 
 
-class Shape:
+class PlainShape:
     """A plain object: properties (False: forbidden), required names, the schema of other keys."""
 
     def __init__(self, properties: dict[str, Any], required: frozenset[str], rest: Any) -> None:
@@ -40,7 +40,7 @@ class Shape:
         self.rest = rest
 
     @classmethod
-    def of(cls, node: Any) -> Shape | None:
+    def of(cls, node: Any) -> PlainShape | None:
         rest = node.get("additionalProperties", True)
         properties = dict(node.get("properties", {}))
         required = frozenset(node.get("required", ()))
@@ -53,7 +53,7 @@ class Shape:
     def possible(self) -> bool:
         return all(self.properties[name] is not False for name in self.required)
 
-    def merge(self, other: Shape | None) -> Shape | None:
+    def merge(self, other: PlainShape | None) -> PlainShape | None:
         """Return the object that both describe, None if there is none."""
         if other is None:
             return None
@@ -62,7 +62,7 @@ class Shape:
             name: _both(self.properties.get(name, self.rest), other.properties.get(name, other.rest))
             for name in names
         }
-        shape = Shape(properties, self.required | other.required, _both(self.rest, other.rest))
+        shape = PlainShape(properties, self.required | other.required, _both(self.rest, other.rest))
         return shape if shape.possible else None
 
 
@@ -95,9 +95,9 @@ def _key(name: str) -> str:
     return "/" + "".join(parts).replace("/", r"\/") + '"/'
 
 
-def shapes_of(node: Any, defs: dict[str, Any]) -> list[Shape] | None:
+def shapes_of(node: Any, defs: dict[str, Any]) -> list[PlainShape] | None:
     """Return the plain objects whose union a schema is, None where it is no such union."""
-    base = Shape.of(node)
+    base = PlainShape.of(node)
     shapes = [base] if base else None
     for sub in [*node.get("allOf", ()), *([{"anyOf": node["anyOf"]}] if "anyOf" in node else ())]:
         options = _options_of(sub, defs)
@@ -108,13 +108,13 @@ def shapes_of(node: Any, defs: dict[str, Any]) -> list[Shape] | None:
     return shapes
 
 
-def _options_of(node: Any, defs: dict[str, Any], depth: int = 0) -> list[Shape] | None:
+def _options_of(node: Any, defs: dict[str, Any], depth: int = 0) -> list[PlainShape] | None:
     if not isinstance(node, dict) or depth > 8:
         return None
     if set(node) == {"$ref"}:
         return _options_of(defs.get(node["$ref"].rsplit("/", 1)[-1]), defs, depth + 1)
     if set(node) == {"anyOf"}:
-        found: list[Shape] = []
+        found: list[PlainShape] = []
         for sub in node["anyOf"]:
             options = _options_of(sub, defs, depth + 1)
             if options is None:
@@ -124,7 +124,7 @@ def _options_of(node: Any, defs: dict[str, Any], depth: int = 0) -> list[Shape] 
     return shapes_of(node, defs) if set(node) <= OBJECT and node.get("type", "object") == "object" else None
 
 
-def object_rule(writer: Writer, shape: Shape, *, any_order: bool) -> str:
+def object_rule(writer: RuleWriter, shape: PlainShape, *, any_order: bool) -> str:
     """Write the rule of a plain object; return its name."""
     names = list(shape.properties)
     required = [name for name in names if name in shape.required]
@@ -151,7 +151,9 @@ def _in_any_order(names: list[str], required: int) -> _Conditions:
     return _Conditions(pairs, f"%if is_ones([0:{required}])" if required else "", required == 0)
 
 
-def _members(writer: Writer, shape: Shape, names: list[str], when: _Conditions, any_order: bool) -> str:
+def _members(
+    writer: RuleWriter, shape: PlainShape, names: list[str], when: _Conditions, any_order: bool
+) -> str:
     rest = writer.later_rule()
     written: list[_Member] = []
     for index, (name, (step, condition)) in enumerate(zip(names, when.pairs, strict=True)):
@@ -174,7 +176,7 @@ def _members(writer: Writer, shape: Shape, names: list[str], when: _Conditions, 
     return writer.rule(*body)
 
 
-def _startable(written: list[_Member], names: list[str], shape: Shape) -> list[_Member]:
+def _startable(written: list[_Member], names: list[str], shape: PlainShape) -> list[_Member]:
     """Return the members that may come first where keys have an order: up to the first required one."""
     required = [index for index, name in enumerate(names) if name in shape.required]
     last = required[0] if required else len(written)
@@ -183,7 +185,7 @@ def _startable(written: list[_Member], names: list[str], shape: Shape) -> list[_
     return [entry for index, entry in zip(kept, written, strict=False) if index <= last] + extra
 
 
-def _other_key(shape: Shape) -> str:
+def _other_key(shape: PlainShape) -> str:
     """Return the terminal of a key that is none of the declared ones."""
     known = "|".join(literal(json.dumps(name, ensure_ascii=False)[1:-1]) for name in shape.properties)
     return f'/"{_CHARS}*"/' + (f' & ~/"(?:{known.replace("/", chr(92) + "/")})"/' if known else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class Writer(Protocol):
+class RuleWriter(Protocol):
     """Collects rules; what stands for a schema in another rule is the name it returns (`lark.LarkWriter`).
 
     `blank` is what may stand between two marks, `comma` what stands between two items, `colon` between

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from llama_magic.structured.schema.tree import values_in
 
 
-class Limits(NamedTuple):
+class DigitLimits(NamedTuple):
     """Digits that a number may have: before the point, significant ones in all, after it, of the exponent."""
 
     whole: int = 19
@@ -24,10 +24,10 @@ class Limits(NamedTuple):
     exponent: int = 2
 
 
-_PLAIN = Limits()
+_PLAIN = DigitLimits()
 
 
-def limits_of(schema: Any) -> Limits:
+def limits_of(schema: Any) -> DigitLimits:
     """Return the limits for answers of a schema: no less than its own numbers have."""
     whole, significant, fraction, exponent = _PLAIN
     for value in values_in(schema):
@@ -38,13 +38,13 @@ def limits_of(schema: Any) -> Limits:
             significant = max(significant, len(digits))
             fraction = max(fraction, -shift)
             exponent = 3 if "e" in repr(value) else exponent
-    return Limits(whole, significant, fraction, exponent)
+    return DigitLimits(whole, significant, fraction, exponent)
 
 
 class Digits:
     """Follows the bytes of a JSON text; `full` says whether the number being written has all its digits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: DigitLimits) -> None:
         self._limits = limits
         self._quoted = self._escaped = False
         self._part = ""  # of a number: "", "whole", "fraction" or "exponent"
@@ -97,7 +97,7 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 
 
-def note(text: str, limits: Limits) -> str | None:
+def note(text: str, limits: DigitLimits) -> str | None:
     """Return what is to be said of an answer in which a number has as many digits as it may."""
     for match in _NUMBER.finditer(_TEXT.sub('""', text)):
         digits = Digits(limits)

@@ -21,7 +21,7 @@ _BITS = np.arange(32, dtype=np.uint32)
 _CEILINGS = np.where(np.arange(256)[:, None] >> np.arange(8) & 1, np.inf, -np.inf).astype(np.float32)
 
 
-class Matcher:
+class GrammarMatcher:
     """The state of one answer. Not for two threads at once; `prepare` may run in a worker.
 
     The order of one step is `prepare` (optional), `apply`, sample, `accept`. What depends on the

@@ -24,7 +24,7 @@ _MARK = re.compile(
 _LEAST = re.compile(r"\{(\d*)")
 
 
-class Part(NamedTuple):
+class RegexPart(NamedTuple):
     """`first` parts that may be left out begin it, `last` end it, those between come to `within` squared."""
 
     empty: bool  # all of it may be left out; then first and last are the whole
@@ -36,24 +36,24 @@ class Part(NamedTuple):
     def work(self) -> int:
         return self.within + (self.last**2 if self.empty else self.first**2 + self.last**2)
 
-    def then(self, other: Part) -> Part:
+    def then(self, other: RegexPart) -> RegexPart:
         within = self.within + other.within
         if self.empty:
             first = self.first + other.first
-            return Part(other.empty, first, first if other.empty else other.last, within)
+            return RegexPart(other.empty, first, first if other.empty else other.last, within)
         if other.empty:
-            return Part(False, self.first, self.last + other.last, within)
-        return Part(False, self.first, other.last, within + (self.last + other.first) ** 2)
+            return RegexPart(False, self.first, self.last + other.last, within)
+        return RegexPart(False, self.first, other.last, within + (self.last + other.first) ** 2)
 
-    def repeated(self, least: int) -> Part:
+    def repeated(self, least: int) -> RegexPart:
         """Return it as one part of a run, with as many ways to go on as it begins with."""
         ways = self.first + (not self.empty)
         empty = self.empty or least == 0
-        return Part(empty, ways, ways, self.work) if empty else self
+        return RegexPart(empty, ways, ways, self.work) if empty else self
 
 
-NOTHING = Part(True, 0, 0)
-CHARACTER = Part(False, 0, 0)
+NOTHING = RegexPart(True, 0, 0)
+CHARACTER = RegexPart(False, 0, 0)
 
 
 def check_runs(pattern: str, keyword: str, where: str = "", pointer: str = "") -> None:
@@ -75,8 +75,8 @@ def refuse_work(squares: int, keyword: str, where: str = "", pointer: str = "") 
 def work(pattern: str) -> int:
     """Return the sum of the squares of the runs of parts that may be left out; `MAX_RUN` squared is much."""
     # A level for each open group: what came before in its branch, its earlier branches, its last part.
-    levels: list[tuple[Part, list[Part], Part]] = []
-    before, branches, part = NOTHING, list[Part](), NOTHING
+    levels: list[tuple[RegexPart, list[RegexPart], RegexPart]] = []
+    before, branches, part = NOTHING, list[RegexPart](), NOTHING
     for mark in _MARK.findall(pattern):
         if mark[0] == "(":
             levels.append((before.then(part), branches, NOTHING))
@@ -99,12 +99,12 @@ def work(pattern: str) -> int:
     return either([*branches, before.then(part)]).work
 
 
-def either(branches: list[Part]) -> Part:
+def either(branches: list[RegexPart]) -> RegexPart:
     """Return alternatives as one part, as long as the longest of them."""
     if len(branches) == 1:
         return branches[0]
     first, last = max(part.first for part in branches), max(part.last for part in branches)
     within = sum(part.work for part in branches)
     if any(part.empty for part in branches):
-        return Part(True, max(first, last, 1), max(first, last, 1), within)
-    return Part(False, first, last, within)
+        return RegexPart(True, max(first, last, 1), max(first, last, 1), within)
+    return RegexPart(False, first, last, within)

@@ -8,7 +8,7 @@ from typing import Any
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.experiments.comparing import Group, Pair, Pairs, Summary
-from llama_magic.experiments.statistics import Estimate
+from llama_magic.experiments.statistics import Interval
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
 
@@ -33,7 +33,7 @@ def summary(s: Summary) -> list[Node]:
     return [*out, *(Line(note, tone="warn") for note in s.notes)]
 
 
-def estimate_cells(one: Estimate | None) -> tuple[Any, Any]:
+def estimate_cells(one: Interval | None) -> tuple[Any, Any]:
     """Return a score and its interval as two cells."""
     if one is None:
         return None, None
@@ -44,7 +44,7 @@ def estimate_cells(one: Estimate | None) -> tuple[Any, Any]:
     return _mean(one), f"{one.low:.3g} to {one.high:.3g}"
 
 
-def _mean(one: Estimate) -> str:
+def _mean(one: Interval) -> str:
     if one.kind == "mean":
         return f"{one.mean:.3g}"
     if one.answers == one.rows:

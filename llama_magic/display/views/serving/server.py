@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
-from llama_magic.serving.log import Row
+from llama_magic.serving.log import LoggedRequest
 from llama_magic.serving.server import Server
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
@@ -26,14 +26,14 @@ def server(s: Server) -> list[Node]:
     return out
 
 
-def _cells(row: Row) -> tuple[object, ...]:
+def _cells(row: LoggedRequest) -> tuple[object, ...]:
     client = f"{row.client} {row.user}".strip()
     speed = row.tokens_per_second
     numbers = (row.prompt_tokens or None, row.written or None, None if speed is None else round(speed, 1))
     return (row.number, client, row.path, row.model, *numbers, round(row.seconds, 1), row.state)
 
 
-def _summary(rows: list[Row], running: bool) -> str:
+def _summary(rows: list[LoggedRequest], running: bool) -> str:
     if not rows:
         return "No request yet." if running else "There was no request."
     count = rows[-1].number
