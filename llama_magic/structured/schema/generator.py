@@ -6,7 +6,10 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from llama_magic.errors import SchemaError
+from llama_magic.structured.schema import bounded
 from llama_magic.structured.schema.json_text import pattern_of_json
+from llama_magic.structured.schema.members import check_members
 from llama_magic.structured.schema.written import DAY, NUMBER, SAID, url
 
 _OFFSET = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
@@ -47,12 +50,58 @@ class Generator(GenerateJsonSchema):
             union["oneOf"] = [{"allOf": [branch, asked]} for branch in union["oneOf"]]
         return union
 
+    def enum_schema(self, schema: Any) -> Any:
+        check_members(schema, schema["members"], schema["cls"].__name__)
+        return super().enum_schema(schema)
+
+    def literal_schema(self, schema: Any) -> Any:
+        check_members(schema, schema["expected"], "Literal")
+        return super().literal_schema(schema)
+
+    def is_subclass_schema(self, schema: Any) -> Any:
+        raise SchemaError(
+            f"type[{schema['cls'].__name__}] is a class, which no answer can be.",
+            remedy="Ask for its name: a Literal of names, or str.",
+        )
+
+    def model_field_schema(self, schema: Any) -> Any:
+        self._check_alias(schema)
+        return super().model_field_schema(schema)
+
+    def typed_dict_field_schema(self, schema: Any) -> Any:
+        self._check_alias(schema)
+        return super().typed_dict_field_schema(schema)
+
+    def dataclass_field_schema(self, schema: Any) -> Any:
+        self._check_alias(schema)
+        return super().dataclass_field_schema(schema)
+
+    def _check_alias(self, schema: Any) -> None:
+        """Refuse a field that is only read from a path, of which pydantic's schema says nothing."""
+        alias = schema.get("validation_alias")
+        if not isinstance(alias, list) or not alias:
+            return
+        by_name = self._config.validate_by_name or self._config.populate_by_name
+        paths = alias if isinstance(alias[0], list) else [alias]
+        if not by_name and all(len(path) > 1 for path in paths):
+            raise SchemaError(
+                f"A field is read from the path {' / '.join(map(str, paths[0]))} (AliasPath), and a JSON "
+                "schema has one name for a field.",
+                remedy="Nest a class of its own, or allow the field's name: "
+                "model_config = ConfigDict(validate_by_name=True).",
+            )
+
+    def date_schema(self, schema: Any) -> Any:
+        return {**super().date_schema(schema), **_said(bounded.day(schema))}
+
     def datetime_schema(self, schema: Any) -> Any:
         end = f"T{_CLOCK}{_zone(schema)}$"
-        return {"type": "string", "pattern": f"^{_DAY}{end}", SAID: {"pattern": f"^{DAY}{end}"}}
+        said = bounded.moment(schema) or f"{DAY}T{_CLOCK}{_zone(schema)}"
+        return {"type": "string", "pattern": f"^{_DAY}{end}", **_said(said)}
 
     def time_schema(self, schema: Any) -> Any:
-        return {"type": "string", "pattern": f"^{_CLOCK}{_zone(schema)}$"}
+        pattern = f"^{_CLOCK}{_zone(schema)}$"
+        return {"type": "string", "pattern": pattern, **_said(bounded.clock(schema))}
 
     def decimal_schema(self, schema: Any) -> Any:
         return _decimal(super().decimal_schema(schema), schema)
@@ -88,7 +137,10 @@ class Generator(GenerateJsonSchema):
     def timedelta_schema(self, schema: Any) -> Any:
         if self._config.ser_json_timedelta == "float":
             return {"type": "number"}
-        return {"type": "string", "pattern": f"^-?P(?:{_DAYS}(?:{_HOURS})?|{_HOURS})$"}
+        pattern = f"P(?:{_DAYS}(?:{_HOURS})?|{_HOURS})"
+        said = bounded.stretch(schema, pattern)
+        read = pattern if said is None else f"(?:{pattern}|PT[0-9]{{1,14}}S)"
+        return {"type": "string", "pattern": f"^-?{read}$", **_said(said)}
 
 
 _KEYS: dict[Any, dict[str, Any]] = {  # of dict[int, X]: what keys may be is not in pydantic's schema
@@ -97,6 +149,11 @@ _KEYS: dict[Any, dict[str, Any]] = {  # of dict[int, X]: what keys may be is not
     "decimal": {"pattern": f"^{NUMBER}$"},
     "bool": {"enum": ["true", "false"]},
 }
+
+
+def _said(pattern: str | None) -> dict[str, Any]:
+    """What is written, where a bound says more than the pattern of what is read."""
+    return {} if pattern is None else {SAID: {"pattern": f"^{pattern}$"}}
 
 
 def _url(schema: Any) -> Any:

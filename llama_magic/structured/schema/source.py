@@ -10,7 +10,7 @@ import types
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llama_magic.errors import InputTypeError, SchemaError
+from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
 from llama_magic.structured.schema.short import short_form
 
 
@@ -75,10 +75,15 @@ def _from_type(spec: Any) -> Source:
     try:
         adapter = spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(_modern(spec))
         schema = adapter.json_schema(schema_generator=Generator, mode="validation", by_alias=True)
-    except (PydanticUserError, pydantic.ValidationError, NameError, RecursionError, TypeError) as error:
-        reason = str(error).split("\n")[0]
+    except LlamaMagicError:
+        raise
+    except Exception as error:  # pydantic's own, and whatever hooks of the user's types raise
+        known = isinstance(error, PydanticUserError | TypeError | NameError)
+        reason = (
+            str(error).split("\n")[0] if known else f"{type(error).__name__}: {' '.join(str(error).split())}"
+        )
         raise SchemaError(
-            f"{name} cannot be turned into a JSON schema: {reason}",
+            f"{name} cannot be turned into a JSON schema: {reason:.400}",
             remedy="Use types that pydantic can describe as JSON.",
         ) from None
     return Source(schema, adapter, name, ordered=True)

@@ -1,0 +1,131 @@
+"""Patterns of days, times and whole numbers between two bounds.
+
+Each gives a regular expression whose language lies between the bounds, ends included. Days are those
+that exist: of February 28, or what the year of a bound has.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+from collections.abc import Callable
+
+_Fields = tuple[int, ...]
+_Most = Callable[[_Fields], int]  # the highest value of the next field; -1 among its arguments: any value
+
+
+def days(low: datetime.date, high: datetime.date) -> str:
+    """Return a pattern for days as YYYY-MM-DD."""
+    start, end = ((day.year, day.month, day.day) for day in (low, high))
+    return _between(start, end, _DATE)
+
+
+def clocks(low: datetime.time, high: datetime.time) -> str:
+    """Return a pattern for times as HH:MM:SS; parts of a second are not looked at."""
+    start, end = ((time.hour, time.minute, time.second) for time in (low, high))
+    return _between(start, end, _CLOCK)
+
+
+def moments(low: datetime.datetime, high: datetime.datetime) -> str:
+    """Return a pattern for days and times as YYYY-MM-DDTHH:MM:SS."""
+    first, last = low.date(), high.date()
+    if first == last:
+        return f"{days(first, last)}T{clocks(low.time(), high.time())}"
+    one = datetime.timedelta(days=1)
+    ways = [
+        f"{days(first, first)}T{clocks(low.time(), datetime.time.max)}",
+        f"{days(last, last)}T{clocks(datetime.time.min, high.time())}",
+    ]
+    if last - first > one:
+        ways.append(f"{days(first + one, last - one)}T{clocks(datetime.time.min, datetime.time.max)}")
+    return f"(?:{'|'.join(ways)})"
+
+
+def whole(low: int | None, high: int | None, longest: int) -> str:
+    """Return a pattern for whole numbers as JSON writes them; `longest` digits where a bound is None."""
+    low = -(10**longest) + 1 if low is None else low
+    high = 10**longest - 1 if high is None else high
+    ways = []
+    if low < 0:
+        ways.append("-" + _numbers(max(1, -high), -low))
+    if high >= 0:
+        ways.append(_numbers(max(0, low), high))
+    return f"(?:{'|'.join(ways)})"
+
+
+def _numbers(low: int, high: int) -> str:
+    """Whole numbers from 0 on, one length after the other."""
+    ways = []
+    for length in range(len(str(low)), len(str(high)) + 1):
+        start, end = max(low, 10 ** (length - 1) if length > 1 else 0), min(high, 10**length - 1)
+        ways.append(_digits(str(start), str(end)))
+    return f"(?:{'|'.join(ways)})"
+
+
+def _digits(low: str, high: str) -> str:
+    """Digits of one length, from `low` to `high`."""
+    if not low:
+        return ""
+    if low[0] == high[0]:
+        return low[0] + _digits(low[1:], high[1:])
+    rest = len(low) - 1
+    first, last, ways = int(low[0]), int(high[0]), []
+    if low[1:].strip("0"):
+        ways.append(low[0] + _digits(low[1:], "9" * rest))
+        first += 1
+    if high[1:].strip("9"):
+        ways.append(high[0] + _digits("0" * rest, high[1:]))
+        last -= 1
+    if first <= last:
+        ways.append(
+            (f"[{first}-{last}]" if first < last else str(first)) + (f"[0-9]{{{rest}}}" if rest else "")
+        )
+    return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+
+
+class _Kind:
+    """How a value is written: its fields' widths, marks between them, least and highest values."""
+
+    def __init__(self, widths: _Fields, mark: str, least: _Fields, most: _Most) -> None:
+        self.widths, self.mark, self.least, self.most = widths, mark, least, most
+
+
+def _most_of_day(before: _Fields) -> int:
+    if len(before) < 2:
+        return 12 if before else 9999
+    year, month = before
+    return calendar.monthrange(2023 if year < 1 else year, month)[1]
+
+
+_DATE = _Kind((4, 2, 2), "-", (1, 1, 1), _most_of_day)
+_CLOCK = _Kind((2, 2, 2), ":", (0, 0, 0), lambda before: (23, 59, 59)[len(before)])
+
+
+def _between(low: _Fields | None, high: _Fields | None, kind: _Kind, before: _Fields = ()) -> str:
+    """The fields behind `before`, from `low` to `high`; None: whatever they can be."""
+    place = len(before)
+    if place == len(kind.widths):
+        return ""
+    mark = kind.mark if place < len(kind.widths) - 1 else ""
+    first = low[0] if low else kind.least[place]
+    last = high[0] if high else kind.most(before)
+
+    def way(start: int, end: int, rest: tuple[_Fields | None, _Fields | None], value: int) -> str:
+        width = kind.widths[place]
+        head = _digits(f"{start:0{width}}", f"{end:0{width}}")
+        return head + mark + _between(*rest, kind, (*before, value))
+
+    if low and high and first == last:
+        return way(first, last, (low[1:], high[1:]), first)
+    ways = []
+    if low:
+        ways.append(way(first, first, (low[1:], None), first))
+        first += 1
+    if high:
+        ways.append(way(last, last, (None, high[1:]), last))
+        last -= 1
+    if kind is _DATE and place == 1:  # how many days there are depends on the month
+        ways += [way(month, month, (None, None), month) for month in range(first, last + 1)]
+    elif first <= last:
+        ways.append(way(first, last, (None, None), -1))
+    return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"

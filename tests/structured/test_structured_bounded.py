@@ -1,0 +1,220 @@
+"""Types whose JSON schema says less than they check: bounds of days and times, members, paths, hooks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+import random
+import re
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
+from structured_support import random_text, smollm2
+
+from llama_magic import structured
+from llama_magic.errors import SchemaError
+from llama_magic.structured.schema import spans
+
+_HALF = dt.timezone(dt.timedelta(hours=5, minutes=30))
+
+
+def _day(chance: random.Random) -> dt.date:
+    return dt.date(chance.randint(1, 9999), chance.randint(1, 12), chance.randint(1, 28))
+
+
+def _clock(chance: random.Random) -> dt.time:
+    return dt.time(
+        chance.randint(0, 23), chance.randint(0, 59), chance.choice([0, 59, chance.randint(0, 59)])
+    )
+
+
+def _moment(chance: random.Random) -> dt.datetime:
+    return dt.datetime.combine(_day(chance), _clock(chance)).replace(
+        microsecond=chance.choice([0, 1, 999_999])
+    )
+
+
+def _stretch(chance: random.Random) -> dt.timedelta:
+    return dt.timedelta(seconds=chance.randint(-(10**7), 10**7), microseconds=chance.choice([0, 1]))
+
+
+def _bounded(kind: type, value: Any, chance: random.Random) -> Any:
+    """A type with one bound or two of random kinds, the two sometimes close."""
+    low, high = sorted([value(chance), value(chance)])
+    if kind in (dt.date, dt.datetime) and chance.random() < 0.4:
+        high = low + dt.timedelta(days=chance.randint(2, 40))
+    if kind is dt.datetime and (zone := chance.choice([None, dt.UTC, _HALF])):
+        low, high = low.replace(tzinfo=zone), high.replace(tzinfo=zone)
+    both = {chance.choice(["ge", "gt"]): low, chance.choice(["le", "lt"]): high}
+    names = chance.choice([list(both), list(both)[:1], list(both)[1:]])
+    bounds: dict[str, Any] = {name: both[name] for name in names}
+    return Annotated[kind, Field(**bounds)]
+
+
+KINDS: list[tuple[type, Any]] = [
+    (dt.date, _day), (dt.datetime, _moment), (dt.time, _clock), (dt.timedelta, _stretch),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value"), KINDS, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_is_written_lies_within_bounds(kind: type, value: Any) -> None:
+    """Whatever is drawn at random of a day, moment, time or duration with bounds is an instance."""
+    for seed in range(10):
+        chance = random.Random(seed)
+        spec = _bounded(kind, value, chance)
+        constraint = structured.compile(spec, vocabulary=smollm2())
+        adapter: Any = TypeAdapter(spec)
+        for _ in range(3):
+            text = random_text(constraint, chance, 200)
+            assert text is not None
+            assert adapter.validate_json(text) is not None, (spec, text)
+            assert constraint.accepts(text), (spec, text, constraint.why_not(text))
+
+
+def test_patterns_of_spans_are_exact() -> None:
+    """A pattern of days, times or whole numbers takes what lies between its bounds and nothing else."""
+    chance = random.Random(1)
+    for _ in range(60):
+        first, last = sorted([_day(chance), _day(chance)])
+        days = re.compile(spans.days(first, last))
+        for day in (first, last, *(_day(chance) for _ in range(20))):
+            assert bool(days.fullmatch(day.isoformat())) == (first <= day <= last)
+        begin, end = sorted([_clock(chance), _clock(chance)])
+        clocks = re.compile(spans.clocks(begin, end))
+        for clock in (begin, end, *(_clock(chance) for _ in range(20))):
+            assert bool(clocks.fullmatch(clock.isoformat())) == (begin <= clock <= end)
+        low, high = sorted(chance.randint(-(10**size), 10**size) for size in chance.choices((1, 5, 30), k=2))
+        numbers = re.compile(spans.whole(low, high, 40))
+        for number in (low - 1, low, high, high + 1, 0, *(chance.randint(low, high) for _ in range(20))):
+            assert bool(numbers.fullmatch(str(number))) == (low <= number <= high)
+    assert re.fullmatch(spans.days(dt.date(2020, 2, 29), dt.date(2020, 3, 1)), "2020-02-29")
+
+
+def test_a_bound_that_leaves_no_whole_second_is_checked_after() -> None:
+    """Half a second between two bounds is no pattern of seconds: the answer is checked, nothing refused."""
+    low = dt.datetime(2020, 1, 1, 0, 0, 0, 100_000)
+    spec = Annotated[dt.datetime, Field(ge=low, le=low.replace(microsecond=900_000))]
+    assert structured.compile(spec).accepts('"2020-01-01T00:00:00.5"')
+
+
+def _enum(**members: Any) -> Any:
+    return enum.Enum("Made", members)
+
+
+LOST: list[Any] = [
+    _enum(A=(1, 2)), _enum(A="a", B=(1, 2)), _enum(A=Decimal("1.1")), _enum(A=b"x"), _enum(A=b"\xff"),
+    _enum(A=dt.date(2020, 1, 1)), _enum(A=float("nan")), _enum(A=object()), _enum(A=frozenset([1])),
+    _enum(A=1 + 2j), Literal[b"x"], Literal["x", b"x"], Literal[_enum(A="a").A], list[_enum(A=(1,))],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", LOST, ids=lambda spec: str(spec)[:40])
+def test_members_that_no_json_can_say_are_refused(spec: Any) -> None:
+    """A member that pydantic does not read back from JSON is named before anything is written."""
+    with pytest.raises(SchemaError, match="does not read from JSON"):
+        structured.compile(spec)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+    NONE = ""
+    FAMILY = "👩‍👩‍👧"
+
+
+class Planet(enum.Enum):
+    """Members found by what JSON has for their values."""
+
+    EARTH = (5.9, 6.3)
+    MARS = (0.6, 3.4)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        return next((planet for planet in cls if list(planet.value) == value), None)
+
+
+READ: list[Any] = [
+    Colour, Planet, _enum(A='a"\\\n', B=1, C=None, D=1.5, E=True), _enum(A=2**100, B=-(2**70)),
+    _enum(A=[1], B={"k": 2}),
+    enum.IntFlag("Flags", "R W"), Literal[Colour.RED, "blue"], Literal["1", 1, True, None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", READ, ids=lambda spec: str(spec)[:40])
+def test_members_that_json_can_say_are_written(spec: Any) -> None:
+    """Whatever is drawn of an Enum or a Literal is one of its members."""
+    constraint, chance = structured.compile(spec, vocabulary=smollm2()), random.Random(3)
+    texts = [random_text(constraint, chance) for _ in range(12)]
+    assert all(text is not None and constraint.accepts(text) for text in texts)
+    assert len({json.dumps(json.loads(text or "")) for text in texts}) > 1
+
+
+class FromPath(BaseModel):
+    name: int = Field(validation_alias=AliasPath("x", "y"))
+
+
+class FromPaths(BaseModel):
+    name: int = Field(0, validation_alias=AliasChoices(AliasPath("x", 0), AliasPath("y", 1)))
+
+
+class ByName(BaseModel):
+    model_config = ConfigDict(validate_by_name=True)
+    name: int = Field(validation_alias=AliasPath("x", "y"))
+
+
+class OrName(BaseModel):
+    name: int = Field(validation_alias=AliasChoices(AliasPath("x", 0), "other"))
+
+
+def test_a_field_read_from_a_path_is_refused() -> None:
+    """A field that only a path leads to is refused by that path; one that has a name, too, is written."""
+    for spec in (FromPath, FromPaths, list[FromPath]):
+        with pytest.raises(SchemaError, match=r"the path x / (y|0) \(AliasPath\)"):
+            structured.compile(spec)
+    assert structured.compile(ByName).parse('{"name": 3}').name == 3
+    assert structured.compile(OrName).parse('{"other": 3}').name == 3
+
+
+def test_a_class_as_a_value_is_refused() -> None:
+    """No answer is a class: `type[int]` is refused before one is written."""
+    for spec in (type[int], list[type[int]]):
+        with pytest.raises(SchemaError, match=r"type\[int\] is a class"):
+            structured.compile(spec)
+
+
+def _raising(error: Exception) -> Any:
+    class Odd:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+            raise error
+
+    return Odd
+
+
+def _raising_later(error: Exception) -> Any:
+    class Odd:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+            return handler(int)
+
+        @classmethod
+        def __get_pydantic_json_schema__(cls, source: Any, handler: Any) -> Any:
+            raise error
+
+    return Odd
+
+
+ODD: list[Any] = [
+    Annotated[str, Field(pattern=r"^\d{3}(?=x)x$")], Annotated[str, Field(pattern="(")], _enum(A="\ud800"),
+    *(make(error) for make in (_raising, _raising_later)
+      for error in (KeyError("k"), ZeroDivisionError(), StopIteration(), OSError("o"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", ODD, ids=str)
+def test_whatever_a_type_raises_is_a_schema_error(spec: Any) -> None:
+    """pydantic's own errors and those of hooks in types come as one of the tree, with the reason."""
+    with pytest.raises(SchemaError, match="cannot be turned into a JSON schema"):
+        structured.compile(spec)
