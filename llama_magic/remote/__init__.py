@@ -4,8 +4,8 @@
 has a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`; `dialect` is what they have in
 common); `probe.py` tries what holds. `tokens` are asked of the server or estimated, `chat` estimates what it
 renders itself, `marks` may be control tokens of it, `forced` makes a tool call that must be made.
-`backend.py` sends requests as tasks of the one thread in `network.py`, over `wire.py`; `faults.py` names
-what goes wrong.
+`backend.py` sends requests as tasks of the one thread in `network.py`, over `wire.py`; `values.py` reads
+what is streamed, `faults.py` names what goes wrong.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 
 from llama_magic.errors import InputTypeError, OptionError, ServerKeyError
 
+# What is asked at an address is no part of it, though it is what manuals show.
+_ENDPOINT = re.compile(r"/v1/(chat/completions|completions|models|embeddings|responses)$")
+
 
 @dataclass(frozen=True)
 class Address:
@@ -46,7 +49,7 @@ class Address:
                 "The address holds more than a place: a user, a password or a query, which would be shown.",
                 remedy="Put the key into an environment variable and name it: --key-env VAR.",
             )
-        path = parts.path.rstrip("/")
+        path = _ENDPOINT.sub("", parts.path.rstrip("/"))
         path = path.removesuffix("/v1").removesuffix("/api").rstrip("/")
         address = cls(f"{parts.scheme}://{parts.netloc}{path}", key_env or "")
         address.headers()  # a key that is missing is said at once

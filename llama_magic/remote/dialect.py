@@ -15,7 +15,8 @@ from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import DEFAULT_ORDER, STAGES, Parameters, chain
 from llama_magic.request.tokenizer import Tokenizer
 
-MISREAD = (KeyError, TypeError, ValueError, AttributeError)  # what an answer of another shape raises
+# What an answer of another shape raises.
+MISREAD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 OFF: Mapping[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # where that is not the default
 
 
@@ -107,6 +108,18 @@ def parameters(dialect: Dialect, sampling: Sampling) -> dict[str, Any]:
     return found
 
 
+def count_of(told: Any) -> int:
+    """Return a count that a server tells, 0 for what is none: an answer is not lost for it."""
+    return told if isinstance(told, int) and told > 0 else 0
+
+
+def whole(text: str) -> str:
+    """Return a text with halves of surrogate pairs joined; a half without its other one is U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 @dataclass
 class SampleReader:
     """Makes events of one sample. `text` is all that came; the counts are the server's, once it says them."""
@@ -119,6 +132,7 @@ class SampleReader:
     cached_tokens: int = 0
     completion_tokens: int = 0
     _thinking: bool = False
+    _half: str = ""  # the first half of a surrogate pair, whose other one comes with the next piece
 
     def feed(self, found: Any) -> Iterator[Event]:
         """Yield the events of one value."""
@@ -152,13 +166,22 @@ class SampleReader:
         top: Sequence[tuple[int, float]] = (),
     ) -> TokenEvent:
         """Return the event of a token, with as many alternatives as were asked for."""
+        text = self._joined(text)
         self.text += text
         asked = self.request.logprobs
         told = logprob if asked is not None else None
         return TokenEvent(self.sample, token, text, logprob=told, top=tuple(top)[: asked or 0])
 
+    def _joined(self, text: str) -> str:
+        """Return a piece with what was held back before it, less a half at its end."""
+        text = self._half + text
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return whole(text.removesuffix(self._half))
+
     def end(self, reason: FinishReason, text: str = "", stop: str | None = None) -> FinishEvent:
         """Return the event that ends the sample; `text` was held back until now."""
         self.ended = True
+        text = whole(self._half + text)
+        self._half = ""
         self.text += text
         return FinishEvent(self.sample, reason, text, stop)

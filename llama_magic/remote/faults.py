@@ -21,6 +21,7 @@ from llama_magic.errors import (
     StreamStalledError,
 )
 from llama_magic.remote.address import Address
+from llama_magic.sources.http.settings import proxies
 from llama_magic.sources.redaction import redact
 
 _LONGEST = 500  # characters of a server's words that are shown
@@ -38,7 +39,7 @@ def said(body: bytes | str) -> str:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return " ".join(text.split())[:_LONGEST]
     return message_of(found)
 
@@ -81,17 +82,31 @@ def of_transport(address: Address, error: httpx.HTTPError | httpx.InvalidURL, be
             f"{address.base} has sent nothing for too long, and did not end the answer.",
             remedy="Ask again; look at whether the server is still at work.",
         )
-    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL)):
-        return ServerUnreachableError(
-            f"Nothing answers at {address.base} ({reason}).",
-            remedy="Start the server, or correct the address.",
-        )
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.ProxyError)):
+        return _no_connection(address, reason)
     if begun:
         return StreamCutError(f"{address.base} closed the connection in the middle of the answer ({reason}).")
     return ServerUnreachableError(
         f"The connection to {address.base} failed before anything came ({reason}).",
         remedy="Ask again, and look at the server's own log.",
     )
+
+
+def _no_connection(address: Address, reason: str) -> ServerError:
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return ServerUnreachableError(
+            f"The certificate of {address.base} is not trusted here ({reason}).",
+            remedy="Name a file with the certificate of who signed it in the environment: SSL_CERT_FILE.",
+        )
+    if "ssl" in reason.lower():
+        return ServerUnreachableError(
+            f"{address.base} does not answer as https ({reason}).",
+            remedy="Where the server has no certificate, its address begins with http://.",
+        )
+    remedy = "Start the server, or correct the address."
+    if not address.local and (names := proxies()):
+        remedy += f" It is asked by way of a proxy: look at {', '.join(names)}."
+    return ServerUnreachableError(f"Nothing answers at {address.base} ({reason}).", remedy=remedy)
 
 
 def no_answer(address: Address, path: str, why: str) -> ServerAnswerError:

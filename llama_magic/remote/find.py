@@ -12,6 +12,7 @@ from llama_magic.errors import (
     ServerError,
     ServerKeyError,
     ServerLoadingError,
+    ServerModelError,
     ServerUnreachableError,
 )
 from llama_magic.remote.llama_cpp_python import LlamaCppPythonServer
@@ -50,7 +51,14 @@ def find(wire: Wire, model: str | None, window: int) -> Found:
 
 
 def _models(wire: Wire) -> list[Mapping[str, Any]]:
-    found = wire.ask("/v1/models", patient=True)
+    try:
+        found = wire.ask("/v1/models", patient=True)
+    except ServerModelError as error:
+        raise ServerModelError(
+            error.message,
+            status=error.status,
+            remedy="Is this the address of the server? It lists no models.",
+        ) from None
     rows = found.get("data") if isinstance(found, Mapping) else None
     models = [row for row in rows or () if isinstance(row, Mapping) and row.get("id")]
     if not models:

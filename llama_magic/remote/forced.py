@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_magic.errors import ServerAnswerError
 from llama_magic.formatters import Formatter, TextTools
-from llama_magic.remote.openai import OpenAIReader
+from llama_magic.remote.openai import OpenAIReader, said
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
@@ -52,7 +52,7 @@ class CallReader(OpenAIReader):
         self._calls: dict[int, list[str]] = {}
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
-        for call in (choice.get("delta") or {}).get("tool_calls") or ():
+        for call in said(choice).get("tool_calls") or ():
             part = call.get("function") or {}
             kept = self._calls.setdefault(int(call.get("index") or 0), ["", ""])
             kept[0] += str(part.get("name") or "")

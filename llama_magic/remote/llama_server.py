@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_magic import formatters
 from llama_magic.errors import ServerAnswerError
-from llama_magic.remote.dialect import Facts, SampleReader, parameters
+from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.openai import embed
@@ -221,9 +221,9 @@ class _Reader(SampleReader):
         return self.token(token, text, top[0][1], top[1:])
 
     def _count(self, found: Mapping[str, Any]) -> None:
-        self.prompt_tokens = int(found.get("tokens_evaluated") or 0)
-        self.completion_tokens = int(found.get("tokens_predicted") or 0)
-        self.cached_tokens = int((found.get("timings") or {}).get("cache_n") or 0)
+        self.prompt_tokens = count_of(found.get("tokens_evaluated"))
+        self.completion_tokens = count_of(found.get("tokens_predicted"))
+        self.cached_tokens = count_of((found.get("timings") or {}).get("cache_n"))
 
     def _ended(self, found: Mapping[str, Any]) -> Event:
         if found.get("stop_type") == "limit" or found.get("truncated"):

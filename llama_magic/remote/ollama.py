@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llama_magic.remote.dialect import SampleReader, parameters
+from llama_magic.remote.dialect import SampleReader, count_of, parameters
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.tokens import EstimatedTokens
 from llama_magic.remote.wire import Wire
@@ -90,8 +90,8 @@ class _Reader(SampleReader):
         if text := self.marked(thought, text):
             yield self._event(text, found.get("logprobs") or ())
         if found.get("done"):
-            self.prompt_tokens = int(found.get("prompt_eval_count") or 0)
-            self.completion_tokens = int(found.get("eval_count") or 0)
+            self.prompt_tokens = count_of(found.get("prompt_eval_count"))
+            self.completion_tokens = count_of(found.get("eval_count"))
             yield self.end("length" if found.get("done_reason") == "length" else "stop")
 
     def _event(self, text: str, told: Sequence[Mapping[str, Any]]) -> Event:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_magic import formatters
-from llama_magic.errors import ServerError
+from llama_magic.errors import ServerError, ServerFailedError
 from llama_magic.formatters import Formatter
 from llama_magic.remote.chat import ServerChat
-from llama_magic.remote.dialect import Facts, SampleReader, parameters
+from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters
+from llama_magic.remote.faults import message_of
 from llama_magic.remote.tokens import EstimatedTokens, ServerTokenizer
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Expected
@@ -23,6 +24,9 @@ _PLAIN = {
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
 }
+_FULL = ("length", "max_tokens", "model_length")  # reasons of ends that mean: no more was allowed
+# Ends that are none. What came before is kept with the error.
+_BROKEN_OFF = ("error", "abort", "cancelled", "content_filter", "insufficient_system_resource")
 _WINDOW = re.compile(
     r"(?:context|model)[^.]{0,60}?(?:length|window|size)[^.\d]{0,20}(\d{2,8})", re.IGNORECASE
 )
@@ -121,40 +125,46 @@ class OpenAIReader(SampleReader):
         super().__init__(request, sample)
         self._tokenizer = tokenizer
         self._reason = ""
+        self._why: Any = None
 
     def feed(self, found: Any) -> Iterator[Event]:
         if found.get("done"):
-            if self._reason and not self.ended:
-                yield self._ended()
+            yield from self.last()
             return
         if usage := found.get("usage"):
             self._count(usage)
         for choice in found.get("choices") or ():
-            yield from self._choice(choice)
-        if usage and self._reason and not self.ended:
-            yield self._ended()
+            if choice is not None and not self.ended:
+                yield from self._choice(choice)
+        if usage:
+            yield from self.last()
 
     def finish(self, where: str) -> None:
-        if self._reason:
-            return
-        super().finish(where)
+        if self._reason in _BROKEN_OFF:
+            why = f": {message_of(self._why)}" if self._why else "."
+            raise ServerFailedError(f"{where} broke off the answer, as {self._reason!r}{why}")
+        if not self._reason:
+            super().finish(where)
 
     def last(self) -> Iterator[Event]:
         """Yield what is due when the stream is over: the end, where nothing came after it."""
-        if self._reason and not self.ended:
+        if self._reason and not self.ended and self._reason not in _BROKEN_OFF:
             yield self._ended()
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
-        delta = choice.get("delta") or {}
-        thought = str(delta.get("reasoning_content") or delta.get("reasoning") or "")
-        text = str(choice.get("text") or delta.get("content") or "")
+        if choice.get("index") not in (0, None):
+            return  # one answer was asked for
+        delta = said(choice)
+        thought, spoken = _parts(delta.get("content"))
+        thought = str(delta.get("reasoning_content") or delta.get("reasoning") or thought)
+        text = str(choice.get("text") or spoken or delta.get("refusal") or "")
         if self.request.constraint is not None:
             thought = ""  # of a constrained answer its text alone is read
         text = self.marked(thought, text)
         if text or choice.get("token_ids"):
             yield from self._tokens(choice, text)
         if choice.get("finish_reason"):
-            self._reason = str(choice["finish_reason"])
+            self._reason, self._why = str(choice["finish_reason"]), choice.get("error")
 
     def _tokens(self, choice: Mapping[str, Any], text: str) -> Iterator[Event]:
         told = list(_logprobs(choice.get("logprobs")))
@@ -192,13 +202,33 @@ class OpenAIReader(SampleReader):
         return self._tokenizer.known(text)
 
     def _count(self, usage: Mapping[str, Any]) -> None:
-        self.prompt_tokens = int(usage.get("prompt_tokens") or 0)
-        self.completion_tokens = int(usage.get("completion_tokens") or 0)
-        details = usage.get("prompt_tokens_details") or {}
-        self.cached_tokens = int(details.get("cached_tokens") or 0)
+        if not isinstance(usage, Mapping):
+            return
+        self.prompt_tokens = count_of(usage.get("prompt_tokens"))
+        self.completion_tokens = count_of(usage.get("completion_tokens"))
+        details = usage.get("prompt_tokens_details")
+        self.cached_tokens = count_of(details.get("cached_tokens")) if isinstance(details, Mapping) else 0
 
     def _ended(self) -> Event:
-        return self.end("length" if self._reason == "length" else "stop")
+        return self.end("length" if self._reason in _FULL else "stop")
+
+
+def said(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a choice says: the next piece, or all of it from a server that does not stream."""
+    return choice.get("delta") or choice.get("message") or {}
+
+
+def _parts(content: Any) -> tuple[str, str]:
+    """Return the thought and the text of a content, which may come in parts."""
+    if not isinstance(content, Sequence) or isinstance(content, str):
+        return "", "" if content is None else str(content)
+    thoughts, texts = [], []
+    for part in content:
+        if part.get("type") == "thinking":
+            thoughts += [str(inner.get("text") or "") for inner in part.get("thinking") or ()]
+        else:
+            texts.append(str(part.get("text") or part.get("refusal") or ""))
+    return "".join(thoughts), "".join(texts)
 
 
 # A token as it is told: its text, its log-probability, the alternatives likewise, its id where there is one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import functools
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -16,11 +16,14 @@ import httpx
 from llama_magic.errors import ServerBusyError, ServerError, ServerLoadingError, ServerUnreachableError
 from llama_magic.remote import faults, network
 from llama_magic.remote.address import Address
+from llama_magic.remote.values import DONE, Values, decoded
+from llama_magic.sources.http.settings import certificates, read_settings
 
 CONNECT_S = 10.0
 ASK_S = 60.0  # a short question
-MOST_LINE = 16 << 20  # bytes of one line of a stream
 MOST_BODY = 64 << 20
+MOST_WORDS = 64 << 10  # bytes of what a server says of an error
+_LAST_S = 1.0  # for what comes when all has been said
 TRIES = 4
 LONGEST_PAUSE_S = 30.0  # that a server's Retry-After is followed
 _AGAIN = (ServerBusyError, ServerLoadingError)
@@ -38,10 +41,15 @@ class Wire:
     def __init__(self, address: Address, stall_s: float = 300.0) -> None:
         self.address = address
         self.stall_s = stall_s
-        options: Any = {"follow_redirects": False, "trust_env": not address.local}
         limits = httpx.Limits(keepalive_expiry=_RESTS_S)
-        self._sync = httpx.Client(timeout=httpx.Timeout(ASK_S, connect=CONNECT_S), limits=limits, **options)
-        self._options = options
+        with read_settings():
+            self._options: Any = {
+                "follow_redirects": False,  # the key is for this address alone
+                "trust_env": not address.local,
+                "verify": certificates(),
+            }
+            timeout = httpx.Timeout(ASK_S, connect=CONNECT_S)
+            self._sync = httpx.Client(timeout=timeout, limits=limits, **self._options)
         self._async: httpx.AsyncClient | None = None
         self._turn: threading.Lock | None = None
 
@@ -100,7 +108,7 @@ class Wire:
         if response.status_code != 200:
             raise _after(faults.of_status(self.address, response.status_code, data), response)
         try:
-            return json.loads(data)
+            return decoded(data)
         except ValueError:
             kind = response.headers.get("content-type", "nothing")
             raise faults.no_answer(self.address, path, f"no JSON but {kind}") from None
@@ -134,20 +142,31 @@ class Wire:
         if self._async is None:
             timeout = httpx.Timeout(self.stall_s, connect=CONNECT_S, pool=None)
             limits = httpx.Limits(max_connections=256, keepalive_expiry=_RESTS_S)
-            self._async = httpx.AsyncClient(timeout=timeout, limits=limits, **self._options)
+            with read_settings():
+                self._async = httpx.AsyncClient(timeout=timeout, limits=limits, **self._options)
         begun = False
         try:
             headers = self.address.headers()
             url = self.address.base + path
             async with self._async.stream("POST", url, json=body, headers=headers) as response:
                 if response.status_code != 200:
-                    data = (await response.aread())[:MOST_BODY]
+                    data = await _words(response)
                     raise _after(faults.of_status(self.address, response.status_code, data), response)
-                async for line in _lines(response, self.address, path):
-                    begun = True
-                    found = _value(line, self.address, path)
-                    if found is not None:
+                values = Values(
+                    functools.partial(faults.no_answer, self.address, path),
+                    functools.partial(faults.of_words, self.address),
+                    events="text/event-stream" in response.headers.get("content-type", ""),
+                )
+                pieces = response.aiter_bytes()
+                async for piece in pieces:
+                    begun = begun or bool(piece)
+                    for found in values.feed(piece):
                         yield found
+                        if found is DONE:
+                            await _rest(pieces)
+                            return
+                for found in values.end():
+                    yield found
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise faults.of_transport(self.address, error, begun) from error
 
@@ -162,14 +181,22 @@ class Wire:
 
 
 def _after(error: ServerError, response: httpx.Response) -> ServerError:
-    """Note on the error how long the server asks us to wait: seconds, or a date."""
+    """Note on the error how long the server asks us to wait: seconds, or a date by its own clock."""
     said = response.headers.get("retry-after", "")
     try:
-        error.retry_after = float(said)
+        error.retry_after = max(0.0, float(said))  # of no number: 0
     except ValueError:
-        with contextlib.suppress(ValueError, TypeError):
-            error.retry_after = parsedate_to_datetime(said).timestamp() - time.time()
+        then = _moment(said)
+        now = _moment(response.headers.get("date", "")) or time.time()
+        error.retry_after = max(0.0, then - now) if then is not None else None
     return error
+
+
+def _moment(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _pause(error: ServerError, tries: int) -> float:
@@ -179,44 +206,33 @@ def _pause(error: ServerError, tries: int) -> float:
 
 
 def _bounded(response: httpx.Response) -> bytes:
-    data = b""
+    pieces, size = [], 0
     for piece in response.iter_bytes():
-        data += piece
-        if len(data) > MOST_BODY:
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BODY:
             break
+    return b"".join(pieces)
+
+
+async def _words(response: httpx.Response) -> bytes:
+    """Return the beginning of the body of a refusal, as much as is shown of it."""
+    data = b""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(_LAST_S):
+            async for piece in response.aiter_bytes():
+                data += piece
+                if len(data) > MOST_WORDS:
+                    break
     return data
 
 
-async def _lines(response: httpx.Response, address: Address, path: str) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream, cut at line feeds alone: JSON may hold every other kind of break."""
-    rest = b""
-    async for piece in response.aiter_bytes():
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield line.strip()
-        if len(rest) > MOST_LINE:
-            raise faults.no_answer(address, path, f"a line of more than {MOST_LINE >> 20} MB")
-    if rest.strip():
-        yield rest.strip()
+async def _rest(pieces: AsyncIterator[bytes]) -> None:
+    """Read to the end of a stream whose last event came, so that the connection can be used again.
 
-
-def _value(line: bytes, address: Address, path: str) -> Any:
-    """Return the JSON of a line of a stream, None for one that carries nothing."""
-    name, colon, after = line.partition(b":")
-    if not line or line.startswith(b":"):
-        return None  # a comment keeps the connection open
-    if colon and name in (b"event", b"id", b"retry"):
-        return None
-    if colon and name in (b"data", b"error"):
-        line = after.strip()
-    if line == b"[DONE]":
-        return {"done": True}
-    try:
-        found = json.loads(line)
-    except ValueError:
-        raise faults.no_answer(address, path, f"the line {line[:60].decode('utf-8', 'replace')!r}") from None
-    if name == b"error":
-        raise faults.of_words(address, found)
-    if isinstance(found, dict) and found.get("error"):
-        raise faults.of_words(address, found["error"])
-    return found
+    A server that does not end it is left after a moment; what it still sends is nothing.
+    """
+    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(_LAST_S):
+            async for _ in pieces:
+                pass

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import ipaddress
 import logging
-import os
 import re
 import socket
-import ssl
 from collections.abc import Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llama_magic.errors import SourceError
 from llama_magic.sources.faults import MissingError
+from llama_magic.sources.http.settings import certificates, httpx, read_settings
 from llama_magic.sources.redaction import redact
-
-try:  # huggingface-hub 2 brings httpx2, huggingface-hub 1 brings httpx; their client is the same
-    import httpx2 as httpx
-except ImportError:
-    import httpx  # type: ignore[no-redef]  # one or the other
 
 __all__ = [
     "TRANSIENT_STATUS",
@@ -65,15 +58,9 @@ class UnreachableError(Exception):
 def new_client() -> httpx.Client:
     """Return a client with timeouts on every step; proxies come from the environment."""
     timeout = httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-    certificates = _ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     agent = {"User-Agent": "llama-magic"}
-    return httpx.Client(follow_redirects=False, timeout=timeout, headers=agent, verify=certificates)
-
-
-@functools.cache
-def _ssl_context(*_places: str | None) -> ssl.SSLContext:
-    """Read the certificates once for each place they may lie in: it takes 30 ms, most of a client's cost."""
-    return httpx.create_ssl_context()
+    with read_settings():
+        return httpx.Client(follow_redirects=False, timeout=timeout, headers=agent, verify=certificates())
 
 
 @contextlib.contextmanager
