@@ -136,10 +136,10 @@ def despite_interrupts(work: Callable[[], T]) -> T:
 
 
 class LeftBehind:
-    """Long calls into C that cannot be stopped: an interrupt leaves one behind on a thread of its own."""
+    """Calls into C that cannot be stopped: an interrupt leaves a long one behind on a thread of its own."""
 
     def __init__(self) -> None:
-        self._under_way: set[Latch] = set()
+        self._under_way: dict[Latch, int] = {}  # each with the thread that makes it, 0: one of its own
 
     def run(self, call: Callable[[], T]) -> T:
         """Return what `call` returns, or raise what it raises; Ctrl-C does not wait for it."""
@@ -153,17 +153,32 @@ class LeftBehind:
             except BaseException as error:
                 failed.append(error)
             finally:
-                self._under_way.discard(done)
+                self._under_way.pop(done, None)
                 done.set()
 
-        self._under_way.add(done)
-        _thread.start_new_thread(work, ())
+        self._under_way[done] = 0
+        try:
+            _thread.start_new_thread(work, ())
+        except RuntimeError:  # no thread is left, or the interpreter ends: nobody is to wait for it
+            self._under_way.pop(done, None)
+            raise
         done.wait_long()
         if failed:
             raise failed[0]
         return made[0]
 
+    def here(self, call: Callable[[], T]) -> T:
+        """Return what a short `call` returns; it is made on this thread, and `finish` waits for it too."""
+        done = Latch()
+        try:
+            self._under_way[done] = threading.get_ident()
+            return call()
+        finally:
+            self._under_way.pop(done, None)
+
     def finish(self) -> None:
         """Wait for the calls that are under way, left behind or not."""
-        for done in list(self._under_way):
-            done.wait_long()
+        for done, thread in list(self._under_way.items()):
+            # What runs on this very thread is no longer in C: a signal handler runs between two calls.
+            while done in self._under_way and thread != threading.get_ident():
+                done.wait(0.01)

@@ -237,6 +237,7 @@ class Constraint(InProcess):
                 "This constraint was compiled without a vocabulary, so it has no masks.",
                 remedy="Ask the model: model.constraint(X).",
             )
+        self._trie.check()
         digits = Digits(self._limits) if self.kind == "json" else None
         machine = _machine(self._trie.tokenizer, self.grammar) if loose else self._machine.deep_copy()
         return GrammarMatcher(machine, self._trie, digits)

@@ -34,6 +34,40 @@ def test_a_call_gives_its_value_or_its_error() -> None:
         LeftBehind().run(lambda: 1 // 0)
 
 
+def test_a_short_call_is_waited_for_too() -> None:
+    """`finish` returns after a call that another thread makes, and at once where that is the same thread."""
+    calls, inside, go_on, facts = LeftBehind(), threading.Event(), threading.Event(), []
+
+    def call() -> None:
+        inside.set()
+        go_on.wait(60)
+        facts.append("ended")
+
+    threads = [threading.Thread(target=calls.here, args=(call,)), threading.Thread(target=calls.finish)]
+    threads[0].start()
+    inside.wait(60)
+    threads[1].start()
+    threads[1].join(0.1)
+    assert threads[1].is_alive()
+    go_on.set()
+    threads[1].join(60)
+    assert facts == ["ended"]
+    calls.here(calls.finish)  # as a signal handler would ask between two calls
+
+
+def test_a_call_that_gets_no_thread_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started the call fails, and the end does not wait for it."""
+
+    def none_left(*_given: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    calls = LeftBehind()
+    monkeypatch.setattr(_thread, "start_new_thread", none_left)
+    with pytest.raises(RuntimeError, match="new thread"):
+        calls.run(lambda: 7)
+    calls.finish()
+
+
 @pytest.mark.parametrize("presses", [0, 1, 5])
 def test_work_after_an_interrupt_is_begun_anew_when_broken_into(presses: int) -> None:
     """Up to five further interrupts cost a new start each, and the work's value comes out."""

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import pytest
 from scripted_gguf import Scripted, chain
 
@@ -174,8 +175,45 @@ def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None
     blocker.join(30)
 
 
+@pytest.mark.parametrize(
+    ("function", "use"),
+    [
+        ("llama_tokenize", lambda model: model.tokenize("abc")),
+        ("llama_detokenize", lambda model: model.detokenize([5, 6])),
+        ("llama_token_to_piece", lambda model: model.backend.tokenizer.piece(7)),
+        ("llama_vocab_get_text", lambda model: model.backend.tokenizer.text(7)),
+    ],
+)
+def test_weights_are_freed_after_short_calls_that_are_in_them(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch, function: str, use: Any
+) -> None:
+    """While another thread is in the vocabulary `close()` waits: llama.cpp would read freed memory."""
+    inside, go_on = threading.Event(), threading.Event()
+    real = getattr(llama_cpp, function)
+
+    def slowly(*given: Any) -> Any:
+        inside.set()
+        go_on.wait(60)
+        return real(*given)
+
+    monkeypatch.setattr(llama_cpp, function, slowly)
+    user = threading.Thread(target=use, args=(scripted,))
+    user.start()
+    assert inside.wait(60)
+    closer = threading.Thread(target=scripted.close)
+    closer.start()
+    closer.join(0.3)
+    freed = not closer.is_alive()
+    go_on.set()
+    user.join(60)
+    closer.join(60)
+    assert not freed
+    assert not closer.is_alive()
+
+
 def test_every_use_of_a_closed_model_is_one_error(scripted: Any) -> None:
     """After `close()`, which may be called twice, every method raises ModelClosedError."""
+    constraint = scripted.constraint({"enum": ["a"]})
     scripted.close()
     scripted.close()
     uses = [
@@ -189,6 +227,7 @@ def test_every_use_of_a_closed_model_is_one_error(scripted: Any) -> None:
         lambda: scripted.embed("a"),
         lambda: scripted.structured("a", {"enum": ["a"]}),
         lambda: scripted.constraint({"enum": ["a"]}),
+        constraint.start,
         lambda: scripted.prompt_for([{"role": "user", "content": "a"}]),
         lambda: asyncio.run(scripted.acomplete("a")),
     ]

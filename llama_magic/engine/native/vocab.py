@@ -13,7 +13,7 @@ from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
 from llama_magic.threads import LeftBehind
 
-_LONG = 2**16  # bytes from which on tokenizing is left behind by Ctrl-C; takes some 10 ms
+_LONG = 2**16  # bytes from which on tokenizing is left behind by Ctrl-C; takes some 20 ms
 _MAX_BYTES = 2**31 - 1  # llama_tokenize takes an int32 length
 _USER_DEFINED = 1 << 4  # enum llama_token_attr
 _CONTROL = 1 << 3
@@ -24,11 +24,10 @@ _SPM, _BPE, _RWKV = 1, 2, 5  # the types whose tokens stand for every byte of a 
 _PRINTABLE = frozenset((*range(33, 127), *range(161, 173), *range(174, 256)))
 _OTHERS = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 _WRITTEN = {byte: chr(byte) for byte in _PRINTABLE} | {b: chr(256 + i) for i, b in enumerate(_OTHERS)}
-_LONG = 1 << 16  # bytes; tokenized in about 20 ms
 
 
 class Vocab:
-    """Own nothing; valid as long as its `Weights` are open."""
+    """Own nothing; valid as long as its `Weights` are open, whose end waits for the calls that are in C."""
 
     def __init__(self, pointer: int) -> None:
         self._pointer: int | None = pointer
@@ -77,9 +76,8 @@ class Vocab:
     def tokenize(self, text: str | bytes, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`. NUL bytes and any length below 2 GiB are taken."""
         data = _encode(text)
-        if len(data) < _LONG:
-            return self._tokenize(data, add_special, parse_special)
-        return self._calls.run(lambda: self._tokenize(data, add_special, parse_special))
+        run = self._calls.here if len(data) < _LONG else self._calls.run
+        return run(lambda: self._tokenize(data, add_special, parse_special))
 
     def _tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
         # One token a byte at most, plus BOS and EOS, plus a space that SPM vocabularies put in front.
@@ -108,8 +106,12 @@ class Vocab:
     @functools.cached_property
     def texts(self) -> tuple[bytes, ...]:
         """The tokens as they stand in the file, for looking through all of them (about 20 ms for 49,000)."""
-        get, pointer = llama_cpp.llama_vocab_get_text, self.pointer
-        return tuple(get(pointer, token) or b"" for token in range(self.n_tokens))
+        get = llama_cpp.llama_vocab_get_text
+
+        def all_of_them(pointer: int) -> tuple[bytes, ...]:
+            return tuple(get(pointer, token) or b"" for token in range(self.n_tokens))
+
+        return self._calls.here(lambda: all_of_them(self.pointer))
 
     @functools.cached_property
     def lost(self) -> str:
@@ -145,8 +147,11 @@ class Vocab:
         self._check(token)
         known = self._pieces.get((token, special))
         if known is None:
-            known = self._pieces[token, special] = self._piece(token, special)
+            known = self._pieces[token, special] = self._asked(token, special)
         return known
+
+    def _asked(self, token: int, special: bool) -> bytes:  # apart from `piece`, which is to stay cheap
+        return self._calls.here(lambda: self._piece(token, special))
 
     def _piece(self, token: int, special: bool) -> bytes:
         size = 64
@@ -162,6 +167,9 @@ class Vocab:
         """Return the bytes of a token sequence, with the leading-space rules of the vocabulary."""
         for token in tokens:
             self._check(token)
+        return self._calls.here(lambda: self._detokenize(tokens, remove_special, unparse_special))
+
+    def _detokenize(self, tokens: Sequence[int], remove_special: bool, unparse_special: bool) -> bytes:
         count = len(tokens)
         array = (ctypes.c_int32 * max(count, 1))(*tokens)
         size = 16 * count + 64
@@ -177,7 +185,7 @@ class Vocab:
     def text(self, token: int) -> str:
         """Return the token as it stands in the file (`▁Hello`, `<0x0A>`, `<|im_start|>`)."""
         self._check(token)
-        raw = llama_cpp.llama_vocab_get_text(self.pointer, token)
+        raw = self._calls.here(lambda: llama_cpp.llama_vocab_get_text(self.pointer, token))
         return (raw or b"").decode("utf-8", "replace")
 
     def _check(self, token: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
+from llama_magic.errors import ModelClosedError
 from llama_magic.threads import module_lock
 from llama_magic.weakly import when_gone
 
@@ -101,7 +102,9 @@ class Trie:
         function = getattr(vocabulary, "tokenize_fptr", None)
         slices = LLTokenizer.json_slices()
         self.tokenizer: Any = None
+        self._owner: weakref.ref[Any] | None = None  # whose memory `tokenizer` calls into
         if pointer is not None and function is not None:
+            self._owner = weakref.ref(vocabulary)
             # It asks for a control byte that is a token by itself; few vocabularies have none.
             with contextlib.suppress(ValueError):
                 self.tokenizer = LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
@@ -110,6 +113,13 @@ class Trie:
         if self.tokenizer is None:
             wrapper = TokenizerWrapper(_Source(vocabulary, tokens, control))
             self.tokenizer = LLTokenizer(wrapper, n_vocab=count, eos_token=ends, slices=slices)
+
+    def check(self) -> None:
+        """Raise `ModelClosedError` where the model is gone that llguidance would call into."""
+        if self._owner is not None:
+            owner = self._owner()
+            if owner is None or not owner.vocab_ptr:  # which raises once the model is closed
+                raise ModelClosedError("The model was unloaded; load it again, and ask it for a constraint.")
 
     @functools.cached_property
     def texts(self) -> list[bytes]:
