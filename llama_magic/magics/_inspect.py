@@ -82,7 +82,7 @@ def _part(part: _Part) -> list[Node]:
     if part.name == "tensors":
         return [Head("tensors", f"{len(info.tensors):,} in {info.name}"), *tensors(info.tensors.values())]
     if part.name == "tokenizer":
-        return [Grid(_tokenizer_table(info))]
+        return [Head("tokenizer", info.name), Grid(_tokenizer_table(info))]
     if not info.chat_templates:
         return [Line("The file holds no chat template.")]
     out: list[Node] = []
@@ -109,4 +109,4 @@ def _tokenizer_table(info: Any) -> Any:
             and "template" not in key
         ):
             rows.append((key.removeprefix("tokenizer."), _with_piece(info, key, value)))
-    return Table(("", ""), tuple(rows), "Tokenizer")
+    return Table(("", ""), tuple(rows))

@@ -73,7 +73,7 @@ class Guard:
         used = len(prompt.ids)
         over = used + wanted - self.window
         parts = (*((part.label, part.tokens) for part in prompt.parts), ("reserved answer", wanted))
-        filled = ", ".join(f"{label} {tokens:,}" for label, tokens in parts)
+        filled = ", ".join(f"{label}{':' * label[-1:].isdigit()} {tokens:,}" for label, tokens in parts)
         return ContextOverflowError(
             f"The prompt has {counted(used, 'token')} and {wanted:,} {'is' if wanted == 1 else 'are'} "
             f"reserved for the answer, but the context window holds {self.window:,}: "

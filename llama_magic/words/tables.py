@@ -86,11 +86,11 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.00095 else f"{share:.2%}" if share >= 0.00005 else "<0.01%"
 
 
-_FIGURE = re.compile(r"[-+]?\d[\d,]*(\.\d+)?( ?(%|ms|s|[kMGT]?B))?")
+_FIGURE = re.compile(r"[-+]?\d[\d,]*(\.\d+)?( ?(%|ms|s|[kMGT]?B)| ± \d[\d,]*(\.\d+)?)?")
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a cell is set flush right: a number, or its words with a unit, such as `1.59 MB`."""
+    """Return whether a cell is set flush right: a number, or its words, such as `1.59 MB` or `61.0 ± 0.7`."""
     if isinstance(value, str):
         return _FIGURE.fullmatch(value) is not None
     return isinstance(value, (int, float)) and not isinstance(value, bool)

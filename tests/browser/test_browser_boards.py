@@ -232,6 +232,19 @@ def test_boards_follow_the_theme(tab: Any, theme: str) -> None:
     assert tab.contrast(".lm-board .widget-label") >= 4.5
 
 
+def test_a_board_has_one_left_edge_and_the_letters_of_what_is_saved(tab: Any) -> None:
+    """No button stands out of line; a view on it is as large as an output; a field's ring is not cut off."""
+    live = board(tab)
+    edge = live.evaluate("n => n.getBoundingClientRect().x")
+    buttons = live.get_by_role("button", name=re.compile("^(Next seed|Show more samplers.*)$"))
+    assert [one.evaluate("n => n.getBoundingClientRect().x") for one in buttons.all()] == [edge] * 2
+    assert live.locator(".lm").last.evaluate("n => getComputedStyle(n).fontSize") == "14px"
+    field = live.get_by_label("seed")
+    field.focus()
+    tab.page.keyboard.press("Shift")
+    assert field.evaluate("n => getComputedStyle(n).outlineOffset") == "-2px"
+
+
 def test_a_narrow_window_holds_the_board(tab: Any) -> None:
     """At the width of a side panel nothing is cut off."""
     live = board(tab)

@@ -58,13 +58,14 @@ def test_a_long_history_is_paged_the_newest_first() -> None:
     text = to_text(history)
     assert re.findall(r"answer(\d+)", text) == [str(number) for number in range(120, 70, -1)]
     assert text.endswith("50 of 120: %llama history N shows the last N, history.to_pandas() has all.")
-    assert text.splitlines()[0].endswith("the newest first · all chat · all ended: stop")
-    assert text.splitlines()[1].split() == ["#", "prompt", "answer", "tokens", "seed", "seconds", "tok/s"]
+    assert text.splitlines()[0].endswith("the newest first · all chat · all ended by themselves")
+    assert text.splitlines()[1].split() == ["#", "prompt", "answer", "tokens", "seconds", "tok/s", "how"]
+    assert text.splitlines()[2].endswith("  seed 42")
     history.add(replace(completion("other"), model="another"))
     assert "another" in to_text(history)
     history.add(completion("cut", finish_reason="length"))
     assert to_text(history).splitlines()[0].endswith("the newest first · all chat")
-    assert " ended " in to_text(history).splitlines()[1]
+    assert to_text(history).splitlines()[2].endswith("  smollm2, length, seed 42")
 
 
 def test_a_command_that_doctor_gives_can_be_copied() -> None:

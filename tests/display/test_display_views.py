@@ -239,7 +239,7 @@ def test_a_sampler_trace_says_who_was_cut() -> None:
     )
     last = TraceStage("min_p", {"min_p": 0.05}, 1, 0.0, 0.5, ((" door", 1.0),), nothing, nothing, nothing)
     text = to_text(SamplerTrace((first, last), Drawn(7, " door", 1.0), 0, 1, Sampling()))
-    assert "x-ray: drawn: ·door" in text
+    assert "x-ray: drawn: “·door” · token 1" in text
     assert re.search(r"stage +left +bits +◉ ·door +·gate\n", text)
     assert re.search(r"logits +49,152 +4.31 +50% +25%\n", text)
     assert re.search(r"min_p 0.05 +1 +0.00 +100% +–\n", text)
@@ -312,7 +312,7 @@ def test_history_lists_what_was_asked_and_answered() -> None:
         1,
     )
     table = display.mimebundle([entry])["text/plain"]
-    assert re.search(r"Is it\? +Yes\. .* 42 ", table)
+    assert re.search(r"Is it\? +Yes\. .*  chat, smollm2, stop, seed 42", table)
 
 
 def test_the_history_leaves_out_what_means_nothing() -> None:
@@ -424,7 +424,7 @@ def test_the_history_fits_a_terminal() -> None:
     text = to_text([HistoryEntry(completion(long), number) for number in (1, 2)])
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.count("  answer: The answer goes on, and it goes on") == 2
-    assert "# 2 · mode chat · tokens 18 · ended stop · seed 42" in text
+    assert "# 2 · tokens 18 · seconds 1 · tok/s 78 · how chat, stop, seed 42" in text
 
 
 def test_names_and_values_stay_side_by_side() -> None:

@@ -285,7 +285,7 @@ def test_a_draw_that_cannot_be_repeated_is_not_called_one(short: Any) -> None:
     answer = short.complete("Once upon a time there was", max_tokens=12, seed=3, mirostat=2)
     kept = [answer.xray(step) for step in range(12)]
     assert all(trace.exact and trace.drawn.text == trace.answer for trace in kept)
-    assert f"drawn: {blanks_shown(kept[5].answer)}" in str(kept[5])
+    assert f"drawn: “{blanks_shown(kept[5].answer)}”" in str(kept[5])
     newer_answers(short)
     lost = [answer.xray(step) for step in range(1, 12)]
     assert not any(trace.exact for trace in lost)
@@ -295,9 +295,8 @@ def test_a_draw_that_cannot_be_repeated_is_not_called_one(short: Any) -> None:
         if trace.drawn.text == trace.answer:
             assert shown.startswith("x-ray: drawn: ")
         else:
-            said = (
-                f"would draw: {blanks_shown(trace.drawn.text)} · the answer has: {blanks_shown(trace.answer)}"
-            )
+            said = f"would draw: “{blanks_shown(trace.drawn.text)}”"
+            said += f" · the answer has: “{blanks_shown(trace.answer)}”"
             assert shown.startswith(f"x-ray: {said}")
     assert any(trace.drawn.text != trace.answer for trace in lost)
 

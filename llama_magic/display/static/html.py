@@ -8,18 +8,15 @@ does that) the same words stand in headings, paragraphs, lists, keys (`<kbd>`) a
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from llama_magic.display.static import commonmark, doc, inline, jinja
+from llama_magic.display.static import columns, commonmark, doc, inline, jinja
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
-from llama_magic.words.tables import Marked, Share, Table, cell_text, is_number, percent
+from llama_magic.words.tables import Marked, Share, Table, cell_text, percent
 
-_RANGE = re.compile(r"[-+\d.,%]+ (to|of) [-+\d.,%]+")  # `24% to 44%`
-_WORD = 24  # characters that a column is always wide enough for
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 _NONE = Html()
 _LINE = Html("\n")
@@ -159,21 +156,14 @@ def _grid(node: doc.Grid) -> Html:
     table = node.table
     if not table.rows:
         return Html('<p class="lm-line">{}</p>').format(table.empty)
-    right = [
-        all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(table.headers))
-    ]
-    marks = [
-        " lm-n" if is_right else _broken([row[i] for row in table.rows]) for i, is_right in enumerate(right)
-    ]
-    if not any(table.headers) and not marks[0] and _longest(table, 0) <= _WORD:
-        marks[0] = " lm-label"  # of what is said beside it, which may break
+    marks, names = columns.marks(table)
     head = _NONE.join(
-        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(_headed(mark), _aligned(mark), name)
+        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(columns.headed(mark), _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
     )
     repeated = _repeated(table)
     rows = _LINE.join(
-        _row(marks, row, above, goes_on=below > 0)
+        _row([columns.name(row[0]) if names else marks[0], *marks[1:]], row, above, goes_on=below > 0)
         for row, above, below in zip(table.rows, repeated, [*repeated[1:], 0], strict=True)
     )
     caption = (
@@ -191,10 +181,6 @@ def _repeated(table: Table) -> list[int]:
                  for two in itertools.pairwise(first))]  # fmt: skip
 
 
-def _longest(table: Table, column: int) -> int:
-    return max(len(cell_text(row[column])) for row in table.rows)
-
-
 def _pages(node: doc.Pages) -> Html:
     (_, first), *others = node.pages
     folds = (_fold(doc.Fold(name, (doc.Grid(table),))) for name, table in others)
@@ -209,31 +195,9 @@ def _row(marks: Sequence[str], row: Sequence[Any], repeated: int, *, goes_on: bo
     return (_TR_ON if goes_on else _TR).format(_EMPTY * repeated + cells)
 
 
-def _headed(mark: str) -> str:
-    """Return the mark of a column's name: it may break where the column's numbers may not."""
-    return " lm-right" if mark == " lm-n" else ""
-
-
 def _aligned(mark: str) -> Html:
     """Return the attribute that GitHub keeps where it drops every style."""
     return Html(' align="right"') if mark == " lm-n" else _NONE
-
-
-def _broken(column: Sequence[Any]) -> str:
-    """Return the mark of a column by where its lines may be broken.
-
-    Not between a bar and its number; in the middle of a word only where there are long ones, for a column
-    that may be broken anywhere can become one letter wide. Most have none: a style a cell is most of a table.
-    """
-    values = [value for value in column if value is not None]
-    if all(isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], Share) and not value[0].text
-           for value in values):  # fmt: skip
-        return " lm-alone"
-    texts = [cell_text(value) for value in values]
-    if all(map(_RANGE.fullmatch, texts)):  # also of nothing
-        return " lm-label"
-    longest = max((len(word) for text in texts for word in text.split()), default=0)
-    return " lm-long-words" if longest > _WORD else ""
 
 
 def _cell(value: Any) -> Html:

@@ -70,23 +70,24 @@ def pairs(p: Pairs) -> list[Node]:
         for one in p.pairs
     )
     out: list[Node] = [Head("pairs", f"{p.axis} by {p.score}"), Grid(Table(headers, rows))]
-    out.extend(Line(sentence(one)) for one in p.pairs)
+    out.extend(Line(sentence(one, p.axis)) for one in p.pairs)
     if len(p.pairs) > 1:
         out.append(Line(f"p is corrected for {len(p.pairs)} comparisons (Holm).", dim=True))
     return [*out, *(Line(note, tone="warn") for note in p.notes)]
 
 
-def sentence(one: Pair) -> str:
-    """Say a paired comparison, and whether it tells anything."""
+def sentence(one: Pair, axis: str) -> str:
+    """Say a paired comparison, and whether it tells anything; a value that is no word, with its axis."""
+    second = one.second if isinstance(one.second, str) else f"{axis} {one.second}"
     if not one.rows:
-        return f"{one.second} and {one.first} have no row in common."
+        return f"{second} and {one.first} have no row in common."
     verdict = "not enough rows to tell"
     if one.tells:
-        verdict = f"{one.second} is {'better' if one.better > one.worse else 'worse'}"
+        verdict = f"{second} is {'better' if one.better > one.worse else 'worse'}"
     elif not one.better and not one.worse:
         verdict = "no difference"
     return (
-        f"{one.second} against {one.first} on the same {counted(one.rows, 'row')}: {one.better:,} better, "
+        f"{second} against {one.first} on the same {counted(one.rows, 'row')}: {one.better:,} better, "
         f"{one.worse:,} worse, p {_sign(one.p_holm)}{_p(one.p_holm)}: {verdict}."
     )
 

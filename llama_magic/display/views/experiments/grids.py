@@ -80,7 +80,7 @@ def _compared(r: Results[Any], scores: Sequence[str]) -> list[str]:
     if len(scores) != 1 or len({result.row for result in r}) < 2:
         return []
     axes = [axis for axis, values in r.axes.items() if len(values) == 2]
-    return [sentence(r.pairs(axis)[0]) for axis in axes]
+    return [sentence(r.pairs(axis)[0], axis) for axis in axes]
 
 
 def marked(text: str, base: str) -> Marked:

@@ -24,6 +24,7 @@ from llama_magic.words.amounts import size
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
 
+_NAMED = 3  # sequences that share a beginning; of more, how many
 # What the contexts are for, and the colours that tell them apart.
 _LANES = {
     "main": ("main", "answers without a seed, several side by side", "user"),
@@ -53,7 +54,10 @@ def kv_state(state: KVState) -> list[Node]:
 
 
 def _branch(node: PrefixNode) -> Branch:
-    words = f"{node.words()} · {', '.join(node.sequences)}"
+    names = ", ".join(node.sequences)
+    if node.children and len(node.sequences) > _NAMED:  # those below it name them
+        names = f"{len(node.sequences)} sequences"
+    words = f"{node.words()} · {names}"
     return Branch(words, len(node.token_ids), tuple(map(_branch, node.children)))
 
 

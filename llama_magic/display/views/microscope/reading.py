@@ -72,4 +72,5 @@ def _worst(tokens: tuple[ReadToken, ...], known: list[tuple[int, float]]) -> Nod
 
 
 def _expected(token: ReadToken) -> tuple[Share, ...]:
-    return tuple(Share(f"“{blanks_shown(text)}”", share) for text, share in token.expected[:2])
+    others = [(text, share) for text, share in token.expected if text != token.text]
+    return tuple(Share(f"“{blanks_shown(text)}”", share) for text, share in others[:2])

@@ -10,6 +10,7 @@ import numpy as np
 from llama_magic.display.static.doc import Fold, Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.microscope.tracing import SamplerTrace, TraceStage
+from llama_magic.request.sampling import default_sampling
 from llama_magic.request.stages import STAGES
 from llama_magic.words.counting import nth_token
 from llama_magic.words.harmless import blanks_shown, one_line
@@ -42,13 +43,18 @@ def sampler_trace(trace: SamplerTrace, warnings: Sequence[str] = ()) -> list[Nod
 def _words(trace: SamplerTrace) -> str:
     text = trace.drawn.text
     if trace.exact or text == trace.answer:
-        words = [f"drawn: {blanks_shown(text)}"]
+        words = [f"drawn: {_quoted(text)}"]
     else:
-        words = [f"would draw: {blanks_shown(text)}"]
-        words += [f"the answer has: {blanks_shown(trace.answer)}"] if trace.answer is not None else []
+        words = [f"would draw: {_quoted(text)}"]
+        words += [f"the answer has: {_quoted(trace.answer)}"] if trace.answer is not None else []
     token = nth_token(trace.step) if trace.steps > 1 else f"token {trace.step + 1:,}"
     words.append(f"{token} after “{one_line(trace.context)}”" if trace.context else token)
     return " · ".join(words)
+
+
+def _quoted(text: str) -> str:
+    """Return a token in quotes: its blanks look like the dot between two facts."""
+    return f"“{blanks_shown(text)}”"
 
 
 def _drawn(trace: SamplerTrace) -> str:
@@ -119,13 +125,20 @@ def chained(trace: SamplerTrace) -> dict[str, str]:
 
 
 def _parameters(stage: TraceStage) -> str:
-    return ", ".join(_parameter(stage.name, name, value) for name, value in stage.parameters.items())
+    """Say the first parameter of a stage, and of the others what is not the default."""
+    usual = default_sampling().to_dict()
+    said = [
+        _parameter(stage.name, name, value)
+        for number, (name, value) in enumerate(stage.parameters.items())
+        if not number or value != usual.get(name)
+    ]
+    return ", ".join(said)
 
 
 def _parameter(stage: str, name: str, value: Any) -> str:
     """Say `40` for the stage's own number, `base 1.75` for others."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if name == stage else f"{name} {text}"
+    return text if name == stage else f"{name.removeprefix(f'{stage}_')} {text}"
 
 
 def _helps(trace: SamplerTrace) -> list[str]:

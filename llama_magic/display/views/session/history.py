@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from llama_magic.display.static.doc import Grid, Head, Node, Pages
 from llama_magic.display.views.model.results import completion
@@ -12,8 +13,17 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
 
 _PAGE = 50  # generations
-# Columns that are said once where all have the same: texts need the width.
-_ONCE = {"mode": "all {}", "ended": "all ended: {}"}
+# What is said once where all have the same, else behind the figures, in one column: texts need the width.
+_ONCE = {"mode": "all {}", "ended": "all {}"}
+_ENDED = {
+    "stop": "ended by themselves",
+    "length": "cut at max_tokens",
+    "interrupted": "stopped before their end",
+    "timeout": "stopped when the time was up",
+}
+
+
+_COLUMNS = ("#", "prompt", "answer", "tokens", "seconds", "tok/s")
 
 
 @view.register(HistoryEntry)
@@ -34,9 +44,19 @@ def history(every: History) -> list[Node]:
     newest = list(reversed(every))
     if not newest:
         return [Grid(every.table())]
-    said = {name: words.format(value) for name, words in _ONCE.items() if (value := _alike(newest, name))}
+    said = {
+        name: words.format(_ENDED.get(value, value))
+        for name, words in _ONCE.items()
+        if (value := _alike(newest, name))
+    }
     words = [f"{counted(len(newest), 'generation')}, the newest first", *said.values()]
     return [Head("history", " · ".join(words)), _pages(newest, said)]
+
+
+def _how(row: Mapping[str, Any], left_out: Collection[str]) -> str:
+    """Say mode, model, end and seed of a generation, but what is said of all of them."""
+    said = [row[name] for name in ("mode", "model", "ended") if name not in left_out]
+    return ", ".join(filter(None, [*said, f"seed {row['seed']}" if row["seed"] else ""]))
 
 
 def _alike(every: Sequence[HistoryEntry], name: str) -> str:
@@ -47,14 +67,14 @@ def _alike(every: Sequence[HistoryEntry], name: str) -> str:
 
 
 def _pages(every: Sequence[HistoryEntry], said: Collection[str] = ()) -> Pages:
-    """Return the table in pages, without columns that are said, or a model that wrote all of them."""
+    """Return the table in pages, without what is said, or a model that wrote all of them."""
     starts = range(0, len(every), _PAGE)
-    whole = table(every)
     one_model = len({entry.completion.model for entry in every}) == 1
     left_out = {*said, "model"} if one_model and len(every) > 1 else set(said)
-    kept = [i for i, name in enumerate(whole.headers) if name not in left_out]
-    headers = tuple(whole.headers[i] for i in kept)
-    rows = [tuple(row[i] for i in kept) for row in whole.rows]
+    whole = table(every)
+    listed = [dict(zip(whole.headers, row, strict=True)) for row in whole.rows]
+    headers = (*_COLUMNS, "how")
+    rows = [(*(row[name] for name in _COLUMNS), _how(row, left_out)) for row in listed]
     pages = []
     for start in starts:
         part = every[start : start + _PAGE]

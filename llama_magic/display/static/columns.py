@@ -1,0 +1,53 @@
+"""The columns of a table in HTML: which stand flush right, and where their lines may be broken.
+
+Most have no mark: a style a cell is most of what a table weighs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from llama_magic.words.tables import Share, Table, cell_text, is_number
+
+_RANGE = re.compile(r"[-+\d.,%]+ (to|of) [-+\d.,%]+")  # `24% to 44%`
+_WORD = 24  # characters that a column is always wide enough for
+_NAME = 40  # characters of a name that stay on one line where only values stand beside it
+
+
+def marks(table: Table) -> tuple[list[str], bool]:
+    """Return the class of each column's cells, and whether the first column is one of names (see `name`)."""
+    found = []
+    for i in range(len(table.headers)):
+        values = [row[i] for row in table.rows if row[i] is not None]
+        found.append(" lm-n" if all(map(is_number, values)) else _broken(values))
+    longest = max(len(cell_text(row[0])) for row in table.rows)
+    names = found[0] in ("", " lm-long-words") and longest <= (_NAME if len(found) == 2 else _WORD)
+    return (["", *found[1:]] if names else found), names
+
+
+def name(value: Any) -> str:
+    """Return the class of a name, such as `temperature 0.8`: one line, also where it could be broken."""
+    return " lm-label" if re.search(r"[\s-]", cell_text(value)) else ""
+
+
+def headed(mark: str) -> str:
+    """Return the class of a column's heading: it may break where the column's numbers may not."""
+    return " lm-right" if mark == " lm-n" else ""
+
+
+def _broken(values: Sequence[Any]) -> str:
+    """Return the class of a column of words by where its lines may be broken.
+
+    Not between a bar and its number; in the middle of a word only where there are long ones, for a column
+    that may be broken anywhere can become one letter wide.
+    """
+    if all(isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], Share) and not value[0].text
+           for value in values):  # fmt: skip
+        return " lm-alone"
+    texts = [cell_text(value) for value in values]
+    if all(map(_RANGE.fullmatch, texts)):  # also of nothing
+        return " lm-label"
+    longest = max((len(word) for text in texts for word in text.split()), default=0)
+    return " lm-long-words" if longest > _WORD else ""

@@ -1,0 +1,134 @@
+"""Columns of tables: figures flush right, names on one line, no more than a window of 1,000 pixels holds."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from display_answers import answering, bare, completion
+from example_views import example_views
+
+from llama_magic.display import to_html, to_text
+from llama_magic.display.views.experiments.comparing import sentence
+from llama_magic.engine.snapshot import LaneState
+from llama_magic.errors import ContextOverflowError
+from llama_magic.experiments.comparing import Pair
+from llama_magic.microscope.cells import KVSequence, KVState
+from llama_magic.microscope.reading import ReadThrough, ReadToken
+from llama_magic.session.history import History
+from llama_magic.words.tables import Table
+
+
+def _styles(html: str) -> list[str]:
+    return re.findall(r"<td(?: style=\"([^\"]*)\")?", html)
+
+
+def test_figures_with_a_deviation_stand_flush_right() -> None:
+    """As all figures do, so that their sizes are compared at a glance."""
+    html = to_html(example_views()["bench"])
+    assert html.count('align="right">800.0 ± 14.1') == html.count('align="right">61.0 ± 0.7') == 1
+
+
+def test_names_are_not_torn_where_only_values_stand_beside_them() -> None:
+    """A key of a header is one word of up to 40 letters; a longer one may be broken anywhere."""
+    for key, torn in (("llama.attention.layer_norm_rms_epsilon", False), ("a." * 30, True)):
+        styles = _styles(to_html(Table(("key", "value"), ((key, "1e-5 or so"),))))
+        assert ("anywhere" in styles[0]) == torn, key
+        assert "nowrap" not in styles[0]
+    name, value = _styles(to_html(Table(("what", "value"), (("guessed ahead", "80 of them"),))))
+    assert "nowrap" in name
+    assert "nowrap" not in value
+
+
+def test_a_mixed_history_has_the_columns_that_a_window_holds() -> None:
+    """Mode, model, end and seed stand in one column, each only where it is not said of all."""
+    history = History()
+    history.add(completion("One."))
+    history.add(completion("Two.", mode="complete", finish_reason="length"))
+    history.add(replace(completion("Three."), model="other", finish_reason="interrupted"))
+    lines = to_text(history).splitlines()
+    assert lines[0] == "history: 3 generations, the newest first"
+    html = to_html(history)
+    assert re.findall(r"<th [^>]*>([^<]*)</th>", html) == [
+        "#", "prompt", "answer", "tokens", "seconds", "tok/s", "how",
+    ]  # fmt: skip
+    hows = re.findall(r"<td[^>]*>([^<]*)</td></tr>", html)
+    assert hows == [
+        "chat, other, interrupted, seed 42",
+        "complete, smollm2, length, seed 42",
+        "chat, smollm2, stop, seed 42",
+    ]
+
+
+def test_all_of_a_history_ended_in_words() -> None:
+    """`stop` is what a server says; people read that somebody stopped it."""
+    for reason, words in (("stop", "ended by themselves"), ("length", "cut at max_tokens")):
+        history = History()
+        for text in "ab":
+            history.add(completion(text, finish_reason=reason))
+        assert to_text(history).splitlines()[0].endswith(f"the newest first · all chat · all {words}")
+
+
+def test_what_was_expected_instead_is_another_token() -> None:
+    """The token that came is left out of what is said to have been expected in its place."""
+    likely = ((" the", 0.5), (" sea", 0.25), (" sky", 0.125))
+    read = ReadThrough("The sea", (ReadToken(1, "The", None, None, None),
+                                   ReadToken(2, " sea", math.log(0.25), 2, 1.0, likely)), "m")  # fmt: skip
+    row = to_text(read).splitlines()[-1]
+    assert "“·the” 50% · “·sky” 12%" in row
+
+
+def test_a_value_that_is_no_word_is_compared_with_its_name() -> None:
+    """`2 against 1` says nothing; a prompt's name does."""
+    pair = Pair(1, 2, 90, 0, 60, -0.3, -0.5, -0.1, 0.002, 0.002)
+    assert sentence(pair, "top_k").startswith("top_k 2 against 1 on the same 90 rows: 0 better, 60 worse")
+    assert sentence(pair, "top_k").endswith(": top_k 2 is worse.")
+    named = replace(pair, first="short", second="long")
+    assert sentence(named, "prompt").startswith("long against short on the same 90 rows")
+
+
+def test_tokens_stand_in_quotes_where_facts_are_parted_by_dots() -> None:
+    """The dot of a blank is not taken for the one between two facts."""
+    assert "“·a” 27% · “·the” 20%" in to_text(example_views()["difference"])
+    assert "drawn: “·door” · token 1" in bare(to_html(example_views()["xray"]))
+
+
+def test_the_parameters_of_a_stage_are_those_that_were_asked_for() -> None:
+    """The first, and what is not the default, without the stage's own name before it."""
+    trace: Any = example_views()["xray"]
+    stages = (
+        ("penalties", {"repeat_penalty": 1.1, "repeat_last_n": 64, "presence_penalty": 0.3}),
+        ("xtc", {"xtc_probability": 0.5, "xtc_threshold": 0.1}),
+        ("temperature", {"temperature": 0.8, "dynatemp_range": 0.4, "dynatemp_exponent": 1.0}),
+        ("min_p", {"min_p": 0.05}),
+    )
+    last = trace.stages[-1]
+    shown = to_text(replace(trace, stages=(*(replace(last, name=n, parameters=p) for n, p in stages), last)))
+    for words in ("penalties repeat_penalty 1.1, presence_penalty 0.3", "xtc probability 0.5",
+                  "temperature 0.8, dynatemp_range 0.4", "min_p 0.05"):  # fmt: skip
+        assert f"\n{words}  " in shown, words
+
+
+def test_a_beginning_of_many_sequences_says_how_many() -> None:
+    """Those below it name them: a list of ten at each node hid the tree."""
+    texts = [f"hello {letter}" for letter in "abcd"]
+    held = tuple(
+        KVSequence(f"s-{i}", "cells", "main", tuple(map(ord, text)), tuple(text), len(text), 10)
+        for i, text in enumerate(texts)
+    )
+    lanes = (LaneState("main", 2048, 60, 10**7, 0, 10**8),)
+    text = to_text(KVState(lanes, held, 1, "f16", "f16", 0))
+    assert "6 tokens “hello ” · 4 sequences" in text
+    assert "1 token “a” · s-0\n" in text
+    few = to_text(KVState(lanes, held[:3], 1, "f16", "f16", 0))
+    assert "6 tokens “hello ” · s-0, s-1, s-2" in few
+
+
+def test_what_fills_a_window_is_read_as_names_and_figures() -> None:
+    """`user 1 8` would be one name; in the error as in the gauge a colon parts them."""
+    turns = [{"role": role, "content": "word " * 20} for role in ("user", "assistant", "user")]
+    with pytest.raises(ContextOverflowError, match=r"user 1: \d+, assistant 1: \d+, user 2: \d+"):
+        answering("x", window=64).chat(turns)
