@@ -18,8 +18,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def at_fork(work: Callable[[], object]) -> None:
+    """Have `work` called in every forked child. Windows does not fork, and has no function to ask."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=work)
+
+
 _ours: set[int] = set()  # idents of threads that others wait for
-os.register_at_fork(after_in_child=_ours.clear)
+at_fork(_ours.clear)
 
 
 class Latch:
@@ -80,7 +88,8 @@ def module_lock() -> Any:
     Whoever interrupts its holder may take it again, and a forked child finds it free.
     """
     lock: Any = threading.RLock()
-    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does with its own
+    # As the standard library does with its own; looked up where a process forks, for Windows has it not.
+    at_fork(lambda: lock._at_fork_reinit())  # noqa: PLW0108
     return lock
 
 

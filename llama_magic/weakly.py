@@ -9,14 +9,13 @@ user wanted stopped goes on. So the one callback here is `SimpleQueue.put`, whic
 from __future__ import annotations
 
 import itertools
-import os
 import queue
 import traceback
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from llama_magic.threads import start_thread
+from llama_magic.threads import at_fork, start_thread
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -69,7 +68,7 @@ def _after_fork() -> None:
     _undertaker = _Undertaker()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(_after_fork)
 
 
 def when_gone(thing: Any, work: Callable[[], object]) -> Callable[[], None]:

@@ -46,6 +46,21 @@ def test_import_brings_in_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_what_windows_lacks_is_not_asked_for_on_import() -> None:
+    """Every room is imported where `os` has no fork and what goes with it."""
+    code = (
+        "import importlib, os\n"
+        "n = 'fork', 'register_at_fork', 'sched_getaffinity', 'sched_yield', 'pread', 'sysconf', 'getuid'\n"
+        "lacking = [name for name in n if hasattr(os, name)]\n"
+        "for name in lacking: delattr(os, name)\n"
+        f"for room in {_packages()!r}: importlib.import_module(room)\n"
+        "import llama_magic.loading.load, llama_magic.session.session, llama_magic.remote.network, "
+        "llama_magic.engine.engine, llama_magic.magics._magics, llama_magic.serving.server"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_public_name_is_there() -> None:
     """Every name in `__all__` can be imported, and `dir()` lists it."""
     import llama_magic

@@ -10,13 +10,12 @@ thread for each that handed its batches over would pay two wake-ups a token (0.3
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 from typing import Protocol
 
 from llama_magic.engine.native.backend import release_pool
-from llama_magic.threads import start_thread
+from llama_magic.threads import at_fork, start_thread
 
 # The pool of an idle thread slows every other user of OpenMP in the process as well (to a third,
 # measured), so it is given back. Not at once: a next request often follows the last.
@@ -131,5 +130,4 @@ def _after_fork() -> None:
     _shared = Compute()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(_after_fork)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,10 +23,10 @@ from llama_magic.engine.native import Context, ContextOptions, RowByRow, Weights
 from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.events import FinishEvent
-from llama_magic.threads import Latch
+from llama_magic.threads import Latch, at_fork
 
 live: set[Core] = set()  # those that are not closed yet
-os.register_at_fork(after_in_child=live.clear)
+at_fork(live.clear)
 
 
 @dataclass(frozen=True)

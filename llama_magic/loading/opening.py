@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import functools
 import itertools
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from llama_magic.loading.checks import gpu_available, room_for_seeded
 from llama_magic.loading.facts import describe
 from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.model import Model
-from llama_magic.threads import Latch, may_wait, module_lock
+from llama_magic.threads import Latch, at_fork, may_wait, module_lock
 
 if TYPE_CHECKING:
     from llama_magic.fit import Machine
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 _models: dict[Any, Model] = {}
 _lock = module_lock()  # one load at a time
 _loading: set[int] = set()  # the thread that holds it
-os.register_at_fork(after_in_child=_models.clear)  # their engines stayed in the parent
-os.register_at_fork(after_in_child=_loading.clear)
+at_fork(_models.clear)  # their engines stayed in the parent
+at_fork(_loading.clear)
 
 
 def open_file(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from llama_magic.engine.native.backend import give_back_memory
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, InvalidGGUFError, LlamaMagicError
 from llama_magic.sources import cache_dir
-from llama_magic.threads import Latch, start_thread
+from llama_magic.threads import Latch, at_fork, start_thread
 from llama_magic.words.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from llama_magic.sources.types import Identity
 
 _weights: dict[Any, SharedWeights] = {}
-os.register_at_fork(after_in_child=_weights.clear)
+at_fork(_weights.clear)
 
 
 def in_memory() -> list[Weights]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable
 from typing import Any
 
-from llama_magic.threads import Latch, module_lock, start_thread
+from llama_magic.threads import Latch, at_fork, module_lock, start_thread
 
 _lock = module_lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -19,7 +18,7 @@ def _forget() -> None:
     _loop = None
 
 
-os.register_at_fork(after_in_child=_forget)
+at_fork(_forget)
 
 
 def loop() -> asyncio.AbstractEventLoop:
