@@ -6,14 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import nbformat
 import pytest
-
-from llama_magic.magics._parse import parse_cell, parse_line
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 LESSONS = sorted(FOLDER.glob("[01]*.ipynb"))
@@ -95,6 +94,27 @@ def test_a_lesson_has_all_its_parts(path: Path) -> None:
     assert predict.metadata.jupyter.source_hidden  # it holds the answer
 
 
+@pytest.mark.parametrize("path", LESSONS[1:], ids=lambda path: path.stem)
+def test_an_exercise_does_not_show_its_answer(path: Path) -> None:
+    """What a reader fills in is a cell of two or three lines; what checks it is folded, right above."""
+    code = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    asked = [i for i, cell in enumerate(code) if re.search(r"^\w+ = \.\.\.$", cell.source, re.MULTILINE)]
+    for number, i in enumerate(asked, 1):
+        assert len(code[i].source.splitlines()) <= 3
+        assert re.search(rf"^exercise_{number}\(\w+\)$", code[i].source, re.MULTILINE)
+        assert code[i - 1].source.startswith(f"# What checks exercise {number}.\n")
+        assert code[i - 1].metadata.jupyter.source_hidden
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_code_fits_a_window_of_a_thousand_pixels(path: Path) -> None:
+    """No line that a reader sees is longer than 70 characters, but one that is a magic or a prompt."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+        if cell.cell_type == "code" and not folded and not cell.source.startswith("%%"):
+            assert [line for line in cell.source.splitlines() if len(line) > 70] == []
+
+
 def test_the_work_of_a_day_is_five_cells_without_a_loop() -> None:
     """Two models, 30 reviews, 3 prompts, 2 temperatures, intervals, a bad row, an answer run again."""
     cells = nbformat.read(FOLDER / "12_prompts_as_a_table.ipynb", as_version=4).cells
@@ -117,13 +137,46 @@ def test_the_index_names_every_lesson() -> None:
     assert len(re.findall(r"^\| (?!word|---)", words, re.MULTILINE)) == 30
 
 
-def test_the_one_page_is_understood() -> None:
-    """Every line of the cheat sheet is one that the magics take."""
+def test_plans_and_index_know_what_builds_on_what() -> None:
+    """The index says what lessons say of themselves. A plan has what its lessons build on, and its time."""
+    rows = re.findall(r"^\| (\d+) \| .*\| (\d+) \| (.*) \|$", README, re.MULTILINE)
+    builds = {int(number): [*map(int, re.findall(r"\d+", on))] for number, _, on in rows}
+    minutes = {int(number): int(time) for number, time, _ in rows}
+    assert len(builds) == len(LESSONS)
+    for number, path in enumerate(LESSONS[2:], 2):
+        goal = nbformat.read(path, as_version=4).cells[0].source
+        assert [*map(int, re.findall(r"\d+", goal.partition("uilds on")[2]))] == builds[number]
+        assert f"About {minutes[number]} minutes" in goal
+    plans = " ".join(README.partition("## Plans")[2].partition("## One")[0].split())
+    day = re.search(r"90 minutes\*\*: (.*?)\. With", plans)
+    writers = re.search(r"half a day\): ([\d, ]+), two hours and a quarter", plans)
+    assert day is not None
+    assert writers is not None
+    taken = [*map(int, re.findall(r"(\d+) (?:\(|beforehand)", day[1]))]
+    wrote = [*map(int, writers[1].split(","))]
+    for plan in (taken, wrote):
+        assert all(set(builds[number]) <= set(plan) for number in plan)
+    assert sum(minutes[number] for number in taken[1:]) <= 85  # 0 is read beforehand
+    assert sum(minutes[number] for number in wrote) == 135
+
+
+def test_the_one_page_runs(ip: Any, path_of: Callable[[str], Path]) -> None:
+    """Every line of the cheat sheet, with a body where it is a cell, in the order of the page."""
     page = re.search(r"## One page to keep\n\n```\n(.*?)```", README, re.DOTALL)
     assert page is not None
     lines = re.findall(r"%%?llama [^\n]*?(?=\s{2,}|$)", page[1], re.MULTILINE)
     assert len(lines) == 17
-    for line in lines:
-        what = line.partition("llama ")[2]
-        found = parse_cell(what) if line.startswith("%%") else parse_line(what)
-        assert found is not None
+    rows = "rows = [{'text': 'Lovely.', 'label': 'good'}, {'text': 'It broke.', 'label': 'bad'}]"
+    ip.run_cell(f"from pydantic import BaseModel\nclass City(BaseModel):\n    size: int\n{rows}")
+    body = {"chat": "Say hi.", "structured": "Lyon?", "map": "Good or bad? {{ text }}"}
+    try:
+        for line in lines:
+            what = line.partition("llama ")[2].split()[0]
+            long = " -n 4" * (line.startswith("%%") and what in {"chat", "map"})
+            cell = line.replace("smollm2", str(path_of("short"))).replace("-n 40", "-n 4") + long
+            done = ip.run_cell(f"{cell}\n{body.get(what, 'Once upon a time')}" if "%%" in line else cell)
+            assert done.success, (line, done.error_in_exec)
+        assert isinstance(ip.user_ns["answer"].parsed, ip.user_ns["City"])
+        assert len(ip.user_ns["runs"].scored("label")) == 2
+    finally:
+        ip.run_cell("%llama unload --all")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -91,7 +93,10 @@ def _said(answer: Any) -> str:
         return f"the class {answer.__name__}"
     if _is_number(answer):
         return str(answer)
-    return "a function" if callable(answer) else repr(answer)
+    if inspect.isroutine(answer):
+        return "a function"
+    words = repr(answer)
+    return _kind(answer) if re.search(r"\bat 0x", words) else words
 
 
 def _kind(value: Any) -> str:

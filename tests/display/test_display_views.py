@@ -22,12 +22,14 @@ from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
 from llama_magic.display.static import inline
-from llama_magic.display.static.doc import Bar, Head, Segment
+from llama_magic.display.static.doc import Bar, Grid, Head, Segment
 from llama_magic.display.static.html import fragment, page
 from llama_magic.display.static.text import columns
+from llama_magic.display.static.text import fragment as text_fragment
 from llama_magic.display.views import gauge
 from llama_magic.display.views.data import leaves
 from llama_magic.display.views.model.model import ModelCard
+from llama_magic.display.views.model.results import after
 from llama_magic.gguf import inspect
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tokens import TokenPiece, TokenStrip
@@ -196,6 +198,24 @@ def test_a_line_of_tokens_ends_behind_one() -> None:
     assert sum(line.endswith("↵") for line in lines) == 1
 
 
+def test_no_line_of_a_cell_ends_in_a_number_or_a_quote() -> None:
+    """A long cell is broken behind blanks and dots, but not at those of 15.75 and of “.”."""
+    for shift in range(30):
+        cell = "y" * shift + " · “.” 15.75% · “,” 1,000" * 4
+        lines = text_fragment(Grid(Table(("", "long"), (("k", cell),)))).splitlines()
+        assert len(lines) == 3
+        assert set(" ".join(lines).split()) <= {
+            "long",
+            "k",
+            "y" * shift,
+            "·",
+            "“.”",
+            "15.75%",
+            "“,”",
+            "1,000",
+        }
+
+
 def test_a_read_through_counts_in_bits() -> None:
     """Surprise is -log2 p, perplexity 2 to its mean; the worst token comes first."""
     first = ReadToken(1, "x", None, None, None)
@@ -219,6 +239,10 @@ def test_a_continuation_names_what_it_goes_on_from() -> None:
     """The end of the prompt stands before the text, told apart from it."""
     text = to_text(example_views()["continued"]).splitlines()
     assert text[1:3] == ["after “<|im_start|>user↵Hi<|im_end|>↵”", " upon a time"]
+    assert after("complete", "unheard " + "of " * 66) == f"after “…{' of' * 66} ”"  # from a word on
+    assert (
+        after("complete", "cut " + "x" * 197 + " end") == f"after “…{'x' * 196} end”"
+    )  # where one begins soon
 
 
 def test_parts_of_a_character_say_so() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -83,6 +83,8 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     (None, lambda n: n > 2, False, "Tried, it ends in an error: TypeError: "),
     (str.upper, lambda kind: kind("a") == "b", False, "you have a function. Look again"),
     (int, lambda kind: kind("3") == 3, True, "Right: the class int."),
+    (Literal["a", "b"], lambda kind: False, False, "you have typing.Literal['a', 'b']. Look again"),
+    (iter(()), lambda kind: False, False, "you have a tuple_iterator. Look again"),
     ("x", _even, False, "It is no whole number."),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import sys
 import textwrap
@@ -20,6 +21,7 @@ _WIDTH = 100
 _TERMINAL = 80  # columns of a terminal as it opens: where a table is wider, its long cells are wrapped
 _LONG = 24  # columns of a cell that may have lines of its own then
 _BRIEF = 12  # lines of a brief fold
+_BREAK = re.compile(r"[ /\\]|[.,:](?![\d”])")  # behind which a line may end
 
 
 def page(nodes: Sequence[doc.Node]) -> str:
@@ -138,11 +140,14 @@ def _wrapped(row: list[str], rooms: dict[int, int]) -> list[list[str]]:
 
 
 def _pieces(text: str, room: int) -> list[str]:
-    """Break a text into lines of `room` columns, behind blanks, slashes or dots where there are any."""
+    """Break a text into lines of `room` columns, behind blanks, slashes or dots where there are any.
+
+    Not in a number, nor in front of the end of a quote.
+    """
     lines = []
     while columns(text) > room:
         most = next(i for i in range(len(text), 0, -1) if columns(text[:i]) <= room)
-        end = next((i for i in range(most, most // 2, -1) if text[i - 1] in " /.,:\\"), most)
+        end = next((i for i in range(most, most // 2, -1) if _BREAK.match(text, i - 1)), most)
         lines.append(text[:end].rstrip())
         text = text[end:].lstrip()
     return [*lines, text] if text else lines

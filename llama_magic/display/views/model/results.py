@@ -17,6 +17,7 @@ from llama_magic.words.harmless import one_line
 from llama_magic.words.tables import Share, Table, percent
 
 _TAIL = 200  # characters of a prompt that stand before its continuation
+_WORD = 24  # of which so many may be left out
 ENDINGS = {
     "stop": "ended by itself",
     "length": "cut at max_tokens",
@@ -54,7 +55,10 @@ def completion(r: Completion) -> list[Node]:
 def after(mode: str, prompt: str) -> str:
     """Say which text is gone on from, of a long one its end; nothing where a prompt was answered."""
     line = one_line(prompt)
-    return f"after “{line if len(line) <= _TAIL else f'…{line[-_TAIL:]}'}”" if mode == "complete" else ""
+    if len(line) > _TAIL:
+        end = line[-_TAIL:]
+        line = f"…{end[max(0, end.find(' ', 0, _WORD)) :]}"  # from a word on, if one begins soon
+    return f"after “{line}”" if mode == "complete" else ""
 
 
 def is_markdown(mode: str) -> bool:
