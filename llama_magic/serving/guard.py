@@ -60,9 +60,9 @@ class Rules:
         host = headers.get("host", "")
         if not self._is_ours(_name_of(host)):
             raise Refusal(403, f"This server is not called {host[:100]!r}.", param="Host")
-        origin = headers.get("origin")
-        if origin is not None and not self._may_ask(origin, host):
-            raise Refusal(403, f"Pages of {origin[:100]!r} may not ask this server.", param="Origin")
+        for origin in headers.getlist("origin"):
+            if not self._may_ask(origin, host):
+                raise Refusal(403, f"Pages of {origin[:100]!r} may not ask this server.", param="Origin")
         if self.key is not None and path not in OPEN and not asks_first and not self._has_key(headers):
             raise Refusal(
                 401,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -9,18 +10,25 @@ from typing import TYPE_CHECKING
 
 import h11
 import uvicorn
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from llama_magic.serving.app import application
 from llama_magic.serving.exchange import as_json
-from llama_magic.serving.refusals import Refusal
+from llama_magic.serving.refusals import Refusal, busy
+
+try:
+    import resource
+except ImportError:  # Windows bounds no files
+    resource = None  # type: ignore[assignment]  # a module, or none
 
 if TYPE_CHECKING:
     from llama_magic.serving.guard import Rules
     from llama_magic.serving.state import State
 
 _KEEP_ALIVE_S = 15
-_CONNECTIONS = 2048
+_TOLD = 64  # connections beyond the bound that are told so; more are closed without a word
 _END_S = 3  # for what is under way, once it was cancelled
 
 
@@ -29,7 +37,48 @@ logging.getLogger("uvicorn").addHandler(logging.NullHandler())
 
 
 class _Connection(H11Protocol):
-    """Answers what is no HTTP in the form of all errors."""
+    """Answers what is no HTTP in the form of all errors; closes what asks for nothing.
+
+    `head_s`: seconds in which the head of a request has to come; `most`: connections at a time.
+    """
+
+    head_s: float
+    most: int
+    _waits: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as theirs
+        super().connection_made(transport)
+        if len(self.connections) > self.most + _TOLD:
+            transport.abort()
+        elif len(self.connections) > self.most:
+            self.app = _full
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._wait_for_head()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        """Close the connection where the head is not whole in time, however its bytes trickle."""
+        if self._waits is None:
+            self._waits = self.loop.call_later(self.head_s, self._give_up)
+
+    def _give_up(self) -> None:
+        self._waits = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()
+
+    def _stop_waiting(self) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
 
     def send_400_response(self, msg: str) -> None:
         body = as_json(Refusal(400, msg).body())
@@ -40,6 +89,22 @@ class _Connection(H11Protocol):
         for part in (response, h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(part) or b"")
         self.transport.close()
+
+
+async def _full(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request because too many connections are open; this one is closed."""
+    refusal = busy("The server has as many connections as it takes.", 1)
+    headers = {**refusal.headers, "connection": "close"}
+    body = as_json(refusal.body())
+    await Response(body, refusal.status, headers, "application/json")(scope, receive, send)
+
+
+def _bounded(connections: int) -> int:
+    """Return how many connections may be open: never more than half of the files that this process may."""
+    if resource is None:
+        return connections
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections if files == resource.RLIM_INFINITY else min(connections, files // 2)
 
 
 class _Server(uvicorn.Server):
@@ -56,17 +121,18 @@ class _Server(uvicorn.Server):
 
 def make(state: State, rules: Rules, started: Callable[[], None]) -> uvicorn.Server:
     """Return a server of `state`; `started` is called once it listens."""
+    limits = state.limits
+    bounds = {"head_s": limits.head_s, "most": _bounded(limits.connections)}
     config = uvicorn.Config(
         application(state, rules),
         log_config=None,
         access_log=False,
         lifespan="off",
-        http=_Connection,
+        http=type("_Bounded", (_Connection,), bounds),
         ws="none",
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_END_S,
-        limit_concurrency=_CONNECTIONS,
         h11_max_incomplete_event_size=rules.most_header_bytes,
     )
     return _Server(config, started)

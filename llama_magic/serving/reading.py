@@ -25,8 +25,8 @@ async def read(request: Request, kind: type[M], *, most: int, seconds: float) ->
 
 async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
     """Return the body, of at most `most` bytes, that has to come within `seconds`."""
-    packed = request.headers.get("content-encoding", "identity").strip().lower()
-    if packed != "identity":
+    packed = request.headers.get("content-encoding", "").strip().lower()
+    if packed not in ("", "identity"):
         raise Refusal(
             400, f"The body is packed ({one_line(packed, 50)}); expected plain JSON.", "Content-Encoding"
         )
@@ -72,10 +72,11 @@ def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refu
     return Refusal(400, f"{one_line(name, 200) or 'The body'}: {problem['msg']}.", param=name or None)
 
 
-def _tells(found: tuple[list[int | str], Any]) -> tuple[int, bool, bool]:
+def _tells(found: tuple[list[int | str], Any]) -> tuple[int, bool, bool, bool]:
     path, problem = found
     of_type = path[-1:] == ["type"] and problem["type"] in ("literal_error", "union_tag_invalid")
-    return len(path), of_type, problem["type"] == "extra_forbidden"
+    right_kind = not problem["type"].endswith("_type")  # a branch of the value's own kind, and its fault
+    return len(path), of_type, problem["type"] == "extra_forbidden", right_kind
 
 
 def _near(hint: str) -> str:

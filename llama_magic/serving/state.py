@@ -28,16 +28,20 @@ T = TypeVar("T")
 class Limits:
     """What one client may cost. `max_tokens` is for requests that name none (None: as for a cell).
 
-    Of a request: `body` bytes that come within `body_s`; `queue_s` seconds until the engine begins with it;
-    `stall_s` seconds in which a client reads nothing of a stream; `waiting` requests may wait at once.
+    Of a request: its head within `head_s` seconds, `body` bytes that come within `body_s`; `queue_s` seconds
+    until the engine begins with it; `stall_s` seconds in which a client reads nothing of a stream; `waiting`
+    requests may wait at once. `connections` may be open at once, and no more than half of the files that
+    this process may open: the rest is its own.
     """
 
     max_tokens: int | None = None
+    head_s: float = 15.0
     body: int = 8 * 2**20
     body_s: float = 30.0
     queue_s: float = 600.0
     stall_s: float = 60.0
     waiting: int = 512
+    connections: int = 2048
 
 
 @dataclass(eq=False)

@@ -256,6 +256,11 @@ def test_bodies_as_windows_and_proxies_send_them(served: Callable[..., Served]) 
     check_error(answer.json(), 400)
     assert answer.json()["error"]["param"] == "Content-Encoding"
     assert here.client.post(CHAT, content=body, headers={"content-encoding": "identity"}).status_code == 200
+    assert here.client.post(CHAT, content=body, headers={"content-encoding": ""}).status_code == 200
+    many = here.refused(
+        CHAT, "stop", **ask(stop=["."] * 1000)
+    )  # of a text or a list of them, the list is meant
+    assert "1000" in many["message"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""Connections that ask for nothing cost the others nothing: they are bounded in time and in number."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from serving.conftest import Served, check_error
+
+from llama_magic.serving import http
+from llama_magic.serving.state import Limits
+
+HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+def _open(here: Served, sent: bytes = b"") -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", here.server.port), timeout=30)
+    sock.sendall(sent)
+    return sock
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD[:9], HEAD])
+@pytest.mark.parametrize("trickles", [False, True])
+def test_a_head_that_never_ends_is_given_up(
+    served: Callable[..., Served], sent: bytes, trickles: bool
+) -> None:
+    """Its connection is closed, also where a byte comes now and then; who asks is answered meanwhile."""
+    here = served(limits=Limits(head_s=0.3))
+    with _open(here, sent) as sock:
+        assert here.client.get("/health").status_code == 200
+        sock.settimeout(0.02 if trickles else 30)
+        closed = False
+        while not closed:
+            try:
+                closed = sock.recv(4096) == b""
+            except TimeoutError:
+                sock.sendall(b"a")
+            except ConnectionError:
+                closed = True
+
+
+def test_a_connection_that_is_kept_is_given_up_too(served: Callable[..., Served]) -> None:
+    """A head that does not end after an answer is one as the first; whole ones are answered as they come."""
+    here = served(limits=Limits(head_s=0.3))
+    with _open(here, HEAD + b"\r\n" + HEAD + b"\r\n" + HEAD) as sock:
+        found = sock.makefile("rb").read()
+    assert found.count(b"HTTP/1.1 200 OK") == 2
+
+
+def _answer(here: Served) -> httpx.Response:
+    with httpx.Client() as client:
+        return client.get(f"{here.server.url}/health")
+
+
+def _fill(here: Served, count: int) -> list[socket.socket]:
+    return [_open(here) for _ in range(count)]
+
+
+@pytest.mark.parametrize("bound", ["limits", "files"])
+def test_connections_are_bounded(
+    served: Callable[..., Served], bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One too many is told so as all errors are; half of the files that may be open are the process's own."""
+    if bound == "files":
+        if http.resource is None:
+            return  # Windows bounds no files
+        monkeypatch.setattr(http.resource, "getrlimit", lambda _what: (6, 6))
+    here = served(limits=Limits(connections=3) if bound == "limits" else Limits())
+    held = _fill(here, 3)
+    answer = _answer(here)
+    check_error(answer.json(), 503)
+    assert (answer.headers["retry-after"], answer.headers["connection"]) == ("1", "close")
+    held.pop().close()
+    while _answer(here).status_code != 200:
+        pass
+    for sock in held:
+        sock.close()
+
+
+def test_far_too_many_are_closed(served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a word, for words would take as many files."""
+    monkeypatch.setattr(http, "_TOLD", 2)
+    here = served(limits=Limits(connections=1))
+    held = _fill(here, 3)
+    with pytest.raises(httpx.TransportError):
+        _answer(here)
+    for one in held:
+        one.close()
+
+
+def test_each_header_of_an_origin_counts(served: Callable[..., Served]) -> None:
+    """A page cannot hide behind another one's name."""
+    here = served(cors=["http://mine.org"])
+    headers: Any = [("Origin", "http://mine.org"), ("Origin", "http://evil.com")]
+    assert here.client.get("/v1/models", headers=headers).status_code == 403
+    assert here.client.get("/v1/models", headers=headers[:1]).status_code == 200
