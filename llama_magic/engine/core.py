@@ -117,8 +117,9 @@ class Core:
             lane.halt()
         for context in list(self.side.values()):
             context.abort()
-        if self.draft_model is not None:
-            self.draft_model.abort()
+        draft_model = self.draft_model  # who closes takes it away meanwhile
+        if draft_model is not None:
+            draft_model.abort()
         compute.shared().wake()
 
     def close(self) -> None:
@@ -255,7 +256,11 @@ class Core:
             if self.options.before_exact is not None:
                 self.options.before_exact()
             context = Context(self.weights, self.options.contexts.exact)
-            kind = TogetherLane if rows_alike(context) else ExactLane
+            try:
+                kind = TogetherLane if rows_alike(context) else ExactLane
+            except BaseException:
+                context.close()
+                raise
             self.lanes.exact = kind(context, self.options.store_budget, self._ahead)
             self.lanes.exact.draft_model = self.draft_model
         return self.lanes.exact

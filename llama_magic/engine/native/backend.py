@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ _LOG_LINES = 400
 _lock = module_lock()
 _started = False
 _lines: deque[tuple[int, str]] = deque(maxlen=_LOG_LINES)
-_taps: list[list[str]] = []
+_taps: list[tuple[int, list[str]]] = []  # each with its thread
 # libgomp's since GCC 9; None where llama.cpp was built without OpenMP or with another one. LLVM's
 # counts no threads, and pauses those of every thread.
 _lib = llama_cpp.llama_cpp._lib
@@ -37,8 +38,10 @@ def _on_log(level: int, text: bytes, _user_data: Any) -> None:
         _lines[-1] = (last_level, last + line)
     else:
         _lines.append((level, line))
-    for tap in tuple(_taps):  # other threads begin and end taps meanwhile
-        tap.append(line)
+    here = threading.get_ident()
+    for thread, tap in tuple(_taps):  # other threads begin and end taps meanwhile
+        if thread == here:
+            tap.append(line)
 
 
 def start() -> None:
@@ -62,13 +65,16 @@ def log_tail() -> str:
 
 @contextmanager
 def captured_log() -> Iterator[list[str]]:
-    """Collect every log line written while the block runs (by any thread)."""
-    tap: list[str] = []
+    """Collect every log line that this thread has llama.cpp write while the block runs.
+
+    Another thread may load a model at the same time: its buffers are not to be counted as ours.
+    """
+    tap = threading.get_ident(), list[str]()
     _taps.append(tap)
     try:
-        yield tap
+        yield tap[1]
     finally:
-        _taps.remove(tap)
+        _taps[:] = [other for other in _taps if other is not tap]  # two that are empty are equal
 
 
 _BUFFER = re.compile(r":\s*(\S+)\s+(model|KV|RS|compute|output|LoRA)\s+buffer size =\s+([\d.]+) MiB")

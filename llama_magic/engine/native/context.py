@@ -100,7 +100,11 @@ class Context:
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, options.sequences)
         self._views = BatchViews(self._batch, self.n_batch)
         self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address
-        self._apply(adapters)
+        try:
+            self._apply(adapters)
+        except BaseException:
+            self.close()
+            raise
 
     def _params(self) -> object:
         o = self.options

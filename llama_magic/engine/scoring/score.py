@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.contexts import SCORED_AHEAD
-from llama_magic.engine.native import ContextOptions, rows_alike
+from llama_magic.engine.native import rows_alike
 from llama_magic.engine.scoring.apart import Apart
 from llama_magic.engine.scoring.reader import PURPOSE, Holding, ScoreReader
 from llama_magic.engine.scoring.together import Together
@@ -43,19 +43,21 @@ def _reader(core: Core, engine: Engine, longest: int) -> ScoreReader:
         core.side.pop(PURPOSE).close()
         context = None
     if not isinstance(context, Holding):
-        contexts, n_vocab = core.options.contexts, core.weights.vocab.n_tokens
-        # Two hundred tokens more than the longest, for what other rows have of their own.
-        context = _made(core, contexts.scoring_together(_rounded(longest + SCORED_AHEAD), n_vocab))
-        context.together = rows_alike(context)
-        if not context.together:
-            context.close()
-            context = _made(core, contexts.scoring(_rounded(longest)))
+        context = core.side[PURPOSE] = _made(core, longest)
     return (Together if context.together else Apart)(engine)
 
 
-def _made(core: Core, options: ContextOptions) -> Holding:
-    made = core.side[PURPOSE] = Holding(core.weights, options)
-    return made
+def _made(core: Core, longest: int) -> Holding:
+    """Make a context in which rows are alike; where there is none, one for a row at a time."""
+    contexts, n_vocab = core.options.contexts, core.weights.vocab.n_tokens
+    # Two hundred tokens more than the longest, for what other rows have of their own.
+    made = Holding(core.weights, contexts.scoring_together(_rounded(longest + SCORED_AHEAD), n_vocab))
+    try:
+        made.together = rows_alike(made)
+    finally:
+        if not made.together:
+            made.close()
+    return made if made.together else Holding(core.weights, contexts.scoring(_rounded(longest)))
 
 
 def _rounded(cells: int) -> int:
