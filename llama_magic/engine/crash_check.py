@@ -25,6 +25,7 @@ from pathlib import Path
 
 from llama_magic.engine import trial_ends
 from llama_magic.errors import BackendError
+from llama_magic.sources.disk.cache import write_json
 
 # A child that takes longer than this hangs: seconds to start, bytes a second to read the file.
 _PATIENCE = 60
@@ -248,12 +249,8 @@ def _read(store: Path) -> dict[str, TrialVerdict]:
 
 def _remember(store: Path, key: str, verdict: TrialVerdict) -> None:
     known = {k: asdict(v) for k, v in {**_read(store), key: verdict}.items()}
-    fresh = store.with_suffix(f".{os.getpid()}.tmp")
-    try:
+    # A full or read-only disk costs the child again at the next load, nothing more. Another process may
+    # write at the same time: the last one wins, whole.
+    with contextlib.suppress(OSError):
         store.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps(known, indent=1))
-        os.replace(fresh, store)  # another process may write at the same time: the last one wins, whole
-    except OSError:
-        # A full or read-only disk costs the child again at the next load, nothing more.
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
+        write_json(store, known)

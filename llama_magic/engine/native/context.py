@@ -100,11 +100,7 @@ class Context:
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, options.sequences)
         self._views = BatchViews(self._batch, self.n_batch)
         self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address
-        try:
-            self._apply(adapters)
-        except BaseException:
-            self.close()
-            raise
+        self._apply(adapters)
 
     def _params(self) -> object:
         o = self.options
@@ -140,6 +136,7 @@ class Context:
         scales = (ctypes.c_float * count)(*(adapter.scale for adapter in self.options.adapters))
         code = llama_cpp.llama_set_adapters_lora(self.pointer, pointers, count, scales)
         if code != 0:
+            self.close()
             raise BackendError(
                 f"llama.cpp could not set the LoRA adapters (code {code}).", log=backend.log_tail()
             )

@@ -17,7 +17,7 @@ from llama_magic.engine.native.vocab import Vocab
 from llama_magic.errors import BackendError, ModelClosedError, OptionError
 from llama_magic.gguf import EMBEDDERS
 
-# Architectures whose graph ends in embeddings whatever their files say (llama.cpp: src/models).
+# enum llama_load_mode by (mmap, mlock).
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 
 
