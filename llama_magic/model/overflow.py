@@ -6,6 +6,8 @@ stay wherever they stand, and so does the last turn: the last user's message and
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -109,24 +111,35 @@ class Fit:
     def _drop(
         self, messages: Sequence[Any], render: Render, error: ContextOverflowError
     ) -> tuple[Prompt, int]:
-        """Leave out the fewest oldest exchanges that make it fit."""
+        """Leave out the oldest exchanges: the fewest that make it fit, in whole steps where many are kept.
+
+        A chat that goes on would else lose one exchange each turn, and all the rest be read anew each time.
+        """
         old = _exchanges(messages)
-        best: tuple[Prompt, int, list[int]] | None = None
+        best: tuple[Prompt, int] | None = None
         low, high = 1, len(old)
         while low <= high:
             count = (low + high) // 2
-            dropped = [index for exchange in old[:count] for index in exchange]
             try:
-                prompt, limit = self._try([m for i, m in enumerate(messages) if i not in dropped], render)
+                best, high = self._without(old[:count], messages, render), count - 1
             except ContextOverflowError as last:
                 if count == len(old):
                     raise self._even_so(last, count) from None
                 low = count + 1
-                continue
-            best, high = (prompt, limit, dropped), count - 1
         if best is None:
             raise error
-        prompt, limit, dropped = best
+        step = _step(len(old) - low)
+        if (rounded := -(-low // step) * step) > low:
+            with contextlib.suppress(ContextOverflowError):  # of a template to which less is more
+                best = self._without(old[:rounded], messages, render)
+        return best
+
+    def _without(
+        self, exchanges: Sequence[Sequence[int]], messages: Sequence[Any], render: Render
+    ) -> tuple[Prompt, int]:
+        dropped = sorted(itertools.chain.from_iterable(exchanges))
+        gone = set(dropped)
+        prompt, limit = self._try([m for i, m in enumerate(messages) if i not in gone], render)
         note = f"Left out {_named(dropped, messages)} to fit the window of {self.guard.window:,} tokens."
         return replace(prompt, notes=(*prompt.notes, note), shortened=True), limit
 
@@ -236,6 +249,14 @@ def _exchanges(messages: Sequence[Any]) -> list[list[int]]:
         exchanges[-1].append(index)
         before = role
     return exchanges[:-1]
+
+
+def _step(kept: int) -> int:
+    """Return how many exchanges go at once where `kept` fit: the power of 2 in a quarter of them; or one.
+
+    It is the same turn after turn, so the prompts of a chat begin alike until the next step.
+    """
+    return 1 << max(0, (kept // 4).bit_length() - 1)
 
 
 def _named(dropped: Sequence[int], messages: Sequence[Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import itertools
 import random
 import re
 import threading
@@ -54,6 +55,36 @@ def test_drop_oldest_keeps_instructions_wherever_they_stand(scripted: Any) -> No
         scripted.chat([m for m in one_more if m["content"] != "r" * 50], max_tokens=400)
     with pytest.raises(lm.ContextOverflowError, match="Even without all 5 older exchanges"):
         scripted.chat(turns, max_tokens=900, overflow="drop-oldest")
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(20, 4), (45, 2), (200, 1)])
+def test_a_long_chat_leaves_out_exchanges_in_steps(scripted: Any, size: int, at_once: int) -> None:
+    """The fewest that make it fit, of many up to a quarter more: most prompts go on from the last."""
+    talk: list[dict[str, str]] = []
+    gone: list[int] = []
+    for number in range(60):
+        talk.append({"role": "user", "content": f"({number}) ".ljust(size, ".")})
+        if number >= 40:
+            done = scripted.chat(talk, max_tokens=64, overflow="drop-oldest")
+            kept = [int(found) for found in re.findall(r"\((\d+)\)", done.prompt)]
+            assert kept == list(range(number + 1 - len(kept), number + 1))
+            gone.append(number + 1 - len(kept))
+            assert f"{2 * gone[-1]} oldest messages (messages 0 to {2 * gone[-1] - 1}" in done.notes[0]
+        talk.append({"role": "assistant", "content": "r" * 5})
+    assert gone == sorted(gone)
+    changes = sum(a != b for a, b in itertools.pairwise(gone))
+    assert changes * at_once <= gone[-1] - gone[0] <= (changes + 1) * 2 * at_once
+    fewest = next(n for n in range(60) if _fits(scripted, talk[2 * n : -1]))
+    assert fewest <= gone[-1] <= fewest + (59 - fewest) // 4
+    assert gone[-1] == fewest or at_once > 1
+
+
+def _fits(model: Any, talk: list[dict[str, str]]) -> bool:
+    try:
+        model.chat(talk, max_tokens=64)
+    except lm.ContextOverflowError:
+        return False
+    return True
 
 
 def test_the_default_reserve_is_a_promise(scripted: Any) -> None:
