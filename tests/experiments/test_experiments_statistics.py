@@ -179,7 +179,11 @@ def test_pairs_compare_on_the_same_rows() -> None:
     assert "not enough rows to tell" in to_text(few) or "no difference" in to_text(few)
     assert found.to_pandas()["p"][0] == pair.p
     equal = replace(pair, difference=9.57e-19, low=-0.1, high=0.1)  # what sums of equal shares leave
-    assert " 0  -0.1 to +0.1 " in to_text(replace(found, pairs=(equal,)))
+    assert " 0  -0.10 to +0.10 " in to_text(replace(found, pairs=(equal,)))
+    small = replace(pair, difference=-0.1034, low=-0.2, high=-0.0086)  # no end has more digits than the other
+    assert " -0.10  -0.20 to -0.01 " in to_text(replace(found, pairs=(small,)))
+    wide = replace(pair, difference=31.04, low=0, high=63.7)
+    assert " +31  0 to +64 " in to_text(replace(found, pairs=(wide,)))
 
 
 def test_several_pairs_are_corrected_for() -> None:
@@ -189,7 +193,7 @@ def test_several_pairs_are_corrected_for() -> None:
     found = runs.pairs("top_k")
     assert [(p.first, p.second) for p in found.pairs] == [(1, 2), (1, 3), (2, 3)]
     assert [p.p_holm for p in found.pairs] == pytest.approx([3 * 2 / 2**12] * 3)
-    assert "corrected for 3 comparisons" in to_text(found)
+    assert "p is corrected for 3 comparisons (Holm), the intervals are not." in to_text(found)
 
 
 def test_what_cannot_be_compared_is_said() -> None:

@@ -63,8 +63,7 @@ def pairs(p: Pairs) -> list[Node]:
             one.rows,
             one.better,
             one.worse,
-            _number(one.difference),
-            None if not one.low < one.high else f"{_number(one.low)} to {_number(one.high)}",
+            *_difference(one),
             _p(one.p_holm),
         )
         for one in p.pairs
@@ -72,7 +71,9 @@ def pairs(p: Pairs) -> list[Node]:
     out: list[Node] = [Head("pairs", f"{p.axis} by {p.score}"), Grid(Table(headers, rows))]
     out.extend(Line(sentence(one, p.axis)) for one in p.pairs)
     if len(p.pairs) > 1:
-        out.append(Line(f"p is corrected for {len(p.pairs)} comparisons (Holm).", dim=True))
+        out.append(
+            Line(f"p is corrected for {len(p.pairs)} comparisons (Holm), the intervals are not.", dim=True)
+        )
     return [*out, *(Line(note, tone="warn") for note in p.notes)]
 
 
@@ -92,12 +93,19 @@ def sentence(one: Pair, axis: str) -> str:
     )
 
 
-def _number(value: float) -> str:
-    if abs(value) <= 1e-12:  # sums of floats leave a rest where nothing differs
-        return "0"
-    return (
-        f"{value:+.3g}" if abs(value) >= 1 else f"{value:+.2g}"
-    )  # its interval fits beside it at 1,000 pixels
+def _difference(one: Pair) -> tuple[str, str | None]:
+    """Return a difference and its interval, all with the digits that the interval's width can tell."""
+    width = one.high - one.low
+    if not width > 1e-12:  # no interval, or none but what sums of floats leave
+        return _signed(one.difference, f"{one.difference:+.2g}"), None
+    digits = max(0, 1 - math.floor(math.log10(width)))
+    mean, low, high = (_signed(x, f"{x:+.{digits}f}") for x in (one.difference, one.low, one.high))
+    return mean, f"{low} to {high}"
+
+
+def _signed(value: float, words: str) -> str:
+    """Return a number with its sign; nothing has none."""
+    return "0" if abs(value) <= 1e-12 else words if float(words) else words[1:]
 
 
 def _p(value: float) -> str:
