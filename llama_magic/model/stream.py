@@ -16,6 +16,7 @@ from llama_magic.errors import BackendError, GenerationInterrupted, StructuredOu
 from llama_magic.model.answer import Assembler
 from llama_magic.model.finished import finished
 from llama_magic.model.forks import Maker
+from llama_magic.model.parted import know
 from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.model.standing_in import begin
 from llama_magic.request.backend import Backend, wait_for
@@ -54,6 +55,7 @@ class Stream(InProcess, Generic[C]):
         self._result: C | None = None
         self._failure: StructuredOutputError | None = None
         assembler.deliver = deliver or self._chunks.put
+        know(assembler)
         self._backend = backend = begin(backend, self.request, assembler)
         self._ended = when_gone(self, partial(_drop, backend, assembler))
         if assembler.terms.timeout is not None:

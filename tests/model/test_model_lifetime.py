@@ -271,6 +271,50 @@ def test_forked_child_is_told_and_ends(scripted: Any, answers: dict[str, str]) -
     assert scripted.complete(question, max_tokens=12).text == answer
 
 
+def _written_in_child(scripted: Any, way: str) -> int:
+    """Read an answer in a forked child that was under way in the parent; 42 if it was told why it cannot."""
+    question = "w" * 20
+    limits: dict[str, Any] = {"max_tokens": 400, "ignore_eos": True}
+    asked = [scripted.complete(question, stream=True, n=1 + (way == "samples"), **limits)]
+    if way == "structured":
+        asked = [scripted.structured(question, list[int], stream=True, max_tokens=400)]
+    elif way == "timeout":
+        asked = [scripted.complete(question, stream=True, timeout=1000, **limits)]
+    elif way == "several":
+        asked += [scripted.complete(question, stream=True, seed=seed, **limits) for seed in (1, 2)]
+    begun = iter(asked[0])
+    next(begun)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        told = 0
+        try:
+            for stream in asked:
+                try:
+                    if way == "run":
+                        stream.run()
+                    for _ in stream:
+                        pass
+                except lm.BackendError as error:
+                    told += "forked while" in str(error)
+        finally:
+            os._exit(42 if told == len(asked) else 2)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for stream in asked:
+        stream.cancel()
+    return code
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("way", ["stream", "run", "samples", "structured", "timeout", "several"])
+def test_forked_child_is_told_of_answers_under_way(scripted: Any, way: str) -> None:
+    """An answer that was being written when the process forked ends in the child with a BackendError
+    (it waited there for ever), and is written on in the parent.
+    """
+    assert _written_in_child(scripted, way) == 42
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_forked_child_loads_a_model_of_its_own(
     scripted: Any, scripted_file: Scripted, answers: dict[str, str]
