@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import OptionError
-from llama_magic.experiments.answers import plain
 from llama_magic.experiments.comparing import hashable, key
 from llama_magic.experiments.statistics import kappa
 from llama_magic.model.evaluate import is_gap
 from llama_magic.words.names import meant
+from llama_magic.words.plain import plain, said
 from llama_magic.words.shown import Printed
 
 
@@ -115,5 +115,4 @@ def confuse(results: Sequence[Any], column: str, field: str | None) -> Confusion
 
 
 def _label(value: Any) -> str:
-    value = plain(value.item() if hasattr(value, "item") else value)
-    return str(value).strip()
+    return said(plain(value)).strip()

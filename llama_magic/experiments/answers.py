@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.model.evaluate import is_gap
+from llama_magic.words.plain import alike, plain, said
 
 if TYPE_CHECKING:
     from llama_magic.model.results import Completion
@@ -29,32 +28,17 @@ def plain_answer(completion: Completion[Any], field: str | None = None) -> Any:
     return data
 
 
-def plain(value: Any) -> Any:
-    """Return models of pydantic, dataclasses, enumerations and containers as dicts, lists and values."""
-    if isinstance(value, enum.Enum):
-        return plain(value.value)
-    if hasattr(value, "model_dump"):
-        return plain(value.model_dump())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    return value
-
-
 def same(answer: Any, wanted: Any) -> bool:
     """Tell whether an answer is what a column holds: equal as values, or as texts without blanks around.
 
     So "5" is 5 and "yes" is "yes "; upper and lower case differ. Nothing is equal to a gap.
     """
-    wanted = plain(wanted.item() if hasattr(wanted, "item") else wanted)
+    wanted = plain(wanted)
     if answer is None or is_gap(wanted):
         return False
     if isinstance(answer, bool) or isinstance(wanted, bool):
-        return answer is wanted or str(answer).strip().casefold() == str(wanted).strip().casefold()
-    return bool(answer == wanted) or str(answer).strip() == str(wanted).strip()
+        return answer is wanted or said(answer).strip().casefold() == said(wanted).strip().casefold()
+    return alike(answer, wanted) or said(answer).strip() == said(wanted).strip()
 
 
 def flat(columns: Mapping[str, Any], own: Iterable[tuple[str, Any]]) -> dict[str, Any]:

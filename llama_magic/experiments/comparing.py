@@ -11,6 +11,7 @@ from typing import Any
 
 from llama_magic.experiments.statistics import Interval, bootstrap, estimate, holm, sign_test
 from llama_magic.words.counting import counted
+from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
 
 FEW_SEEDS = 5  # answers to a row, below which a difference may well be that of a draw
@@ -170,7 +171,7 @@ class Pairs(Printed):
 def compare(results: Sequence[Any], axis: str, score: str, values: Sequence[Any]) -> Pairs:
     """Compare each two values of an axis, row by row: a row's answers to one of them count as their mean."""
     by_value: dict[Any, dict[Hashable, list[float | bool]]] = {
-        hashable(value): _by_row([one for one in results if one.settings[axis] == value], score)
+        hashable(value): _by_row([one for one in results if alike(one.settings[axis], value)], score)
         for value in values
     }
     made = []

@@ -13,6 +13,7 @@ from llama_magic.experiments.scoring import read_scores, scores_of
 from llama_magic.experiments.standing import Clock, Standing
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
+from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
 
 
@@ -175,10 +176,10 @@ class Results(Printed, Sequence[R], Generic[R]):
         known = _axes(self._known or self._settings())  # of a part: also what none of it has
         for name, value in settings.items():
             values = _named(name, known)
-            if value not in values:
+            if not any(alike(value, other) for other in values):
                 near = meant(str(value), map(str, values)) if isinstance(value, str) else f"It has {values}."
                 raise OptionError(f"The axis {name!r} has no value {value!r}. {near}")
-        return self._of([r for r in self if all(r.settings[name] == v for name, v in settings.items())])
+        return self._of([r for r in self if all(alike(r.settings[name], v) for name, v in settings.items())])
 
     @property
     def axes(self) -> dict[str, list[Any]]:
@@ -270,7 +271,7 @@ def _axes(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     for setting in settings:
         for name, value in setting.items():
             values = found.setdefault(name, [])
-            if value not in values:
+            if not any(alike(value, other) for other in values):
                 values.append(value)
     return found
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.experiments.answers import flat, plain, plain_answer
+from llama_magic.experiments.answers import flat, plain_answer
 from llama_magic.experiments.results import Results
+from llama_magic.words.plain import plain, said
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Run(Shown):
 
     def _written(self) -> Any:
         answer = self.answer()
-        return answer if isinstance(answer, (str, int, float)) else json.dumps(answer, default=str)
+        return answer if isinstance(answer, (str, int, float)) else json.dumps(answer, default=said)
 
     def _fields(self) -> list[tuple[str, Any]]:
         data = plain(self.parsed)

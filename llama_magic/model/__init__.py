@@ -17,5 +17,6 @@ file. The way of a call:
 - what comes of it: `results` (`Completion`), `drafts`, `stats`; `branching` and `forks`, other ways on from
   a token; `again`, a receipt asked again; `earlier`, receipts that refer to others.
 
-`journal` tells listeners of answers, `hearing` of what texts were cut into; `scoring` draws nothing.
+`journal` tells listeners of answers, `hearing` of what texts were cut into; `scoring` draws nothing;
+`parted` ends answers under way in a forked child.
 """

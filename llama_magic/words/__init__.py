@@ -5,5 +5,6 @@
 - Shown: `shown` is what shows itself, `tables` a small table.
 - Taken: `given` makes whole numbers and flags of what a caller gave, `files` texts of what editors saved; a
   `signature` names every option.
-- Objects: `inprocess` cannot be copied, `lazy` names are imported at their first use.
+- Objects: `plain` makes data and words of values whatever their methods do; `inprocess` cannot be copied,
+  `lazy` names are imported at their first use.
 """

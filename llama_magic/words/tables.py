@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from llama_magic.words.plain import said
 from llama_magic.words.shown import Printed
 
 
@@ -52,6 +53,7 @@ class Table(Printed):
 
 
 BRIEF = 120  # characters
+_DEEP = 20  # lists in one another, as of one that holds itself
 
 
 def brief(text: str) -> str:
@@ -59,14 +61,14 @@ def brief(text: str) -> str:
     return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
 
 
-def cell_text(value: Any) -> str:
+def cell_text(value: Any, depth: int = 0) -> str:
     """Return a cell's words: thousands separated, floats to three digits, `None` as a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return f"{value:,}" if value.bit_length() < 200 else said(value)
     if isinstance(value, float):
         return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
@@ -74,9 +76,9 @@ def cell_text(value: Any) -> str:
         return " · ".join(" ".join(filter(None, pair)) for pair in words)
     if isinstance(value, Marked):
         return "".join(f"[{text}]" if marked else text for text, marked in value.pieces)
-    if isinstance(value, (tuple, list)):
-        return ", ".join(cell_text(item) for item in value)
-    return str(value)
+    if isinstance(value, (tuple, list)) and depth < _DEEP:
+        return ", ".join(cell_text(item, depth + 1) for item in value)
+    return said(value)
 
 
 def percent(share: float) -> str:

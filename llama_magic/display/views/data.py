@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from llama_magic.display.static.doc import Code, Grid, Head, Node
+from llama_magic.words.plain import plain as plain_data
 from llama_magic.words.tables import Table
 
 
@@ -26,15 +26,7 @@ def _short(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a value as dicts and lists, for models of pydantic, dataclasses and plain data alike."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
+    return plain_data(value, "json")
 
 
 def leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
@@ -46,5 +38,7 @@ def leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
     if isinstance(value, list) and value:
         return [row for index, item in enumerate(value) for row in leaves(item, f"{path}[{index}]")]
     shown = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
-    shown = "[]" if shown == [] else "{}" if shown == {} else "null" if shown is None else shown
+    if isinstance(value, (list, Mapping)):
+        shown = "[]" if isinstance(value, list) else "{}"
+    shown = "null" if shown is None else shown
     return [(path or "value", shown)]

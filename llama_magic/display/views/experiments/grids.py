@@ -10,6 +10,7 @@ from typing import Any
 from llama_magic.display.static.doc import Grid, Line, Node
 from llama_magic.display.views.experiments.comparing import score_cells, sentence
 from llama_magic.experiments.results import Results
+from llama_magic.words.plain import alike, plain
 from llama_magic.words.tables import Marked, Table, brief
 
 _LINES = 50  # settings of a grid
@@ -27,14 +28,15 @@ def grid(r: Results[Any]) -> list[Node]:
     lines: list[tuple[Any, ...]] = []
     first: str | None = None
     for group in summary.groups[:_LINES]:
-        answers = [one for one in r if one.row == row and one.settings == group.settings]
+        answers = [one for one in r if one.row == row and _of(group, one)]
+        values = [plain(value) for value in group.settings.values()]
         for one in answers if several else answers[:1]:
             text = answer_text(one)
             if one.error is None:
                 first = text if first is None else first
             told = marked(text, first) if first is not None and one.error is None else text
             sample = (one.sample,) if several else ()
-            lines.append((*group.settings.values(), *sample, told, *score_cells(group, summary.scores)))
+            lines.append((*values, *sample, told, *score_cells(group, summary.scores)))
     heads = [head for name in summary.scores for head in (name, "95% interval")]
     shown = "answer" if rows == 1 else f"answer to row {row:,}"
     headers = (*summary.by, *(["sample"] if several else []), shown, *heads)
@@ -50,6 +52,10 @@ def grid(r: Results[Any]) -> list[Node]:
         out.append(Line(f"{said[0].upper()}{said[1:]}.", dim=True))
     out += [Line(words) for words in _compared(r, summary.scores)]
     return [*out, *(Line(note, tone="warn") for note in summary.notes)]
+
+
+def _of(group: Any, one: Any) -> bool:
+    return all(alike(one.settings.get(name), value) for name, value in group.settings.items())
 
 
 def _differs(value: Any) -> bool:

@@ -12,13 +12,13 @@ from llama_magic.display.views.experiments.grids import grid
 from llama_magic.display.views.find import find
 from llama_magic.display.views.model.results import completion
 from llama_magic.display.views.view import view
-from llama_magic.experiments.answers import plain
 from llama_magic.experiments.comparing import failed_scores
 from llama_magic.experiments.odds import Decision
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run, Runs
 from llama_magic.model.evaluate import is_gap
 from llama_magic.words.counting import counted
+from llama_magic.words.plain import plain, said
 from llama_magic.words.tables import Table, brief
 
 PAGE = 50  # rows
@@ -146,8 +146,8 @@ def _score(value: Any) -> Any:
 
 def _cell(value: Any, most: int = 0) -> Any:
     """Return a value as it stands in a cell: numbers as they are, all else as a text, cut."""
-    value = plain(value.item() if hasattr(value, "item") else value)
+    value = plain(value)
     if value is None or isinstance(value, (bool, int, float)):
         return None if is_gap(value) else value
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=said)
     return f"{text[: most - 1]}…" if most and len(text) > most else text if most else brief(text)
