@@ -69,6 +69,7 @@ class Database:
 
     def __init__(self, path: Path, *, create: bool) -> None:
         self.path = path
+        self._file = _lasting(path)
         self._idle: deque[tuple[int, sqlite3.Connection]] = deque()
         self._closed = False
         if not create and not path.is_file():
@@ -138,11 +139,11 @@ class Database:
                 return connection
 
     def _connect(self) -> sqlite3.Connection:
-        folder = self.path.absolute()
+        file = self._file
         # In this order: another may make the file between the two questions.
-        free = os.access(folder.parent, os.W_OK) and (not folder.exists() or os.access(folder, os.W_OK))
+        free = os.access(file.parent, os.W_OK) and (not file.exists() or os.access(file, os.W_OK))
         connection = sqlite3.connect(
-            f"{folder.as_uri()}?{'mode=rwc' if free else 'mode=ro&immutable=1'}",
+            f"{file.as_uri()}?{'mode=rwc' if free else 'mode=ro&immutable=1'}",
             uri=True,
             timeout=_GLANCE_S,
             isolation_level=None,
@@ -194,6 +195,17 @@ class Database:
                 f"The record {self.path} cannot be used: {error}.",
                 remedy="Choose a file in a folder that exists, can be written to, and has room.",
             ) from None
+
+
+def _lasting(path: Path) -> Path:
+    """Return the path that stands for the same file wherever the process goes from here."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise SourceError(
+            f"The record {path} cannot be used: the folder that this process works in is gone.",
+            remedy="Give a path from the root on, or go to a folder that exists (%cd).",
+        ) from None
 
 
 def _text(data: bytes) -> str:

@@ -229,15 +229,24 @@ def _existing(text: str, base: Path | None) -> Path | None:
 
 def _absolute(text: str, base: Path | None) -> Path:
     path = _existing(text, base) or _join(_expand(text), base)
-    if path is None:
-        raise SourceError(f"{text!r} is not a path: it holds a character that no file name can have.")
-    return path
+    if path is not None:
+        return path
+    if "\0" not in text:
+        raise SourceError(
+            f"{text!r} stands for nothing: the folder that this process works in is gone.",
+            remedy="Give a path from the root on, or go to a folder that exists (%cd).",
+        )
+    raise SourceError(f"{text!r} is not a path: it holds a character that no file name can have.")
 
 
 def _join(text: str, base: Path | None) -> Path | None:
+    """Return a path from the root on; None for what no file can be called, and in a folder that is gone."""
     if "\0" in text:
         return None
-    return Path(os.path.abspath(os.path.join(base or Path.cwd(), text)))
+    try:
+        return Path(os.path.abspath(os.path.join(base or "", text)))
+    except FileNotFoundError:  # somebody removed the working folder
+        return None
 
 
 def _expand(text: str) -> str:

@@ -336,3 +336,32 @@ def kills(path: Path, count: int, how: str = "kill") -> list[dict[str, Any]]:
         assert state["kept"] >= state["told"]
         assert (state["whole"], state["calls"], state["check"]) == (True, True, "ok")
     return states
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_record_stays_where_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record opened by a relative path is the same file after the working folder changed, for a connection
+    that is made then (a forked child has none yet), too; without a working folder it is refused by name.
+    """
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    monkeypatch.chdir(first)
+    record = Record("answers.sqlite")
+    record.add(*written(tmp_path)[:2])
+    monkeypatch.chdir(second)
+    child = os.fork()
+    if child == 0:
+        try:
+            code = 40 + len(record)
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert not list(second.iterdir())
+    second.rmdir()
+    try:
+        for opened in (Record, open_record):
+            with pytest.raises(SourceError, match=r"answers\.sqlite cannot be used: the folder"):
+                opened("answers.sqlite")
+    finally:
+        monkeypatch.chdir(tmp_path)

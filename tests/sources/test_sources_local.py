@@ -220,3 +220,26 @@ def test_located_local_files_have_their_size(tmp_path: Path, gguf: Any) -> None:
     (tmp_path / "x.gguf").write_bytes(gguf(777))
     found = sources.locate("x.gguf", base=tmp_path)
     assert (found.kind, found.size, found.path) == ("path", 777, tmp_path / "x.gguf")
+
+
+_ASKS = ["x.gguf", "./x.gguf", "sub/x.gguf", "x.bin", "owner/repo", "smollm", "hf:o/r"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps a folder that a process works in")
+@pytest.mark.parametrize("asked", _ASKS)
+def test_a_working_folder_that_is_gone_loses_relative_paths_only(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gguf: Any
+) -> None:
+    """Where the working folder was removed the demo, aliases and whole paths are found; others are named."""
+    file, folder = tmp_path / "whole.gguf", tmp_path / "gone"
+    file.write_bytes(gguf())
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    try:
+        assert sources.resolve("smollm2").kind == "alias"
+        assert sources.resolve(str(file)).path == file
+        with pytest.raises(LlamaMagicError, match=asked):
+            sources.resolve(asked, offline=True)
+    finally:
+        monkeypatch.chdir(tmp_path)
