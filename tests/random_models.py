@@ -1,18 +1,19 @@
 """Build tiny models with random weights (F32, 0.2 to 5 MB, 377 tokens) of many architectures.
 
-`build(folder, names)` writes them in a process of its own: which tensors an architecture wants,
-and in which shapes, is found by asking llama.cpp what it misses, a second or two each, and
-that puts llama.cpp's log in the way. What they write is nonsense, but depends on every token before.
+`build(folder, names)` writes them: which tensors an architecture wants, and in which shapes, stands in
+`random_shapes.json`. What they write is nonsense, but depends on every token before.
 """
 
 from __future__ import annotations
 
-import ctypes
+import hashlib
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "gemma-embedding": {**_ENCODER, **_swa(6), **_heads(64)},
 }  # fmt: skip
 # What llama.cpp takes as it comes, and so never misses.
-_OPTIONAL = {
+OPTIONAL = {
     "qwen2": [*(f"blk.{i}.attn_{x}.bias" for i in range(3) for x in "qkv"), "output.weight"],
     "phi3": [f"blk.{i}.attn_qkv.weight" for i in range(3)],
     "granitehybrid": [f"blk.{i}.ssm_conv1d.bias" for i in (0, 2)],
@@ -130,7 +131,6 @@ _OPTIONAL = {
     "bert": ["token_types.weight"],
     **{name: ["output.weight"] for name in ("qwen3", "llama", "starcoder2")},
 }
-_BIASES = {"q": WIDTH, "k": WIDTH // 2, "v": WIDTH // 2}
 _WORDS = [
     "▁the", "▁a", "▁and", "ing", "er", "true", "false", '{"', '":', '",', "name", "▁user", "user",
     "assistant", "system", "one", "two", "red", "green", "blue",
@@ -141,11 +141,30 @@ _TEMPLATE = (
 )
 
 
+SHAPES = Path(__file__).with_name("random_shapes.json")
+
+
 def build(folder: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Write the models into `folder` in a process of its own; returns their paths by name."""
-    names = list(names)
-    subprocess.run([sys.executable, __file__, str(folder), *names], check=True, timeout=60 + 30 * len(names))
-    return {name: folder / f"{name}.gguf" for name in names}
+    """Write the models into `folder`; returns their paths by name.
+
+    What an architecture wants that has no up-to-date row in the table is asked of llama.cpp, in a process
+    of its own: a second or two each.
+    """
+    rows = json.loads(SHAPES.read_text("utf-8"))
+    paths = {name: folder / f"{name}.gguf" for name in names}
+    unknown = [name for name in paths if rows.get(name, {}).get("key") != key(name)]
+    for name in paths.keys() - set(unknown):
+        write(paths[name], name, rows[name]["tensors"])
+    if unknown:
+        command = [sys.executable, str(SHAPES.with_suffix(".py")), str(folder), *unknown]
+        subprocess.run(command, check=True, timeout=60 + 30 * len(unknown))
+    return paths
+
+
+def key(name: str) -> str:
+    """Return what the shapes of an architecture hang on, as a digest: its facts here, and llama.cpp."""
+    facts = [_common(), ARCHITECTURES[name], OPTIONAL.get(name), version("llama-cpp-python")]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def _common() -> dict[str, Any]:
@@ -261,46 +280,3 @@ def write_adapter(path: Path, base: Path, *, seed: int = 0, rank: int = 4, arch:
     writer.write_tensors_to_file()
     writer.close()
     return path
-
-
-def _discover(path: Path, name: str) -> None:
-    """Write `path` again and again with what llama.cpp missed, until it loads."""
-    import llama_cpp  # only in the process that asks: its log goes to a callback here
-
-    log: list[str] = []
-    keep = llama_cpp.llama_log_callback(
-        lambda _level, text, _data: log.append(text.decode("utf-8", "replace"))
-    )
-    llama_cpp.llama_log_set(keep, ctypes.c_void_p(0))
-    shapes: dict[str, list[int]] = {"token_embd.weight": [1]}
-    for optional in _OPTIONAL.get(name, ()):
-        bias = re.fullmatch(r"blk\.\d+\.attn_([qkv])\.bias", optional)
-        shapes[optional] = [_BIASES[bias[1]] if bias else 1]
-    for _ in range(400):
-        write(path, name, shapes)
-        log.clear()
-        params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = 0
-        model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
-        if model:
-            llama_cpp.llama_model_free(model)
-            return
-        said = "".join(log)
-        wrong = re.search(r"tensor '([^']+)' has wrong shape; expected ([\d, ]+), got", said)
-        missing = re.search(r"missing tensor '([^']+)'|tensor '([^']+)' not found", said)
-        if wrong:
-            shape = [int(n) for n in wrong[2].split(",")]
-            while len(shape) > 1 and shape[-1] == 1:
-                shape.pop()
-            shapes[wrong[1]] = shape
-        elif missing:
-            tensor = missing[1] or missing[2]
-            shapes[tensor] = list(shapes.get(re.sub(r"blk\.\d+\.", "blk.0.", tensor), [1]))
-        else:
-            break
-    raise SystemExit(f"{name}: {said[-700:]}")
-
-
-if __name__ == "__main__":
-    for wanted in sys.argv[2:]:
-        _discover(Path(sys.argv[1], f"{wanted}.gguf"), wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,6 +43,15 @@ def load(files: dict[str, Path]) -> Iterator[Callable[..., Any]]:
     yield load
     for model in kept:
         model.close()
+
+
+def test_the_table_of_shapes_is_up_to_date() -> None:
+    """No model is asked of llama.cpp anew; else `python tests/random_shapes.py` writes the table."""
+    rows = json.loads(random_models.SHAPES.read_text("utf-8"))
+    assert {name: row["key"] for name, row in rows.items()} == {
+        name: random_models.key(name) for name in rows
+    }
+    assert {*HYBRIDS, *OTHERS, *EMBEDDERS} <= rows.keys()
 
 
 def _lane(model: Any) -> Any:
