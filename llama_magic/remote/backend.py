@@ -12,8 +12,9 @@ from typing import Any
 
 from llama_magic.errors import BackendError, LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
 from llama_magic.remote import network
-from llama_magic.remote.dialect import MISREAD, Dialect, SampleReader, lacking
+from llama_magic.remote.dialect import Dialect, SampleReader, lacking
 from llama_magic.remote.forced import is_forced
+from llama_magic.remote.values import MISREAD
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, nobody
@@ -90,17 +91,11 @@ class RemoteBackend:
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector a text, as the server makes them."""
-        try:
-            return self.dialect.embed(texts)
-        except MISREAD:
-            raise ServerAnswerError(f"{self.wire.address.base} sends no embeddings.") from None
+        return self.dialect.embed(texts)
 
     def read(self, tokens: Sequence[int]) -> list[Expected]:
         """Return what the server knows of each token of a text but the first."""
-        try:
-            found = self.dialect.read(tokens)
-        except MISREAD:
-            found = None
+        found = self.dialect.read(tokens)
         if found is None:
             raise BackendError(
                 f"{self.wire.address.base} does not tell how likely the tokens of a text are; "
@@ -111,12 +106,7 @@ class RemoteBackend:
 
     def count(self, messages: Sequence[Any]) -> int:
         """Return how many tokens the server makes of a conversation."""
-        try:
-            return self.dialect.count(messages)
-        except MISREAD:
-            raise ServerAnswerError(
-                f"{self.wire.address.base} does not say how many tokens it reads."
-            ) from None
+        return self.dialect.count(messages)
 
     def gate(self) -> asyncio.Semaphore:
         """Return what lets through as many requests as the server is sent at once."""

@@ -15,8 +15,6 @@ from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import DEFAULT_ORDER, STAGES, Parameters, chain
 from llama_magic.request.tokenizer import Tokenizer
 
-# What an answer of another shape raises.
-MISREAD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 OFF: Mapping[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # where that is not the default
 
 

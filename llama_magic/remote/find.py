@@ -8,7 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from llama_magic.errors import (
+    LlamaMagicError,
     OptionError,
+    ServerAnswerError,
     ServerError,
     ServerKeyError,
     ServerLoadingError,
@@ -19,6 +21,7 @@ from llama_magic.remote.llama_cpp_python import LlamaCppPythonServer
 from llama_magic.remote.llama_server import LlamaMagicServer, LlamaServer
 from llama_magic.remote.ollama import Ollama
 from llama_magic.remote.openai import OpenAIServer
+from llama_magic.remote.values import MISREAD
 from llama_magic.remote.vllm import VLLM
 from llama_magic.remote.wire import Wire
 from llama_magic.words.names import nearest
@@ -30,6 +33,16 @@ Found = LlamaServer | OpenAIServer
 
 def find(wire: Wire, model: str | None, window: int) -> Found:
     """Return the server's dialect. Raises `ServerError` where none answers, `OptionError` for its models."""
+    try:
+        return _find(wire, model, window)
+    except LlamaMagicError:
+        raise
+    except MISREAD as error:
+        words = f"{wire.address.base} tells of itself what its kind of server does not tell"
+        raise ServerAnswerError(f"{words} ({type(error).__name__}: {error}).") from None
+
+
+def _find(wire: Wire, model: str | None, window: int) -> Found:
     models = _models(wire)
     version = _try(wire, "/api/version")
     if version and "version" in version:

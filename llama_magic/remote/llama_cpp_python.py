@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_magic.remote.llama_server import constraint_fields
-from llama_magic.remote.openai import OpenAIServer
+from llama_magic.remote.openai import OpenAIServer, ids_of
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
 from llama_magic.request.request import Request
@@ -41,7 +41,8 @@ class LlamaCppPythonServer(OpenAIServer):
         )
 
     def _asked(self, text: str) -> list[int]:
-        return [int(token) for token in self.wire.ask("/extras/tokenize", {"input": text})["tokens"]]
+        found: list[int] = self.wire.ask("/extras/tokenize", {"input": text}, take=ids_of)
+        return found
 
     def tokenize(self, text: str, *, begins: bool, parse_special: bool) -> list[tuple[int, bytes | None]]:
         found = self._asked(text)
@@ -50,7 +51,8 @@ class LlamaCppPythonServer(OpenAIServer):
         return [(token, None) for token in found]
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        return str(self.wire.ask("/extras/detokenize", {"tokens": list(ids)})["text"])
+        body = {"tokens": list(ids)}
+        return str(self.wire.ask("/extras/detokenize", body, take=lambda found: found["text"]))
 
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         path, body = super().question(request, seed)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_magic import formatters
-from llama_magic.errors import ServerAnswerError
 from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
@@ -79,18 +78,20 @@ class LlamaServer:
             "parse_special": parse_special,
             "with_pieces": True,
         }
-        found = self._wire.ask("/tokenize", body)
-        try:
+
+        def take(found: Any) -> list[tuple[int, bytes | None]]:
             return [(int(token["id"]), _bytes(token["piece"])) for token in found["tokens"]]
-        except (KeyError, TypeError, ValueError):
-            raise ServerAnswerError(f"{self._wire.address.base}/tokenize tells no tokens.") from None
+
+        told: list[tuple[int, bytes | None]] = self._wire.ask("/tokenize", body, take=take)
+        return told
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        return str(self._wire.ask("/detokenize", {**self._whom, "tokens": list(ids)}).get("content", ""))
+        body = {**self._whom, "tokens": list(ids)}
+        return str(self._wire.ask("/detokenize", body, take=lambda found: found["content"]))
 
     def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
         body = {**self._whom, "messages": list(messages)}
-        rendered = self._wire.ask("/apply-template", body)["prompt"]
+        rendered = self._wire.ask("/apply-template", body, take=lambda found: str(found["prompt"]))
         return len(self.tokenize(rendered, begins=True, parse_special=True))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_magic.remote.dialect import SampleReader, count_of, parameters
-from llama_magic.remote.openai import OpenAIServer
+from llama_magic.remote.openai import OpenAIServer, vectors
 from llama_magic.remote.tokens import EstimatedTokens
 from llama_magic.remote.wire import Wire
 from llama_magic.request.events import Event
@@ -37,21 +37,22 @@ class Ollama(OpenAIServer):
         super().__init__(wire, models, model)
         self.facts.build = version
         self.facts.slots = 4
-        shown = wire.ask("/api/show", {"model": model})
-        info = shown.get("model_info") or {}
-        trained = [value for name, value in info.items() if name.endswith(".context_length")]
-        self.facts.n_ctx_train = int(trained[0]) if trained else 0
+        shown, trained = wire.ask("/api/show", {"model": model}, take=_shown)
+        self.facts.n_ctx_train = trained
         self.facts.window = window or min(_WINDOW, self.facts.n_ctx_train or _WINDOW)
         self.thinks = "thinking" in (shown.get("capabilities") or ())
 
     def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        body = {"model": self.facts.model, "messages": list(messages), "stream": False}
-        options = {"num_predict": 1, "num_ctx": self.facts.window}
-        return int(self.wire.ask("/api/chat", {**body, "options": options})["prompt_eval_count"])
+        body: dict[str, Any] = {"model": self.facts.model, "messages": list(messages), "stream": False}
+        body["options"] = {"num_predict": 1, "num_ctx": self.facts.window}
+        return int(self.wire.ask("/api/chat", body, take=lambda found: int(found["prompt_eval_count"])))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        found = self.wire.ask("/api/embed", {"model": self.facts.model, "input": list(texts)})
-        return [list(row) for row in found["embeddings"]]
+        body = {"model": self.facts.model, "input": list(texts)}
+        made: list[list[float]] = self.wire.ask(
+            "/api/embed", body, take=lambda found: vectors(found["embeddings"], len(texts))
+        )
+        return made
 
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         options = {
@@ -76,6 +77,13 @@ class Ollama(OpenAIServer):
     def reader(self, request: Request, sample: int) -> SampleReader:
         assert isinstance(self.tokenizer, EstimatedTokens)  # it tells none
         return _Reader(request, sample, self.tokenizer)
+
+
+def _shown(found: Any) -> tuple[Mapping[str, Any], int]:
+    """Return what Ollama tells of a model, and the window it was trained for, 0 where that is not told."""
+    info = found.get("model_info") or {}
+    trained = [int(value) for name, value in info.items() if name.endswith(".context_length")]
+    return found, trained[0] if trained else 0
 
 
 class _Reader(SampleReader):

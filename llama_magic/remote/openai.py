@@ -34,8 +34,26 @@ _WINDOW = re.compile(
 
 def embed(wire: Wire, model: str, texts: Sequence[str]) -> list[list[float]]:
     """Return a vector a text, in the texts' order."""
-    found = wire.ask("/v1/embeddings", {"input": list(texts), "model": model})
-    return [row["embedding"] for row in sorted(found["data"], key=lambda row: int(row["index"]))]
+
+    def take(found: Any) -> list[list[float]]:
+        rows = sorted(found["data"], key=lambda row: int(row["index"]))
+        return vectors([row["embedding"] for row in rows], len(texts))
+
+    made: list[list[float]] = wire.ask("/v1/embeddings", {"input": list(texts), "model": model}, take=take)
+    return made
+
+
+def vectors(rows: Sequence[Any], count: int) -> list[list[float]]:
+    """Return vectors that a server tells. Raises `ValueError` where they are not so many, of one length."""
+    made = [[float(value) for value in row] for row in rows]
+    if len(made) != count or len({len(row) for row in made}) != 1:
+        raise ValueError(f"{len(made)} vectors for {count} texts, or of several lengths")
+    return made
+
+
+def ids_of(found: Any) -> list[int]:
+    """Return the tokens that a server makes of a text."""
+    return [int(token) for token in found["tokens"]]
 
 
 class OpenAIServer:
@@ -65,7 +83,10 @@ class OpenAIServer:
     def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
         """Return what the server counts when it reads the conversation, for an answer of one token."""
         body = {"model": self.facts.model, "messages": list(messages), "max_tokens": 1}
-        return int(self.wire.ask("/v1/chat/completions", body)["usage"]["prompt_tokens"])
+        taken = self.wire.ask(
+            "/v1/chat/completions", body, take=lambda found: int(found["usage"]["prompt_tokens"])
+        )
+        return int(taken)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         return embed(self.wire, self.facts.model, texts)

@@ -11,6 +11,8 @@ from typing import Any
 
 from llama_magic.errors import ServerError
 
+# What reading an answer of another shape raises.
+MISREAD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 MOST = 16 << 20  # bytes of one value
 DONE = {"done": True}  # stands for the last event of OpenAI's format; what comes after it is nothing
 _FIELD = re.compile(rb"[A-Za-z_-]{1,40}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from llama_magic import formatters
@@ -14,7 +14,7 @@ from llama_magic.formatters._roles import check_roles
 from llama_magic.remote.dialect import SampleReader, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
-from llama_magic.remote.openai import OpenAIServer
+from llama_magic.remote.openai import OpenAIServer, ids_of
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Expected
@@ -47,8 +47,8 @@ class VLLM(OpenAIServer):
         super().__init__(wire, models, model)
         self.facts.build = version
         self.facts.slots = 64
-        told = self._asked("a")
-        self.facts.window = self.facts.window or int(told.get("max_model_len") or 0)
+        told, window = self._ask_for_tokens("a", take=lambda f: (ids_of(f), int(f.get("max_model_len") or 0)))
+        self.facts.window = self.facts.window or window
         self.tokenizer = ServerTokenizer(
             self,
             n_tokens=1 << 24,
@@ -60,31 +60,31 @@ class VLLM(OpenAIServer):
         )
         self.formatter = ServerTemplate(self)
 
-    def _asked(self, text: str, **more: Any) -> Any:
-        body = {"model": self.facts.model, "prompt": text, "add_special_tokens": True, **more}
-        return self.wire.ask("/tokenize", body)
+    def _ask_for_tokens(self, text: str, *, begins: bool = True, take: Callable[[Any], Any] = ids_of) -> Any:
+        body = {"model": self.facts.model, "prompt": text, "add_special_tokens": begins}
+        return self.wire.ask("/tokenize", body, take=take)
 
-    def _begins_with(self, told: Mapping[str, Any]) -> str:
+    def _begins_with(self, told: Sequence[int]) -> str:
         """Return the text of the token that the tokenizer puts in front, "" where there is none."""
-        plain = self._asked("a", add_special_tokens=False)["tokens"]
-        first = [token for token in told["tokens"] if token not in plain][:1]
+        plain = self._ask_for_tokens("a", begins=False)
+        first = [token for token in told if token not in plain][:1]
         return self.detokenize(first) if first else ""
 
     def tokenize(self, text: str, *, begins: bool, parse_special: bool) -> list[tuple[int, bytes | None]]:
-        found = self._asked(text, add_special_tokens=begins)
-        return [(int(token), None) for token in found["tokens"]]
+        return [(token, None) for token in self._ask_for_tokens(text, begins=begins)]
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        return str(self.wire.ask("/detokenize", {"model": self.facts.model, "tokens": list(ids)})["prompt"])
+        body = {"model": self.facts.model, "tokens": list(ids)}
+        return str(self.wire.ask("/detokenize", body, take=lambda found: found["prompt"]))
 
     def render(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> str:
         """Return the prompt that the server makes of a conversation."""
         body = {"model": self.facts.model, "messages": list(messages), "add_special_tokens": False, **how}
-        return self.detokenize(self.wire.ask("/tokenize", body)["tokens"])
+        return self.detokenize(self.wire.ask("/tokenize", body, take=ids_of))
 
     def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
         body = {"model": self.facts.model, "messages": list(messages)}
-        return int(self.wire.ask("/tokenize", body)["count"])
+        return int(self.wire.ask("/tokenize", body, take=lambda found: int(found["count"])))
 
     def read(self, tokens: Sequence[int]) -> list[Expected] | None:
         body = {
@@ -93,9 +93,15 @@ class VLLM(OpenAIServer):
             "max_tokens": 1,
             "prompt_logprobs": _EXPECTED,
         }
-        told = self.wire.ask("/v1/completions", body)["choices"][0].get("prompt_logprobs")
-        known = zip(tokens[1:], told[1:], strict=True) if told else ()
-        return [_expected(token, found) for token, found in known]
+
+        def take(found: Any) -> list[Expected] | None:
+            told = found["choices"][0].get("prompt_logprobs")
+            if told is None:
+                return None
+            return [_expected(token, one) for token, one in zip(tokens[1:], told[1:], strict=True)]
+
+        known: list[Expected] | None = self.wire.ask("/v1/completions", body, take=take)
+        return known
 
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         if is_forced(request):

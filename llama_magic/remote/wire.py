@@ -7,7 +7,7 @@ import contextlib
 import functools
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -16,8 +16,9 @@ import httpx
 from llama_magic.errors import ServerBusyError, ServerError, ServerLoadingError, ServerUnreachableError
 from llama_magic.remote import faults, network
 from llama_magic.remote.address import Address
-from llama_magic.remote.values import DONE, Values, decoded
+from llama_magic.remote.values import DONE, MISREAD, Values, decoded
 from llama_magic.sources.http.settings import certificates, read_settings
+from llama_magic.words.harmless import one_line
 
 CONNECT_S = 10.0
 ASK_S = 60.0  # a short question
@@ -81,21 +82,31 @@ class Wire:
 
     # --- short questions --------------------------------------------------------------------
 
-    def ask(self, path: str, body: Any = None, *, patient: bool = False) -> Any:
-        """Return the JSON that the server answers; with a `body` it is posted.
+    def ask(
+        self, path: str, body: Any = None, *, take: Callable[[Any], Any] | None = None, patient: bool = False
+    ) -> Any:
+        """Return the JSON that the server answers, or what `take` takes of it; with a `body` it is posted.
 
-        Raises a `ServerError`. `patient`: one that is busy or loading is asked again, as it says.
+        Raises a `ServerError`, also where `take` fails on an answer of another shape. `patient`: one that
+        is busy or loading is asked again, as it says.
         """
         began = 0
         while True:
             try:
                 with self._in_turn():
-                    return self._ask(path, body)
+                    return self._taken(path, self._ask(path, body), take)
             except _AGAIN as error:
                 began += 1
                 if not patient or began >= TRIES:
                     raise
                 time.sleep(_pause(error, began))
+
+    def _taken(self, path: str, found: Any, take: Callable[[Any], Any] | None) -> Any:
+        try:
+            return found if take is None else take(found)
+        except MISREAD as error:
+            words = f"JSON of another shape ({type(error).__name__}: {error})"
+            raise faults.no_answer(self.address, path, one_line(words, 200)) from None
 
     def _ask(self, path: str, body: Any) -> Any:
         url = self.address.base + path
