@@ -31,6 +31,16 @@ CASES: list[tuple[Any, list[str], list[str]]] = [
         ['{"na\\u00efve":1}', '{"naïve":1}'],
         ['{"naive":1}', '{"naïve":"x"}'],
     ),
+    *(  # 1 and 1.0 are one value, 1 and true are not, whichever keyword stands first
+        (schema, ["1"], ["2", "true"])
+        for schema in (
+            {"const": 1, "enum": [1.0, 2]},
+            {"enum": [1.0, 2], "const": 1},
+            {"const": 1.0, "enum": [True, 1]},
+        )
+    ),
+    ({"const": [1], "enum": [[True], [1.0]]}, ["[1]"], ["[true]"]),
+    ({"oneOf": [{"const": [1]}, {"enum": [[True], 2]}]}, ["[1]", "[true]", "2"], ["1"]),
     (_with({"type": "array", "minItems": 1}), ['{"a":[1]}'], ['{"a":[]}']),
     (_with({"type": "string", "maxLength": 65536}), ['{"a":"x"}'], ['{"a":1}']),
     (_with({"type": "string", "maxLength": 2}), ['{"a":"😀😀"}'], ['{"a":"😀😀😀"}']),
@@ -189,6 +199,7 @@ REFUSED: list[tuple[Any, str, str | None]] = [
     (_with({"type": "integer", "minimum": "3"}), "/properties/a", "minimum"),
     ({"type": "object", "properties": {"x/y": {"properties": []}}}, "/properties/x~1y", "properties"),
     (_with({"enum": []}), "", "required"),
+    ({"enum": [2, 3], "const": 1}, "", None),
     (_with({"$ref": "#"}), "", None),
 ]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from llama_magic.structured.grammar.lark_writer import RuleWriter
 from llama_magic.structured.schema.regex import literal
-from llama_magic.structured.schema.schemas import same
+from llama_magic.structured.schema.values import same_value
 
 MAX_KEYS = 60  # a rule's parameter has 64 bits
 _MAX_BRANCHES = 24
@@ -74,7 +74,7 @@ def _both(left: Any, right: Any) -> Any:
     if right in (True, {}):
         return left
     if "enum" in left and set(left) | set(right) <= {"enum", "type"} and "enum" in right:
-        values = [value for value in left["enum"] if any(same(value, other) for other in right["enum"])]
+        values = [value for value in left["enum"] if any(same_value(value, other) for other in right["enum"])]
         return {**left, "enum": values} if values else False
     return {"allOf": [left, right]}
 

@@ -10,8 +10,8 @@ from llama_magic.structured.lower.marks import RULE
 from llama_magic.structured.lower.numbers import in_range
 from llama_magic.structured.schema.negate import type_list
 from llama_magic.structured.schema.regex_least import MAX_LEAST
-from llama_magic.structured.schema.schemas import same
 from llama_magic.structured.schema.tree import pointer, ref_path
+from llama_magic.structured.schema.values import is_number, same_value
 
 
 def _copy(lowered: Lowered, site: Site) -> None:
@@ -34,16 +34,24 @@ def _ref(lowered: Lowered, site: Site) -> None:
 
 
 def _enum(lowered: Lowered, site: Site) -> None:
-    site.out["enum"] = [site.node["const"]] if site.keyword == "const" else list(site.node["enum"])
-    if site.keyword == "enum" and "const" in site.node:
-        site.out["enum"] = [item for item in site.node["enum"] if same(item, site.node["const"])]
-    wide = [item for item in site.out["enum"] if _is_number(item) and not in_range(item)]
-    if wide:
-        del site.out["enum"]
-        rest = [item for item in site.node.get("enum", ()) if not any(item is other for other in wide)]
-        _wide_numbers(lowered, site, wide, rest)
+    """Say both keywords at the first of them: of the values of `enum` those that `const` is."""
+    keywords = [name for name in ("enum", "const") if name in site.node]
+    if site.keyword != keywords[0]:
         return
-    if any(isinstance(item, str) and len(item) > MAX_LEAST for item in site.out["enum"]):
+    values = list(site.node["enum"]) if "enum" in site.node else [site.node["const"]]
+    if len(keywords) > 1:
+        values = [value for value in values if same_value(value, site.node["const"])]
+        if not values:
+            where = pointer(site.path) or "the root"
+            lowered.impossible.append(f"the const at {where} is none of the values of its enum")
+    wide = [value for value in values if is_number(value) and not in_range(value)]
+    if wide:
+        _wide_numbers(lowered, site, wide, [v for v in values if not any(v is other for other in wide)])
+    else:
+        site.out["enum"] = values
+    for keyword in keywords:
+        (lowered.ruled if wide else lowered.enforce)(site.path, keyword)
+    if any(isinstance(value, str) and len(value) > MAX_LEAST for value in values):
         where = pointer(site.path) or "the root"
         raise SchemaError(
             f"{site.keyword} at {where} holds a text of more than {MAX_LEAST:,} characters.",
@@ -51,11 +59,6 @@ def _enum(lowered: Lowered, site: Site) -> None:
             keyword=site.keyword,
             remedy="Let a shorter text stand for it.",
         )
-    lowered.enforce(site.path, site.keyword)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _wide_numbers(lowered: Lowered, site: Site, wide: list[Any], rest: list[Any]) -> None:
@@ -69,7 +72,6 @@ def _wide_numbers(lowered: Lowered, site: Site, wide: list[Any], rest: list[Any]
         out.update(options[0])
     else:
         site.extra.append({"anyOf": options} if options else False)
-    lowered.ruled(site.path, site.keyword)
 
 
 def _later(lowered: Lowered, site: Site) -> None:

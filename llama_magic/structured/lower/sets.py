@@ -13,8 +13,8 @@ from llama_magic.structured.answer.postcheck import Checker
 from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.lower.marks import RULE
 from llama_magic.structured.schema.bundle import Bundle
-from llama_magic.structured.schema.disjoint import kind
 from llama_magic.structured.schema.tree import pointer
+from llama_magic.structured.schema.values import is_number, same_value
 
 MOST_VALUES = 60  # the parameter of a rule has 64 bits
 _MAX_STATES = 300
@@ -146,11 +146,7 @@ def _of_type(node: Any, name: str) -> list[Any] | None:
         return [None]
     low = node.get("minimum", node.get("exclusiveMinimum"))
     high = node.get("maximum", node.get("exclusiveMaximum"))
-    if (
-        name == "integer"
-        and all(kind(end) == "number" for end in (low, high))
-        and abs(low) + abs(high) < 2**53
-    ):
+    if name == "integer" and all(map(is_number, (low, high))) and abs(low) + abs(high) < 2**53:
         first, last = -int(-low // 1), int(high // 1)
         return list(range(first, last + 1)) if last - first < MOST_VALUES else None
     return None
@@ -159,17 +155,6 @@ def _of_type(node: Any, name: str) -> list[Any] | None:
 def _fitting(bundle: Bundle, node: Any, values: list[Any]) -> list[Any]:
     checker = Checker(bundle, node)
     return [value for value in values if checker.why(value) is None]
-
-
-def same_value(left: Any, right: Any) -> bool:
-    """Say whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, at any depth."""
-    if kind(left) != kind(right):
-        return False
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(same_value, left, right))
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same_value(left[key], right[key]) for key in left)
-    return bool(left == right)
 
 
 RULES = dict.fromkeys(_AFTER, _sets)

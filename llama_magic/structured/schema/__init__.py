@@ -2,7 +2,8 @@
 
 - Read: `source` makes a JSON schema of what a user names (`generator` of a pydantic type, with its bounds by
   `bounded` and its `members`; `short` of a short form), `bundle` brings it into one document, `tree` walks
-  it, `schemas` knows the shape of each keyword, `keywords` finds those without effect.
+  it, `values` says when two are equal, `schemas` knows the shape of each keyword, `keywords` finds those
+  without effect.
 - Refused before any work is done: `size`, `effort` (for one value), `regex_runs` (for one expression).
 - Found out: `finite` and `disjoint`, the complement (`negate`), the `shortest` answer.
 - Texts: `formats` are checked, `written` is what a model is let write of them, `spans` what lies between two

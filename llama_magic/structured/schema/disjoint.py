@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import Bundle
+from llama_magic.structured.schema.values import is_number, kind, same_value
 
 _MAX_DEPTH = 8
 _MAX_PAIRS = 2000
@@ -51,13 +52,13 @@ def _apart(left: list[Any], right: list[Any], bundle: Bundle, depth: int) -> boo
                 subs = part.get(keyword)
                 if subs and all(_apart([*_parts(s, bundle, 0)], other, bundle, depth + 1) for s in subs):
                     return True
-    types = _types(left) & _types(right)
+    types = types_of(left) & types_of(right)
     values = _values(left), _values(right)
     if values[0] is not None and values[1] is not None:
-        return not any(_equal(a, b) for a in values[0] for b in values[1])
+        return not any(same_value(a, b) for a in values[0] for b in values[1])
     for known, parts in ((values[0], right), (values[1], left)):
         if known is not None:
-            return all(_refused(value, parts) for value in known)
+            return all(refused(value, parts) for value in known)
     return all(_APART.get(name, _never)(left, right, bundle, depth) for name in types)
 
 
@@ -65,7 +66,8 @@ def _never(*_: Any) -> bool:
     return False
 
 
-def _types(parts: list[Any]) -> frozenset[str]:
+def types_of(parts: list[Any]) -> frozenset[str]:
+    """Return the types that all of some schemas leave, "number" for whole ones too."""
     types = _ALL
     for part in parts:
         if "type" in part:
@@ -74,7 +76,7 @@ def _types(parts: list[Any]) -> frozenset[str]:
         for keyword in ("anyOf", "oneOf"):
             subs = part.get(keyword)
             if subs and all(isinstance(sub, dict) and "type" in sub for sub in subs):
-                types &= frozenset().union(*(_types([sub]) for sub in subs))
+                types &= frozenset().union(*(types_of([sub]) for sub in subs))
     return types
 
 
@@ -87,29 +89,9 @@ def _values(parts: list[Any]) -> list[Any] | None:
     return None
 
 
-def kind(value: Any) -> str:
-    """Return the JSON type of a value, "number" for whole ones too."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    for name, types in (
-        ("number", (int, float)),
-        ("string", str),
-        ("array", (list, tuple)),
-        ("object", dict),
-    ):
-        if isinstance(value, types):
-            return name
-    return "unknown"
-
-
-def _equal(left: Any, right: Any) -> bool:
-    return kind(left) == kind(right) and bool(left == right)
-
-
-def _refused(value: Any, parts: list[Any]) -> bool:
-    if kind(value) not in _types(parts):
+def refused(value: Any, parts: list[Any]) -> bool:
+    """Say whether one of some schemas surely refuses a value."""
+    if kind(value) not in types_of(parts):
         return True
     for part in parts:
         if isinstance(value, str):
@@ -123,7 +105,7 @@ def _refused(value: Any, parts: list[Any]) -> bool:
         if isinstance(value, float) and part.get("type") == "integer" and value != int(value):
             return True
         if kind(value) == "number" and any(
-            _compare(value, part[key]) for key, _compare in _BOUNDS.items() if _number(part.get(key))
+            _compare(value, part[key]) for key, _compare in _BOUNDS.items() if is_number(part.get(key))
         ):
             return True
     return False
@@ -135,10 +117,6 @@ _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
     "exclusiveMinimum": lambda value, bound: value <= bound,
     "exclusiveMaximum": lambda value, bound: value >= bound,
 }
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _objects(left: list[Any], right: list[Any], bundle: Bundle, depth: int) -> bool:
@@ -208,14 +186,15 @@ def _sizes(low: str, high: str, left: list[Any], right: list[Any]) -> bool:
     return bool(least > most)
 
 
+def bounds(parts: list[Any], *keywords: str) -> list[Any]:
+    """Return the numbers under some keywords; draft 4 has switches in places of them."""
+    return [part[key] for part in parts for key in keywords if is_number(part.get(key))]
+
+
 def _numbers(left: list[Any], right: list[Any], bundle: Bundle, depth: int) -> bool:
     parts = left + right
-    low = max(
-        [float("-inf"), *(p[k] for p in parts for k in ("minimum", "exclusiveMinimum") if _number(p.get(k)))]
-    )
-    high = min(
-        [float("inf"), *(p[k] for p in parts for k in ("maximum", "exclusiveMaximum") if _number(p.get(k)))]
-    )
+    low = max([float("-inf"), *bounds(parts, "minimum", "exclusiveMinimum")])
+    high = min([float("inf"), *bounds(parts, "maximum", "exclusiveMaximum")])
     open_end = any(p.get("exclusiveMinimum") == low or p.get("exclusiveMaximum") == high for p in parts)
     return bool(low > high or (low == high and open_end))
 

@@ -22,6 +22,7 @@ from llama_magic.structured.schema.tree import (
     pointer,
     ref_path,
 )
+from llama_magic.structured.schema.values import is_number
 from llama_magic.structured.schema.written import SAID
 
 
@@ -58,11 +59,6 @@ def simplified(out: dict[str, Any]) -> Any:
             return False
         out["anyOf"] = options
     return out
-
-
-def same(left: Any, right: Any) -> bool:
-    """Say whether two JSON values are the same, type and all."""
-    return (type(left) is type(right) and left == right) or json.dumps(left) == json.dumps(right)
 
 
 def schema_text(schema: Any) -> str:
@@ -130,12 +126,12 @@ def _check(path: Path, node: Any) -> None:
             )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value - value == 0
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and value - value == 0
 
 
 def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0 and value == int(value)
+    return _is_finite(value) and value >= 0 and value == int(value)
 
 
 def _is_names(value: Any) -> bool:
@@ -152,8 +148,8 @@ def _is_named(value: Any) -> bool:
 
 _MAX_PROPERTIES = 2_000  # llguidance takes 0.4 s for so many, growing with the square
 _COUNT = (_is_count, "a whole number from 0")
-_NUMBER = (_is_number, "a number")
-_BOUND = (lambda value: isinstance(value, bool) or _is_number(value), "a number")
+_NUMBER = (_is_finite, "a number")
+_BOUND = (lambda value: isinstance(value, bool) or _is_finite(value), "a number")
 _SCHEMA = (lambda value: isinstance(value, (dict, bool)), "a schema (an object, true or false)")
 _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "type": (
@@ -167,7 +163,7 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a regular expression, 20,000 characters at most",
     ),
     "uniqueItems": (lambda v: isinstance(v, bool), "true or false"),
-    "multipleOf": (lambda v: _is_number(v) and v > 0, "a number above 0"),
+    "multipleOf": (lambda v: _is_finite(v) and v > 0, "a number above 0"),
     "minimum": _NUMBER,
     "maximum": _NUMBER,
     "exclusiveMinimum": _BOUND,

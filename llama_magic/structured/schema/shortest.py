@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.structured.schema.bundle import Bundle
-from llama_magic.structured.schema.disjoint import _refused, _types
+from llama_magic.structured.schema.disjoint import bounds, refused, types_of
 
 GAP, DIGIT, FREE = "\x00", "\x01", "\x02"  # control characters are never part of JSON
 _BUDGET = 5_000
@@ -75,7 +75,7 @@ class Shortest:
             if "const" in part or "enum" in part:
                 values = [part["const"]] if "const" in part else part["enum"]
                 for value in values:
-                    if not _refused(value, [{k: v for k, v in p.items() if k != "pattern"} for p in parts]):
+                    if not refused(value, [{k: v for k, v in p.items() if k != "pattern"} for p in parts]):
                         yield [_dump(value)]
                 return
         makers = {
@@ -86,7 +86,7 @@ class Shortest:
             "array": self._array,
             "object": self._object,
         }
-        for name in sorted(_types(parts), key=list(makers).index):
+        for name in sorted(types_of(parts), key=list(makers).index):
             yield makers[name](parts, active)
 
     def _null(self, parts: list[Any], active: frozenset[int]) -> Pieces:
@@ -96,12 +96,8 @@ class Shortest:
         return [Choice([["true"], ["false"]])]
 
     def _number(self, parts: list[Any], active: frozenset[int]) -> Pieces:
-        low = max(
-            (p[k] for p in parts for k in ("minimum", "exclusiveMinimum") if _is_number(p.get(k))), default=0
-        )
-        high = min(
-            (p[k] for p in parts for k in ("maximum", "exclusiveMaximum") if _is_number(p.get(k))), default=0
-        )
+        low = max(bounds(parts, "minimum", "exclusiveMinimum"), default=0)
+        high = min(bounds(parts, "maximum", "exclusiveMaximum"), default=0)
         if high < 0:
             return ["-" + DIGIT]
         return [DIGIT * (len(str(int(low))) if 9 < low < 1e15 else 1)]
@@ -158,10 +154,6 @@ def _item(part: Any, index: int) -> Any:
     if index < len(prefix):
         return prefix[index]
     return part.get("additionalItems" if isinstance(part.get("items"), list) else "items")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _dump(value: Any) -> str:
