@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llama_magic.structured.answer.strictjson import _BLANK, _string
+from llama_magic.structured.answer.strictjson import skip, string_at
 from llama_magic.structured.schema.tree import pointer
 
 
@@ -73,10 +73,10 @@ def leaves(text: str) -> list[tuple[str, int, int]]:
 
 def _walk(text: str, at: int, path: tuple[str, ...], found: list[tuple[str, int, int]]) -> int:
     """Note the leaves of the value at this place; return the index after it, -1 if it is cut."""
-    at = _skip(text, at)
+    at = skip(text, at)
     mark = text[at : at + 1]
     if mark == '"':
-        _, end, complete = _string(text, at)
+        _, end, complete = string_at(text, at)
         found.append((pointer(path), at, end))
         return end if complete else -1
     if mark and mark in "{[":
@@ -93,33 +93,28 @@ def _container(
     text: str, at: int, path: tuple[str, ...], found: list[tuple[str, int, int]], close: str
 ) -> int:
     start, index = at, 0
-    at = _skip(text, at + 1)
+    at = skip(text, at + 1)
     if text[at : at + 1] == close:
         found.append((pointer(path), start, at + 1))
         return at + 1
     while True:
         key = str(index)
         if close == "}":
-            at = _skip(text, at)
+            at = skip(text, at)
             if text[at : at + 1] != '"':
                 return -1
-            key, at, complete = _string(text, at)
-            at = _skip(text, at)
+            key, at, complete = string_at(text, at)
+            at = skip(text, at)
             if not complete or text[at : at + 1] != ":":
                 return -1
             at += 1
         at = _walk(text, at, (*path, key), found)
         if at < 0:
             return -1
-        at = _skip(text, at)
+        at = skip(text, at)
         if text[at : at + 1] == close:
             return at + 1
         if text[at : at + 1] != ",":
             return -1
         at += 1
         index += 1
-
-
-def _skip(text: str, at: int) -> int:
-    match = _BLANK.match(text, at)
-    return match.end() if match else at

@@ -115,7 +115,7 @@ _Read = tuple[Any, int, bool]  # value or _MISSING, index after it, whether it i
 
 
 def _value(text: str, at: int, depth: int) -> _Read:
-    at = _skip(text, at)
+    at = skip(text, at)
     if at >= len(text) or depth > MAX_DEPTH:
         return _MISSING, at, False
     mark = text[at]
@@ -134,7 +134,8 @@ def _value(text: str, at: int, depth: int) -> _Read:
         return _MISSING, at, False
 
 
-def _string(text: str, at: int, depth: int = 0) -> _Read:
+def string_at(text: str, at: int, depth: int = 0) -> _Read:
+    """Return the text that begins with the quote at a place, the place after it, and whether it is whole."""
     parts: list[str] = []
     at += 1
     while True:
@@ -176,14 +177,14 @@ def _hex(text: str, at: int) -> int | None:
 
 def _array(text: str, at: int, depth: int) -> _Read:
     items: list[Any] = []
-    at = _skip(text, at + 1)
+    at = skip(text, at + 1)
     if text[at : at + 1] == "]":
         return items, at + 1, True
     while True:
         value, at, complete = _value(text, at, depth + 1)
         if value is not _MISSING:
             items.append(value)
-        at = _skip(text, at)
+        at = skip(text, at)
         if not complete or text[at : at + 1] not in (",", "]"):
             return items, at, False
         if text[at] == "]":
@@ -193,21 +194,21 @@ def _array(text: str, at: int, depth: int) -> _Read:
 
 def _object(text: str, at: int, depth: int) -> _Read:
     result: dict[str, Any] = {}
-    at = _skip(text, at + 1)
+    at = skip(text, at + 1)
     if text[at : at + 1] == "}":
         return result, at + 1, True
     while True:
-        at = _skip(text, at)
+        at = skip(text, at)
         if text[at : at + 1] != '"':
             return result, at, False
-        key, at, complete = _string(text, at)
-        at = _skip(text, at)
+        key, at, complete = string_at(text, at)
+        at = skip(text, at)
         if not complete or text[at : at + 1] != ":":
             return result, at, False
         value, at, complete = _value(text, at + 1, depth + 1)
         if value is not _MISSING and key not in result:
             result[key] = value
-        at = _skip(text, at)
+        at = skip(text, at)
         if not complete or text[at : at + 1] not in (",", "}"):
             return result, at, False
         if text[at] == "}":
@@ -215,9 +216,10 @@ def _object(text: str, at: int, depth: int) -> _Read:
         at += 1
 
 
-_READERS: dict[str, Callable[[str, int, int], _Read]] = {'"': _string, "[": _array, "{": _object}
+_READERS: dict[str, Callable[[str, int, int], _Read]] = {'"': string_at, "[": _array, "{": _object}
 
 
-def _skip(text: str, at: int) -> int:
+def skip(text: str, at: int) -> int:
+    """Return the place behind the blanks at a place."""
     match = _BLANK.match(text, at)
     return match.end() if match else at
