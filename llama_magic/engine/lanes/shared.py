@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.kv.reuse import take_longest
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.kv.store import common_prefix
 from llama_magic.engine.lanes.batch import Batch
 from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.running import Running, siblings
-from llama_magic.engine.native import DecodeStatus
+from llama_magic.engine.native import Context, DecodeStatus
 
 
 class SharedLane(Lane):
@@ -31,12 +31,15 @@ class SharedLane(Lane):
 
     def __init__(
         self,
-        *given: Any,
+        context: Context,
+        store_budget: int,
+        ahead: Ahead,
+        *,
         alike: Callable[[], bool] = lambda: True,
         by_row: Callable[[bool], object] = lambda on: None,
         apart: bool = False,
     ) -> None:
-        super().__init__(*given)
+        super().__init__(context, store_budget, ahead)
         self._alike, self._by_row = alike, by_row
         self.apart = apart
 

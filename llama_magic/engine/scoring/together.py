@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.scoring.reader import PROMPT, Holding, ScoreReader, holding, logprobs
-from llama_magic.engine.scoring.tries import Portion, TokenNode, TokenTree, tries
+from llama_magic.engine.scoring.trees import Portion, TokenNode, TokenTree, trees
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
@@ -25,20 +25,20 @@ class Together(ScoreReader):
     def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[float]]]:
         """Return the log-probabilities of the tokens of each text of each row."""
         self._found: list[list[list[float]]] = [[[] for _ in texts] for _, texts in rows]
-        pieces = [
+        portions = [
             Portion(i, list(prompt), {j: tuple(text) for j, text in enumerate(texts)})
             for i, (prompt, texts) in enumerate(rows)
         ]
         size, paths = self.engine.call(_room)
-        for trie in tries(pieces, size, paths):
-            trie.number()
-            nodes = list(trie.walk())
-            held = {id(node) for node in self.engine.call(partial(_begin, trie))}
+        for tree in trees(portions, size, paths):
+            tree.number()
+            nodes = list(tree.walk())
+            held = {id(node) for node in self.engine.call(partial(_begin, tree))}
             left = [node for node in nodes if id(node) not in held]
             while left:
                 count = self.engine.call(partial(self._batch, left))
                 del left[:count]
-            self.engine.call(partial(_leave, trie))
+            self.engine.call(partial(_leave, tree))
         return self._found
 
     def _batch(self, nodes: Sequence[TokenNode], core: Core) -> int:
@@ -67,10 +67,10 @@ def _room(core: Core) -> tuple[int, int]:
     return context.n_ctx, context.options.sequences - 1
 
 
-def _begin(trie: TokenTree, core: Core) -> list[TokenNode]:
+def _begin(tree: TokenTree, core: Core) -> list[TokenNode]:
     """Let every path begin with what is held of it; return those nodes."""
     context = holding(core)
-    held = trie.held(context.tokens)
+    held = tree.held(context.tokens)
     context.keep(len(held))
     for depth, node in enumerate(held, 1):
         following = held[depth].owners if depth < len(held) else ()
@@ -80,11 +80,11 @@ def _begin(trie: TokenTree, core: Core) -> list[TokenNode]:
     return held
 
 
-def _leave(trie: TokenTree, core: Core) -> None:
+def _leave(tree: TokenTree, core: Core) -> None:
     """Keep the prompt of the first row for the next ones, and nothing else."""
     context: Holding = holding(core)
-    start, length = len(context.tokens), len(trie.first)
+    start, length = len(context.tokens), len(tree.first)
     if start < length:
         context.copy(1, PROMPT, start, length)
-    context.tokens = list(trie.first)
+    context.tokens = list(tree.first)
     context.keep(length)

@@ -16,7 +16,7 @@ class Portion:
 
     @property
     def halves(self) -> tuple[Portion, Portion]:
-        """Return two pieces with half of the texts each."""
+        """Return two portions with half of the texts each."""
         pairs = list(self.texts.items())
         middle = len(pairs) // 2
         return Portion(self.row, self.prompt, dict(pairs[:middle])), Portion(
@@ -36,34 +36,34 @@ class TokenNode:
 
 
 class TokenTree:
-    """The tree of some pieces. `walk` goes through it depth first, so that a path lies in order.
+    """The tree of some portions. `walk` goes through it depth first, so that a path lies in order.
 
     `size` is how many nodes there are, `leaves` how many paths, each of which is a sequence of its own.
     """
 
     def __init__(self) -> None:
-        self.first: Sequence[int] = ()  # the prompt of the first piece
+        self.first: Sequence[int] = ()  # the prompt of the first portion
         self.size = self.leaves = 0
         self._root = TokenNode(-1, -1)
-        # What the last piece brought, so that it can be taken back.
+        # What the last portion brought, so that it can be taken back.
         self._before = (0, 0)
         self._made: list[tuple[TokenNode, int]] = []
         self._wanting: list[TokenNode] = []
 
-    def add(self, piece: Portion) -> None:
-        """Add the texts of a piece; of each the last token is never read."""
-        self.first = self.first or piece.prompt
+    def add(self, portion: Portion) -> None:
+        """Add the texts of a portion; of each the last token is never read."""
+        self.first = self.first or portion.prompt
         self._before, self._made, self._wanting = (self.size, self.leaves), [], []
-        end = self._path(self._root, piece.prompt)
-        for place, text in piece.texts.items():
+        end = self._path(self._root, portion.prompt)
+        for place, text in portion.texts.items():
             node = end
             for token in text[:-1]:
-                self._want(node, (piece.row, place, token))
+                self._want(node, (portion.row, place, token))
                 node = self._path(node, (token,))
-            self._want(node, (piece.row, place, text[-1]))
+            self._want(node, (portion.row, place, text[-1]))
 
     def take_back(self) -> None:
-        """Be as before the last piece was added, which was not the first."""
+        """Be as before the last portion was added, which was not the first."""
         for node in self._wanting:
             node.wanted.pop()
         for parent, token in reversed(self._made):
@@ -122,27 +122,27 @@ class TokenTree:
         return found
 
 
-def tries(pieces: Sequence[Portion], size: int, sequences: int) -> Iterator[TokenTree]:
-    """Put pieces into trees of at most `size` tokens and `sequences` paths, in order.
+def trees(portions: Sequence[Portion], size: int, sequences: int) -> Iterator[TokenTree]:
+    """Put portions into trees of at most `size` tokens and `sequences` paths, in order.
 
-    A piece that needs more is cut into pieces with fewer texts; one text alone is taken to fit.
+    A portion that needs more is cut into portions with fewer texts; one text alone is taken to fit.
     """
-    stack = list(pieces)[::-1]
-    trie = TokenTree()
+    stack = list(portions)[::-1]
+    tree = TokenTree()
     while stack:
-        piece = stack.pop()
-        is_first = not trie.size
-        trie.add(piece)
-        if trie.size <= size and trie.leaves <= sequences:
+        portion = stack.pop()
+        is_first = not tree.size
+        tree.add(portion)
+        if tree.size <= size and tree.leaves <= sequences:
             continue
         if not is_first:
-            trie.take_back()
-            stack.append(piece)
-            yield trie
-        elif len(piece.texts) > 1:
-            stack += piece.halves[::-1]
+            tree.take_back()
+            stack.append(portion)
+            yield tree
+        elif len(portion.texts) > 1:
+            stack += portion.halves[::-1]
         else:
-            yield trie
-        trie = TokenTree()
-    if trie.size:
-        yield trie
+            yield tree
+        tree = TokenTree()
+    if tree.size:
+        yield tree
