@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
 
 _WIDE = 64  # characters of a stretch; of a longer one the beginning and the end are shown
+_LINE = 68  # characters that stand beside each other in a window of 1,000 pixels
 _LEAST = 0.005  # what is said in whole per cents
 _WORD = re.compile(r"\s*\S+|\s+")
 
@@ -95,9 +97,9 @@ def _drawn(paths: list[_Path], start: int, lead: str, below: str) -> Iterator[st
         ways.setdefault(path.keys[end] if end < len(path.keys) else None, []).append(path)
     if len(ways) == 1:  # all of them are the same to the end
         for path in paths:
-            yield f"{lead}{text}   {path.end}"
+            yield from _told(lead, text, f"{below}   ", path.end)
         return
-    yield f"{lead}{text}"
+    yield from _told(lead, text, f"{below}│  ")
     for number, (key, group) in enumerate(ways.items()):
         last = number == len(ways) - 1
         mark = f"{below}{'└─' if last else '├─'} "
@@ -108,6 +110,19 @@ def _drawn(paths: list[_Path], start: int, lead: str, below: str) -> Iterator[st
         share = next((s for p in paths if (s := p.answer.share(end, key)) is not None), None)
         token = _shown(group[0].texts[end].strip(" ")) or "·"
         yield from _drawn(group, end + 1, f"{mark}{token}{_percent(share)} ", under)
+
+
+def _told(lead: str, text: str, below: str, end: str = "") -> Iterator[str]:
+    """Yield a stretch and how it `end`s, on lines for a narrow window; `below` stands before all but one."""
+    lines = [f"{lead}{text}"]
+    if len(lines[0]) > _LINE:
+        wrapped = textwrap.TextWrapper(_LINE, initial_indent=lead, subsequent_indent=below)
+        lines = wrapped.wrap(text)
+    if end and len(lines[-1]) + 3 + len(end) > _LINE and len(lines[-1]) > len(below):
+        lines.append(f"{below}{end}")
+    elif end:
+        lines[-1] = f"{lines[-1]}   {end}"
+    yield from lines
 
 
 def _percent(share: float | None) -> str:

@@ -109,3 +109,41 @@ def test_samples_have_a_column_each_while_they_are_written(opened: Any) -> None:
     live = tab.live(2)
     live.locator(".lm-text", has_text="word word").first.wait_for()
     assert live.locator(".lm-head").all_text_contents()[1:] == ["sample 1", "sample 2"]
+
+
+WIDE = """from dataclasses import replace
+from display_answers import completion
+from example_views import example_views
+from llama_magic.session.history import History
+import llama_magic.display as d
+history = History()
+for i, mode in enumerate(("chat", "complete", "structured")):
+    answer = completion("An answer of several words. " * 6, mode=mode, seed=4_000_000_000 + i)
+    history.add(replace(answer, finish_reason=("stop", "length", "interrupted")[i]))
+trace = example_views()["xray"]
+leaders = tuple((name, 0.2) for name in (" physics", " science", " statistics", " has", " is"))
+hot = {"temperature": 0.8, "dynatemp_range": 0.4}
+stages = [replace(stage, leaders=leaders) for stage in trace.stages]
+stages[1:1] = [replace(stages[1], name="temperature", parameters=hot)]
+stages.append(replace(stages[-1], name="temperature", parameters={"temperature": 0.8}))
+trace = replace(trace, stages=tuple(stages), drawn=replace(trace.drawn, text=" is"))
+views = (history, trace, example_views()["header"], example_views()["odds"])"""
+
+
+def test_nothing_is_cut_off_at_1000_pixels(opened: Any) -> None:
+    """A mixed history, an x-ray of long names, a header's keys and odds with an error fit beside the files;
+    a stage with its number stands on one line, a key is whole."""
+    tab = opened("wide.ipynb", [WIDE, "for view in views:\n    d.show(view)"])
+    tab.page.set_viewport_size({"width": 1000, "height": 1500})
+    for index in range(2):
+        tab.run(index)
+        tab.finished(index)
+    shown = tab.cell(1).locator(".jp-RenderedHTML")
+    assert shown.count() == 4
+    tab.cell(1).evaluate("n => n.querySelectorAll('details').forEach((one) => (one.open = true))")
+    widths = "n => [n.scrollWidth, n.clientWidth]"
+    assert [wide <= room + 1 for wide, room in (one.evaluate(widths) for one in shown.all())] == [True] * 4
+    for name in ("temperature 0.8", "tokenizer.ggml.add_bos_token"):
+        cell_ = shown.locator("td", has_text=re.compile(f"^{re.escape(name)}$")).first
+        assert cell_.bounding_box()["height"] < 30
+    tab.shot("lab-1000")

@@ -13,9 +13,10 @@ from example_views import example_views
 
 from llama_magic.display import to_html, to_text
 from llama_magic.display.views.experiments.comparing import sentence
+from llama_magic.display.views.kept import listed
 from llama_magic.engine.snapshot import LaneState
 from llama_magic.errors import ContextOverflowError
-from llama_magic.experiments.comparing import Pair
+from llama_magic.experiments.comparing import Pair, Pairs
 from llama_magic.microscope.cells import KVSequence, KVState
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.session.history import History
@@ -132,3 +133,40 @@ def test_what_fills_a_window_is_read_as_names_and_figures() -> None:
     turns = [{"role": role, "content": "word " * 20} for role in ("user", "assistant", "user")]
     with pytest.raises(ContextOverflowError, match=r"user 1: \d+, assistant 1: \d+, user 2: \d+"):
         answering("x", window=64).chat(turns)
+
+
+def test_an_x_ray_has_as_many_candidates_as_fit() -> None:
+    """Five where their names are short, three where they are long; the drawn one is always among them."""
+    trace: Any = example_views()["xray"]
+    for names, shown in ((" of", 5), (" notwithstanding", 3)):
+        leaders = tuple((f"{names}{letter}", 0.3 - i / 20) for i, letter in enumerate("abcde"))
+        stages = tuple(replace(stage, leaders=leaders) for stage in trace.stages)
+        drawn = replace(trace.drawn, text=leaders[4][0])
+        heads = re.findall(r"<th [^>]*>([^<]*)</th>", to_html(replace(trace, stages=stages, drawn=drawn)))
+        assert len(heads) == 3 + shown
+        assert heads[-1] == f"◉ ·{names.strip()}e"
+
+
+def test_a_dot_between_shares_ends_a_line_and_begins_none() -> None:
+    """It stays with the share before it, where the line is too narrow for both."""
+    assert "27%</span>\u00a0· <span" in to_html(example_views()["difference"])
+
+
+def test_rows_that_none_shares_have_no_figures() -> None:
+    """No difference and no p, where there is nothing to compare; never `nan`."""
+    nothing = Pair(0, 0.8, 0, 0, 0, math.nan, math.nan, math.nan, 1.0, 1.0)
+    line = to_text(Pairs("temperature", "score", (nothing,))).splitlines()[2]
+    assert line.split() == ["0.8", "0", "0", "0", "0", "–", "–", "–"]
+
+
+def test_a_record_tells_how_each_answer_came_about_in_one_column() -> None:
+    """Tag and label with their names, where there are any; the model only where there are several."""
+    headers = ("#", "time", "tag", "label", "mode", "model", "prompt", "answer", "tokens", "ended", "seed")
+    rows = (
+        (1, "noon", "t", "", "chat", "m", "p", "a", 3, "stop", "7"),
+        (2, "one", "", "x", "chat", "m", "p", "a", 3, "", ""),
+    )
+    found = listed(Table(headers, rows, "c"), ("#", "answer"), ["model"])
+    assert found.headers == ("#", "answer", "how")
+    assert found.rows == ((1, "a", "tag t, chat, stop, seed 7"), (2, "a", "label x, chat"))
+    assert found.caption == "c"

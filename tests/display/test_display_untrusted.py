@@ -27,7 +27,7 @@ _VALUE = re.compile(
 _PROPERTIES = """
 background border border-bottom border-left border-radius border-right border-collapse box-shadow box-sizing
 caption-side color cursor display font-size font-weight height line-height list-style margin margin-right
-max-height max-width opacity overflow overflow-wrap padding padding-left text-align text-decoration
+max-height max-width min-width opacity overflow overflow-wrap padding padding-left text-align text-decoration
 vertical-align white-space width word-break word-wrap
 """
 _DROPPED = ("<style", "<svg", "<script", "<img", "<iframe", "javascript:", "url(")

@@ -75,3 +75,15 @@ def test_a_tree_shows_itself() -> None:
         lm.tree([])
     with pytest.raises(lm.InputTypeError, match="of answers"):
         lm.tree(["text"])  # type: ignore[list-item]
+
+
+def test_no_line_of_a_tree_is_wider_than_a_narrow_window() -> None:
+    """A long stretch goes on below itself, beside the lines of the tree; not a word of it is lost."""
+    ways = [f"It was {' '.join(['word'] * 10)} and {name} {' '.join(['more'] * 10)}." for name in ("a", "b")]
+    model = scripted_model(ways)
+    drawing = lm.tree([model.complete("Q", max_tokens=40, seed=i) for i in range(2)]).drawing
+    lines = drawing.splitlines()
+    assert max(map(len, lines)) <= 68
+    assert drawing.count("word") == 10
+    assert drawing.count("more") == 20
+    assert [line[:3] for line in lines[1:]] == ["It ", "├─ ", "│  ", "└─ ", "   "]

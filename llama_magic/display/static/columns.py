@@ -16,20 +16,23 @@ _WORD = 24  # characters that a column is always wide enough for
 _NAME = 40  # characters of a name that stay on one line where only values stand beside it
 
 
-def marks(table: Table) -> tuple[list[str], bool]:
-    """Return the class of each column's cells, and whether the first column is one of names (see `name`)."""
+def marks(table: Table) -> list[str]:
+    """Return the class of each column's cells."""
     found = []
     for i in range(len(table.headers)):
         values = [row[i] for row in table.rows if row[i] is not None]
         found.append(" lm-n" if all(map(is_number, values)) else _broken(values))
     longest = max(len(cell_text(row[0])) for row in table.rows)
-    names = found[0] in ("", " lm-long-words") and longest <= (_NAME if len(found) == 2 else _WORD)
-    return (["", *found[1:]] if names else found), names
+    if found[0] == " lm-long-words" and len(found) == 2 and longest <= _NAME:
+        found[0] = ""
+    return found
 
 
-def name(value: Any) -> str:
-    """Return the class of a name, such as `temperature 0.8`: one line, also where it could be broken."""
-    return " lm-label" if re.search(r"[\s-]", cell_text(value)) else ""
+def first(mark: str, value: Any) -> str:
+    """Return the class of a cell of the first column: what is short, as `temperature 0.8`, is on one line."""
+    text = cell_text(value)
+    short = mark in ("", " lm-long-words") and len(text) <= _WORD and re.search(r"[\s-]", text)
+    return " lm-label" if short else mark
 
 
 def headed(mark: str) -> str:

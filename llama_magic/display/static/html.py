@@ -27,6 +27,7 @@ _TR = Html('<tr class="lm-tr">{}</tr>')
 _TR_ON = Html('<tr class="lm-on">{}</tr>')  # the next one says more of the same
 _EMPTY = Html("<td></td>")
 _DOT = Html(" · ")
+_DOT_AFTER = Html("\u00a0· ")  # a line may end behind it, and does not begin with it
 # No <mark>: it is black, whatever the theme, where `color: inherit` is dropped (JupyterLab, not trusted).
 _MARK = Html('<ins class="lm-mark">{}</ins>')
 _GONE = Html('<s class="lm-dim">{}</s> cut')
@@ -156,14 +157,14 @@ def _grid(node: doc.Grid) -> Html:
     table = node.table
     if not table.rows:
         return Html('<p class="lm-line">{}</p>').format(table.empty)
-    marks, names = columns.marks(table)
+    marks = columns.marks(table)
     head = _NONE.join(
         Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(columns.headed(mark), _aligned(mark), name)
         for mark, name in zip(marks, table.headers, strict=True)
     )
     repeated = _repeated(table)
     rows = _LINE.join(
-        _row([columns.name(row[0]) if names else marks[0], *marks[1:]], row, above, goes_on=below > 0)
+        _row([columns.first(marks[0], row[0]), *marks[1:]], row, above, goes_on=below > 0)
         for row, above, below in zip(table.rows, repeated, [*repeated[1:], 0], strict=True)
     )
     caption = (
@@ -203,7 +204,7 @@ def _aligned(mark: str) -> Html:
 def _cell(value: Any) -> Html:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
         shares = map(_share, value)
-        return next(shares) if len(value) == 1 else _DOT.join(map(_ONE.format, shares))
+        return next(shares) if len(value) == 1 else _DOT_AFTER.join(map(_ONE.format, shares))
     if isinstance(value, Marked):
         return _NONE.join(_MARK.format(text) if marked else _lines(text) for text, marked in value.pieces)
     return _lines(cell_text(value))

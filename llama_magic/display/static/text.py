@@ -82,7 +82,8 @@ def _grid(node: doc.Grid) -> str:
     if not table.rows:
         return table.empty
     cells = [
-        [_cut(one_line(cell_text(value), _CELL)) for value in row] for row in (table.headers, *table.rows)
+        [_cut(one_line(cell_text(value), _CELL)).replace("\u00a0", " ") for value in row]
+        for row in (table.headers, *table.rows)
     ]
     widths = [max(columns(row[i]) for row in cells) for i in range(len(table.headers))]
     right = [

@@ -64,7 +64,7 @@ def pairs(p: Pairs) -> list[Node]:
             one.better,
             one.worse,
             *_difference(one),
-            _p(one.p_holm),
+            _p(one.p_holm) if one.rows else None,
         )
         for one in p.pairs
     )
@@ -93,8 +93,10 @@ def sentence(one: Pair, axis: str) -> str:
     )
 
 
-def _difference(one: Pair) -> tuple[str, str | None]:
+def _difference(one: Pair) -> tuple[str | None, str | None]:
     """Return a difference and its interval, all with the digits that the interval's width can tell."""
+    if not one.rows:
+        return None, None
     width = one.high - one.low
     if not width > 1e-12:  # no interval, or none but what sums of floats leave
         return _signed(one.difference, f"{one.difference:+.2g}"), None

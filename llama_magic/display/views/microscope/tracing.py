@@ -14,9 +14,11 @@ from llama_magic.request.sampling import default_sampling
 from llama_magic.request.stages import STAGES
 from llama_magic.words.counting import nth_token
 from llama_magic.words.harmless import blanks_shown, one_line
-from llama_magic.words.tables import Share, Table, percent
+from llama_magic.words.tables import Share, Table, cell_text, percent
 
-_COLUMNS = 5  # beside each other in a window of 1,000 pixels, with the file browser open
+_COLUMNS = (5, 4, 3)  # candidates beside each other: as many as fit a window of 1,000 pixels
+_ROOM = 41.5  # ems of a table there, with the file browser open
+_LETTER, _DIGIT, _BAR = 0.53, 0.62, 4.0  # ems of each; a bar's of all
 _NAMES = {"dist": "draw", "greedy": "take the likeliest"}  # what llama.cpp calls the plain draws
 _FIRST = {"logits": "what the model gives: a probability for every token of its vocabulary"}
 _Candidate = tuple[int | None, str]  # id, text
@@ -28,16 +30,35 @@ def sampler_trace(trace: SamplerTrace, warnings: Sequence[str] = ()) -> list[Nod
 
     Those of its notes that are `warnings` stand out.
     """
-    columns = _columns(trace, _COLUMNS)
-    drawn = _place(trace, columns)
-    names = [f"◉ {text}" if i == drawn else text for i, (_, text) in enumerate(_shown(columns))]
-    rows = tuple(_row(stage, columns, drawn) for stage in trace.stages)
-    table = Grid(Table(("stage", "left", "bits", *names), rows))
+    tables = (_table(trace, most) for most in _COLUMNS)
+    table = Grid(next((one for one in tables if _ems(one) <= _ROOM), _table(trace, _COLUMNS[-1])))
     notes = [Line(note, tone="warn") if note in warnings else Line(note, dim=True) for note in trace.notes]
     key = "Each row is what a stage left, made to sum to 100%; – was cut, · is a blank; bits are the entropy"
     key += ": how open the choice still is."
     return [Head("x-ray", _words(trace)), table, Line(_drawn(trace), dim=True), Line(key, dim=True), *notes,
             Fold("what the stages do", tuple(map(Line, _helps(trace))))]  # fmt: skip
+
+
+def _table(trace: SamplerTrace, most: int) -> Table:
+    columns = _columns(trace, most)
+    drawn = _place(trace, columns)
+    names = [f"◉ {text}" if i == drawn else text for i, (_, text) in enumerate(_shown(columns))]
+    return Table(("stage", "left", "bits", *names), tuple(_row(one, columns, drawn) for one in trace.stages))
+
+
+def _ems(table: Table) -> float:
+    """Return about how wide a table is where no stage's name and no candidate is broken."""
+    wide = [max(_LETTER * len(word) for row in table.rows for word in _unbroken(row[0]))]
+    wide += [max(_DIGIT * len(cell_text(row[i])) for row in table.rows) for i in (1, 2)]
+    for i, name in enumerate(table.headers[3:], 3):
+        shares = [row[i][0].share for row in table.rows if row[i] is not None]
+        bars = (_BAR * share + _DIGIT * (len(percent(share)) + 0.5) for share in shares)
+        wide.append(max(_LETTER * len(name), *bars))
+    return sum(wide) + 3 * 1.06 + 0.6 * len(wide[3:])  # what parts the columns
+
+
+def _unbroken(name: str) -> list[str]:
+    return [name] if len(name) <= 24 else name.split(" ")  # as display/static/columns.py has it
 
 
 def _words(trace: SamplerTrace) -> str:
@@ -138,7 +159,7 @@ def _parameters(stage: TraceStage) -> str:
 def _parameter(stage: str, name: str, value: Any) -> str:
     """Say `40` for the stage's own number, `base 1.75` for others."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if name == stage else f"{name.removeprefix(f'{stage}_')} {text}"
+    return text if name == stage else f"{name.removeprefix(f'{stage}_')}\u00a0{text}"
 
 
 def _helps(trace: SamplerTrace) -> list[str]:

@@ -25,4 +25,4 @@ def sampling(chain: Sampling) -> list[Node]:
 
 def _stage_parameters(chain: Sampling, name: str) -> str:
     data = chain.to_dict()
-    return ", ".join(f"{row.name} {data[row.name]}" for row in STAGES[name].parameters)
+    return ", ".join(f"{row.name}\u00a0{data[row.name]}" for row in STAGES[name].parameters)

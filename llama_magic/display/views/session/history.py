@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from llama_magic.display.static.doc import Grid, Head, Node, Pages
+from llama_magic.display.views.kept import listed
 from llama_magic.display.views.model.results import completion
 from llama_magic.display.views.view import together, view
 from llama_magic.session.history import History, HistoryEntry, table
 from llama_magic.words.counting import counted
-from llama_magic.words.tables import Table
 
 _PAGE = 50  # generations
 # What is said once where all have the same, else behind the figures, in one column: texts need the width.
@@ -53,12 +53,6 @@ def history(every: History) -> list[Node]:
     return [Head("history", " · ".join(words)), _pages(newest, said)]
 
 
-def _how(row: Mapping[str, Any], left_out: Collection[str]) -> str:
-    """Say mode, model, end and seed of a generation, but what is said of all of them."""
-    said = [row[name] for name in ("mode", "model", "ended") if name not in left_out]
-    return ", ".join(filter(None, [*said, f"seed {row['seed']}" if row["seed"] else ""]))
-
-
 def _alike(every: Sequence[HistoryEntry], name: str) -> str:
     """Return what all of several generations have in a column, "" where they differ."""
     whole = table(every)
@@ -71,14 +65,11 @@ def _pages(every: Sequence[HistoryEntry], said: Collection[str] = ()) -> Pages:
     starts = range(0, len(every), _PAGE)
     one_model = len({entry.completion.model for entry in every}) == 1
     left_out = {*said, "model"} if one_model and len(every) > 1 else set(said)
-    whole = table(every)
-    listed = [dict(zip(whole.headers, row, strict=True)) for row in whole.rows]
-    headers = (*_COLUMNS, "how")
-    rows = [(*(row[name] for name in _COLUMNS), _how(row, left_out)) for row in listed]
+    shown = listed(table(every), _COLUMNS, left_out)
     pages = []
     for start in starts:
         part = every[start : start + _PAGE]
         name = f"{part[0].number:,} to {part[-1].number:,}"
-        pages.append((name, Table(headers, tuple(rows[start : start + _PAGE]))))
+        pages.append((name, replace(shown, rows=shown.rows[start : start + _PAGE])))
     rest = f"{_PAGE} of {len(every):,}: %llama history N shows the last N, history.to_pandas() has all."
     return Pages(tuple(pages), rest * (len(every) > _PAGE))
