@@ -218,3 +218,51 @@ def test_whatever_a_type_raises_is_a_schema_error(spec: Any) -> None:
     """pydantic's own errors and those of hooks in types come as one of the tree, with the reason."""
     with pytest.raises(SchemaError, match="cannot be turned into a JSON schema"):
         structured.compile(spec)
+
+
+_DRAFT4 = "http://json-schema.org/draft-04/schema#"
+WHOLE: list[tuple[Any, int | None, int | None]] = [  # (bounds, the least and the greatest number)
+    ({"maximum": 2**64 - 1}, None, 2**64 - 1),
+    ({"minimum": 2**64, "maximum": 2**65}, 2**64, 2**65),
+    ({"minimum": 2**70}, 2**70, None),
+    ({"exclusiveMaximum": -(2**70)}, None, -(2**70) - 1),
+    ({"minimum": 10**30, "maximum": 10**30 + 5}, 10**30, 10**30 + 5),
+    ({"minimum": -(2**63), "maximum": 2**63 - 1}, -(2**63), 2**63 - 1),
+    ({"minimum": 2**53 + 1, "maximum": 2**53 + 3}, 2**53 + 1, 2**53 + 3),
+    ({"minimum": 1e20, "exclusiveMaximum": 1e21}, 10**20, 10**21 - 1),
+    ({"exclusiveMinimum": 0, "maximum": 2**64}, 1, 2**64),
+    ({"minimum": 2**64, "exclusiveMinimum": True, "$schema": _DRAFT4}, 2**64 + 1, None),
+]
+
+
+@pytest.mark.parametrize(("bounds", "low", "high"), WHOLE, ids=lambda value: str(value)[:40])
+def test_whole_numbers_beyond_a_double_are_bounded_by_the_mask(
+    bounds: Any, low: int | None, high: int | None
+) -> None:
+    """Bounds beyond 2^53 and 2^63 hold to the last digit while a number is written, and when one is taken."""
+    constraint = structured.compile({"type": "integer", **bounds}, vocabulary=smollm2())
+    assert not [keyword for keyword in constraint.checked if "imum" in keyword.keyword]
+    for edge, step in ((low, -1), (high, 1)):
+        if edge is not None:
+            assert constraint.accepts(str(edge))
+            assert not constraint.mask_accepts(str(edge + step))
+    chance = random.Random(5)
+    for _ in range(12):
+        text = random_text(constraint, chance)
+        assert text is not None
+        assert low is None or low <= int(text), text
+        assert high is None or int(text) <= high, text
+    if high is None:
+        assert constraint.accepts("9" * 60)
+    nested = {"type": "object", "properties": {"n": {"type": "integer", **bounds}}, "required": ["n"]}
+    if "$schema" not in bounds and low is not None:
+        assert structured.compile(nested).mask_accepts(f'{{"n": {low}}}')
+        assert not structured.compile(nested).mask_accepts(f'{{"n": {low - 1}}}')
+    assert constraint.mask_accepts(f"{low or high}.0")
+
+
+def test_bounds_between_which_nothing_lies_are_refused() -> None:
+    """Large bounds that exclude each other are found before an answer is begun."""
+    for bounds in ({"minimum": 2**64, "maximum": 2**63}, {"exclusiveMinimum": 2**64, "maximum": 2**64}):
+        with pytest.raises(SchemaError, match="no whole number lies between the bounds at the root"):
+            structured.compile({"type": "integer", **bounds})

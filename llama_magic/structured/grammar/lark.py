@@ -19,6 +19,8 @@ from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.regex import literal
 from llama_magic.structured.schema.tree import walk
 
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_RULED = frozenset((RULE, "type", "items", "minItems", "maxItems", *_BOUNDS))  # what a rule says as a whole
 _CONDITIONAL = frozenset(("if", "then", "else", "not"))
 _SORTED_BY_CHANCE = 100  # one in so many
 
@@ -94,7 +96,7 @@ class LarkWriter:
         if isinstance(node, dict):
             node = {key: value for key, value in node.items() if key != "$defs"}
             keys = set(node)
-            if RULE in node and keys <= {"type", "items", "minItems", "maxItems", RULE}:
+            if RULE in node and keys <= _RULED:
                 return self._rule_of(node[RULE])
             if keys == {"$ref"}:
                 return self._ref(node["$ref"])
@@ -122,6 +124,8 @@ class LarkWriter:
     def _rule_of(self, rule: dict[str, Any]) -> str:
         if "numbers" in rule:
             return self.rule(*(f"/{literal(json.dumps(number))}/" for number in rule["numbers"]))
+        if "whole" in rule:
+            return self.rule(f"/{rule['whole']}/")
         return array_rule(self, rule)
 
     def _ref(self, ref: str) -> str:

@@ -6,12 +6,18 @@ import math
 from typing import Any
 
 from llama_magic.structured.lower.lowered import Lowered, Site
+from llama_magic.structured.lower.marks import RULE
+from llama_magic.structured.schema import spans
 from llama_magic.structured.schema.effort import takes_step
+from llama_magic.structured.schema.tree import pointer
+from llama_magic.structured.schema.written import KEY
 
 # llguidance (1.9.1) ends the process on a range of whole numbers that lies near -2^63 or below it.
 LEAST = -9 * 10**18
 MOST = 2**63 - 1025  # the last double below 2^63; a bound above it is cut to 2^63 - 1 there
 _EXACT = 2**53  # it reads numbers as doubles
+_LONGEST = 10**100  # what is said digit by digit
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _FAR = 10**17  # of a bound beyond its range the sign and the number of digits are kept
 
 
@@ -33,25 +39,75 @@ def _bound(lowered: Lowered, site: Site) -> None:
     if isinstance(value, bool):  # draft 4: a switch on minimum or maximum
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(site.keyword)
         if value and plain and plain in site.node:
+            if not in_range(site.node[plain]):
+                _left(lowered, site, _by_digits(lowered, site), "out of the mask's range")
+                return
             site.out[site.keyword] = site.node[plain]
         lowered.enforce(site.path, site.keyword)
         return
     float(value)  # an OverflowError refuses what no double can hold
+    ruled = site.keyword in _BOUNDS and _by_digits(lowered, site)
     large = site.keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
     large = large or (site.keyword != "multipleOf" and not LEAST <= value <= MOST)
     loosened = "numbers" in lowered.loosening.kinds
     if (large or loosened) and site.keyword not in site.out:
         if not loosened and site.keyword != "multipleOf" and site.keyword.endswith("aximum") == (value < 0):
             site.out[site.keyword.replace("exclusiveM", "m")] = _FAR if value > 0 else -_FAR
-        lowered.leave(site.path, site.keyword, "out of the mask's range")
+        _left(lowered, site, ruled, "out of the mask's range")
         return
     if site.keyword not in site.out and not in_range(value) and isinstance(value, int):
         site.out[site.keyword.replace("exclusiveM", "m")] = int(_outward(site.keyword, value))
-        lowered.leave(site.path, site.keyword, "beyond 2^53 up to the next double")
+        _left(lowered, site, ruled, "beyond 2^53 up to the next double")
         return
     if site.keyword not in site.out:
         site.out[site.keyword] = value
     lowered.enforce(site.path, site.keyword)
+
+
+def _left(lowered: Lowered, site: Site, ruled: bool, note: str) -> None:
+    if ruled:
+        lowered.ruled(site.path, site.keyword)
+    else:
+        lowered.leave(site.path, site.keyword, note)
+
+
+def _by_digits(lowered: Lowered, site: Site) -> bool:
+    """Say whole numbers between bounds that no double can hold by their digits, in a rule.
+
+    Where the rule cannot be written (within what is no rule itself), the bounds beside it hold.
+    """
+    node = site.node
+    if node.get("type") != "integer" or "multipleOf" in node or "numbers" in lowered.loosening.kinds:
+        return False
+    numbers = [node[name] for name in _BOUNDS if name in node and not isinstance(node[name], bool)]
+    if all(map(in_range, numbers)) or any(abs(number) > _LONGEST for number in numbers):
+        return False
+    low, high = _ends(node)
+    if False in site.extra:  # said at another bound
+        return True
+    if low is not None and high is not None and low > high:
+        site.extra.append(False)
+        where = pointer(site.path) or "the root"
+        lowered.impossible.append(f"no whole number lies between the bounds at {where}")
+        return True
+    longest = max(19, *(len(str(abs(int(number)))) for number in numbers))
+    written = spans.whole(low, high, longest)
+    more = f"[1-9][0-9]{{{longest},}}"
+    ways = [written, *([f"-{more}"] if low is None else []), *([more] if high is None else [])]
+    site.out[RULE] = {"whole": f"(?:{'|'.join(ways)})(?:\\.0+)?"}
+    site.out[KEY] = {RULE: {"whole": written}}
+    return True
+
+
+def _ends(node: Any) -> tuple[int | None, int | None]:
+    """The least and the greatest whole number of a schema."""
+    low, high = node.get("minimum"), node.get("maximum")
+    below, above = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
+    lows = [] if low is None else [math.floor(low) + 1 if below is True else math.ceil(low)]
+    highs = [] if high is None else [math.ceil(high) - 1 if above is True else math.floor(high)]
+    lows += [] if below is None or isinstance(below, bool) else [math.floor(below) + 1]
+    highs += [] if above is None or isinstance(above, bool) else [math.ceil(above) - 1]
+    return max(lows, default=None), min(highs, default=None)
 
 
 def _size(lowered: Lowered, site: Site) -> None:
@@ -63,6 +119,6 @@ def _size(lowered: Lowered, site: Site) -> None:
 
 
 RULES = {
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _bound),
+    **dict.fromkeys((*_BOUNDS, "multipleOf"), _bound),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _size),
 }
