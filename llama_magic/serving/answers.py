@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.request.events import EndEvent, Event, PromptEvent, TokenEvent
 from llama_magic.serving.log import LoggedRequest
-from llama_magic.serving.refusals import busy
+from llama_magic.serving.refusals import Refusal, busy
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -37,6 +37,7 @@ class ServedAnswer:
         self._mail = mail
         self._streamed = streamed
         self._told: asyncio.Queue[Any] = asyncio.Queue()
+        self._early: list[Any] = []  # what came before the engine had begun
         self._begun = self._ended = False
         row.prompt_tokens += len(assembler.request.prompt)
 
@@ -83,7 +84,7 @@ class ServedAnswer:
             self.cancel()
             raise busy(f"The request waited {seconds:g} seconds and was not begun.", 5) from None
         if told is not _BEGUN:
-            self._told.put_nowait(told)
+            self._early.append(told)
             self._raise()
 
     @property
@@ -97,9 +98,11 @@ class ServedAnswer:
         After each `PING_S` seconds in which nothing came, yields nothing (an empty list).
         """
         while True:
+            told, self._early = self._early, []
             try:
-                async with asyncio.timeout(PING_S):
-                    told = [await self._told.get()]
+                if not told:
+                    async with asyncio.timeout(PING_S):
+                        told.append(await self._told.get())
             except TimeoutError:
                 yield []
                 continue
@@ -120,10 +123,15 @@ class ServedAnswer:
         return self.completions()
 
     def completions(self) -> list[Completion[Any]]:
-        """Return what was written, and tell the kernel's history of it."""
+        """Return what was written, and tell the kernel's history of it.
+
+        Raises `Refusal` where it was broken off: a client is not to take a part for the whole.
+        """
         made = self.assembler.completions()
         with contextlib.suppress(Exception):  # a listener's error is not the client's
             self.assembler.tell(made)
+        if any(one.finish_reason == "interrupted" for one in made):
+            raise Refusal(503, "The answer was broken off: its model is unloaded, or the server stopped.")
         return made
 
     def cancel(self) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion, TokenLogprob
 
-_REASONS = {"stop": "stop", "length": "length", "timeout": "length", "interrupted": "stop"}
+_REASONS = {"stop": "stop", "length": "length", "timeout": "length"}  # of "interrupted" nobody is told
 
 
 def reason_of(made: Completion[Any]) -> str:
