@@ -72,3 +72,51 @@ def test_the_pen_in_notebook_7(notebook_7: Any) -> None:
     assert kept.startswith("pen: branch 1.1: token 8 “nine”")
     assert "└─ · nine ten" in kept
     assert widget == "The pen: run this cell again to use it."
+
+
+def test_the_boards_keys_in_notebook_7(notebook_7: Any) -> None:
+    """As in JupyterLab: arrows move a slider and a stage, letters are no commands, Shift+Enter runs the pad
+    and not its cell, Escape leaves a board for its cell, where they are commands; a kept board leaves its
+    table."""
+    load = "import llama_magic as lm\nmodel = lm.load(ctx=512, threads=1)"
+    xray = "model.xray('The best thing about the sea is', seed=7).live()"
+    predict = "lm.lesson.predict('Which?', ['sea', 'tea', 'broccoli'])"
+    pad = "import llama_magic.display as d\nfrom display_answers import answering\nd.pad(answering('Ah.'))"
+    tab = notebook_7("boards-seven.ipynb", [load, xray, predict, pad])
+    tab.errors.clear()  # Notebook has one of its own while it loads
+    keys, cells = tab.page.keyboard, tab.page.locator(".jp-Notebook .jp-Cell")
+    for index in range(4):
+        tab.run(index)
+        tab.finished(index, timeout=60_000)
+    live = tab.cell(1).locator(".lm-board")
+    slider = live.get_by_role("slider", name="top_k")
+    slider.press("Home")
+    live.get_by_text("--top-k 0 ").wait_for()
+    for key in ("b", "x", "d", "d", "Shift+Enter"):
+        keys.press(key)
+    assert cells.count() == 4
+    assert slider.evaluate("n => n === document.activeElement")
+    live.locator('.lm-stage[tabindex="0"]').focus()
+    keys.press("Alt+ArrowRight")
+    live.get_by_text('--samplers "dry;penalties').wait_for()
+    live.get_by_role("button", name="Draw 100 times").press("Enter")
+    live.get_by_text("of 100 would have drawn another token").first.wait_for()
+    options = tab.cell(2).locator("input[type=radio]")
+    options.first.focus()
+    for key in ("Space", "ArrowDown"):
+        keys.press(key)
+    tab.cell(2).locator(".lm-board").get_by_text("You predict: tea").first.wait_for()
+    number = tab.prompt(3)
+    field = tab.cell(3).locator("textarea")
+    field.fill("one two")
+    field.press("Shift+Enter")
+    tab.cell(3).locator(".lm-board").get_by_text("Ah.").wait_for()
+    assert (field.input_value(), tab.prompt(3)) == ("one two", number)
+    tab.shot("notebook7-boards")
+    keys.press("Escape")
+    keys.press("b")
+    assert cells.count() == 5
+    live.get_by_role("button", name="Keep as output").press("Enter")
+    live.wait_for(state="detached")
+    assert [seen for _, seen in tab.children(1)] == [True, True]
+    assert not tab.errors

@@ -228,10 +228,15 @@ def test_a_read_through_counts_in_bits() -> None:
 
 
 def test_logprobs_are_shown_with_what_else_was_likely() -> None:
-    """Each token with its probability where it was unsure, the least sure with their alternatives."""
+    """Each token with its probability where it was unsure and its place, as people and as Python count; the
+    least sure with their alternatives."""
     text = to_text(example_views()["answer with logprobs"])
     assert re.search(r"place +token +probability +also likely\n +1 +“·Lyon” +8.0% +“·Paris” 71%", text)
-    assert "<sub> 8.0%</sub>" in bare(to_html(example_views()["answer with logprobs"]))
+    html = to_html(example_views()["answer with logprobs"])
+    assert "<sub> 8.0%</sub>" in bare(html)
+    assert (
+        "token 1 (step 0), 8.0%" in html
+    )  # as the pen and the x-ray count, with the number that `xray` takes
     assert "how sure" not in to_text(completion("Lyon"))
 
 

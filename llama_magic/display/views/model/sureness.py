@@ -6,6 +6,7 @@ import math
 
 from llama_magic.display.static.doc import Fold, Grid, Line, Node, Piece, Strip
 from llama_magic.model.results import Completion, TokenLogprob
+from llama_magic.words.counting import nth_token
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Share, Table, percent
 
@@ -37,7 +38,7 @@ def shaded(text: str, where: str, share: float, token_id: int | None = None) -> 
 
 
 def _piece(place: int, entry: TokenLogprob) -> Piece:
-    return shaded(entry.text, f"place {place + 1}", math.exp(entry.logprob), entry.token_id)
+    return shaded(entry.text, nth_token(place), math.exp(entry.logprob), entry.token_id)
 
 
 def _row(place: int, entry: TokenLogprob) -> tuple[object, ...]:
