@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from llama_magic.errors import BackendError
 from llama_magic.request.events import EndEvent, Event, Stats, nobody
 from llama_magic.request.request import Request, sample_seed
 
@@ -84,4 +85,16 @@ class Job:
             self.closed = True
             self.stats.ended = time.perf_counter()
             sink, self.sink = self.sink, nobody  # who listened is not kept alive by what was answered
-            sink(EndEvent(error, self.stats))
+            sink(EndEvent(_named(error), self.stats))
+
+
+def _named(error: BaseException | None) -> BaseException | None:
+    """Say in the one tree that memory ran out; whatever else fails here is a fault of ours, and named so."""
+    if not isinstance(error, MemoryError):
+        return error
+    named = BackendError(
+        f"The memory of this process ran out while the answer was written ({error or 'Python'}).",
+        remedy="Free some, ask for fewer samples (-N), or load with a smaller window (--ctx).",
+    )
+    named.__cause__ = error
+    return named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -12,7 +13,9 @@ from scripted_gguf import EOS, chain
 
 import llama_magic as lm
 from llama_magic.display.live.terminal import figures
+from llama_magic.engine.steps import StepStore
 from llama_magic.session.history import HistoryEntry
+from llama_magic.structured.mask.matcher import GrammarMatcher
 
 
 def test_after_retries_the_error_says_how_often_it_asked(scripted_model: Any) -> None:
@@ -55,6 +58,31 @@ def test_a_stop_text_that_cuts_a_structured_answer_is_named(scripted_model: Any,
     assert "Leave out --stop" in str(caught.value)
     assert caught.value.completion.stop == stop
     assert model.structured("q", schema, stop="never", max_tokens=60, seed=1).parsed["a"] in "xy"
+
+
+@pytest.mark.parametrize("place", ["put", "put_mask", "accept"])
+@pytest.mark.parametrize("good", [0, 2])
+def test_memory_that_runs_out_is_named_and_costs_one_answer(
+    scripted: Any, answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, place: str, good: int
+) -> None:
+    """Where memory runs out the answer ends in the one tree with the text so far, and the model works on."""
+    question, answer = next(iter(answers.items()))
+    grammar = "root ::= [a-z]{9}" if place != "put" else None
+    real = getattr(StepStore if place != "accept" else GrammarMatcher, place)
+    calls = itertools.count()
+
+    def failing(*args: Any, **options: Any) -> Any:
+        if next(calls) >= good:
+            raise MemoryError("64 MiB")
+        return real(*args, **options)
+
+    monkeypatch.setattr(StepStore if place != "accept" else GrammarMatcher, place, failing)
+    with pytest.raises(lm.BackendError, match=r"memory of this process ran out.*64 MiB") as caught:
+        scripted.complete(question, grammar=grammar, max_tokens=12, seed=1)
+    monkeypatch.undo()
+    assert isinstance(caught.value.__cause__, MemoryError)
+    assert good == 0 or caught.value.completion.text
+    assert scripted.complete(question, max_tokens=12).text == answer
 
 
 def test_speed_is_that_of_drawn_tokens(scripted_model: Any) -> None:
