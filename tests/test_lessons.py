@@ -92,6 +92,7 @@ def test_a_lesson_has_all_its_parts(path: Path) -> None:
     assert text.count("lm.lesson.predict(") == 1
     [predict] = [cell for cell in cells if "lm.lesson.predict(" in cell.source]
     assert predict.metadata.jupyter.source_hidden  # it holds the answer
+    assert predict.source.startswith("lm.lesson.predict(")  # which is what is seen of it
 
 
 @pytest.mark.parametrize("path", LESSONS[1:], ids=lambda path: path.stem)
