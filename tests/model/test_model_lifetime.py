@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import shutil
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import llama_cpp
+import numpy as np
 import pytest
 from scripted_gguf import Scripted, chain
 
 import llama_magic as lm
+from llama_magic.engine.native import SamplerChain
 
 
 def _endless(scripted_model: Any, **options: Any) -> Any:
@@ -175,6 +178,16 @@ def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None
     blocker.join(30)
 
 
+_DRY = lm.Sampling(dry_multiplier=0.8)
+
+
+def _walk(model: Any) -> None:
+    chain = SamplerChain(model.backend.weights, lm.Sampling(samplers=("top_k", "infill")), 1)
+    with contextlib.suppress(lm.ModelClosedError):  # at the stage after the one that is waited for
+        list(chain.walk(np.zeros(model.backend.tokenizer.n_tokens, np.float32)))
+    chain.close()
+
+
 @pytest.mark.parametrize(
     ("function", "use"),
     [
@@ -182,6 +195,8 @@ def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None
         ("llama_detokenize", lambda model: model.detokenize([5, 6])),
         ("llama_token_to_piece", lambda model: model.backend.tokenizer.piece(7)),
         ("llama_vocab_get_text", lambda model: model.backend.tokenizer.text(7)),
+        ("llama_sampler_init_dry", lambda model: SamplerChain(model.backend.weights, _DRY, 1).close()),
+        ("llama_sampler_apply", _walk),
     ],
 )
 def test_weights_are_freed_after_short_calls_that_are_in_them(

@@ -36,14 +36,21 @@ class SamplerChain:
         params.no_perf = True
         self._pointer: int | None = llama_cpp.llama_sampler_chain_init(params)
         self.stages: list[str] = []
-        for name, sampler in _build(weights, sampling, seed, masked):
+        self._vocab = weights.vocab  # which some stages look into: DRY when it is made, infill at each step
+        try:
+            self._vocab.use(lambda _pointer: self._add(_build(weights, sampling, seed, masked)))
+        except BaseException:
+            self.close()
+            raise
+        # The draw is then the first of the largest logits, with no list of candidates to be made for it.
+        self.plain_greedy = self.stages == ["greedy"]
+
+    def _add(self, built: Iterable[tuple[str, Any]]) -> None:
+        for name, sampler in built:
             if not sampler:
-                self.close()
                 raise BackendError(f"llama.cpp could not make the sampler {name!r}.", log=backend.log_tail())
             llama_cpp.llama_sampler_chain_add(self._pointer, sampler)
             self.stages.append(name)
-        # The draw is then the first of the largest logits, with no list of candidates to be made for it.
-        self.plain_greedy = self.stages == ["greedy"]
 
     @property
     def pointer(self) -> int:
@@ -98,7 +105,7 @@ class SamplerChain:
 
     def _apply(self, index: int, array: Any) -> None:
         sampler = llama_cpp.llama_sampler_chain_get(self.pointer, index)
-        llama_cpp.llama_sampler_apply(sampler, ctypes.byref(array))
+        self._vocab.use(lambda _pointer: llama_cpp.llama_sampler_apply(sampler, ctypes.byref(array)))
 
     def skip_draws(self, count: int) -> None:
         """Bring the random numbers of the last stage where they are after `count` draws.

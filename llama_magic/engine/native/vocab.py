@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import llama_cpp
 
@@ -14,6 +14,7 @@ from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, O
 from llama_magic.threads import LeftBehind
 
 _LONG = 2**16  # bytes from which on tokenizing is left behind by Ctrl-C; takes some 20 ms
+T = TypeVar("T")
 _MAX_BYTES = 2**31 - 1  # llama_tokenize takes an int32 length
 _USER_DEFINED = 1 << 4  # enum llama_token_attr
 _CONTROL = 1 << 3
@@ -68,6 +69,13 @@ class Vocab:
             raise ModelClosedError("The model was unloaded; load it again to use its vocabulary.")
         return self._pointer
 
+    def use(self, call: Callable[[int], T]) -> T:
+        """Return what a short `call` makes of the pointer; `close` waits for it.
+
+        Raises `ModelClosedError` once the weights are closed.
+        """
+        return self._calls.here(lambda: call(self.pointer))
+
     @property
     def tokenize_function(self) -> int:
         """The address of `llama_tokenize`, for libraries that call it themselves."""
@@ -106,12 +114,8 @@ class Vocab:
     @functools.cached_property
     def texts(self) -> tuple[bytes, ...]:
         """The tokens as they stand in the file, for looking through all of them (about 20 ms for 49,000)."""
-        get = llama_cpp.llama_vocab_get_text
-
-        def all_of_them(pointer: int) -> tuple[bytes, ...]:
-            return tuple(get(pointer, token) or b"" for token in range(self.n_tokens))
-
-        return self._calls.here(lambda: all_of_them(self.pointer))
+        get, tokens = llama_cpp.llama_vocab_get_text, range(self.n_tokens)
+        return self.use(lambda pointer: tuple(get(pointer, token) or b"" for token in tokens))
 
     @functools.cached_property
     def lost(self) -> str:
@@ -185,7 +189,7 @@ class Vocab:
     def text(self, token: int) -> str:
         """Return the token as it stands in the file (`▁Hello`, `<0x0A>`, `<|im_start|>`)."""
         self._check(token)
-        raw = self._calls.here(lambda: llama_cpp.llama_vocab_get_text(self.pointer, token))
+        raw = self.use(lambda pointer: llama_cpp.llama_vocab_get_text(pointer, token))
         return (raw or b"").decode("utf-8", "replace")
 
     def _check(self, token: int) -> None:
