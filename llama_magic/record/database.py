@@ -81,11 +81,13 @@ class Database:
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows that a query finds."""
-        return self._do(lambda connection: connection.execute(sql, values).fetchall())
+        return self._said(
+            lambda said: self._do(lambda connection: connection.execute(sql, said).fetchall()), values
+        )
 
     def write(self, sql: str, values: Sequence[Any] = ()) -> None:
         """Carry out one statement: all of it or nothing. Waits for another kernel that writes."""
-        self._do(lambda connection: connection.execute(sql, values).close())
+        self._said(lambda said: self._do(lambda connection: connection.execute(sql, said).close()), values)
 
     def close(self) -> None:
         """Close the connections that nobody uses; the last one to a file puts its log into the file."""
@@ -94,6 +96,13 @@ class Database:
             owner, connection = self._idle.popleft()
             if owner == os.getpid():
                 connection.close()
+
+    def _said(self, do: Callable[[Sequence[Any]], T], values: Sequence[Any]) -> T:
+        """Do it with these values; of texts that UTF-8 cannot hold (a lone surrogate) with their escapes."""
+        try:
+            return do(values)
+        except UnicodeEncodeError:
+            return do([_escaped(value) if isinstance(value, str) else value for value in values])
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def once() -> T:
@@ -195,6 +204,11 @@ class Database:
                 f"The record {self.path} cannot be used: {error}.",
                 remedy="Choose a file in a folder that exists, can be written to, and has room.",
             ) from None
+
+
+def _escaped(text: str) -> str:
+    """Return a text as UTF-8 can hold it: lone surrogates as Python writes them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _lasting(path: Path) -> Path:

@@ -99,7 +99,7 @@ class Record(Printed, Sequence[Completion[Any]]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         order, skip = ("id", index) if index >= 0 else ("id DESC", -index - 1)
-        rows = self._rows(f"ORDER BY {order} LIMIT 1 OFFSET ?", (skip,))
+        rows = self._rows(f"ORDER BY {order} LIMIT 1 OFFSET ?", (skip,)) if skip < 2**63 else []
         if not rows:
             raise IndexError(f"The record holds {counted(len(self), 'answer')}, and none numbered {index}.")
         return _completion(rows[0])

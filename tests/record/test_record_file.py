@@ -365,3 +365,41 @@ def test_a_record_stays_where_it_was_begun(tmp_path: Path, monkeypatch: pytest.M
                 opened("answers.sqlite")
     finally:
         monkeypatch.chdir(tmp_path)
+
+
+ODD = [
+    "\ud800",
+    "a\udcffb",
+    "\x00",
+    "",
+    "x" * 100_000,
+    "\u202eright",
+    "e\u0301",
+    "👩\u200d👧",
+    "'; DROP TABLE answers;--",
+    "%_",
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_any_tag_and_label_is_kept_and_found(odd: str, path: Path, tmp_path: Path) -> None:
+    """Whatever text a tag or label is, the answer is kept, found by it, shown and exported."""
+    record = Record(path)
+    with scripted_model(["one", "two"]) as model:
+        record.add(model.complete("a", max_tokens=5, tag=odd), label=odd)
+        record.add(model.complete("b", max_tokens=5), label="plain", tag=odd)
+    assert [one.text for one in record.find(label=odd)] == ["one"]
+    assert [one.text for one in open_record(path)] == ["one", "two"]
+    assert str(record)
+    assert len(record.to_pandas()) == 2
+    assert record.export(tmp_path / "out.jsonl").read_text(encoding="utf-8").count("\n") == 2
+
+
+@pytest.mark.parametrize("place", [2, -3, 2**63, 10**30, -(2**63) - 1, -(10**30)])
+def test_a_place_that_a_record_has_not_is_an_index_error(place: int, path: Path) -> None:
+    """Beyond its ends a record raises IndexError, as every sequence; also where SQLite has no such number."""
+    record = Record(path)
+    with scripted_model(["one", "two"]) as model:
+        record.add(*(model.complete(text, max_tokens=5) for text in "ab"))
+    with pytest.raises(IndexError):
+        record[place]
