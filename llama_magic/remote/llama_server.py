@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_magic import formatters
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.formatters import Formatter
 from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
@@ -58,7 +61,7 @@ class LlamaServer:
         )
         bos, eos = str(props.get("bos_token") or ""), str(props.get("eos_token") or "")
         template = str(props.get("chat_template") or "")
-        self.formatter = formatters.detect(_Told(template, bos, eos))
+        self.formatter = self._format(props, _Told(template, bos, eos))
         self.tokenizer = ServerTokenizer(
             self,
             n_tokens=int(meta.get("n_vocab") or 1 << 24),
@@ -67,6 +70,10 @@ class LlamaServer:
             eos=eos,
             marks=marks_of(template, self.formatter),
         )
+
+    def _format(self, props: Mapping[str, Any], told: _Told) -> Formatter:
+        """Return what writes conversations as the server's model does."""
+        return formatters.detect(told)
 
     # --- tokens -----------------------------------------------------------------------------
 
@@ -159,6 +166,13 @@ class LlamaMagicServer(LlamaServer):
         self, wire: Wire, props: Mapping[str, Any], models: Sequence[Mapping[str, Any]], model: str
     ) -> None:
         super().__init__(wire, props, models, model, {"model": model})
+
+    def _format(self, props: Mapping[str, Any], told: _Told) -> Formatter:
+        """Return the family that it names where it has no template, and where that is known here."""
+        if not told.chat_template:
+            with contextlib.suppress(OptionError, InputTypeError):
+                return formatters.get(props["chat_format"])
+        return super()._format(props, told)
 
 
 class _Told:

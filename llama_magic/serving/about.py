@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from llama_magic.errors import ModelClosedError
 from llama_magic.serving.exchange import as_json
 from llama_magic.serving.metrics import CONTENT_TYPE
 from llama_magic.serving.state import fingerprint
@@ -27,13 +28,19 @@ class About:
         self._since = int(time.time())
 
     async def models(self, request: Request) -> Response:
-        """List the models."""
-        data = [self._model(model) for model in self._state.models.values()]
+        """List the models that can be asked."""
+        data = [self._model(model) for model in self._state.models.values() if not model.closed]
         return _json({"object": "list", "data": data})
 
     async def one_model(self, request: Request) -> Response:
         """Tell of one model."""
-        return _json(self._model(self._state.model(request.path_params["name"])))
+        return _json(self._model(self._asked(request.path_params["name"])))
+
+    def _asked(self, name: str | None) -> Model:
+        model = self._state.model(name)
+        if model.closed:
+            raise ModelClosedError(f"The model {model.name!r} was unloaded; load it again to use it.")
+        return model
 
     def _model(self, model: Model) -> dict[str, Any]:
         meta: dict[str, Any] = {"n_ctx": model.window, "n_vocab": model.backend.tokenizer.n_tokens}
@@ -53,8 +60,11 @@ class About:
         }
 
     async def props(self, request: Request) -> Response:
-        """Tell of window, template and special tokens, in llama-server's form."""
-        model = self._state.model(request.query_params.get("model"))
+        """Tell of window, template and special tokens, in llama-server's form.
+
+        `chat_format` is ours: the family that writes conversations where no template does.
+        """
+        model = self._asked(request.query_params.get("model"))
         tokenizer, formatter = model.backend.tokenizer, model.formatter
         template = getattr(formatter, "template", None)
         bos = "" if tokenizer.bos_id is None else tokenizer.text(tokenizer.bos_id)
@@ -65,6 +75,7 @@ class About:
                 "model_alias": model.name,
                 "model_path": model.path.name if model.has_file else "",
                 "chat_template": getattr(template, "source", ""),
+                "chat_format": formatter.name,
                 "bos_token": bos,
                 "eos_token": tokenizer.text(tokenizer.eos_id),
                 "build_info": fingerprint(model),

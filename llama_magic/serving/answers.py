@@ -131,7 +131,7 @@ class ServedAnswer:
         with contextlib.suppress(Exception):  # a listener's error is not the client's
             self.assembler.tell(made)
         if any(one.finish_reason == "interrupted" for one in made):
-            raise Refusal(503, "The answer was broken off: its model is unloaded, or the server stopped.")
+            raise Refusal(503, "The model was unloaded, or the server stopped, before the answer was whole.")
         return made
 
     def cancel(self) -> None:

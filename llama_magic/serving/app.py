@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from llama_magic.serving.state import State
 
+Page = Callable[[Request], Awaitable[Response]]
 _COUNT = "/chat/completions/input_tokens"
 # Path, what its body is, what answers it. Others call a path without /v1, or llama-server calls it so.
 POSTS: tuple[tuple[str, type[BaseModel], Handler, tuple[str, ...]], ...] = (
@@ -79,9 +81,21 @@ def application(state: State, rules: Rules) -> ASGIApp:
         ("/metrics", about.metrics),
         ("/openapi.json", openapi),
     ):
-        routes.append(Route(name, page, methods=["GET"]))
+        routes.append(Route(name, _told(page), methods=["GET"]))
     handlers = {HTTPException: _http, Refusal: _refused}
     return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), rules)  # type: ignore[arg-type]  # theirs are wider
+
+
+def _told(page: Page) -> Page:
+    """Return a page whose errors, whatever they are, are told as those of a question."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await page(request)
+        except Exception as error:
+            return await _refused(request, error)
+
+    return answer
 
 
 async def _http(request: Request, error: HTTPException) -> Response:

@@ -62,7 +62,8 @@ def naming(param: str, work: Callable[[], Any], fields: Collection[str] = ()) ->
         return work()
     except LlamaMagicError as error:
         refusal = refusal_of(error).about(fields)
-        if not refusal.type and refusal.param is None:  # a window that is full is said in its own way
+        # A window that is full is said in its own way, and a model that is closed is no field's fault.
+        if refusal.status == 400 and not refusal.type and refusal.param is None:
             refusal.param, refusal.message = param, f"{param}: {refusal.message}"
         raise refusal from None
 

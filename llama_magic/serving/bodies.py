@@ -311,6 +311,7 @@ class PropsBody(Body):
     model_alias: str
     model_path: str
     chat_template: str
+    chat_format: str
     bos_token: str
     eos_token: str
     build_info: str

@@ -65,9 +65,10 @@ class State:
         return ThreadPoolExecutor(4, thread_name_prefix="llama_magic serve")
 
     def model(self, name: str | None) -> Model:
-        """Return a model by its name, the first one without; `Refusal` 404 for an unknown name."""
+        """Return a model by its name, without one the first loaded one; `Refusal` 404 for another."""
         if name is None:
-            return next(iter(self.models.values()))
+            loaded = (model for model in self.models.values() if not model.closed)
+            return next(loaded, next(iter(self.models.values())))
         if name not in self.models:
             near = nearest(name, self.models)
             hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -302,6 +302,16 @@ def test_our_own_server_is_asked_for_a_model_and_a_seed_only_where_there_is_one(
             assert far.tokenize("a b") == two.tokenize("a b")
 
 
+@pytest.mark.parametrize("family", ["llama2", "gemma", "phi"])
+def test_our_own_server_tells_how_it_writes_conversations(family: str) -> None:
+    """Where no template is in the file, or another format was chosen, both sides write the same prompt."""
+    from llama_magic.testing import scripted_model
+
+    own = scripted_model(lambda _request: "yes", formatter=family)
+    with lm.serve(own, port=0) as server, lm.connect(server.url, probing=False) as far:
+        assert far.chat(ASK).prompt == own.chat(ASK).prompt
+
+
 def test_with_a_seed_only_our_own_server_may_reuse(start: Start, connect: Connect) -> None:
     """There what is reused has the bits of a cold read; llama-server is told to read all of it again."""
     from llama_magic.testing import scripted_model

@@ -12,7 +12,7 @@ import pytest
 from serving.conftest import Served, ask, check_error
 
 from llama_magic.request.events import EndEvent, FinishEvent, Stats
-from llama_magic.testing import Script
+from llama_magic.testing import Script, scripted_model
 
 CHAT = "/v1/chat/completions"
 ASKED: dict[str, dict[str, Any]] = {
@@ -47,6 +47,35 @@ def test_a_model_that_is_unloaded_breaks_its_answers_off(
         here.model.close()
         gate.set()
         check_error(_last(asked.result(), streamed), 503)
+
+
+def test_what_is_unloaded_is_served_no_more(served: Callable[..., Served]) -> None:
+    """Each path and page says so as all errors are told; the list, and no name, mean the other models."""
+    first, second = (scripted_model(lambda _r, n=n: n, name=n) for n in ("one", "two"))
+    here = served(first, second)
+    first.close()
+    for path, body in {**ASKED, "/tokenize": {"content": "a"}}.items():
+        error = here.post(path, 503, **body, model="one")["error"]
+        assert error["param"] is None, error
+    for page in ("/props?model=one", "/v1/models/one", "/health"):
+        check_error(here.client.get(page).json(), 503)
+    assert [row["id"] for row in here.client.get("/v1/models").json()["data"]] == ["two"]
+    assert here.post(CHAT, **ask())["choices"][0]["message"]["content"] == "two"
+
+
+def test_a_page_that_fails_is_an_error_too(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the form of all others, without the words of what is none of the client's."""
+    here = served()
+
+    def fail(*_: Any) -> str:
+        raise RuntimeError("secret words")
+
+    monkeypatch.setattr(here.server._state.metrics, "text", fail)
+    answer = here.client.get("/metrics")
+    check_error(answer.json(), 500)
+    assert "secret" not in answer.text
 
 
 @pytest.mark.parametrize("streamed", [False, True])
