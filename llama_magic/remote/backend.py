@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llama_magic.errors import BackendError, LlamaMagicError, ModelClosedError, OptionError, ServerAnswerError
+from llama_magic.errors import (
+    BackendError,
+    LlamaMagicError,
+    ModelClosedError,
+    OptionError,
+    ServerAnswerError,
+    StreamCutError,
+    StreamStalledError,
+)
 from llama_magic.remote import network
 from llama_magic.remote.dialect import Dialect, SampleReader, lacking
 from llama_magic.remote.forced import is_forced
@@ -19,6 +27,8 @@ from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, nobody
 from llama_magic.request.request import Request
+
+_PIECES, _MORE = 8, 256  # of an answer, for each token that was asked for, and beside them
 
 
 @dataclass(frozen=True)
@@ -173,11 +183,25 @@ class _Job:
                 self.stats.started = time.perf_counter()
                 self.sink(PromptEvent(0, len(request.prompt), 0))
             stream = wire.stream(path, body)
-            async with contextlib.aclosing(stream):
-                async for found in stream:
-                    self._send(reader.feed(found))
+            try:
+                async with contextlib.aclosing(stream):
+                    async for found in stream:
+                        self._send(reader.feed(found))
+                        self._check(reader)
+            except (StreamCutError, StreamStalledError):
+                if not reader.whole:
+                    raise  # else no more was to come, but counts
             self._send(reader.last())
             reader.finish(wire.address.base)
+
+    def _check(self, reader: SampleReader) -> None:
+        """Raise where a server writes on and on: some take no `max_tokens`. A token may come in pieces."""
+        if reader.pieces > _PIECES * self.request.max_tokens + _MORE:
+            raise ServerAnswerError(
+                f"{self.backend.wire.address.base} wrote {reader.pieces:,} pieces, where "
+                f"{self.request.max_tokens:,} tokens at most were asked for, and went on.",
+                remedy="What came is kept in the error's completion.",
+            )
 
     def _send(self, made: Iterator[Event]) -> None:
         try:

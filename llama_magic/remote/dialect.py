@@ -125,12 +125,18 @@ class SampleReader:
     request: Request
     sample: int
     text: str = ""
+    pieces: int = 0
     ended: bool = False
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     _thinking: bool = False
     _half: str = ""  # the first half of a surrogate pair, whose other one comes with the next piece
+
+    @property
+    def whole(self) -> bool:
+        """Whether the server said that the answer is at its end."""
+        return self.ended
 
     def feed(self, found: Any) -> Iterator[Event]:
         """Yield the events of one value."""
@@ -166,6 +172,7 @@ class SampleReader:
         """Return the event of a token, with as many alternatives as were asked for."""
         text = self._joined(text)
         self.text += text
+        self.pieces += 1
         asked = self.request.logprobs
         told = logprob if asked is not None else None
         return TokenEvent(self.sample, token, text, logprob=told, top=tuple(top)[: asked or 0])

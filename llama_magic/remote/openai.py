@@ -167,9 +167,13 @@ class OpenAIReader(SampleReader):
         if not self._reason:
             super().finish(where)
 
+    @property
+    def whole(self) -> bool:
+        return bool(self._reason) and self._reason not in _BROKEN_OFF
+
     def last(self) -> Iterator[Event]:
         """Yield what is due when the stream is over: the end, where nothing came after it."""
-        if self._reason and not self.ended and self._reason not in _BROKEN_OFF:
+        if self.whole and not self.ended:
             yield self._ended()
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:

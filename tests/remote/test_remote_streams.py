@@ -18,6 +18,8 @@ from llama_magic.remote import wire
 from llama_magic.sources.http.client import new_client
 
 ASK = [{"role": "user", "content": "Hi"}]
+CLOSES = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+LONGER = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9999\r\n\r\n"
 EVENTS = "Content-Type: text/event-stream"
 Serve = Callable[..., RawServer]
 
@@ -75,6 +77,7 @@ READ: dict[str, tuple[bytes, str]] = {
     "an event of another name": (stream(b"event: ping\ndata: 2026-01-01\n\n" + events(*PLAIN)), "ab"),
     "no mark of the end": (stream(events(*PLAIN[:-1])), "ab"),
     "more after the mark of the end": (stream(events(*PLAIN, chunk("c")) + b"<html>"), "ab"),
+    "cut after the end": (LONGER + events(*PLAIN[:3]), "ab"),
     "packed": (stream(gzip.compress(events(*PLAIN)), "Content-Encoding: gzip"), "ab"),
     "early hints": (b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + stream(events(*PLAIN)), "ab"),
     "not streamed": (response(json.dumps(WHOLE).encode()), "ab"),
@@ -124,7 +127,6 @@ FAILED, CUT = errors.ServerFailedError, errors.StreamCutError
 NOT_OURS, AWAY = errors.ServerAnswerError, errors.ServerUnreachableError
 A = events(chunk("a"))
 FULL = {"error": {"message": "full"}}
-CLOSES = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n"
 
 BROKEN: dict[str, tuple[bytes, type[Exception], str, str | None]] = {
@@ -155,6 +157,16 @@ def test_what_is_no_answer_is_an_error(how: str, raw: Serve) -> None:
     assert isinstance(caught.value, errors.BackendError)
     assert server.questions == 1
     assert (caught.value.completion.text if caught.value.completion else None) == kept
+
+
+def test_a_server_that_writes_on_is_left(raw: Serve) -> None:
+    """One that takes no max_tokens could write for ever; pieces of a token are not taken for tokens."""
+    model = lm.connect(raw(stream(events(*[chunk("a")] * 1000, END))).url, probing=False)
+    with pytest.raises(errors.ServerAnswerError, match="2 tokens at most") as caught:
+        model.chat(ASK, max_tokens=2)
+    assert caught.value.completion.text == "a" * 273
+    assert model.chat(ASK, max_tokens=200).text == "a" * 1000
+    model.close()
 
 
 def test_a_connection_is_used_again(raw: Serve) -> None:
