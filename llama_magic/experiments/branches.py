@@ -15,7 +15,7 @@ from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
 
 _WIDE = 64  # characters of a stretch; of a longer one the beginning and the end are shown
-_LINE = 68  # characters that stand beside each other in a window of 1,000 pixels
+_LINE = 64  # characters that stand beside each other in a window of 1,000 pixels
 _LEAST = 0.005  # what is said in whole per cents
 _WORD = re.compile(r"\s*\S+|\s+")
 

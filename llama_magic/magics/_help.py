@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable
 
 from llama_magic.magics._options import (
@@ -24,11 +25,13 @@ _BODY_RULES = """\
 The body
   {{ expression }} is filled from your variables, once (Jinja, sandboxed; --raw switches it off).
   One line break at the end of the cell is not part of the prompt.
-  chat and structured: a body whose first line starts with system:, user: or assistant: is a list
-  of such blocks; indent that line by one blank to mean it literally.
+  chat and structured: a body whose first line starts with system:, user: or assistant: is a list of \
+such blocks; indent that line by one blank to mean it literally.
   Chat turns belong to cells: running a cell again replaces its turn, and what came after is kept as a branch.
   %%llama must be the first line of its cell: no comment above it. IPython refuses a cell without a body."""
 
+_LINE = 70  # characters of a cell's output at 1,000 pixels, where longer lines are broken within words
+_LEFT = 26  # of them for what is written; a longer one has a line of its own
 _WRITING = tuple(
     mode.name for mode in MODES.values() if LIMITS[0] in mode.options
 )  # modes that write answers
@@ -37,7 +40,7 @@ _WRITING = tuple(
 def line_help() -> str:
     """Return the text of `%llama?`."""
     rows = [(f"{verb.name} {verb.arguments}".rstrip(), verb.help) for verb in VERBS.values()]
-    return (
+    return _fitting(
         "%llama VERB [options]: load, inspect and manage local language models.\n\n"
         + _columns(rows)
         + "\n\n%llama VERB --help explains one verb. %%llama? explains the cell magic, which generates.\n"
@@ -48,7 +51,7 @@ def line_help() -> str:
 def cell_help() -> str:
     """Return the text of `%%llama?`."""
     rows = [(mode.usage, f"{mode.body} → {mode.result}") for mode in MODES.values()]
-    return (
+    return _fitting(
         "%%llama [MODE] [options]: the cell's body goes to the model. Without a mode it is chat.\n\n"
         + _columns(rows)
         + "\n\n"
@@ -62,13 +65,13 @@ def cell_help() -> str:
 def verb_help(verb: Verb) -> str:
     """Return the text of `%llama VERB --help`."""
     head = f"%llama {verb.name} {verb.arguments}".rstrip() + f"\n{verb.help}; gives back: {verb.gives}"
-    return head + (f"\n\n{_options(verb.options)}" if verb.options else "")
+    return _fitting(head + (f"\n\n{_options(verb.options)}" if verb.options else ""))
 
 
 def mode_help(mode: Mode) -> str:
     """Return the text of `%%llama MODE --help`."""
     head = f"%%llama {mode.usage} [options]\nThe body is {mode.body}; gives back: {mode.result}"
-    return f"{head}\n\n{_options(mode.options)}\n\n{_BODY_RULES}"
+    return _fitting(f"{head}\n\n{_options(mode.options)}\n\n{_BODY_RULES}")
 
 
 def reference_markdown() -> str:
@@ -124,10 +127,29 @@ def _options(options: Iterable[Option]) -> str:
 
 
 def _columns(rows: list[tuple[str, str]]) -> str:
-    width = min(34, max(len(left) for left, _ in rows))
+    """Return two columns that fit a line."""
+    width = min(_LEFT, max(len(left) for left, _ in rows))
+    return "\n".join(line for left, right in rows for line in _row(left, right, width))
+
+
+def _row(left: str, right: str, width: int) -> list[str]:
+    words = textwrap.wrap(right, _LINE - width - 4, break_long_words=False, break_on_hyphens=False)
+    first, *more = words if len(left) <= width else ["", *words]
+    return [f"  {left:<{width}}  {first}".rstrip(), *(f"  {'':<{width}}  {line}" for line in more)]
+
+
+def _fitting(text: str) -> str:
+    """Return a help text without lines that are too long."""
     return "\n".join(
-        f"  {left:<{width}}  {right}" if len(left) <= width else f"  {left}\n  {'':<{width}}  {right}"
-        for left, right in rows
+        part
+        for line in text.splitlines()
+        for part in ([line] if len(line) <= _LINE else _broken(line, len(line) - len(line.lstrip())))
+    )
+
+
+def _broken(line: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        line, _LINE, subsequent_indent=" " * (indent + 2), break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -46,7 +46,16 @@ def _trace() -> SamplerTrace:
 
 def _sequence(name: str, text: str) -> KVSequence:
     return KVSequence(
-        name, "cells", "main", tuple(map(ord, text)), tuple(text), len(text), 10, (), False, (0, len(text))
+        name,
+        "cells",
+        "main",
+        tuple(map(ord, text)),
+        tuple(text),
+        len(text),
+        10,
+        (),
+        False,
+        (len(text) - 8, len(text) - 1),
     )
 
 

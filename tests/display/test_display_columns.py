@@ -58,9 +58,9 @@ def test_a_mixed_history_has_the_columns_that_a_window_holds() -> None:
     ]  # fmt: skip
     hows = re.findall(r"<td[^>]*>([^<]*)</td></tr>", html)
     assert hows == [
-        "chat, other, interrupted, seed 42",
-        "complete, smollm2, length, seed 42",
-        "chat, smollm2, stop, seed 42",
+        "chat, other, interrupted, seed\u00a042",
+        "complete, smollm2, length, seed\u00a042",
+        "chat, smollm2, stop, seed\u00a042",
     ]
 
 
@@ -111,6 +111,13 @@ def test_the_parameters_of_a_stage_are_those_that_were_asked_for() -> None:
     for words in ("penalties repeat_penalty 1.1, presence_penalty 0.3", "xtc probability 0.5",
                   "temperature 0.8, dynatemp_range 0.4", "min_p 0.05"):  # fmt: skip
         assert f"\n{words}  " in shown, words
+
+
+def test_what_a_sliding_window_still_holds_counts_from_one() -> None:
+    """The last 8 of 11 tokens are the 4th to the 11th, as tokens are counted everywhere."""
+    lines = to_text(example_views()["kv"]).splitlines()
+    assert next(line for line in lines if line.startswith("sequence")).endswith("tokens held")
+    assert next(line for line in lines if line.startswith("a  ")).endswith("4 to 11")
 
 
 def test_a_beginning_of_many_sequences_says_how_many() -> None:
@@ -168,5 +175,5 @@ def test_a_record_tells_how_each_answer_came_about_in_one_column() -> None:
     )
     found = listed(Table(headers, rows, "c"), ("#", "answer"), ["model"])
     assert found.headers == ("#", "answer", "how")
-    assert found.rows == ((1, "a", "tag t, chat, stop, seed 7"), (2, "a", "label x, chat"))
+    assert found.rows == ((1, "a", "tag\u00a0t, chat, stop, seed\u00a07"), (2, "a", "label\u00a0x, chat"))
     assert found.caption == "c"

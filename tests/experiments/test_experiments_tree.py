@@ -83,7 +83,7 @@ def test_no_line_of_a_tree_is_wider_than_a_narrow_window() -> None:
     model = scripted_model(ways)
     drawing = lm.tree([model.complete("Q", max_tokens=40, seed=i) for i in range(2)]).drawing
     lines = drawing.splitlines()
-    assert max(map(len, lines)) <= 68
+    assert max(map(len, lines)) <= 64
     assert drawing.count("word") == 10
     assert drawing.count("more") == 20
     assert [line[:3] for line in lines[1:]] == ["It ", "├─ ", "│  ", "└─ ", "   "]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.errors import LlamaMagicError, OptionError
+from llama_magic.magics import _help
 from llama_magic.magics._options import MODES, VERBS
 from llama_magic.magics._parse import CellCommand, LineCommand, parse_cell, parse_line
 from llama_magic.magics._words import Words
@@ -217,6 +218,17 @@ def test_help_wins_over_what_is_missing() -> None:
     assert parse_line("").help
     assert parse_line("--help").help
     assert parse_cell("chat --help").help
+
+
+def test_no_line_of_a_help_text_is_broken_by_a_narrow_window() -> None:
+    """70 characters are what a cell has at 1,000 pixels; nothing is lost where a line is broken."""
+    texts = [_help.line_help(), _help.cell_help()]
+    texts += [_help.verb_help(verb) for verb in VERBS.values()]
+    texts += [_help.mode_help(mode) for mode in MODES.values()]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 70
+    words = " ".join(texts[0].split())
+    for verb in VERBS.values():
+        assert " ".join(f"{verb.name} {verb.arguments} {verb.help}".split()) in words
 
 
 def test_commands_are_frozen_and_say_what_they_are() -> None:

@@ -419,4 +419,4 @@ def test_the_view_says_what_was_reused_and_why_nothing_was(last: LastCall, words
     html = to_html(shown)
     for kind, named in (("user", "main context 30"), ("variable", "seeded context 7")):
         colour = inline.declarations()[f"lm-k-{kind}"].rstrip(";")
-        assert f'{colour}"></span>&nbsp;{named}' in html
+        assert re.search(rf'{re.escape(colour)}">\u00a0+</span>\u00a0{named}', html)

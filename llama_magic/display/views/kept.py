@@ -25,4 +25,4 @@ def listed(whole: Table, columns: Sequence[str], left_out: Collection[str] = ())
 
 
 def _told(row: dict[str, Any], names: Sequence[str]) -> list[str]:
-    return [f"{name} {row[name]}" if name in _NAMED else str(row[name]) for name in names if row[name]]
+    return [f"{name}\u00a0{row[name]}" if name in _NAMED else str(row[name]) for name in names if row[name]]

@@ -110,8 +110,8 @@ def _sequence_table(state: KVState) -> Table:
     odd = any(s.span not in (None, (0, s.n_tokens - 1)) for s in state.sequences)
     rows = tuple(
         (s.id, s.owner, s.n_tokens, read := min(s.n_read, s.n_tokens), s.n_tokens - read, size(s.bytes))
-        + ((("–" if s.span is None else f"{s.span[0]:,} to {s.span[1]:,}"),) if odd else ())
+        + ((("–" if s.span is None else f"{s.span[0] + 1:,} to {s.span[1] + 1:,}"),) if odd else ())
         for s in state.sequences
     )
     headers = ("sequence", "where", "tokens", "read", "written", "memory")
-    return Table(headers + (("positions",) if odd else ()), rows)
+    return Table(headers + (("tokens held",) if odd else ()), rows)
