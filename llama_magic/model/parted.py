@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import weakref
 from typing import TYPE_CHECKING
 
 from llama_magic.errors import BackendError
 from llama_magic.request.events import EndEvent
+from llama_magic.threads import at_fork
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
 
-_under_way: weakref.WeakSet[Assembler] = weakref.WeakSet()
+_under_way: list[weakref.ref[Assembler]] = []  # a WeakSet would run Python where one goes, see `weakly`
 
 
 def know(assembler: Assembler) -> None:
     """Have an answer ended in every child that is forked while it is written."""
-    _under_way.add(assembler)
+    for held in list(_under_way):
+        known = held()
+        if known is None or known.ended.is_set():
+            with contextlib.suppress(ValueError):  # another thread was faster
+                _under_way.remove(held)
+    _under_way.append(weakref.ref(assembler))
 
 
 def _after_fork() -> None:
-    for assembler in list(_under_way):
-        if not assembler.ended.is_set():
+    for held in _under_way:
+        assembler = held()
+        if assembler is not None and not assembler.ended.is_set():
             error = BackendError(
                 "The process was forked while this answer was written; what writes it stayed in the parent.",
                 remedy="Read it there. In the new process load the model and ask again.",
@@ -33,5 +39,4 @@ def _after_fork() -> None:
     _under_way.clear()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(_after_fork)
