@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
-from structured_support import random_text, smollm2
+from structured_support import is_end, random_text, smollm2, tokens_that
 
 from llama_magic import structured
 from llama_magic.errors import SchemaError
 from llama_magic.structured.schema import spans
+from llama_magic.structured.schema.decimal_spans import End, decimals
 
 _HALF = dt.timezone(dt.timedelta(hours=5, minutes=30))
 
@@ -266,3 +267,105 @@ def test_bounds_between_which_nothing_lies_are_refused() -> None:
     for bounds in ({"minimum": 2**64, "maximum": 2**63}, {"exclusiveMinimum": 2**64, "maximum": 2**64}):
         with pytest.raises(SchemaError, match="no whole number lies between the bounds at the root"):
             structured.compile({"type": "integer", **bounds})
+
+
+_NUMBERS = (
+    "0",
+    "1",
+    "-1",
+    "0.1",
+    "-0.5",
+    "0.25",
+    "0.00001",
+    "-0.00001",
+    "10",
+    "99.5",
+    "3.140",
+    "100",
+    "-0.001",
+)
+
+
+def test_patterns_of_decimal_spans_are_exact() -> None:
+    """A pattern of decimals takes what lies between its ends, each in or out, with zeros behind or not."""
+    chance = random.Random(2)
+    for _ in range(400):
+        least, most = sorted(map(Decimal, chance.choices(_NUMBERS, k=2)))
+        low, high = (End(value, chance.random() < 0.5) for value in (least, most))
+        pattern = decimals(low, high)
+        step = Decimal("0.0000001")
+        near = [f"{value:f}" for end in (least, most) for value in (end, end - step, end + step)]
+        zeros = f"{least:f}" + ("0" if "." in f"{least:f}" else ".00")
+        for text in (*_NUMBERS, *near, zeros, f"{(least + most) / 2:f}"):
+            value = Decimal(text)
+            above = value > low.value if low.out else value >= low.value
+            below = value < high.value if high.out else value <= high.value
+            if not (text.startswith("-") and value == 0):
+                assert bool(pattern and re.fullmatch(pattern, text)) == (above and below), (low, high, text)
+
+
+def _is_zeros(vocabulary: Any, token: int) -> bool:
+    data = vocabulary.token_bytes(token)
+    return bool(data) and not data.strip(b"0.")
+
+
+def _zeros(constraint: Any, chance: random.Random) -> str | None:
+    """What a model writes that loves zeros, and ends only when it must."""
+    vocabulary, matcher, written = smollm2(), constraint.start(), b""
+    zeros = tokens_that(_is_zeros)
+    ends = tokens_that(is_end)
+    for _ in range(80):
+        allowed = matcher.allowed()
+        wanted, others = allowed[zeros[allowed]], allowed[~ends[allowed]]
+        if not wanted.size and others.size < allowed.size:
+            return written.decode()
+        token = int(chance.choice(wanted if wanted.size else others))
+        matcher.accept(token)
+        written += vocabulary.token_bytes(token)
+    return None
+
+
+RANGES = [
+    (0, 1),
+    (0, 0.1),
+    (0, 1e-5),
+    (-1, 1),
+    (-1, 0),
+    (0.25, 0.75),
+    (99, 100),
+    (1, 10),
+    (-0.5, 1e-7),
+    (0, 3.14),
+]
+
+
+@pytest.mark.parametrize(("low", "high"), RANGES)
+@pytest.mark.parametrize("out", ["both", "low", "high"])
+def test_an_end_that_is_left_out_is_never_written(low: float, high: float, out: str) -> None:
+    """Between bounds of which one is left out all are valid, drawn at random or by who loves zeros."""
+    bounds = {"minimum" if out == "high" else "exclusiveMinimum": low}
+    bounds["maximum" if out == "low" else "exclusiveMaximum"] = high
+    constraint = structured.compile({"type": "number", **bounds}, vocabulary=smollm2())
+    chance = random.Random(3)
+    texts = [random_text(constraint, chance) for _ in range(8)]
+    for text in (*texts, _zeros(constraint, chance)):
+        assert text is not None
+        assert constraint.accepts(text), (bounds, text, constraint.why_not(text))
+    middle = f"{(Decimal(repr(low)) + Decimal(repr(high))) / 2:f}"
+    assert all(constraint.mask_accepts(text) for text in (middle, middle + ("0" if "." in middle else ".0")))
+    assert constraint.mask_accepts(repr(low)) == (out == "high")
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"exclusiveMinimum": 0}, {"exclusiveMaximum": 0}, {"exclusiveMinimum": 5.25}]
+)
+def test_a_number_beyond_one_end_comes_to_an_end(bounds: Any) -> None:
+    """More than 0 is never zeros without end, and what is taken keeps its exponents and its many digits."""
+    constraint = structured.compile({"type": "number", **bounds}, vocabulary=smollm2())
+    chance = random.Random(4)
+    for text in (_zeros(constraint, chance), *(random_text(constraint, chance) for _ in range(6))):
+        assert text is not None
+        assert constraint.accepts(text), text
+    sign = "-" if "exclusiveMaximum" in bounds else ""
+    assert constraint.accepts(f"{sign}{'9' * 60}")
+    assert not constraint.mask_accepts(f"{sign}0.0")

@@ -124,8 +124,8 @@ class LarkWriter:
     def _rule_of(self, rule: dict[str, Any]) -> str:
         if "numbers" in rule:
             return self.rule(*(f"/{literal(json.dumps(number))}/" for number in rule["numbers"]))
-        if "whole" in rule:
-            return self.rule(f"/{rule['whole']}/")
+        if "regex" in rule:
+            return self.rule(f"/{rule['regex']}/")
         return array_rule(self, rule)
 
     def _ref(self, ref: str) -> str:

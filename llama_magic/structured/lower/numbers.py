@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.lower.marks import RULE
 from llama_magic.structured.schema import spans
+from llama_magic.structured.schema.decimal_spans import End, decimals, within
 from llama_magic.structured.schema.effort import takes_step
 from llama_magic.structured.schema.tree import pointer
 from llama_magic.structured.schema.written import KEY
@@ -77,7 +79,11 @@ def _by_digits(lowered: Lowered, site: Site) -> bool:
     Where the rule cannot be written (within what is no rule itself), the bounds beside it hold.
     """
     node = site.node
-    if node.get("type") != "integer" or "multipleOf" in node or "numbers" in lowered.loosening.kinds:
+    if "multipleOf" in node or "numbers" in lowered.loosening.kinds:
+        return False
+    if node.get("type") == "number":
+        return _between(site)
+    if node.get("type") != "integer":
         return False
     numbers = [node[name] for name in _BOUNDS if name in node and not isinstance(node[name], bool)]
     if all(map(in_range, numbers)) or any(abs(number) > _LONGEST for number in numbers):
@@ -94,8 +100,33 @@ def _by_digits(lowered: Lowered, site: Site) -> bool:
     written = spans.whole(low, high, longest)
     more = f"[1-9][0-9]{{{longest},}}"
     ways = [written, *([f"-{more}"] if low is None else []), *([more] if high is None else [])]
-    site.out[RULE] = {"whole": f"(?:{'|'.join(ways)})(?:\\.0+)?"}
-    site.out[KEY] = {RULE: {"whole": written}}
+    site.out[RULE] = {"regex": f"(?:{'|'.join(ways)})(?:\\.0+)?"}
+    site.out[KEY] = {RULE: {"regex": written}}
+    return True
+
+
+def _between(site: Site) -> bool:
+    """Say decimals between bounds of which one is left out: llguidance writes 0 between 0 and 0.1."""
+    node = site.node
+    found = {name: node[name] for name in _BOUNDS if name in node}
+    excluded = [name for name, value in found.items() if name.startswith("ex") and value is not False]
+    if not excluded or not all(
+        isinstance(v, bool) or v == 0 or 1e-20 < abs(v) < 1e20 for v in found.values()
+    ):
+        return False
+    ends: dict[str, list[End]] = {"inimum": [], "aximum": []}
+    for name, value in found.items():
+        if not isinstance(value, bool):
+            side = name[-6:]
+            out = name.startswith("ex") or node.get(f"exclusiveM{side}") is True
+            ends[side].append(End(Decimal(repr(value)), out))
+    low = max(ends["inimum"], default=None)
+    high = min(ends["aximum"], key=lambda end: (end.value, not end.out), default=None)
+    pattern, written = decimals(low, high), decimals(*within(low, high))
+    if pattern is None:
+        return False
+    site.out[RULE] = {"regex": pattern}
+    site.out[KEY] = {RULE: {"regex": written}}
     return True
 
 

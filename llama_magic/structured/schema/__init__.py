@@ -6,7 +6,7 @@
   without effect.
 - Refused before any work is done: `size`, `effort` (for one value), `regex_runs` (for one expression).
 - Found out: `finite` and `disjoint`, the complement (`negate`), the `shortest` answer.
-- Texts: `formats` are checked, `written` is what a model is let write of them, `spans` what lies between two
-  bounds; `json_text`; `regex` between its three dialects, `regex_misread` by ours, `regex_least` what it asks
-  for at least.
+- Texts: `formats` are checked, `written` is what a model is let write of them, `spans` and `decimal_spans`
+  what lies between two bounds; `json_text`; `regex` between its three dialects, `regex_misread` by ours,
+  `regex_least` what it asks for at least.
 """
