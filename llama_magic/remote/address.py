@@ -64,6 +64,11 @@ class Address:
         except ValueError:
             return host == "localhost"
 
+    @property
+    def secure(self) -> bool:
+        """Whether the connection is encrypted, and the server shows a certificate."""
+        return self.base.startswith("https:")
+
     def headers(self) -> dict[str, str]:
         """Return the header that carries the key. Raises `ServerKeyError` where the variable is not set."""
         if not self.key_env:

@@ -47,7 +47,7 @@ class Wire:
             self._options: Any = {
                 "follow_redirects": False,  # the key is for this address alone
                 "trust_env": not address.local,
-                "verify": certificates(),
+                "verify": certificates() if address.secure else False,  # without TLS there is none to check
             }
             timeout = httpx.Timeout(ASK_S, connect=CONNECT_S)
             self._sync = httpx.Client(timeout=timeout, limits=limits, **self._options)

@@ -203,7 +203,7 @@ def test_a_date_to_ask_again_is_by_the_servers_clock(raw: Serve, monkeypatch: py
 
 
 SETTINGS = [
-    ("HTTP_PROXY", "ftp://x"),
+    ("HTTPS_PROXY", "ftp://x"),
     ("ALL_PROXY", "http://[::1"),
     ("HTTPS_PROXY", "http://user:secret@h:x"),
     ("SSL_CERT_FILE", "/no/such/file"),
@@ -211,7 +211,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("name", "value"), SETTINGS)
-@pytest.mark.parametrize("begin", [lambda: lm.connect("http://192.0.2.1"), new_client])
+@pytest.mark.parametrize("begin", [lambda: lm.connect("https://192.0.2.1"), new_client])
 def test_settings_that_cannot_be_used_are_named(
     name: str, value: str, begin: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +235,14 @@ def test_a_certificate_can_be_trusted_by_name(raw: Serve, monkeypatch: pytest.Mo
         lm.connect(server.url)
     monkeypatch.setenv("SSL_CERT_FILE", str(signed))
     model = lm.connect(server.url, probing=False)
+    assert model.chat(ASK).text == "ab"
+    model.close()
+
+
+def test_plain_http_asks_for_no_certificates(raw: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be read is no reason not to ask a server of this machine."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
+    model = lm.connect(raw(stream(events(*PLAIN))).url, probing=False)
     assert model.chat(ASK).text == "ab"
     model.close()
 
