@@ -13,7 +13,7 @@ import llama_cpp
 import numpy as np
 import pandas as pd
 import pytest
-from raw_llama import raw
+from raw_llama import Raw, raw
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, brier_score_loss
 
@@ -38,23 +38,23 @@ def said(request: Any) -> str:
     return str(request.messages[-1]["content"]) if request.messages else request.text
 
 
-def _forced(file: Any, prompt: list[int], options: list[list[int]]) -> list[float]:
-    """Return log p(option | prompt) by plain llama_cpp, prompt and options decoded token by token."""
+def _forced(llama: Raw, prompt: list[int], options: list[list[int]]) -> list[float]:
+    """Return log p(option | prompt) by plain llama_cpp, the prompt read as one, options token by token."""
 
     def log_softmax(logits: Any) -> Any:
         logits = logits.astype(np.float64)
         return logits - (logits.max() + np.log(np.exp(logits - logits.max()).sum()))
 
     found = []
-    with raw(file, 1024) as llama:
-        memory = llama_cpp.llama_get_memory(llama.context)
-        after = log_softmax([llama.decode([token]) for token in prompt][-1])
-        for option in options:
-            logprob = float(after[option[0]])
-            for token, following in itertools.pairwise(option):
-                logprob += float(log_softmax(llama.decode([token]))[following])
-            found.append(logprob)
-            llama_cpp.llama_memory_seq_rm(memory, 0, len(prompt), -1)
+    memory = llama_cpp.llama_get_memory(llama.context)
+    llama_cpp.llama_memory_clear(memory, True)
+    after = log_softmax(llama.decode(prompt))
+    for option in options:
+        logprob = float(after[option[0]])
+        for token, following in itertools.pairwise(option):
+            logprob += float(log_softmax(llama.decode([token]))[following])
+        found.append(logprob)
+        llama_cpp.llama_memory_seq_rm(memory, 0, len(prompt), -1)
     return found
 
 
@@ -69,9 +69,10 @@ def test_probabilities_are_those_of_teacher_forcing(
     odds = lm.decide(TEXTS, "Is this a complaint? {{ text }}", options=OPTIONS, model=real)
     tokens = [real.backend.tokenizer.tokenize(option) for option in OPTIONS]
     assert {len(one) for one in tokens} >= {1, 2, 4}
-    for decision in odds:
-        prompt = real.tokenize(decision.prompt)
-        for option, wanted in zip(OPTIONS, _forced(path_of(real_name), prompt, tokens), strict=True):
+    with raw(path_of(real_name), 1024) as llama:
+        forced = [_forced(llama, real.tokenize(decision.prompt), tokens) for decision in odds]
+    for decision, expected in zip(odds, forced, strict=True):
+        for option, wanted in zip(OPTIONS, expected, strict=True):
             assert abs(np.exp(decision.logprobs[option]) - np.exp(wanted)) < 1e-4
             assert abs(decision.logprobs[option] - wanted) < 1e-4 or real_name == "gemma"
         assert sum(decision.probabilities.values()) == pytest.approx(1)
