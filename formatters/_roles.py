@@ -6,8 +6,6 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from jinja2 import Environment, nodes
-
 from llama_magic.errors import OptionError
 from llama_magic.words.names import nearest
 
@@ -33,9 +31,3 @@ def check_roles(messages: Iterable[Mapping[str, Any]], own: Container[str] = ())
                 f"Did you mean {near[0]!r}?",
                 remedy=f"Roles are {', '.join(KNOWN[:-1])}, and those that the template has of its own.",
             )
-
-
-def texts_in(environment: Environment, source: str) -> frozenset[str]:
-    """Return every text that stands in a template between quotes: the roles that it asks for are there."""
-    tree = environment.parse(source)
-    return frozenset(node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str))

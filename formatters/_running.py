@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
+import jinja2.meta
 
 from llama_magic.errors import TemplateError
 
@@ -43,6 +44,17 @@ def compiled(source: str) -> jinja2.Template:
         raise TemplateError(
             f"The chat template does not compile: {type(error).__name__}: {error}", remedy=_REMEDY
         ) from error
+
+
+@lru_cache(maxsize=32)
+def names_and_texts(source: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names that a template reads from outside, and all that stands in it between quotes.
+
+    Among these are the roles that it asks for.
+    """
+    tree = _sandbox.environment.parse(source)
+    texts = (node.value for node in tree.find_all(jinja2.nodes.Const) if isinstance(node.value, str))
+    return frozenset(jinja2.meta.find_undeclared_variables(tree)), frozenset(texts)
 
 
 def _is_go() -> TemplateError:

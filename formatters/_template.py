@@ -8,18 +8,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from jinja2 import meta
-
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 
-from . import _sandbox
 from ._guard import CONTROL_LIKE, Veil, attribute, guards_of, neutralise
 from ._marks import spec_from_template
 from ._messages import NOTES, PARTS, in_parts, normalise_with_parts, plain_data, without_parts
 from ._plan import TemplatePlan, glue, key, make_plan, shape, turn_marks
 from ._reader import ReplySpec
-from ._roles import check_roles, texts_in
-from ._running import compiled, run
+from ._roles import check_roles
+from ._running import compiled, names_and_texts, run
 from ._types import Message, Part, Rendered
 
 _PLANS = 256  # shapes of conversations remembered for each template
@@ -49,11 +46,11 @@ class Template:
     @cached_property
     def variables(self) -> frozenset[str]:
         """The names that the template reads from outside."""
-        return frozenset(meta.find_undeclared_variables(_sandbox.environment.parse(self.source)))
+        return names_and_texts(self.source)[0]
 
     @cached_property
     def _literals(self) -> frozenset[str]:
-        return texts_in(_sandbox.environment, self.source)
+        return names_and_texts(self.source)[1]
 
     @cached_property
     def spec(self) -> ReplySpec:

@@ -75,7 +75,7 @@ def test_errors_of_any_shape(schema: Any, empty: Any, text: str) -> None:
 @pytest.mark.parametrize(("schema", "empty", "text"), SHAPES, ids=str)
 def test_streams_and_pressure_of_any_shape(loaded: Any, schema: Any, empty: Any, text: str) -> None:
     """A model's chunks only grow to the value, and each leaf of it has its pressure, also in the view."""
-    model = loaded("smollm2", ctx=1024)
+    model = loaded("smollm2" if schema is Tree else "short")  # a short one goes on with kids for ever
     options: dict[str, Any] = {"seed": 4, "temperature": 0.2, "max_tokens": 120, "stream": True}
     stream = model.structured(f"Answer with {text}", schema, pressure=True, **options)
     last, failure = empty, None
