@@ -122,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
                 "eos_token": "<|im_end|>",
                 "build_info": "b1-fake",
             }
-        self._json(found) if found is not None else self._error(404, "File Not Found")
+        self.tell(found) if found is not None else self._error(404, "File Not Found")
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length") or 0)
@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
         self.fake.paths.append(self.path)
         short = self._short(body)
         if short is not None:
-            self._json(short)
+            self.tell(short)
             return
         paths = {
             "vllm": ("/v1/completions", "/v1/chat/completions"),
@@ -200,7 +200,7 @@ class Handler(BaseHTTPRequestHandler):
         chat = "chat" in self.path
         if not body.get("stream", False):
             usage = {"prompt_tokens": len(fake.ids(prompt)), "completion_tokens": 1}
-            self._json({"usage": usage, "prompt_eval_count": usage["prompt_tokens"], "choices": []})
+            self.tell({"usage": usage, "prompt_eval_count": usage["prompt_tokens"], "choices": []})
             return
         self._stream(shape(fake, body, pieces[:most], reason, len(fake.ids(prompt)), chat))
 
@@ -244,9 +244,9 @@ class Handler(BaseHTTPRequestHandler):
                     break
                 if self._go_wrong(sent):
                     return
-                self._chunk(data)
+                self.send(data)
                 sent += piece
-            self._chunk(b"")
+            self.send(b"")
         except (BrokenPipeError, ConnectionResetError):
             self.fake.hung_up.set()
             self.close_connection = True
@@ -255,12 +255,12 @@ class Handler(BaseHTTPRequestHandler):
         faults = self.fake.faults
         if faults.stall_after == sent:
             while not faults.release.wait(0.02):
-                self._chunk(b": still here\n\n")  # so that a client that left is noticed
+                self.send(b": still here\n\n")  # so that a client that left is noticed
         if faults.error_after == sent:
-            self._chunk(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n')
+            self.send(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n')
             return True
         if faults.garbage_after == sent:
-            self._chunk(b"data: <html>504 Gateway Time-out</html>\n\n")
+            self.send(b"data: <html>504 Gateway Time-out</html>\n\n")
             return True
         if faults.cut_after == sent:
             self.close_connection = True
@@ -278,7 +278,7 @@ class Handler(BaseHTTPRequestHandler):
             return True
         return False
 
-    def _json(self, found: Any, status: int = 200) -> None:
+    def tell(self, found: Any, status: int = 200) -> None:
         data = json.dumps(found).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
@@ -289,9 +289,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _error(self, status: int, message: str) -> None:
-        self._json({"error": {"message": message, "code": status}}, status)
+        self.tell({"error": {"message": message, "code": status}}, status)
 
-    def _chunk(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 

@@ -73,7 +73,7 @@ def odd(draw: random.Random, value: Any) -> Any:
 
 def odd_now_and_then(fake: Fake, draw: random.Random, share: float) -> None:
     """Have a fake server tell what is odd, in answers and in streams."""
-    tell, send = fake.handler._json, fake.handler._chunk
+    tell, send = fake.handler.tell, fake.handler.send
 
     def telling(self: Any, found: Any, status: int = 200) -> None:
         tell(self, odd(draw, found) if draw.random() < share else found, status)
@@ -86,7 +86,7 @@ def odd_now_and_then(fake: Fake, draw: random.Random, share: float) -> None:
                 data = head + json.dumps(odd(draw, found)).encode() + data[len(data.rstrip()) :]
         send(self, data)
 
-    fake.handler._json, fake.handler._chunk = telling, sending
+    fake.handler.tell, fake.handler.send = telling, sending
 
 
 @pytest.mark.parametrize("seed", range(8))
