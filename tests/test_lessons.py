@@ -34,19 +34,20 @@ def _solutions(number: int) -> list[str]:
 
 
 def _solved(path: Path) -> Any:
-    """Return the lesson with, behind each exercise, a look that it is open, and its answer."""
+    """Return the lesson with a look that each exercise is open, and answers at its end, as after Run All."""
     book = nbformat.read(path, as_version=4)
     answers = iter(_solutions(int(path.stem[:2]))) if path != LESSONS[0] else iter(())
     cells: list[Any] = []
+    solved: list[str] = []
     for cell in book.cells:
         cells.append(cell)
         if cell.cell_type == "code" and (line := re.search(r"^(\w+) = \.\.\.$", cell.source, re.MULTILINE)):
             answer = next(answers)
             assert re.search(rf"^(class )?{line[1]}\b", answer, re.MULTILINE)
-            sources = (OPEN, cell.source.replace(line[0], answer), SOLVED)
-            cells += [nbformat.v4.new_code_cell(source) for source in sources]
+            cells.append(nbformat.v4.new_code_cell(OPEN))
+            solved += [cell.source.replace(line[0], answer), SOLVED]
     assert next(answers, None) is None
-    book.cells = cells
+    book.cells = [*cells, *map(nbformat.v4.new_code_cell, solved)]
     return book
 
 
