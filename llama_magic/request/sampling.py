@@ -143,10 +143,13 @@ def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
             )
         try:
             token, value = item
+            if isinstance(token, bool) or isinstance(value, bool):
+                raise TypeError
             pairs.append((operator.index(token), float(value)))
         except (TypeError, ValueError, OverflowError):
             raise InputTypeError(
-                f"logit_bias holds {_short(item)}; expected pairs of token id and number, as {{123: -2.0}}."
+                f"logit_bias holds {_short(item)}; expected pairs of token id and number, as {{123: -2.0}}.",
+                remedy="-inf in place of the number forbids the token.",
             ) from None
     for token, value in pairs:
         if not (value == -math.inf or abs(value) <= MAX_BIAS):

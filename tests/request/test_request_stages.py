@@ -15,7 +15,7 @@ import pytest
 from llama_magic.display.boards import controls
 from llama_magic.engine.native import SamplerChain
 from llama_magic.engine.native.sampler import CANDIDATE, MAKERS
-from llama_magic.errors import OptionError
+from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.loading.facts import file_sampling
 from llama_magic.magics._options import SAMPLING
 from llama_magic.magics._parse import parse_cell
@@ -218,3 +218,13 @@ def test_llama_cpps_own_names_of_stages_are_understood() -> None:
         Sampling(samplers="top_p;nucleus")
     with pytest.raises(OptionError, match="no sampler 'tempo'"):
         Sampling(samplers="tempo")
+
+
+@pytest.mark.parametrize(
+    "bias", [{True: 1}, {1: True}, {1: False}, [(5, False)], [[False, 1.0]], {1: None}, {1.5: 1}, {1: []}]
+)
+def test_a_bias_is_a_token_and_a_number(bias: Any) -> None:
+    """True and False are no token and no number: False, which forbids elsewhere, did nothing."""
+    with pytest.raises(InputTypeError, match="-inf in place of the number forbids"):
+        Sampling(logit_bias=bias)
+    assert Sampling(logit_bias={np.int64(5): np.float32(2)}).logit_bias == ((5, 2.0),)
