@@ -111,6 +111,11 @@ def count_of(told: Any) -> int:
     return told if isinstance(told, int) and told > 0 else 0
 
 
+def _likely(told: float | None) -> bool:
+    """Whether this can be a log-probability: none is above 0, but for what rounding adds. NaN: not told."""
+    return told is not None and not told > 1e-3
+
+
 def whole(text: str) -> str:
     """Return a text with halves of surrogate pairs joined; a half without its other one is U+FFFD."""
     if text.isascii():
@@ -174,8 +179,9 @@ class SampleReader:
         self.text += text
         self.pieces += 1
         asked = self.request.logprobs
-        told = logprob if asked is not None else None
-        return TokenEvent(self.sample, token, text, logprob=told, top=tuple(top)[: asked or 0])
+        told = logprob if asked is not None and _likely(logprob) else None
+        likely = [(other, value) for other, value in top if _likely(value)]
+        return TokenEvent(self.sample, token, text, logprob=told, top=tuple(likely)[: asked or 0])
 
     def _joined(self, text: str) -> str:
         """Return a piece with what was held back before it, less a half at its end."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from as_ipython import bundle_of
 from raw_server import RawServer, response
 
 import llama_magic as lm
@@ -157,6 +158,20 @@ def test_what_is_no_answer_is_an_error(how: str, raw: Serve) -> None:
     assert isinstance(caught.value, errors.BackendError)
     assert server.questions == 1
     assert (caught.value.completion.text if caught.value.completion else None) == kept
+
+
+def test_a_log_probability_is_none_above_zero(raw: Serve) -> None:
+    """What cannot be one is as if it were not told; the answer is shown with the others."""
+    told = [
+        {"token": t, "logprob": p, "top_logprobs": [{"token": t, "logprob": p}]}
+        for t, p in (("a", 1e30), ("b", -0.5))
+    ]
+    body = events(*(chunk(one["token"], logprobs={"content": [one]}) for one in told), END)
+    model = lm.connect(raw(stream(body)).url, probing=False)
+    done = model.chat(ASK, logprobs=1)
+    assert [one.logprob for one in done.logprobs or () if one.logprob is not None] == [-0.5]
+    assert "ab" in bundle_of(done)["text/plain"]
+    model.close()
 
 
 def test_a_server_that_writes_on_is_left(raw: Serve) -> None:
