@@ -7,15 +7,16 @@ import enum
 import json
 import random
 import re
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
 from structured_support import is_end, random_text, smollm2, tokens_that
 
 from llama_magic import structured
-from llama_magic.errors import SchemaError
+from llama_magic.errors import SchemaError, StructuredOutputError
 from llama_magic.structured.schema import spans
 from llama_magic.structured.schema.decimal_spans import End, decimals
 
@@ -207,6 +208,15 @@ def _raising_later(error: Exception) -> Any:
     return Odd
 
 
+def _even(value: int) -> int:
+    if value % 2:
+        raise ValueError("odd")
+    return value
+
+
+Even = Annotated[int, AfterValidator(_even)]
+
+
 ODD: list[Any] = [
     Annotated[str, Field(pattern=r"^\d{3}(?=x)x$")], Annotated[str, Field(pattern="(")], _enum(A="\ud800"),
     *(make(error) for make in (_raising, _raising_later)
@@ -369,3 +379,19 @@ def test_a_number_beyond_one_end_comes_to_an_end(bounds: Any) -> None:
     sign = "-" if "exclusiveMaximum" in bounds else ""
     assert constraint.accepts(f"{sign}{'9' * 60}")
     assert not constraint.mask_accepts(f"{sign}0.0")
+
+
+@pytest.mark.parametrize("spec", [Iterable[bool], Iterator[int], Iterable[Literal["a", "b"]]], ids=str)
+def test_an_iterable_is_a_list(spec: Any) -> None:
+    """`Iterable[X]` gives a list of checked items (pydantic's own is an iterator that fails later)."""
+    constraint, chance = structured.compile(spec, vocabulary=smollm2()), random.Random(6)
+    text = random_text(constraint, chance)
+    assert text is not None
+    assert isinstance(constraint.parse(text), list)
+    assert list(constraint.parse(text)) == list(constraint.parse(text))
+
+
+def test_the_items_of_an_iterable_are_checked() -> None:
+    """An item that a validator refuses is refused when the answer is read."""
+    with pytest.raises(StructuredOutputError, match="odd"):
+        structured.compile(Iterable[Even]).parse("[2, 3]")

@@ -7,6 +7,7 @@ import json
 import operator
 import sys
 import types
+from collections import abc
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +74,9 @@ def _from_type(spec: Any) -> Source:
 
     name = getattr(spec, "__name__", None) or str(spec)
     try:
-        adapter = spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(_modern(spec))
+        adapter = (
+            spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(_modern(_listed(spec)))
+        )
         schema = adapter.json_schema(schema_generator=Generator, mode="validation", by_alias=True)
     except LlamaMagicError:
         raise
@@ -87,6 +90,14 @@ def _from_type(spec: Any) -> Source:
             remedy="Use types that pydantic can describe as JSON.",
         ) from None
     return Source(schema, adapter, name, ordered=True)
+
+
+def _listed(spec: Any) -> Any:
+    """Return `list[X]` for `Iterable[X]`: pydantic makes an iterator of it that checks its items later."""
+    import typing
+
+    lazy = typing.get_origin(spec) in (abc.Iterable, abc.Iterator, abc.Generator)
+    return list[typing.get_args(spec)[0]] if lazy else spec  # type: ignore[misc]
 
 
 def _modern(spec: Any, inside: tuple[Any, ...] = ()) -> Any:
