@@ -21,7 +21,7 @@ from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.lanes.together import TogetherLane
 from llama_magic.engine.native import Context, ContextOptions, RowByRow, Weights, rows_alike
 from llama_magic.engine.steps import StepStore, StepTape
-from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.errors import BackendError, FitError, ModelClosedError
 from llama_magic.request.events import FinishEvent
 from llama_magic.threads import Latch, at_fork
 
@@ -76,6 +76,7 @@ class Core:
         self._worker = 0  # the thread that holds it
         self.stopping = False
         self._rows_alike: bool | None = None
+        self._no_room = False  # for the exact lane's context
         self.draft_model: DraftModel | None = None
 
     # --- any thread -----------------------------------------------------------------------
@@ -211,13 +212,26 @@ class Core:
             return  # cancelled, and ended, before it came here
         job.tapes = tuple(StepTape(self.steps) for _ in range(job.n))
         try:
-            self.lane(exact=job.exact).submit(job)
+            self.lane(exact=job.exact or (job.certain and self._settles())).submit(job)
         except BaseException as error:
             job.finish(error)
 
     def lane(self, *, exact: bool) -> Lane:
         """Return the lane for exact or shared jobs, made on first use."""
         return self._exact() if exact else self._shared()
+
+    def _settles(self) -> bool:
+        """Whether jobs at temperature 0 go to the exact lane: rows are alike, and there is memory for it.
+
+        Of other weights they would be decoded one at a time, and what they wrote be read again.
+        """
+        if self._no_room or not self._alike():
+            return False
+        try:
+            self._exact()
+        except (BackendError, FitError):
+            self._no_room = True
+        return not self._no_room
 
     def _shared(self) -> SharedLane:
         if self.lanes.shared is None:
@@ -257,7 +271,8 @@ class Core:
                 self.options.before_exact()
             context = Context(self.weights, self.options.contexts.exact)
             try:
-                kind = TogetherLane if rows_alike(context) else ExactLane
+                known = self._rows_alike and RowByRow(context).ask(True)  # by the trial
+                kind = TogetherLane if known or rows_alike(context) else ExactLane
             except BaseException:
                 context.close()
                 raise

@@ -22,8 +22,9 @@ class Job:
     """What the lanes work on. `sink` is called from the compute thread and must not block.
 
     `exact` asks for the same tokens every time (CONTRIBUTING, "How the engine arranges contexts"): the
-    job then goes to the exact lane. The other fields are those of `Request`: which holds the
-    job (`handle`), so that a job that held it would keep both alive until the next garbage collection.
+    job then goes to the exact lane, and so does a `certain` one where rows are alike. The other fields are
+    those of `Request`: which holds the job (`handle`), so that a job that held it would keep both alive until
+    the next garbage collection.
     """
 
     prompt: Sequence[int]
@@ -32,6 +33,7 @@ class Job:
     seed: int
     sink: Callable[[Event], None]
     exact: bool = False
+    certain: bool = False
     n: int = 1
     stops: tuple[str, ...] = ()
     stop_texts: Mapping[int, str] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Job:
             seed=request.seed,
             sink=sink,
             exact=request.exact,
+            certain=request.certain,
             n=request.n,
             stops=request.stops,
             stop_texts=request.stop_texts,

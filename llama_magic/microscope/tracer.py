@@ -54,6 +54,7 @@ class Tracer:
         self._tape: StepTape | None = request.handle.tapes[index] if request.handle.tapes else None
         self._constraint = request.constraint
         self._seed, self._exact = request.sample_seed(index), request.exact
+        self._certain = request.certain
         self._ids = tuple(ids)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -242,7 +243,8 @@ class Tracer:
                 done.set()
 
         greedy = Sampling(temperature=0)
-        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0, exact=self._exact)
+        how = {"exact": self._exact, "certain": self._certain}
+        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0, **how)
         self._engine.submit(request, sink)
         try:
             wait_for(done)

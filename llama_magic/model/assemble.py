@@ -83,6 +83,7 @@ def assemble(
         sampling=call.sampling,
         seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
         exact=call.seed is not None,
+        certain=call.sampling.certain,
         n=call.n,
         stops=stops,
         stop_texts={token: text for text, token in ids.items() if token is not None},

@@ -21,7 +21,8 @@ class Request:
 
     `prompt` holds token ids of the backend's tokenizer; `text` is the same prompt in words, and
     `messages` the conversation that it was rendered from, where there was one: a server that has a
-    tokenizer of its own takes these. `exact` asks for the same tokens every time the same is asked.
+    tokenizer of its own takes these. `exact` asks for the same tokens every time the same is asked;
+    `certain` (temperature 0) asks for them where that costs no other request its company.
     `stops` are texts that end the answer, `stop_texts` tokens that do, with how they are written;
     `visible_ids` are control tokens whose text is kept. `logprobs` is how many alternatives are told
     of each token (None: no probabilities). `measure_outside` asks how much of the model's wish lay
@@ -39,6 +40,7 @@ class Request:
     sampling: Sampling
     seed: int
     exact: bool = False
+    certain: bool = False
     n: int = 1
     stops: tuple[str, ...] = ()
     stop_texts: Mapping[int, str] = field(default_factory=dict)

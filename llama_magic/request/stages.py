@@ -311,6 +311,11 @@ class Parameters:
         return self.cold and self.mirostat == 0
 
     @property
+    def certain(self) -> bool:
+        """Whether nothing is left to chance, so that the same logits give the same answer."""
+        return self.greedy or self.top_k == 1
+
+    @property
     def plain(self) -> bool:
         """Whether the stages run in the order of `samplers`, and then one token is drawn."""
         return self.mirostat == 0 and not self.cold

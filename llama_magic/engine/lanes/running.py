@@ -43,7 +43,7 @@ class Running:
             frozenset() if job.ignore_eos else frozenset(weights.vocab.eog_ids)
         )
         # Whether nothing is left to chance, so that the same logits give the same answer.
-        self.certain = job.exact or job.sampling.greedy or job.sampling.top_k == 1
+        self.certain = job.exact or job.sampling.certain
         self._forbidden = frozenset(t for t, bias in job.sampling.logit_bias if bias == -math.inf)
 
     def open(self) -> None:
