@@ -79,13 +79,14 @@ def test_prompts_that_begin_alike_are_asked_one_after_the_other() -> None:
     assert max(backend.under_way) <= 4
 
 
-def test_every_distinct_beginning_is_read_once(loaded: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_every_distinct_beginning_is_read_once(loaded: Callable[..., Any], temperature: float) -> None:
     """On the engine: what was read of all prompts is the nodes of their prefix tree, and a token each."""
     model = loaded("short")
     model.kv_clear()
     head = "You judge reviews of shops. " * 12
     rows = [f"{head}Shop {shop}. Review {i}: it is fine." for i in range(3) for shop in ("Ada", "Bert")]
-    runs = lm.map(rows, model=model, max_tokens=4, temperature=0)
+    runs = lm.map(rows, model=model, max_tokens=4, temperature=temperature)
     prompts = [run.completion.prompt_token_ids for run in runs]  # type: ignore[union-attr]
     nodes = {tuple(ids[:end]) for ids in prompts for end in range(1, len(ids) + 1)}
     usage = [run.completion.usage for run in runs]  # type: ignore[union-attr]
@@ -94,7 +95,7 @@ def test_every_distinct_beginning_is_read_once(loaded: Callable[..., Any]) -> No
     assert sum(map(len, prompts)) > 3 * read
     shared = model.backend.local.call(lambda core: core.lanes.shared)
     assert shared.kv.store.bytes_used == 0  # nothing of it is kept in host memory
-    alone = model.chat([{"role": "user", "content": rows[0]}], max_tokens=4, temperature=0)
+    alone = model.chat([{"role": "user", "content": rows[0]}], max_tokens=4)
     model.chat([{"role": "user", "content": "Something else entirely, " * 8}], max_tokens=4)
     assert shared.kv.store.bytes_used > 0  # a call's own is
     assert alone.usage.prompt_tokens == usage[0].prompt_tokens

@@ -1,0 +1,77 @@
+"""Temperature 0 without a seed: the same tokens whatever the caches hold and whatever else runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llama_magic as lm
+from llama_magic.errors import FitError
+
+# The likeliest tokens of their answers lie so near that another order of sums changed them within 16 steps.
+PROMPTS = [
+    "Write a short story about photosynthesis in plants.",
+    "Write a short story about the history of Rome.",
+    "Write a short story about cooking rice well.",
+    "Write a short story about the moon and tides.",
+]
+
+
+def _ask(model: Any, prompt: str, **how: Any) -> Any:
+    given = {"max_tokens": 16, "temperature": 0, "ignore_eos": True, **how}
+    return model.chat([{"role": "user", "content": prompt}], **given)
+
+
+def test_the_answer_is_that_of_a_fresh_reading(loaded: Callable[..., Any]) -> None:
+    """Read anew, gone on with after others, beside others, with a seed, at top-k 1: the same tokens each time."""
+    model = loaded("smollm2", threads=2)
+    fresh = [_ask(model, prompt, reuse=False).token_ids for prompt in PROMPTS]
+    again = [_ask(model, prompt) for prompt in PROMPTS]
+    assert [answer.token_ids for answer in again] == fresh
+    assert all(answer.usage.cached_tokens > 20 and not answer.receipt["seeded"] for answer in again)
+    with ThreadPoolExecutor(5) as threads:
+        beside = threads.submit(_ask, model, "Something else, at length.", temperature=0.9, max_tokens=64)
+        assert [a.token_ids for a in threads.map(lambda p: _ask(model, p), PROMPTS)] == fresh
+        beside.result()
+    assert [_ask(model, prompt, seed=7).token_ids for prompt in PROMPTS[:2]] == fresh[:2]
+    assert _ask(model, PROMPTS[2], temperature=2, top_k=1).token_ids == fresh[2]
+
+
+@pytest.fixture
+def new(path_of: Callable[[str], Path], request: pytest.FixtureRequest) -> Any:
+    """Return a function that gives a model which nothing was asked of."""
+
+    def load(name: str) -> Any:
+        model = lm.load(path_of(name), ctx=514, threads=1)
+        request.addfinalizer(model.close)
+        return model
+
+    return load
+
+
+def test_where_rows_differ_it_is_answered_beside_others(new: Any) -> None:
+    """Weights that are repacked make no context for it: there it would be answered one at a time."""
+    model = new("gemma")
+    alike = model.backend.call(lambda core: core._alike())
+    _ask(model, "Hi", max_tokens=2)
+    assert (model.backend.call(lambda core: core.lanes.exact) is None) is not alike
+
+
+def test_without_memory_for_a_second_context_it_is_answered_in_the_first(new: Any) -> None:
+    """It is tried once; a seed is refused as before."""
+    model, tried = new("short"), []
+
+    def refuse() -> None:
+        tried.append(1)
+        raise FitError("no room")
+
+    object.__setattr__(model.backend.options, "before_exact", refuse)
+    answers = [_ask(model, "Hi", max_tokens=4).token_ids for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert len(tried) == 1
+    with pytest.raises(FitError, match="no room"):
+        _ask(model, "Hi", max_tokens=4, seed=1)
