@@ -240,14 +240,8 @@ class Core:
             if self.options.draft is not None and self.draft_model is None:
                 self.draft_model = DraftModel(self.options.draft, self.weights.size_bytes)
             context = Context(self.weights, self.options.contexts.shared)
-            self.lanes.shared = SharedLane(
-                context,
-                self.options.store_budget,
-                self._ahead,
-                alike=self._alike,
-                by_row=RowByRow(context).ask,
-                apart=not self.weights.options.gpu_layers,
-            )
+            apart = not self.weights.options.gpu_layers
+            self.lanes.shared = SharedLane(context, self.options.store_budget, self._ahead, apart=apart)
             self.lanes.shared.draft_model = self.draft_model
         return self.lanes.shared
 

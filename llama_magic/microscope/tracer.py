@@ -243,8 +243,8 @@ class Tracer:
                 done.set()
 
         greedy = Sampling(temperature=0)
-        how = {"exact": self._exact, "certain": self._certain}
-        request = Request([*self._prompt, *self._ids[:step]], 1, greedy, 0, **how)
+        ids = [*self._prompt, *self._ids[:step]]
+        request = Request(ids, 1, greedy, 0, exact=self._exact, certain=self._certain)
         self._engine.submit(request, sink)
         try:
             wait_for(done)

@@ -27,7 +27,7 @@ def _ask(model: Any, prompt: str, **how: Any) -> Any:
 
 
 def test_the_answer_is_that_of_a_fresh_reading(loaded: Callable[..., Any]) -> None:
-    """Read anew, gone on with after others, beside others, with a seed, at top-k 1: the same tokens each time."""
+    """Read anew, gone on with after others, beside others, with a seed, at top-k 1: the same tokens."""
     model = loaded("smollm2", threads=2)
     fresh = [_ask(model, prompt, reuse=False).token_ids for prompt in PROMPTS]
     again = [_ask(model, prompt) for prompt in PROMPTS]

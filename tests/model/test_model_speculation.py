@@ -164,9 +164,7 @@ def test_guesses_change_no_token_where_rows_are_alike(certain: Any, options: Any
 
 def test_where_rows_differ_only_free_draws_are_guessed(copier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer without a seed, at a temperature. The others say why not, when asked."""
-    core, lane = copier.backend.call(lambda core: (core, core.lanes.shared))
-    for asked in (core, lane):
-        monkeypatch.setattr(asked, "_alike", lambda: False)
+    monkeypatch.setattr(copier.backend.call(lambda core: core), "_alike", lambda: False)
     assert _copy(copier, temperature=0.1).usage.drafted_tokens
     for options in ({}, {"temperature": 1, "top_k": 1}):
         answer = _copy(copier, **options)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.kv.reuse import take_longest
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.kv.store import common_prefix
-from llama_magic.engine.lanes.batch import Batch
 from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.running import Running, siblings
-from llama_magic.engine.native import Context, DecodeStatus
+from llama_magic.engine.native import Context
 
 
 class SharedLane(Lane):
@@ -21,37 +18,18 @@ class SharedLane(Lane):
     all used cells, so idle ones would slow every token, and a copy back costs some
     microseconds a token where reading it again costs milliseconds.
 
-    At temperature 0 an answer is that of plain decoding also where tokens are guessed ahead: rows that are
-    written are computed one by one (`by_row` has the context do so) where they then are `alike`.
-
     `apart`: what is written and what is read take turns where both are many rows. On a processor attention
     goes by 64 of them, and looks at all cells that any of them looks at; with the rows of seven answers
     among those of a prompt, a step took a fifth longer than two of them.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        store_budget: int,
-        ahead: Ahead,
-        *,
-        alike: Callable[[], bool] = lambda: True,
-        by_row: Callable[[bool], object] = lambda on: None,
-        apart: bool = False,
-    ) -> None:
+    def __init__(self, context: Context, store_budget: int, ahead: Ahead, *, apart: bool = False) -> None:
         super().__init__(context, store_budget, ahead)
-        self._alike, self._by_row = alike, by_row
         self.apart = apart
 
     def may_guess(self, running: Running) -> bool:
-        return not running.certain or self._alike()
-
-    def _decode(self, batch: Batch) -> DecodeStatus:
-        by_row = True
-        for running, _, _ in batch.parts:
-            by_row = by_row and running.certain and not running.reading
-        self._by_row(by_row)
-        return super()._decode(batch)
+        # What is certain and comes to the shared lane is of weights whose rows differ (`Core.accept`).
+        return self.together or not running.certain
 
     def _admit(self) -> None:
         held_back: list[Running] = []
