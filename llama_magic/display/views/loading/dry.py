@@ -28,7 +28,8 @@ def dry_run(report: DryRun) -> list[Node]:
         out.append(
             Grid(Table(("memory for", "size", "because"), (*parts, ("total", size(estimate.total), ""))))
         )
-        out.append(Line(f"{size(report.seeded_bytes)} more from the first answer with a seed on", dim=True))
+        more = size(report.seeded_bytes)
+        out.append(Line(f"{more} more from the first answer with a seed or at temperature 0 on", dim=True))
     out.append(Line(" · ".join(f"{name} {value}" for name, value in report.options.items()), dim=True))
     out.extend(Line(str(note), tone="warn") for note in report.notes)
     return out

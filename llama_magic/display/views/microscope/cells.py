@@ -30,7 +30,7 @@ _LANES = {
     "main": ("main", "answers without a seed, several side by side", "user"),
     "seeded": (
         "seeded",
-        "answers with a seed, kept apart so that every bit is the same again",
+        "answers with a seed or at temperature 0, kept apart so that every bit is the same again",
         "variable",
     ),
 }

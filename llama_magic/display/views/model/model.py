@@ -75,7 +75,7 @@ def model_card(c: ModelCard) -> list[Node]:
         ("chat template", "the file's own" if c.formatter == "gguf" else c.formatter),
         ("memory, foretold", "" if c.predicted_bytes is None else size(c.predicted_bytes)),
         ("memory, used", "" if c.actual_bytes is None else size(c.actual_bytes)),
-        ("with a seed", "" if seeded is None else f"{size(seeded)} more from the first such answer on"),
+        ("with a seed", "" if seeded is None else f"{size(seeded)} more from then on, at temperature 0 too"),
         ("speed", c.speed_words),
     )
     notes = [Line(note, tone="warn") for note in c.notes]
