@@ -27,18 +27,22 @@ def _ask(model: Any, prompt: str, **how: Any) -> Any:
 
 
 def test_the_answer_is_that_of_a_fresh_reading(loaded: Callable[..., Any]) -> None:
-    """Read anew, gone on with after others, beside others, with a seed, at top-k 1: the same tokens."""
+    """Read anew, gone on with after others, beside others, with a seed, at top-k 1: the same tokens.
+
+    Without a seed on a processor where rows are alike, as on all with AVX2; with one anywhere.
+    """
     model = loaded("smollm2", threads=2)
-    fresh = [_ask(model, prompt, reuse=False).token_ids for prompt in PROMPTS]
-    again = [_ask(model, prompt) for prompt in PROMPTS]
+    how = {} if model.backend.call(lambda core: core._alike()) else {"seed": 3}
+    fresh = [_ask(model, prompt, reuse=False, **how).token_ids for prompt in PROMPTS]
+    again = [_ask(model, prompt, **how) for prompt in PROMPTS]
     assert [answer.token_ids for answer in again] == fresh
-    assert all(answer.usage.cached_tokens > 20 and not answer.receipt["seeded"] for answer in again)
+    assert how or all(a.usage.cached_tokens > 20 and not a.receipt["seeded"] for a in again)
     with ThreadPoolExecutor(5) as threads:
         beside = threads.submit(_ask, model, "Something else, at length.", temperature=0.9, max_tokens=64)
-        assert [a.token_ids for a in threads.map(lambda p: _ask(model, p), PROMPTS)] == fresh
+        assert [a.token_ids for a in threads.map(lambda p: _ask(model, p, **how), PROMPTS)] == fresh
         beside.result()
     assert [_ask(model, prompt, seed=7).token_ids for prompt in PROMPTS[:2]] == fresh[:2]
-    assert _ask(model, PROMPTS[2], temperature=2, top_k=1).token_ids == fresh[2]
+    assert _ask(model, PROMPTS[2], temperature=2, top_k=1, **how).token_ids == fresh[2]
 
 
 @pytest.fixture
