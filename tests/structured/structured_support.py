@@ -255,3 +255,20 @@ def _ref(chance: random.Random, depth: int, names: list[str]) -> Any:
 
 _LEAVES = [_integer, _string, _string, _enum, _plain]
 _NESTED = [_array, _object, _object, _union, _both, _without, _ref]
+
+
+def eager(
+    constraint: Any, chance: random.Random, loves: Callable[[Vocabulary, int], bool], steps: int
+) -> str | None:
+    """Return what a model writes that loves such tokens and ends only when it must; None if never."""
+    vocabulary, matcher, written = smollm2(), constraint.start(), b""
+    loved, ends = tokens_that(loves), tokens_that(is_end)
+    for _ in range(steps):
+        allowed = matcher.allowed()
+        wanted, others = allowed[loved[allowed]], allowed[~ends[allowed]]
+        if not wanted.size and others.size < allowed.size:
+            return written.decode()
+        token = int(chance.choice(wanted if wanted.size else others))
+        matcher.accept(token)
+        written += vocabulary.token_bytes(token)
+    return None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
-from structured_support import is_end, random_text, smollm2, tokens_that
+from structured_support import eager, random_text, smollm2
 
 from llama_magic import structured
 from llama_magic.errors import SchemaError, StructuredOutputError
@@ -320,19 +320,8 @@ def _is_zeros(vocabulary: Any, token: int) -> bool:
 
 
 def _zeros(constraint: Any, chance: random.Random) -> str | None:
-    """What a model writes that loves zeros, and ends only when it must."""
-    vocabulary, matcher, written = smollm2(), constraint.start(), b""
-    zeros = tokens_that(_is_zeros)
-    ends = tokens_that(is_end)
-    for _ in range(80):
-        allowed = matcher.allowed()
-        wanted, others = allowed[zeros[allowed]], allowed[~ends[allowed]]
-        if not wanted.size and others.size < allowed.size:
-            return written.decode()
-        token = int(chance.choice(wanted if wanted.size else others))
-        matcher.accept(token)
-        written += vocabulary.token_bytes(token)
-    return None
+    """Return what a model writes that loves zeros."""
+    return eager(constraint, chance, _is_zeros, 80)
 
 
 RANGES = [
