@@ -68,7 +68,8 @@ class LlamaMagicError(Exception):
     def add(self, sentence: str) -> None:
         """Say one thing more, once."""
         if sentence not in self.message:
-            self._say(f"{self.message} {sentence}", self.remedy)
+            end = "" if self.message.endswith((".", "!", "?", "…")) else "."
+            self._say(f"{self.message}{end} {sentence}", self.remedy)
 
     def of_row(self, row: int, failed: int, completions: Sequence[Any]) -> LlamaMagicError:
         """Say which of a list of prompts this is about, and keep what there is of all of them."""

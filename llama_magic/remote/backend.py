@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,15 +19,17 @@ from llama_magic.errors import (
     StreamCutError,
     StreamStalledError,
 )
-from llama_magic.remote import network
+from llama_magic.remote import faults, network
 from llama_magic.remote.dialect import Dialect, SampleReader, lacking
 from llama_magic.remote.forced import is_forced
 from llama_magic.remote.values import MISREAD
-from llama_magic.remote.wire import Wire
+from llama_magic.remote.wire import ALIVE, Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, nobody
 from llama_magic.request.request import Request
 
+TAIL_S = 10.0  # for the counts and the end of a stream, after the end of the answer
+BELIEVED = 4  # a server that sends signs of life alone has so many times as long as a silent one
 _PIECES, _MORE = 8, 256  # of an answer, for each token that was asked for, and beside them
 
 
@@ -182,17 +184,32 @@ class _Job:
             if not self.stats.started:
                 self.stats.started = time.perf_counter()
                 self.sink(PromptEvent(0, len(request.prompt), 0))
-            stream = wire.stream(path, body)
             try:
-                async with contextlib.aclosing(stream):
-                    async for found in stream:
-                        self._send(reader.feed(found))
-                        self._check(reader)
-            except (StreamCutError, StreamStalledError):
+                async with (
+                    asyncio.timeout(None) as bound,
+                    contextlib.aclosing(wire.stream(path, body)) as stream,
+                ):
+                    await self._read(reader, stream, bound)
+            except (StreamCutError, StreamStalledError, TimeoutError):
                 if not reader.whole:
                     raise  # else no more was to come, but counts
             self._send(reader.last())
             reader.finish(wire.address.base)
+
+    async def _read(self, reader: SampleReader, stream: AsyncIterator[Any], bound: asyncio.Timeout) -> None:
+        """Read one answer to its end; once it is whole, that of the stream has to come soon."""
+        wire = self.backend.wire
+        heard = 0.0  # when something of the answer came
+        async for found in stream:
+            now = time.monotonic()
+            if found is not ALIVE and self._send(reader.feed(found)):
+                heard = now
+                self._check(reader)
+            heard = heard or now
+            if reader.whole and bound.when() is None:
+                bound.reschedule(asyncio.get_running_loop().time() + TAIL_S)
+            if now - heard > BELIEVED * wire.stall_s:
+                raise faults.only_alive(wire.address, now - heard)
 
     def _check(self, reader: SampleReader) -> None:
         """Raise where a server writes on and on: some take no `max_tokens`. A token may come in pieces."""
@@ -203,7 +220,8 @@ class _Job:
                 remedy="What came is kept in the error's completion.",
             )
 
-    def _send(self, made: Iterator[Event]) -> None:
+    def _send(self, made: Iterator[Event]) -> int:
+        """Tell what one value of the server's means; return how many events that are."""
         try:
             events = list(made)
         except MISREAD as error:
@@ -219,6 +237,7 @@ class _Job:
                 self.stats.last_token = time.perf_counter()
                 self.stats.first_token = self.stats.first_token or self.stats.last_token
             self.sink(event)
+        return len(events)
 
     def _interrupted(self) -> None:
         for reader in self.readers:

@@ -42,7 +42,7 @@ def connect(
     of its key: the key itself is sent, and kept nowhere. `ctx` is the window in tokens, for servers that
     do not tell theirs (Ollama is told it). With `probing`, each ability is tried with a few tokens, and
     what does not hold is refused later by name; `model.card` says what held. `stall` is how many seconds
-    a stream may be silent.
+    a stream may be silent; one in which the server says only that it is there has four times as long.
 
     Raises `ServerError` and `OptionError`.
     """

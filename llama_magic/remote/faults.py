@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import httpx
@@ -23,8 +24,10 @@ from llama_magic.errors import (
 from llama_magic.remote.address import Address
 from llama_magic.sources.http.settings import proxies
 from llama_magic.sources.redaction import redact
+from llama_magic.words.amounts import duration
 
 _LONGEST = 500  # characters of a server's words that are shown
+_DAY_S = 24 * 3600.0
 _KINDS: dict[int, tuple[type[ServerError], str]] = {
     401: (ServerKeyError, "Name the variable that holds the key: %llama connect URL --key-env VAR."),
     403: (ServerKeyError, "The key does not open this; use another (--key-env VAR)."),
@@ -63,6 +66,21 @@ def of_status(address: Address, status: int, body: bytes | str) -> ServerError:
         words, remedy = "it sends us elsewhere", "Give the address where the server itself is."
     where = f"{address.base} answered {status}"
     return kind(f"{where}: {words}" if words else f"{where}.", status=status, remedy=remedy)
+
+
+def add_wait(error: ServerError) -> None:
+    """Say on the error for how long the server asks not to be asked, and until when that is."""
+    wait = min(error.retry_after or 0.0, 3650 * _DAY_S)  # "inf" is a number, too
+    until = time.strftime("%H:%M" if wait < _DAY_S else "%Y-%m-%d %H:%M", time.localtime(time.time() + wait))
+    error.add(f"It asks to wait {duration(wait)}, until {until}, which is not done here.")
+
+
+def only_alive(address: Address, seconds: float) -> StreamStalledError:
+    """Return the error for a server that says that it is there, and nothing of the answer."""
+    return StreamStalledError(
+        f"{address.base} has sent signs of life for {duration(seconds)}, and nothing of the answer.",
+        remedy="Ask again; where it does need so long, wait longer: --stall S, a quarter of that time.",
+    )
 
 
 def of_words(address: Address, found: Any) -> ServerError:

@@ -26,7 +26,8 @@ MOST_BODY = 64 << 20
 MOST_WORDS = 64 << 10  # bytes of what a server says of an error
 _LAST_S = 1.0  # for what comes when all has been said
 TRIES = 4
-LONGEST_PAUSE_S = 30.0  # that a server's Retry-After is followed
+LONGEST_PAUSE_S = 30.0  # that a server's Retry-After is followed; who asks for more is not asked again
+ALIVE: dict[str, Any] = {}  # stands for bytes that hold no value: a comment, half of a line
 _AGAIN = (ServerBusyError, ServerLoadingError)
 # Servers close a connection that rested for five seconds, perhaps just as a request is on its way there.
 _RESTS_S = 2.0
@@ -97,9 +98,9 @@ class Wire:
                     return self._taken(path, self._ask(path, body), take)
             except _AGAIN as error:
                 began += 1
-                if not patient or began >= TRIES:
+                if not patient or began >= TRIES or _too_long(error):
                     raise
-                time.sleep(_pause(error, began))
+                time.sleep(pause(error, began))
 
     def _taken(self, path: str, found: Any, take: Callable[[Any], Any] | None) -> Any:
         try:
@@ -129,6 +130,7 @@ class Wire:
     async def stream(self, path: str, body: Any) -> AsyncGenerator[Any, None]:
         """Yield each JSON value of a stream, server-sent events or one a line; ends at its end.
 
+        `ALIVE` stands for what came and holds no value.
         What fails before anything came is tried again where that is safe: no answer is asked for twice.
         """
         tries = 0
@@ -145,9 +147,9 @@ class Wire:
                 cause = error.__cause__
                 connected = not isinstance(cause, (httpx.ConnectError, httpx.ConnectTimeout))
                 connected = connected and not (isinstance(cause, httpx.ReadError) or _UNREAD in str(cause))
-                if begun or tries >= TRIES or (error.status is None and connected):
+                if begun or tries >= TRIES or _too_long(error) or (error.status is None and connected):
                     raise
-                await asyncio.sleep(_pause(error, tries))
+                await asyncio.sleep(pause(error, tries))
 
     async def _stream(self, path: str, body: Any) -> AsyncIterator[Any]:
         if self._async is None:
@@ -171,11 +173,14 @@ class Wire:
                 pieces = response.aiter_bytes()
                 async for piece in pieces:
                     begun = begun or bool(piece)
+                    found = ALIVE
                     for found in values.feed(piece):
                         yield found
                         if found is DONE:
                             await _rest(pieces)
                             return
+                    if found is ALIVE:
+                        yield found
                 for found in values.end():
                     yield found
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -200,7 +205,14 @@ def _after(error: ServerError, response: httpx.Response) -> ServerError:
         then = _moment(said)
         now = _moment(response.headers.get("date", "")) or time.time()
         error.retry_after = max(0.0, then - now) if then is not None else None
+    if _too_long(error):
+        faults.add_wait(error)
     return error
+
+
+def _too_long(error: ServerError) -> bool:
+    """Whether the server asks us to wait for longer than is done."""
+    return (error.retry_after or 0.0) > LONGEST_PAUSE_S
 
 
 def _moment(date: str) -> float | None:
@@ -210,10 +222,9 @@ def _moment(date: str) -> float | None:
         return None
 
 
-def _pause(error: ServerError, tries: int) -> float:
+def pause(error: ServerError, tries: int) -> float:
     """Return the seconds to wait before the next try: what the server says, else longer each time."""
-    wait = 0.25 * 2.0**tries if error.retry_after is None else error.retry_after
-    return min(LONGEST_PAUSE_S, max(0.0, wait))
+    return 0.25 * 2.0**tries if error.retry_after is None else error.retry_after
 
 
 def _bounded(response: httpx.Response) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +45,15 @@ def options(asked: SamplingFields, max_tokens: int | None) -> dict[str, Any]:
     return given
 
 
-def _bias(given: Mapping[str, float] | Sequence[Sequence[float]]) -> dict[int, float]:
-    pairs = given.items() if isinstance(given, Mapping) else [(pair[0], pair[1]) for pair in given]
+def _bias(given: Mapping[str, float] | Sequence[tuple[int, float]]) -> dict[int, float]:
+    pairs = given.items() if isinstance(given, Mapping) else given
     made: dict[int, float] = {}
     for token, bias in pairs:
         if not (isinstance(token, int) or (str(token).isascii() and str(token).isdecimal())):
             raise Refusal(
                 400, f"logit_bias names {str(token)[:50]!r}; expected the id of a token.", "logit_bias"
             )
-        made[int(token)] = bias
+        made[int(token)] = -math.inf if bias is False else bias
     return made
 
 

@@ -17,7 +17,7 @@ from fake_servers import Fake
 import llama_magic as lm
 from llama_magic import errors
 from llama_magic.model import journal
-from llama_magic.remote import wire
+from llama_magic.remote import backend, wire
 
 ASK = [{"role": "user", "content": "Where is Lyon?"}]
 KINDS = ("llama-server", "vllm", "ollama", "openai")
@@ -28,7 +28,7 @@ Connect = Callable[..., lm.Model]
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
-    monkeypatch.setattr(wire, "LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(wire, "pause", lambda _error, _tries: 0.0)
 
 
 STATUSES = [
@@ -119,6 +119,19 @@ def _silent(fake: Fake) -> bool:
     """Say nothing until the client has hung up."""
     fake.hung_up.wait(2)
     return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_signs_of_life_are_no_answer(
+    kind: str, start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that sends comments alone stalls, later than a silent one, with what was written."""
+    monkeypatch.setattr(backend, "BELIEVED", 0)
+    fake = start(kind, "one two three", stall_after=1)
+    model = connect(fake, ctx=64) if kind == "openai" else connect(fake)
+    with pytest.raises(errors.StreamStalledError, match="signs of life") as caught:
+        model.chat(ASK)
+    assert (caught.value.completion.text, len(fake.asked)) == ("one", 1)
 
 
 def test_nothing_listens(start: Start, connect: Connect) -> None:

@@ -26,7 +26,7 @@ ODD: list[Any] = [
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
-    monkeypatch.setattr(wire, "LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(wire, "pause", lambda _error, _tries: 0.0)
 
 
 def look(at: str) -> str:

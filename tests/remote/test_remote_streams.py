@@ -15,7 +15,7 @@ from raw_server import RawServer, response
 
 import llama_magic as lm
 from llama_magic import errors
-from llama_magic.remote import wire
+from llama_magic.remote import backend, wire
 from llama_magic.sources.http.client import new_client
 
 ASK = [{"role": "user", "content": "Hi"}]
@@ -207,7 +207,7 @@ def test_the_key_goes_nowhere_else(raw: Serve, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_date_to_ask_again_is_by_the_servers_clock(raw: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks differ: what counts is how long after its own time the server wants to be asked."""
-    monkeypatch.setattr(wire, "LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(wire, "pause", lambda _error, _tries: 0.0)
     when = ("Date: Mon, 05 Jan 2099 10:00:00 GMT", "Retry-After: Mon, 05 Jan 2099 10:00:07 GMT")
     server = raw(response(b"{}", *when, status="429 Busy"))
     model = lm.connect(server.url, probing=False)
@@ -215,6 +215,32 @@ def test_a_date_to_ask_again_is_by_the_servers_clock(raw: Serve, monkeypatch: py
         model.chat(ASK)
     model.close()
     assert (caught.value.retry_after, server.questions) == (7.0, wire.TRIES)
+
+
+@pytest.mark.parametrize("wait", ["3600", "inf", "Fri, 09 Jan 2099 10:00:00 GMT"])
+def test_a_server_that_wants_a_long_rest_is_not_asked_again(wait: str, raw: Serve) -> None:
+    """The error comes at once, and says for how long and until when."""
+    server = raw(
+        response(b"{}", "Date: Fri, 09 Jan 2099 09:00:00 GMT", f"Retry-After: {wait}", status="429 Busy")
+    )
+    model = lm.connect(server.url, probing=False)
+    with pytest.raises(
+        errors.ServerBusyError, match=r"asks to wait \d+ h \d+ min, until [\d -]+:\d\d,"
+    ) as caught:
+        model.chat(ASK)
+    model.close()
+    assert (caught.value.retry_after, server.questions) == (float(wait) if wait.isalnum() else 3600.0, 1)
+
+
+def test_a_whole_answer_waits_for_no_end_of_the_stream(raw: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that says how the answer ended, and then neither goes on nor hangs up, is left soon."""
+    monkeypatch.setattr(backend, "TAIL_S", 0.0)
+    open_ended = f"HTTP/1.1 200 OK\r\n{EVENTS}\r\nContent-Length: 9999\r\n\r\n".encode()
+    server = raw(open_ended + events(*PLAIN[:-1]))
+    model = lm.connect(server.url, probing=False)
+    made = model.chat(ASK)
+    model.close()
+    assert (made.text, made.finish_reason) == ("ab", "stop")
 
 
 SETTINGS = [

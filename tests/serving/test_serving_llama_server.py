@@ -17,6 +17,7 @@ model here), metrics switched off, those of decodes, slots and drafts (test_metr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -151,6 +152,20 @@ def test_biases_come_in_both_forms(served: Callable[..., Served], form: dict[str
     given = {str(i): -100 for i in ids} if form["openai"] else [[i, -100] for i in ids]
     here.post(CHAT, **ask(logit_bias=given))
     assert dict(here.backend.requests[-1].sampling.logit_bias) == dict.fromkeys(ids, -100)
+
+
+@pytest.mark.parametrize("path", [CHAT, NATIVE, "/v1/completions"])
+def test_a_bias_of_false_bars_a_token(served: Callable[..., Served], path: str) -> None:
+    """llama-server's form, in pairs and in an object; true is no bias, and half a token no token."""
+    here = served(answers=words)
+    asked = ask() if path == CHAT else {"prompt": "a"}
+    for given in ([[5, False], [6, 2]], {"5": False, "6": 2}):
+        here.post(path, **asked, logit_bias=given)
+        assert dict(here.backend.requests[-1].sampling.logit_bias) == {5: -math.inf, 6: 2.0}
+    error = here.refused(path, "logit_bias[0][1]", **asked, logit_bias=[[5, True]])
+    assert error["message"] == "logit_bias[0][1]: expected a number, or false."
+    for wrong in ([[5.5, 1]], [[5]], [[5, 1, 2]], {"5": True}, [[True, 1]]):
+        assert here.refused(path, **asked, logit_bias=wrong)["param"].startswith("logit_bias")
 
 
 def test_probabilities_are_told_of_each_token(served: Callable[..., Served]) -> None:

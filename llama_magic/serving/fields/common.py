@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic_core import PydanticCustomError
 
 from llama_magic.request.stages import MAX_SEED, PARAMETERS, STAGES, Parameter
 
@@ -17,9 +18,21 @@ Token = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-Pair = Annotated[list[int | float], Field(min_length=2, max_length=2)]
+def _number_or_false(given: float | bool) -> float | bool:
+    if given is True:
+        raise PydanticCustomError("bias", "expected a number, or false")
+    return given
+
+
+# As llama-server takes it: an object or pairs of ids and numbers; false in place of a number bars the token.
+_Added = Annotated[
+    float | bool,
+    AfterValidator(_number_or_false),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"const": False}]}),
+]
+Pair = tuple[Token, _Added]
 Bias = (
-    Annotated[dict[str, float], Field(max_length=MAX_BIASED)]
+    Annotated[dict[str, _Added], Field(max_length=MAX_BIASED)]
     | Annotated[list[Pair], Field(max_length=MAX_BIASED)]
 )
 
@@ -63,7 +76,7 @@ class SamplingFields(_Numbers):  # type: ignore[misc]  # made of the stages, whe
         None, description="tokens before which the answer cannot end by itself"
     )
     ignore_eos: bool | None = None
-    logit_bias: Bias | None = Field(None, description="token id to what is added to its logit")
+    logit_bias: Bias | None = Field(None, description="token id to what is added to its logit; false bars it")
     samplers: Annotated[list[str], Field(max_length=32)] | None = Field(
         None, description=f"the order of the stages: {', '.join(STAGES)}"
     )
