@@ -105,7 +105,7 @@ class Core:
                 for lane in self.lanes:
                     lane.reap_cancelled()
             elif not job.closed:  # it is still in the inbox
-                for index in range(job.n):
+                for index in range(job.request.n):
                     job.sink(FinishEvent(index, "interrupted"))
                 job.finish()
         finally:
@@ -210,9 +210,9 @@ class Core:
         """Queue a job in its lane."""
         if job.closed:
             return  # cancelled, and ended, before it came here
-        job.tapes = tuple(StepTape(self.steps) for _ in range(job.n))
+        job.tapes = tuple(StepTape(self.steps) for _ in range(job.request.n))
         try:
-            self.lane(exact=job.exact or (job.certain and self._settles())).submit(job)
+            self.lane(exact=job.request.exact or (job.request.certain and self._settles())).submit(job)
         except BaseException as error:
             job.finish(error)
 

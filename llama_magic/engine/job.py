@@ -3,49 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llama_magic.errors import BackendError
 from llama_magic.request.events import EndEvent, Event, Stats, nobody
-from llama_magic.request.request import Request, sample_seed
+from llama_magic.request.request import Request
 
 if TYPE_CHECKING:
     from llama_magic.engine.steps import StepTape
-    from llama_magic.request.matcher import Matcher
-    from llama_magic.request.sampling import Sampling
 
 
 @dataclass(eq=False)
 class Job:
     """What the lanes work on. `sink` is called from the compute thread and must not block.
 
-    `exact` asks for the same tokens every time (CONTRIBUTING, "How the engine arranges contexts"): the
-    job then goes to the exact lane, and so does a `certain` one where rows are alike. The other fields are
-    those of `Request`: which holds the job (`handle`), so that a job that held it would keep both alive until
-    the next garbage collection.
+    `request` is a copy of what was asked, without its `handle`: a job that held its own holder would keep
+    both alive until the next garbage collection. One that asks for the same tokens every time (`exact`, or
+    `certain` where rows are alike) goes to the exact lane (CONTRIBUTING, "How the engine arranges contexts").
     """
 
-    prompt: Sequence[int]
-    max_tokens: int
-    sampling: Sampling
-    seed: int
+    request: Request
     sink: Callable[[Event], None]
-    exact: bool = False
-    certain: bool = False
-    n: int = 1
-    stops: tuple[str, ...] = ()
-    stop_texts: Mapping[int, str] = field(default_factory=dict)
-    visible_ids: frozenset[int] = frozenset()
-    logprobs: int | None = None
-    reuse: bool = True
-    keep: bool = True
-    ignore_eos: bool = False
-    begun: tuple[int, ...] = ()
-    matcher: Callable[[], Matcher] | None = None
-    measure_outside: bool = False
-    speculate: bool = True
     stats: Stats = field(default_factory=Stats)
     found: bool = False  # whether its lane held anything when it began ...
     common: int = 0  # ... and how many tokens of that begin as its prompt; asked only where that tells more
@@ -56,31 +36,7 @@ class Job:
     @classmethod
     def of(cls, request: Request, sink: Callable[[Event], None]) -> Job:
         """Return the job that answers `request` with events to `sink`."""
-        return cls(
-            prompt=request.prompt,
-            max_tokens=request.max_tokens,
-            sampling=request.sampling,
-            seed=request.seed,
-            sink=sink,
-            exact=request.exact,
-            certain=request.certain,
-            n=request.n,
-            stops=request.stops,
-            stop_texts=request.stop_texts,
-            visible_ids=request.visible_ids,
-            logprobs=request.logprobs,
-            reuse=request.reuse,
-            keep=request.keep,
-            ignore_eos=request.ignore_eos,
-            begun=request.begun,
-            matcher=None if request.constraint is None else request.constraint.start,
-            measure_outside=request.measure_outside,
-            speculate=request.speculate,
-        )
-
-    def sample_seed(self, index: int) -> int:
-        """Return the seed of sample `index`; sample 0 has the request's own."""
-        return sample_seed(self.seed, index)
+        return cls(replace(request, handle=None), sink)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Send the last event, once."""

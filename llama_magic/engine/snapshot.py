@@ -121,9 +121,9 @@ def _last(core: Core) -> LastCall | None:
     reused = job.stats.cached_tokens
     speed = lane.read_s / lane.read_tokens if lane.read_tokens else None
     return LastCall(
-        len(job.prompt),
+        len(job.request.prompt),
         reused,
-        len(job.prompt) - reused,
+        len(job.request.prompt) - reused,
         None if speed is None else reused * speed,
         None if reused or not job.stats.started else _why(job, lane),
         name,
@@ -133,7 +133,7 @@ def _last(core: Core) -> LastCall | None:
 
 def _why(job: Job, lane: Lane) -> Why:
     """Say why nothing was reused."""
-    if not job.reuse:
+    if not job.request.reuse:
         return "fresh"
     if not job.found:
         return "empty"

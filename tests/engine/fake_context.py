@@ -18,6 +18,7 @@ from llama_magic.engine.lanes import running
 from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.native import ContextOptions, DecodeStatus
 from llama_magic.request.events import EndEvent, Event, TokenEvent
+from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
 
 N_VOCAB = 16
@@ -113,14 +114,15 @@ class Asked:
         self, prompt: list[int], length: int, n: int = 1, *, reuse: bool = True, exact: bool = False
     ) -> None:
         self.events: list[Event] = []
-        self.job = Job(prompt, length, Sampling(), 0, self.events.append, exact, n=n, reuse=reuse)
+        request = Request(prompt, length, Sampling(), 0, exact=exact, n=n, reuse=reuse)
+        self.job = Job.of(request, self.events.append)
         self.expected = [answer(prompt, length)] * n
 
     @property
     def written(self) -> list[list[int]]:
         """The tokens of each sample."""
         tokens = [event for event in self.events if isinstance(event, TokenEvent)]
-        return [[event.token for event in tokens if event.sample == i] for i in range(self.job.n)]
+        return [[event.token for event in tokens if event.sample == i] for i in range(self.job.request.n)]
 
     @property
     def error(self) -> BaseException | None:

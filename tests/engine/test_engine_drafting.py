@@ -150,7 +150,7 @@ def test_a_copy_takes_fewer_decodes() -> None:
         context = FakeContext(512, 6, batch=18)
         lane = lane_of(SharedLane, context)
         one = Asked(COPY * 2, 60)
-        one.job.speculate = speculate
+        one.job.request.speculate = speculate
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fake_context, "next_token", _copies(15, 1000))
             lane.submit(one.job)

@@ -137,7 +137,7 @@ def test_what_one_of_very_many_leaves_is_not_parked() -> None:
     """It is shared while it lies in the cells, and gone when it has to make room."""
     lane = lane_of(SharedLane, FakeContext(512, 6))
     kept, passing = Asked(BASE, 2), Asked([*BASE, 3], 2)
-    passing.job.keep = False
+    passing.job.request.keep = False
     other = Asked([9], 2)
     for one in (passing, kept, other):
         lane.submit(one.job)
@@ -147,7 +147,7 @@ def test_what_one_of_very_many_leaves_is_not_parked() -> None:
     assert [entry.tokens[: len(BASE)] for entry in lane.kv.store.entries] == [BASE]
     lane = lane_of(SharedLane, FakeContext(512, 6))
     for one in (passing := Asked(BASE, 2), Asked([9], 2)):
-        passing.job.keep = False
+        passing.job.request.keep = False
         lane.submit(one.job)
         run(lane)
     assert lane.kv.store.entries == []

@@ -252,19 +252,23 @@ def test_a_constraint_that_does_not_open_ends_its_job_alone(kind: Any) -> None:
     """All samples of it, those that wait too, before anything is decoded; its slot is free."""
     error = ValueError("no such schema")
 
-    def fails() -> Any:
-        raise error
+    class Never:
+        kind = "json"
 
+        def start(self) -> Any:
+            raise error
+
+    never = Never()
     lane = lane_of(kind, FakeContext(64, 4))
     lost = Asked([1, 2], 5, n=3)
-    lost.job.matcher = fails
+    lost.job.request.constraint = never
     lane.submit(lost.job)
     lane.step()
     assert lost.error is error
     assert (lane.busy, lane.context.decoded) == (False, 0)
     assert not any(slot.in_use for slot in lane.kv.slots)
     beside, again = Asked([3, 4], 5), Asked([1, 2], 5, n=2)
-    again.job.matcher = fails
+    again.job.request.constraint = never
     lane.submit(beside.job)
     lane.step()
     lane.submit(again.job)
@@ -282,7 +286,7 @@ def test_logits_that_fail_end_their_job_alone() -> None:
         lane.submit(one.job)
     for _ in range(3):
         lane.step()
-    lost.job.logprobs = -1  # no such number of likeliest tokens
+    lost.job.request.logprobs = -1  # no such number of likeliest tokens
     run(lane)
     assert isinstance(lost.error, Exception)
     assert beside.written == beside.expected

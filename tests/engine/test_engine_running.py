@@ -17,7 +17,7 @@ from llama_magic.engine.lanes.running import Running
 from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.errors import BackendError, OptionError
 from llama_magic.request.events import Event, FinishEvent, PromptEvent, TokenEvent
-from llama_magic.request.request import sample_seed
+from llama_magic.request.request import Request, sample_seed
 from llama_magic.request.sampling import Sampling
 
 PIECES = [b"a", b"b", b"c", b"\xe2\x82", b"\xac", b"<end>", b"<x>", b" "]
@@ -90,15 +90,9 @@ class Sample:
         self.store = StepStore(N, 100 * 4 * N)
         self.matcher = matcher
         options.setdefault("sampling", Sampling())
-        self.job = Job(
-            PROMPT,
-            max_tokens,
-            seed=7,
-            sink=self.events.append,
-            n=index + 1,
-            matcher=None if matcher is None else lambda: matcher,
-            **options,
-        )
+        constraint: Any = None if matcher is None else SimpleNamespace(start=lambda: matcher)
+        request = Request(PROMPT, max_tokens, seed=7, n=index + 1, constraint=constraint, **options)
+        self.job = Job.of(request, self.events.append)
         self.job.tapes = tuple(StepTape(self.store) for _ in range(index + 1))
         vocab = SimpleNamespace(eog_ids=(EOG,), piece=self.piece)
         self.running = Running(self.job, index, SimpleNamespace(vocab=vocab))  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ class DraftModel:
         tokens = running.tokens
         most = min(most, running.trust.most(running.n_generated, self.price))
         known = min(common_prefix(self._held, tokens), len(tokens) - 1)
-        left = running.job.max_tokens - running.n_generated
+        left = running.request.max_tokens - running.n_generated
         if most <= 0 or (len(tokens) - known) * READ * self.price > left / 4:
             return []
         if len(tokens) + most > self.context.n_ctx:

@@ -59,7 +59,7 @@ def draft(lane: Guessing, batch: Batch, running: Running) -> None:
     if lane.rows == 1:
         _give_up(running, CANNOT_GO_BACK)
         return
-    left = running.job.max_tokens - running.n_generated
+    left = running.request.max_tokens - running.n_generated
     most = min(lane.rows // samples - 1, batch.room, left - 1)  # the last row draws a token, too
     guesses = drafter.guess(running.tokens, running.n_generated, most) if most > 0 else []
     running.by_model = not guesses and most > 0 and samples == 1 and lane.draft_model is not None

@@ -37,7 +37,7 @@ class ExactLane(Lane):
             self._share(lead, slot, running)
 
     def _begin(self, running: Running) -> None:
-        limit = running.n_prompt - 1 if running.job.reuse else 0
+        limit = running.n_prompt - 1 if running.request.reuse else 0
         self._look(running)
         slot = take_exact(self.kv, running.tokens, limit)
         self._start(running, slot, len(slot.tokens))

@@ -79,7 +79,7 @@ class Lane:
 
     def submit(self, job: Job) -> None:
         """Queue the samples of a job."""
-        for index in range(job.n):
+        for index in range(job.request.n):
             self.waiting.append(Running(job, index, self.weights))
 
     def cancel(self, job: Job) -> None:
@@ -243,7 +243,7 @@ class Lane:
 
     def _start(self, running: Running, slot: Slot, cached: int) -> None:
         slot.in_use = True
-        slot.kept = running.job.keep
+        slot.kept = running.request.keep
         running.slot = slot
         self.running.append(running)
         stats = running.job.stats

@@ -27,33 +27,35 @@ class Running:
 
     def __init__(self, job: Job, index: int, weights: Weights) -> None:
         self.job = job
+        self.request = request = job.request
         self.index = index
         self.weights = weights
-        self.tokens: list[int] = list(job.prompt)  # prompt, then what was generated
-        self.n_prompt = len(job.prompt)
+        self.tokens: list[int] = list(request.prompt)  # prompt, then what was generated
+        self.n_prompt = len(request.prompt)
         self.slot: Slot | None = None
         self._chain: SamplerChain | None = None
         self.matcher: Matcher | None = None
-        self.text, _ = TextStream.begun(job.stops, map(self._piece, job.begun))
+        self.text, _ = TextStream.begun(request.stops, map(self._piece, request.begun))
         self.tape = job.tapes[index] if job.tapes else None
         self.done = False
-        self.drafter = Drafter() if job.speculate else None
+        self.drafter = Drafter() if request.speculate else None
         self.trust, self.by_model = Trust(), False  # in a draft model, and whether it made the last guesses
-        self.stop_ids = job.stop_texts.keys() | (
-            frozenset() if job.ignore_eos else frozenset(weights.vocab.eog_ids)
+        self.stop_ids = request.stop_texts.keys() | (
+            frozenset() if request.ignore_eos else frozenset(weights.vocab.eog_ids)
         )
         # Whether nothing is left to chance, so that the same logits give the same answer.
-        self.certain = job.exact or job.sampling.certain
-        self._forbidden = frozenset(t for t, bias in job.sampling.logit_bias if bias == -math.inf)
+        self.certain = request.exact or request.sampling.certain
+        self._forbidden = frozenset(t for t, bias in request.sampling.logit_bias if bias == -math.inf)
 
     def open(self) -> None:
         """Make what costs memory: the sampler chain, shown what it must know, and the constraint."""
         if self._chain is None:
-            self.matcher = self.job.matcher() if self.job.matcher else None
+            constraint = self.request.constraint
+            self.matcher = None if constraint is None else constraint.start()
             self._chain = SamplerChain(
                 self.weights,
-                self.job.sampling,
-                self.job.sample_seed(self.index),
+                self.request.sampling,
+                self.request.sample_seed(self.index),
                 masked=self.matcher is not None,
             )
             if self._chain.looks_back:
@@ -62,7 +64,7 @@ class Running:
                 self.finish("stop")
 
     def _piece(self, token: int) -> bytes:
-        return self.weights.vocab.piece(token, special=token in self.job.visible_ids)
+        return self.weights.vocab.piece(token, special=token in self.request.visible_ids)
 
     @property
     def chain(self) -> SamplerChain:
@@ -76,7 +78,7 @@ class Running:
     @property
     def n_most(self) -> int:
         """Return how many cells it needs at most."""
-        return self.n_prompt + self.job.max_tokens + 1
+        return self.n_prompt + self.request.max_tokens + 1
 
     @property
     def n_past(self) -> int:
@@ -93,9 +95,9 @@ class Running:
 
     def advance(self, context: Context, index: int) -> None:
         """Draw the next token from the logits at batch index `index` and send what follows from it."""
-        job, matcher = self.job, self.matcher
-        logits, logprobs = context.logits(index), job.logprobs
-        measured = logprobs is not None or job.measure_outside
+        request, matcher = self.request, self.matcher
+        logits, logprobs = context.logits(index), request.logprobs
+        measured = logprobs is not None or request.measure_outside
         if matcher is None and not measured:  # most tokens are
             if self.tape is not None:
                 self.tape.draw(logits)
@@ -118,7 +120,7 @@ class Running:
                 self.tape.mask(bits)
         token = self._draw(context, index, logits)
         outside = None
-        if job.measure_outside and matcher is not None:
+        if request.measure_outside and matcher is not None:
             outside = max(0.0, 1.0 - math.exp(row.normaliser - normaliser))
         # A mask leaves the logits of what may be drawn.
         logprob = float(logits[token]) - normaliser if measured else None
@@ -162,7 +164,7 @@ class Running:
         stats.first_token = stats.first_token or now
         stats.last_token = now
         if token in self.stop_ids:
-            self.finish("stop", stop=self.job.stop_texts.get(token))
+            self.finish("stop", stop=self.request.stop_texts.get(token))
             return
         guessed, struck = self.drafter.hear(token) if self.drafter else (False, ())
         if self.matcher is not None:
@@ -173,7 +175,7 @@ class Running:
         self.job.sink(TokenEvent(self.index, token, text, forced, logprob, top, outside, guessed, struck))
         if self.text.stop is not None or (self.matcher is not None and self.matcher.finished):
             self.finish("stop")
-        elif self.n_generated >= self.job.max_tokens:
+        elif self.n_generated >= self.request.max_tokens:
             self.finish("length")
 
     def _take_forced(self) -> None:

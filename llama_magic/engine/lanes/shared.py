@@ -48,7 +48,7 @@ class SharedLane(Lane):
         """Whether others are reading what it can share in a moment: its prompt, or a good part of that."""
         if any(other.reading for other in siblings(running, self.running)):
             return True
-        if not running.job.reuse or self.weights.recurrent:
+        if not running.request.reuse or self.weights.recurrent:
             return False
         limit = len(running.tokens) - 1
         for other in self.running:
@@ -59,14 +59,14 @@ class SharedLane(Lane):
         return False
 
     def _shares_prompt(self, running: Running) -> bool:
-        return running.job.reuse and super()._shares_prompt(running)
+        return running.request.reuse and super()._shares_prompt(running)
 
     def _place(self, running: Running) -> bool:
         """Give a sample a slot, with the longest prefix that is held anywhere."""
         limit = len(running.tokens) - 1  # the last token is decoded in any case: its logits are needed
         slot: Slot | None = None
         self._look(running)
-        if running.job.reuse:
+        if running.request.reuse:
             slot = take_longest(self.kv, running.tokens, limit)
         if slot is None:
             slot = self.kv.free_slot()
