@@ -25,13 +25,17 @@ error is shown as its text alone, without a traceback; the exception itself is o
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from textwrap import TextWrapper
 from typing import Any
 
 # Controls (a terminal obeys them), direction marks (they reorder a line), halves of surrogate pairs (no
 # encoder takes them; a file name that is not UTF-8 has them). Tabs and line breaks are ordinary.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# As wide as JupyterLab shows an error at 1,000 pixels; what is longer it breaks in mid-word.
+_NARROW = TextWrapper(70, break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
 
 
 def escaped(text: str) -> str:
@@ -80,7 +84,15 @@ class LlamaMagicError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints in place of a traceback (and still count as a failed cell)."""
-        return [f"{type(self).__name__}: {self}"]
+        return [_narrow(f"{type(self).__name__}: {self}")]
+
+
+def _narrow(text: str) -> str:
+    """Break a text at blanks, but for lines that begin with one; a terminal has lines of its own."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        return text
+    lines = (line if line[:1].isspace() else "\n".join(_NARROW.wrap(line)) for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def _again(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
@@ -103,12 +115,7 @@ class InvalidGGUFError(LlamaMagicError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        field: str | None = None,
-        offset: int | None = None,
-        remedy: str | None = None,
+        self, message: str, *, field: str | None = None, offset: int | None = None, remedy: str | None = None
     ) -> None:
         super().__init__(message, remedy=remedy)
         self.field = field
@@ -235,14 +242,9 @@ class StructuredOutputError(LlamaMagicError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        text: str = "",
-        partial: Any = None,
-        completion: Any = None,
+        self, message: str, *, text: str = "", partial: Any = None, completion: Any = None,
         remedy: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(message, remedy=remedy)
         self.text = text
         self.partial = partial
@@ -281,7 +283,7 @@ class GenerationInterrupted(KeyboardInterrupt):
         return _again, (type(self), self.args, self.__dict__)
 
     def _render_traceback_(self) -> list[str]:
-        return [f"Interrupted: {self.words}."]
+        return [_narrow(f"Interrupted: {self.words}.")]
 
 
 @contextmanager

@@ -13,30 +13,34 @@ from llama_magic.words.shown import Printed
 
 @dataclass
 class Question(Printed):
-    """A question, its options, which is right (None: nobody says), why, and which was chosen."""
+    """A question, its options, which is right (None: nobody says), why, which was chosen, and whether that
+    was judged: it is not before a cell has shown it.
+    """
 
     question: str
     options: tuple[str, ...]
     answer: str | None = None
     why: str = ""
     chosen: str | None = None
+    told: bool = False
 
     @property
     def verdict(self) -> str:
         """Return what is to be said of the choice, "" before there is one."""
         if self.chosen is None:
             return ""
-        if self.answer is None:
+        if self.answer is None or not self.told:
             return f"You predict: {self.chosen}. Run the next cell and compare."
         if self.chosen == self.answer:
-            return f"You predict: {self.chosen}. So it is. {self.why}".strip()
-        return f"You predict: {self.chosen}. It is: {self.answer}. {self.why}".strip()
+            return f"You predicted: {self.chosen}. So it is. {self.why}".strip()
+        return f"You predicted: {self.chosen}. It is: {self.answer}. {self.why}".strip()
 
 
 def predict(question: str, options: Sequence[str], answer: str | None = None, why: str = "") -> Any:
     """Ask for a prediction: radio buttons in a notebook with widgets, the question as text elsewhere.
 
-    `answer` is the right option, told with `why` once one is chosen; without it the next cell shows.
+    `answer` is the right option. It is told with `why`, of the choice as it then stands, once a cell has run
+    after the choice, or when the reader asks for it. Without it the next cell shows what is right.
     Raises `OptionError` for an answer that is not among the options.
     """
     texts = not isinstance(options, str) and all(isinstance(option, str) for option in options)

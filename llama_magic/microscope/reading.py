@@ -43,7 +43,7 @@ class ReadToken:
 
     `logprob` is natural-log, `rank` counts from 1, `entropy` is in bits, `expected` holds the
     five likeliest (text, probability) pairs. All are None (and `expected` empty) for the first
-    token, which nothing comes before.
+    token, which nothing comes before. `bytes` are exact, where `text` shows parts of a character as `<0xE2>`.
     """
 
     id: int
@@ -52,6 +52,7 @@ class ReadToken:
     rank: int | None
     entropy: float | None
     expected: tuple[tuple[str, float], ...] = ()
+    bytes: bytes = b""
 
     @property
     def bits(self) -> float | None:
@@ -93,7 +94,7 @@ class ReadThrough(Printed):
         return -self.logprob / math.log(2) / size if size else math.nan
 
     def to_pandas(self) -> Any:
-        """Return one row a token: id, text, logprob, rank, entropy, expected, bits."""
+        """Return one row a token: id, text, logprob, rank, entropy, expected, bytes, bits."""
         import pandas
 
         return pandas.DataFrame([asdict(token) | {"bits": token.bits} for token in self.tokens])
@@ -143,8 +144,7 @@ def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: ob
     if not isinstance(text, str):
         raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
     ids = tokens_within(tokenizer, window, text, what="The text", purpose="read")
-    first = ReadToken(ids[0], piece_text(tokenizer, ids[0]), None, None, None)
-    tokens = [first]
+    tokens = [_token(tokenizer, ids[0])]
     try:
         with side_reader(engine, f"reading {next(_numbers)}", partial(_options, len(ids))) as reader:
             start = 0
@@ -165,9 +165,9 @@ def read_elsewhere(source: Reads, tokenizer: Tokenizer, window: int, model: str,
     ids = tokens_within(tokenizer, window, text, what="The text", purpose="read")
     assert isinstance(text, str)
     told = source.read(ids)
-    tokens = [ReadToken(ids[0], piece_text(tokenizer, ids[0]), None, None, None)]
+    tokens = [_token(tokenizer, ids[0])]
     for token, (logprob, rank, likely) in zip(ids[1:], told, strict=True):
-        tokens.append(ReadToken(token, piece_text(tokenizer, token), logprob, rank, None, tuple(likely)))
+        tokens.append(_token(tokenizer, token, logprob, rank, None, tuple(likely)))
     return ReadThrough(text, tuple(tokens), model)
 
 
@@ -200,11 +200,17 @@ def _read_tokens(tokenizer: Tokenizer, ids: list[int], r: Reading) -> Iterator[R
     for i, token in enumerate(ids):
         likely = zip(r.best[i], np.exp(r.best_logprob[i]), strict=True)
         expected = tuple((piece_text(tokenizer, int(t)), float(p)) for t, p in likely)
-        yield ReadToken(
-            token,
-            piece_text(tokenizer, token),
-            float(r.logprob[i]),
-            int(r.rank[i]),
-            float(r.entropy_bits[i]),
-            expected,
-        )
+        found = float(r.logprob[i]), int(r.rank[i]), float(r.entropy_bits[i])
+        yield _token(tokenizer, token, *found, expected)
+
+
+def _token(
+    tokenizer: Tokenizer,
+    token: int,
+    logprob: float | None = None,
+    rank: int | None = None,
+    entropy: float | None = None,
+    expected: tuple[tuple[str, float], ...] = (),
+) -> ReadToken:
+    text, data = piece_text(tokenizer, token), tokenizer.piece(token)
+    return ReadToken(token, text, logprob, rank, entropy, expected, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import itertools
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ from llama_magic.request.tokenizer import TooManyTokensError, attribute_tokens
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from llama_magic.formatters import Rendered
     from llama_magic.request.tokenizer import Tokenizer
@@ -21,10 +22,20 @@ if TYPE_CHECKING:
 _MOST = 1_000_000  # tokens of a strip: more of them would fill the memory
 _CHARACTERS = 4 * _MOST  # of its text: what is longer is not even tokenized
 
+_WRITTEN_OUT = "llama_magic.bytes"  # our name among Python's ways to take bytes that are no text
+
+
+def _written_out(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(f"<0x{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_WRITTEN_OUT, _written_out)
+
 
 @dataclass(frozen=True)
 class TokenPiece:
-    """One token: `bytes` are exact; `text` shows bytes that are no whole character as `<0xE2>`.
+    """One token: `bytes` are exact; `text` shows those that are no whole character as `<0xE2>`.
 
     `role` says whose words it belongs to in a conversation: system, user, assistant, tool, or
     template for what the chat template writes around them.
@@ -109,8 +120,27 @@ def _pieces(tokenizer: Tokenizer, ids: Sequence[int], roles: Sequence[str] = ())
 
 def piece_text(tokenizer: Tokenizer, token: int) -> str:
     """Return the text of a token; bytes that are no whole character as `<0xE2>`."""
-    data = tokenizer.piece(token)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "".join(f"<0x{byte:02X}>" for byte in data)
+    return tokenizer.piece(token).decode("utf-8", _WRITTEN_OUT)
+
+
+def named(tokens: Iterable[tuple[str, bytes]]) -> list[str]:
+    """Return what to call tokens of a text, by their texts and bytes; parts of one character: `🦕 2/3`.
+
+    One without bytes, as a control token, is part of nothing.
+    """
+    names: list[str] = []
+    start, data = 0, b""
+    for i, (name, piece) in enumerate(tokens):
+        names.append(name)
+        data += piece
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if piece and error.reason == "unexpected end of data":
+                continue
+            start, data = i + 1, b""  # bytes that are no text: shown as they are
+            continue
+        if i > start:
+            names[start:] = [f"{text}\u00a0{n}/{i + 1 - start}" for n in range(1, i + 2 - start)]
+        start, data = i + 1, b""
+    return names

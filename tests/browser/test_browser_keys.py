@@ -63,6 +63,41 @@ def test_keys_on_a_board_are_no_commands_for_its_cell(opened: Any) -> None:
     assert not tab.errors
 
 
+def test_a_prediction_is_judged_by_the_next_cell_or_by_asking(opened: Any) -> None:
+    """Options are one stop of Tab. Nothing says whether the choice is right until the cell below has
+    run, and then the file, too; the button says it at once, and leaves the focus on the cell."""
+    asked = f"{PREDICT.removesuffix(')')}, answer='tea', why='It is hot.')"
+    tab = opened("predict.ipynb", [asked, "1 + 1", asked])
+    keys = tab.page.keyboard
+
+    def choose(index: int, key: str) -> Any:
+        tab.run(index)
+        tab.finished(index)
+        board = tab.cell(index).locator(".lm-board")
+        board.locator("input[type=radio]").first.focus()
+        keys.press(key)
+        board.get_by_text("You predict: ").first.wait_for()
+        assert "hot" not in tab.cell(index).locator(".jp-OutputArea").inner_text()
+        return board
+
+    first = choose(0, "Space")
+    tab.run(1)
+    said = "You predicted: sea. It is: tea. It is hot."
+    first.get_by_text(said).first.wait_for()
+    board = choose(2, "ArrowDown")
+    assert board.get_by_role("radiogroup", name="predict: Which?").is_visible()
+    keys.press("Tab")
+    assert tab.page.evaluate(FOCUSED) == "Show the answer"
+    keys.press("Enter")
+    board.get_by_text("You predicted: tea. So it is. It is hot.").first.wait_for()
+    tab.page.wait_for_function(IN_CELL)
+    assert tab.contrast(".lm-board") >= 4.5
+    tab.shot("predict-told")
+    saved, *_ = tab.save()["cells"][0]["outputs"]
+    assert "".join(saved["data"]["text/plain"]).endswith(said)
+    assert not tab.errors
+
+
 def test_a_branch_is_put_into_its_chat_by_keys(opened: Any) -> None:
     """From the picked token Tab comes to the seed, then to the button; Enter makes it the turn."""
     tab = boards(opened, "keys-pen.ipynb", PEN)

@@ -130,14 +130,29 @@ trace = replace(trace, stages=tuple(stages), drawn=replace(trace.drawn, text=" i
 views = (history, trace, example_views()["header"], example_views()["odds"])"""
 
 
+WRONG = (
+    "import llama_magic as lm\nraise lm.OptionError('words of all kinds ' * 30, remedy='Write less. ' * 20)"
+)
+LINES = """n => {
+  const range = document.createRange();
+  range.selectNodeContents(n);
+  return new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size;
+}"""
+
+
 def test_nothing_is_cut_off_at_1000_pixels(opened: Any) -> None:
     """A mixed history, an x-ray of long names, a header's keys and odds with an error fit beside the files;
-    a stage with its number stands on one line, a key is whole."""
-    tab = opened("wide.ipynb", [WIDE, "for view in views:\n    d.show(view)"])
+    a stage with its number stands on one line, a key is whole. A raised error has lines that end at words
+    (JupyterLab breaks those that are too long anywhere)."""
+    tab = opened("wide.ipynb", [WIDE, "for view in views:\n    d.show(view)", WRONG])
     tab.page.set_viewport_size({"width": 1000, "height": 1500})
-    for index in range(2):
+    for index in range(3):
         tab.run(index)
         tab.finished(index)
+    error = tab.output(2).locator("pre")
+    said = error.inner_text().rstrip()
+    assert " ".join(said.split()) == f"OptionError: {'words of all kinds ' * 30}{'Write less. ' * 20}".strip()
+    assert error.evaluate(LINES) == said.count("\n") + 1 > 10
     shown = tab.cell(1).locator(".jp-RenderedHTML")
     assert shown.count() == 4
     tab.cell(1).evaluate("n => n.querySelectorAll('details').forEach((one) => (one.open = true))")

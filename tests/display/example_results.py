@@ -133,7 +133,7 @@ def _held() -> dict[str, Any]:
     )
     return {
         "conversation": Chat("default", [turn]),
-        "question": Question("Which?", ("sea", "broccoli"), "sea", "It is likelier.", "broccoli"),
+        "question": Question("Which?", ("sea", "broccoli"), "sea", "It is likelier.", "broccoli", True),
         "open exercise": check(..., 4),
         "wrong exercise": check(3, 4),
         "solved exercise": check(4, 4, why="So it is."),

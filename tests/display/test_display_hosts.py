@@ -12,7 +12,10 @@ import hostile
 import nbclient
 import nbformat
 import pytest
+from as_ipython import traceback_of
 from nbconvert import HTMLExporter, MarkdownExporter
+
+from llama_magic.errors import LlamaMagicError
 
 HERE = Path(__file__).parent
 IMPORTS = (
@@ -69,6 +72,18 @@ def test_an_interrupted_cell_fails_with_its_text_kept(executed: Any) -> None:
     assert "so far" in shown.data["text/plain"]
     assert error.ename == "GenerationInterrupted"
     assert error.traceback == ["Interrupted: what was written is kept."]
+
+
+def test_an_error_is_broken_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a notebook's lines of 70, but for what has no blanks or begins with one; a terminal has its own."""
+    path = "/a-b" * 30
+    error = LlamaMagicError(f"{'seven ' * 12}of {path} here.\n  {'code ' * 20}", remedy="Do this.")
+    first, second, third, code, remedy = traceback_of(error)[0].split("\n")
+    assert first == f"LlamaMagicError: {'seven ' * 8}seven"
+    assert (second, third) == ("seven seven seven of", f"{path} here.")
+    assert (code, remedy) == (f"  {'code ' * 20}", "Do this.")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert traceback_of(error) == [f"LlamaMagicError: {error}"]
 
 
 def test_a_long_map_leaves_nothing_of_its_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live.progress import progress_nodes
-from llama_magic.display.static import inline
+from llama_magic.display.static import inline, markdown
 from llama_magic.display.static.doc import Bar, Grid, Head, Segment
 from llama_magic.display.static.html import fragment, page
 from llama_magic.display.static.text import columns
@@ -32,7 +32,7 @@ from llama_magic.display.views.model.model import ModelCard
 from llama_magic.display.views.model.results import after
 from llama_magic.gguf import inspect
 from llama_magic.microscope.reading import ReadThrough, ReadToken
-from llama_magic.microscope.tokens import TokenPiece, TokenStrip
+from llama_magic.microscope.tokens import TokenPiece, TokenStrip, named
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 from llama_magic.model.results import Budget, BudgetPart
 from llama_magic.request.sampling import Sampling
@@ -112,6 +112,28 @@ def test_what_shades_mean_is_true_in_both_themes() -> None:
         text = to_text(example_views()[name])
         assert "More colour is" in text
         assert "Darker" not in text
+
+
+def test_a_head_says_the_same_in_all_formats() -> None:
+    """A colon parts what it is from its details; a sentence to be read has the letters of one."""
+    figures, sentence = Head("tokens", "4 of 5"), Head("predict", "Which?", sentence=True)
+    for node, words in ((figures, "tokens: 4 of 5"), (sentence, "predict: Which?"), (Head("fit"), "fit")):
+        html = page([node])
+        assert text_fragment(node) == words
+        assert re.sub(r"<[^>]+>", "", html).strip() == words
+        assert markdown.fragment(node).replace("*", "") == words
+        assert ("lm-dim" in html, "lm-line" in html) == (node is figures, node is sentence)
+
+
+def test_parts_of_a_character_are_named_by_it() -> None:
+    """Surprise names tokens as the strip does, `🦕 1/2`, in its table too; stray bytes stay as they are."""
+    parts = [(b" \xf0\x9f", -1.0, 2), (b"\xa6\x95", -9.0, 50), (b"\xff", -2.0, 4)]
+    tokens = [ReadToken(1, "x", None, None, None, bytes=b"x")]
+    tokens += [ReadToken(i, "<0x>", p, rank, 1.0, bytes=data) for i, (data, p, rank) in enumerate(parts, 2)]
+    html = bare(to_html(ReadThrough("x 🦕", tuple(tokens))))
+    assert re.findall(r"<kbd[^>]*>([^<]+)", html) == ["x", "·🦕\u00a01/2", "·🦕\u00a02/2", "&lt;0x&gt;"]
+    assert "“·🦕\u00a02/2”" in html
+    assert named([("a", b"\xe3\x81"), ("⟦b⟧", b""), ("c", b"\x82")]) == ["a", "⟦b⟧", "c"]
 
 
 def test_a_second_head_stands_apart() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+from as_ipython import show
+from IPython.core.events import EventManager
 
 import llama_magic as lm
 from llama_magic.display import hosts, to_html, to_text
@@ -22,31 +25,110 @@ def test_a_question_stands_as_text_where_there_are_no_widgets() -> None:
     assert "likelier" not in to_html(asked)
 
 
+PREDICTED = "You predict: {}. Run the next cell and compare."
+
+
+class Asked:
+    """A question on a page, and the shell whose cells run below it."""
+
+    def __init__(self, answer: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.saved: list[str] = []
+        self.events = EventManager(self, {"post_run_cell": lambda result: None})
+        self.cell = "first"
+        monkeypatch.setattr(hosts, "no_widgets", lambda _shell: "")
+        monkeypatch.setattr(hosts, "current_shell", lambda: self)
+        monkeypatch.setattr(hosts, "cell", lambda _shell: self.cell)
+        monkeypatch.setattr(hosts, "publish", self._publish)
+        self.board = lm.lesson.predict("What?", ["sea", "broccoli"], answer=answer, why="It is likelier.")
+        assert isinstance(self.board, QuestionBoard)
+        show(self.board)
+
+    def _publish(self, _shell: Any, data: dict[str, str], **_: Any) -> None:
+        self.saved.append(data.get("text/plain", ""))
+
+    def run(self, cell: str, success: bool = True) -> None:
+        """Run a cell to its end."""
+        self.cell = cell
+        self.events.trigger("post_run_cell", SimpleNamespace(success=success))
+
+    def says(self, words: str) -> bool:
+        """Return whether page, voice and file say this."""
+        found = {
+            words in self.board.said.value,
+            self.board.voice.text == words,
+            self.saved[-1].endswith(words),
+        }
+        assert len(found) == 1
+        return found.pop()
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str | None], Asked]]:
+    """Ask the question of this file, with an answer or without."""
+    made: list[Asked] = []
+
+    def asked(answer: str | None) -> Asked:
+        made.append(Asked(answer, monkeypatch))
+        return made[-1]
+
+    yield asked
+    for one in made:
+        one.board.keep()
+
+
 @pytest.mark.parametrize(
     ("chosen", "answer", "said"),
     [
-        ("sea", "sea", "You predict: sea. So it is. It is likelier."),
-        ("broccoli", "sea", "You predict: broccoli. It is: sea. It is likelier."),
-        ("sea", None, "You predict: sea. Run the next cell and compare."),
+        ("sea", "sea", "You predicted: sea. So it is. It is likelier."),
+        ("broccoli", "sea", "You predicted: broccoli. It is: sea. It is likelier."),
+        ("sea", None, PREDICTED.format("sea")),
     ],
 )
-def test_a_choice_stays_in_what_is_saved(
-    chosen: str, answer: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+def test_a_prediction_is_judged_when_the_next_cell_has_run(
+    ask: Any, chosen: str, answer: str | None, said: str
 ) -> None:
-    """A click says what is right, aloud too, and the stand-in holds the choice."""
-    saved: list[str] = []
-    monkeypatch.setattr(hosts, "no_widgets", lambda _shell: "")
-    monkeypatch.setattr(hosts, "current_shell", object)
-    monkeypatch.setattr(hosts, "publish", lambda _shell, data, **_: saved.append(data.get("text/plain", "")))
-    board = lm.lesson.predict("What?", ["sea", "broccoli"], answer=answer, why="It is likelier.")
-    assert isinstance(board, QuestionBoard)
-    board._ipython_display_()
-    board.buttons.value = chosen
-    assert board.voice.text == said
-    assert said in board.said.value
-    assert f"◉ {chosen}" in saved[-1]
-    assert saved[-1].endswith(said)
-    board.keep()
+    """Until then it can be changed, and neither page nor file says what is right; then it stays."""
+    asked = ask(answer)
+    asked.run("first")  # the end of its own cell
+    for choice in ("broccoli", "sea", chosen):
+        asked.board.buttons.value = choice
+        assert asked.says(PREDICTED.format(choice))
+        assert f"◉ {choice}" in asked.saved[-1]
+        assert "likelier" not in asked.saved[-1]
+    asked.run("second", success=False)  # it showed nothing
+    assert asked.says(PREDICTED.format(chosen))
+    asked.run("second")
+    assert asked.says(said)
+    assert asked.board.buttons.disabled == (answer is not None)
+    assert f"◉ {chosen}" in asked.saved[-1]
+    asked.run("third")
+    assert asked.says(said)
+
+
+def test_who_asks_is_told_at_once(ask: Any) -> None:
+    """A button below the choice says the answer, and is gone then."""
+    asked = ask("sea")
+    assert asked.board.ask not in asked.board.children
+    asked.board.buttons.value = "broccoli"
+    assert asked.board.children[-2:] == (asked.board.ask, asked.board.voice)
+    asked.board.ask.click()
+    assert asked.says("You predicted: broccoli. It is: sea. It is likelier.")
+    assert asked.board.ask not in asked.board.children
+
+
+def test_a_question_that_is_asked_anew_or_kept_is_not_judged(ask: Any) -> None:
+    """Its cell run again makes another; a kept one stays as it was. Nothing waits for cells any more."""
+    asked = ask("sea")
+    asked.board.buttons.value = "sea"
+    asked.run("first")
+    asked.run("second")
+    assert asked.says(PREDICTED.format("sea"))
+    kept = ask("sea")
+    kept.board.buttons.value = "sea"
+    kept.board.keep()
+    kept.run("third")
+    assert PREDICTED.format("sea") in kept.saved[-2]
+    assert not kept.board.asked.told
 
 
 @pytest.mark.parametrize(

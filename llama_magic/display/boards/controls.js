@@ -1,8 +1,10 @@
 // @ts-check
-// What ipywidgets leave out: names for the handles of sliders and for fields without a label, a region whose
-// sentence is announced once moves rest, and keys that are the board's own, not commands for its cell.
+// What ipywidgets leave out: names for the handles of sliders and for fields without a label, radio buttons that
+// are one stop of Tab, a region whose sentence is announced once moves rest, and keys that are the board's own,
+// not commands for its cell.
 
 const REST = 600; // milliseconds
+let groups = 0; // of radio buttons
 
 /** @param {Element} board */
 function name(board) {
@@ -15,6 +17,12 @@ function name(board) {
     handle.setAttribute("aria-description", label.getAttribute("title") ?? "");
     readout?.setAttribute("role", "textbox");
     readout?.setAttribute("aria-label", `${label.textContent}, as a number`);
+  }
+  for (const group of board.querySelectorAll(".widget-radio-box:not([role])")) {
+    group.setAttribute("role", "radiogroup");
+    group.setAttribute("aria-label", board.querySelector(".lm")?.textContent?.trim() ?? "");
+    groups += 1;
+    for (const choice of group.querySelectorAll("input")) choice.name = `lm-choice-${groups}`;
   }
   for (const field of board.querySelectorAll("input[placeholder], textarea[placeholder]")) {
     const label = field.parentElement?.querySelector(".widget-label");
@@ -44,22 +52,28 @@ function keys(el) {
     const board = el.closest(".lm-board");
     if (board && event.target instanceof Node && board.contains(event.target)) cell.focus();
   };
-  const onFocus = (/** @type {FocusEvent} */ event) => {
+  const onFocus = (/** @type {Event} */ event) => {
     const board = el.closest(".lm-board");
     if (!board) return;
     within = event.target instanceof Node && board.contains(event.target);
     if (within) cell = board.closest(".jp-Cell");
   };
+  const rescue = () => { // what is gone takes the focus with it
+    if (within && document.activeElement === document.body) cell?.focus();
+  };
   window.addEventListener("keydown", onKey, true);
   window.addEventListener("keydown", onEscape);
   document.addEventListener("focusin", onFocus);
+  document.addEventListener("pointerdown", onFocus); // a click elsewhere may leave the focus to nothing
+  const removed = new MutationObserver(rescue);
+  requestAnimationFrame(() => removed.observe(el.closest(".lm-board") ?? el, { childList: true }));
   return () => {
+    removed.disconnect();
     window.removeEventListener("keydown", onKey, true);
     window.removeEventListener("keydown", onEscape);
     document.removeEventListener("focusin", onFocus);
-    requestAnimationFrame(() => { // a board that is gone takes its focus with it
-      if (within && document.activeElement === document.body) cell?.focus();
-    });
+    document.removeEventListener("pointerdown", onFocus);
+    requestAnimationFrame(rescue);
   };
 }
 

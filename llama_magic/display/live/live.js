@@ -16,7 +16,7 @@ function render({ model, el }) {
   /** @type {import("./parts.js").Head} */
   const head = model.get("head");
   const meter = gauge(head);
-  const title = make("p", "lm-head", make("b", "", head.title), " ", make("span", "lm-dim", head.model));
+  const title = make("p", "lm-head", make("b", "", `${head.title}:`), " ", make("span", "lm-dim", head.model));
   const text = make("div", "lm-body");
   if (head.after) text.append(make("p", "lm-foot", head.after));
   const foot = make("p", "lm-foot", meter.words(0));

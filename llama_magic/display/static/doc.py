@@ -18,11 +18,12 @@ Mark = Literal["", "kept", "struck"]
 
 @dataclass(frozen=True)
 class Head:
-    """The first line of a view: what it is, in bold, then details."""
+    """The first line of a view: what it is, in bold, then details: figures, or a `sentence` to be read."""
 
     label: str
     details: str = ""
     tone: Tone = ""
+    sentence: bool = False
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,11 @@ def _lines(text: str) -> Html:
 
 
 def _head(node: doc.Head, place: str = "") -> Html:
+    label = f"{node.label}:" if node.details else node.label  # as in all formats
+    if node.sentence:
+        return Html('<p class="lm-line"><b>{}</b> {}</p>').format(label, _lines(node.details))
     details = Html(' <span class="lm-dim">{}</span>').format(node.details) if node.details else _NONE
-    return Html('<p class="lm-head{}"><b>{}</b>{}</p>').format(place, node.label, details)
+    return Html('<p class="lm-head{}"><b>{}</b>{}</p>').format(place, label, details)
 
 
 def _answer(node: doc.Answer) -> Html:

@@ -74,7 +74,11 @@ def code_block(text: str) -> str:
 
 
 def _head(node: doc.Head) -> str:
-    return f"**{literal(node.label)}**" + (f" {literal(node.details)}" if node.details else "")
+    return (
+        f"**{literal(node.label)}:** {literal(node.details)}"
+        if node.details
+        else f"**{literal(node.label)}**"
+    )
 
 
 def _answer(node: doc.Answer) -> str:

@@ -28,7 +28,7 @@ def summary(s: Summary) -> list[Node]:
         )
         for group in s.groups
     )
-    by = " × ".join(s.by) or "all together"
+    by = f"by {' × '.join(s.by)}" if s.by else "all together"
     out: list[Node] = [Head("summary", by), Grid(Table(headers, rows))]
     return [*out, *(Line(note, tone="warn") for note in s.notes)]
 

@@ -20,7 +20,7 @@ def verification(found: Verification) -> list[Node]:
     out: list[Node] = [Head("verify", found.badge, tone="" if found else "warn")]
     rows = tuple(_row(verdict) for verdict in found.verdicts if not verdict.equal)
     if rows:
-        headers = ("answer", "differs from token", "was", "is here", "what is another here")
+        headers = ("answer", "differs from token", "was", "is here", "what else differs")
         out.append(Grid(Table(headers, rows)))
     if found.unseeded:
         what = counted(found.unseeded, "answer")
@@ -34,7 +34,9 @@ def verification(found: Verification) -> list[Node]:
 def _row(verdict: Verdict) -> tuple[Any, ...]:
     if verdict.error:
         return (verdict.where, None, "", "", verdict.error)
-    was, now = (blanks_shown(text) or "(the end)" for text in (verdict.expected, verdict.found))
+    was, now = (
+        f"“{blanks_shown(text)}”" if text else "(the end)" for text in (verdict.expected, verdict.found)
+    )
     place = None if verdict.step is None else verdict.step + 1
     if place is None:
         was = now = ""

@@ -13,4 +13,4 @@ _MARKS = {True: "✓", False: "✗", None: "…"}
 def checked(found: Checked) -> list[Node]:
     """Show whether it is solved by a mark and the first words of the sentence, then the rest of it."""
     word, _, rest = found.words.partition(":")
-    return [Head(f"{_MARKS[found.solved]} {word}", rest.strip())]
+    return [Head(f"{_MARKS[found.solved]} {word}", rest.strip(), sentence=True)]

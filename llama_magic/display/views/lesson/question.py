@@ -12,7 +12,7 @@ def question(asked: Question) -> list[Node]:
     """Show the question, its options with a mark at the chosen one, and what is said of the choice."""
     marks = ((option, "◉" if option == asked.chosen else "○") for option in asked.options)
     out: list[Node] = [
-        Head("predict", asked.question),
+        Head("predict", asked.question, sentence=True),
         Tree(tuple(Branch(f"{mark} {option}") for option, mark in marks)),
     ]
     return [*out, Line(asked.verdict)] if asked.verdict else out

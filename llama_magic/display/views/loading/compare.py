@@ -31,7 +31,9 @@ def comparison(found: Comparison) -> list[Node]:
 
 def _row(row: Quant) -> tuple[Any, ...]:
     file = row.files[0] + (f" ({len(row.files)} parts)" if len(row.files) > 1 else "")
-    memory = None if row.memory is None else f"{size(row.memory)} at {row.window:,}"
+    memory = (
+        None if row.memory is None else f"{size(row.memory)} at\u00a0{row.window:,}"
+    )  # of two lines, the second is no number alone
     rate = row.tokens_per_second
     return (
         row.quantisation,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node, Piece, Strip
 from llama_magic.display.views.view import view
 from llama_magic.microscope.reading import ReadThrough, ReadToken
+from llama_magic.microscope.tokens import named
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Share, Table
@@ -28,7 +30,8 @@ def read_through(read: ReadThrough) -> list[Node]:
             f"More colour is more surprising, up to {most:.0f} bits; from {_SAID:.0f} bits on a small number"
         )
         out.append(Line(f"{legend} says how many. 1 bit is one chance in 2, 10 bits one in 1,024.", dim=True))
-    out.append(Strip(tuple(_piece(i, t, most) for i, t in enumerate(tokens[:_MAX_PIECES]))))
+    names = named((token.text, token.bytes) for token in tokens)
+    out.append(Strip(tuple(_piece(i, names[i], t, most) for i, t in enumerate(tokens[:_MAX_PIECES]))))
     if len(tokens) > _MAX_PIECES:
         out.append(Line(f"The first {_MAX_PIECES:,} tokens are shown.", dim=True))
     if read.interrupted:
@@ -36,7 +39,7 @@ def read_through(read: ReadThrough) -> list[Node]:
     if not known:
         out.append(Line("Nothing was measured: nothing comes before the first token.", dim=True))
         return out
-    return [*out, _worst(tokens, known)]
+    return [*out, _worst(tokens, names, known)]
 
 
 def _figures(read: ReadThrough, known: list[tuple[int, float]]) -> str:
@@ -48,22 +51,22 @@ def _figures(read: ReadThrough, known: list[tuple[int, float]]) -> str:
     return f"{words} · {total:,.1f} bits · {mean:.2f} bits a token · perplexity {2**mean:,.2f}"
 
 
-def _piece(place: int, token: ReadToken, most: float) -> Piece:
+def _piece(place: int, name: str, token: ReadToken, most: float) -> Piece:
     if token.bits is None:
-        return Piece(token.text, token.id, hint=f"place {place + 1}, nothing before it")
+        return Piece(name, token.id, hint=f"place {place + 1}, nothing before it")
     said = f"place {place + 1}, {token.bits:.2f} bits, rank {token.rank:,}"
     note = f"{token.bits:.0f}" if token.bits >= _SAID else ""
-    return Piece(token.text, token.id, hint=said, shade=0.8 * token.bits / most, note=note)
+    return Piece(name, token.id, hint=said, shade=0.8 * token.bits / most, note=note)
 
 
-def _worst(tokens: tuple[ReadToken, ...], known: list[tuple[int, float]]) -> Node:
+def _worst(tokens: Sequence[ReadToken], names: Sequence[str], known: Sequence[tuple[int, float]]) -> Node:
     """Return the table of what surprised most; the likeliest token is none, however unlikely."""
     surprising = [(i, bits) for i, bits in known if (tokens[i].rank or 0) > 1]
     if not surprising:
         return Line("Nothing surprised: each token was the one that was expected.", dim=True)
     worst = sorted(surprising, key=lambda pair: -pair[1])[:_SURPRISES]
     rows = tuple(
-        (i + 1, f"“{blanks_shown(tokens[i].text)}”", round(bits, 2), tokens[i].rank, _expected(tokens[i]))
+        (i + 1, f"“{blanks_shown(names[i])}”", round(bits, 2), tokens[i].rank, _expected(tokens[i]))
         for i, bits in worst
     )
     return Grid(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from llama_magic.display.static.doc import Fold, Grid, Head, Line, Node, Piece, Strip
 from llama_magic.display.views.view import view
-from llama_magic.microscope.tokens import TokenPiece, TokenStrip
+from llama_magic.microscope.tokens import TokenPiece, TokenStrip, named
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Table
@@ -20,26 +20,27 @@ _FEW = 64  # tokens, each with its id below it
 def token_strip(strip: TokenStrip) -> list[Node]:
     """Show tokens side by side, and their ids in a table behind a fold."""
     shown = list(strip.tokens)[:_MAX_PIECES]
+    names = named((token.text, b"" if token.special else token.bytes) for token in shown)
     special = sum(token.special for token in strip.tokens)
     details = counted(strip.count, "token") + (
         f", {counted(special, 'control token')} among them ⟦…⟧" if special else ""
     )
-    out: list[Node] = [Head("tokens", details), *_strips(shown, named=_named(shown))]
+    out: list[Node] = [Head("tokens", details), *_strips(shown, names)]
     if strip.count > len(shown):
         out.append(Line(f"The first {len(shown):,} are shown.", dim=True))
     rows = tuple(
         (place, str(token.id), f"⟦{token.text}⟧" if token.special else blanks_shown(name), _hex(token.bytes))
-        for place, (token, name) in enumerate(zip(shown, _named(shown), strict=True), 1)
+        for place, (token, name) in enumerate(zip(shown, names, strict=True), 1)
     )
     out.append(Fold("ids", (Grid(Table(("place", "id", "text", "bytes"), rows)),), brief=True))
     return out
 
 
-def _strips(tokens: Sequence[TokenPiece], named: Sequence[str]) -> list[Node]:
+def _strips(tokens: Sequence[TokenPiece], names: Sequence[str]) -> list[Node]:
     """Show tokens in one strip, or a conversation's in one for each stretch, after the name of its role."""
     out: list[Node] = []
     few = len(tokens) <= _FEW
-    pairs = zip(tokens, named, strict=True)
+    pairs = zip(tokens, names, strict=True)
     for role, group in itertools.groupby(pairs, key=lambda pair: pair[0].role):
         if role:
             out.append(Line(role, dim=True))
@@ -52,28 +53,6 @@ def _strips(tokens: Sequence[TokenPiece], named: Sequence[str]) -> list[Node]:
             )
         )
     return out or [Strip(())]
-
-
-def _named(tokens: Sequence[TokenPiece]) -> list[str]:
-    """Return the texts of tokens; those that are parts of one character say so: `🦕 2/3`."""
-    names = [token.text for token in tokens]
-    start, data = 0, b""
-    for i, token in enumerate(tokens):
-        if token.special:
-            start, data = i + 1, b""
-            continue
-        data += token.bytes
-        try:
-            text = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if error.reason == "unexpected end of data":
-                continue
-            start, data = i + 1, b""  # bytes that are no text: shown as they are
-            continue
-        if i > start:
-            names[start : i + 1] = [f"{text}\u00a0{n}/{i + 1 - start}" for n in range(1, i + 2 - start)]
-        start, data = i + 1, b""
-    return names
 
 
 def _hex(data: bytes) -> str:
