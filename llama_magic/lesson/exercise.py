@@ -12,6 +12,7 @@ from typing import Any
 
 from llama_magic.words.shown import Printed
 
+LONGEST = 200  # of an answer that is said again, in characters
 AGAIN = "Look again at the cells above."
 Hints = Mapping[Any, str] | Callable[[Any], str | None]
 
@@ -38,18 +39,25 @@ def check(
     """Compare an answer with what is expected: a value, or a function that says True, False or what is wrong.
 
     `answer` is `...` until the reader has put something in its place. Numbers may differ by `within`,
-    relative to what is expected. `hints` maps wrong answers to sentences, or makes a sentence of one;
-    `why` is said of the right one. A wrong answer raises nothing: what the functions raise of it is said.
+    relative to what is expected. `hints` maps wrong answers (numbers to within a hundredth) to sentences, or
+    makes a sentence of one; `why` is said of the right one. A wrong answer raises nothing: what the functions
+    raise of it is said.
     """
     if answer is ...:
         return Checked(
             None, "Not answered yet: put your answer in place of the three dots, and run it again."
         )
+    answer = _plain(answer)
     right, said = _judged(answer, expected, within)
     if right:
         return Checked(True, f"Right: {_said(answer)}. {why}".strip())
     hint = _hint(answer, hints) or said or _difference(answer, expected)
     return Checked(False, f"Not yet: you have {_said(answer)}. {hint}".strip())
+
+
+def _plain(answer: Any) -> Any:
+    """Return the number in an array that holds just one, as `a @ b.T` gives it; all else as it is."""
+    return answer.item() if getattr(answer, "size", None) == 1 and hasattr(answer, "item") else answer
 
 
 def _judged(answer: Any, expected: Any, within: float) -> tuple[bool, str]:
@@ -69,9 +77,18 @@ def _judged(answer: Any, expected: Any, within: float) -> tuple[bool, str]:
 
 def _hint(answer: Any, hints: Hints | None) -> str:
     try:
-        return (hints(answer) if callable(hints) else (hints or {}).get(answer)) or ""
-    except Exception:  # it is no mistake that was foreseen, nor a key of a dict
+        if callable(hints):
+            return hints(answer) or ""
+        return next((said for wrong, said in (hints or {}).items() if _alike(wrong, answer)), "")
+    except Exception:  # it is no mistake that was foreseen
         return ""
+
+
+def _alike(wrong: Any, answer: Any) -> bool:
+    """Return whether an answer is a foreseen mistake: 1.4142 is 1.41, and True is not 1."""
+    if _is_number(wrong) and _is_number(answer):
+        return math.isclose(answer, wrong, rel_tol=0.01)
+    return type(answer) is type(wrong) and bool(answer == wrong)
 
 
 def _difference(answer: Any, expected: Any) -> str:
@@ -79,12 +96,22 @@ def _difference(answer: Any, expected: Any) -> str:
     if callable(expected):
         return AGAIN
     if _is_number(expected) and not _is_number(answer):
-        return f"A number is expected, and this is {_kind(answer)}."
+        return f"A number is expected, and this is {_kind(answer)}{_way_to_a_number(answer)}."
     if _is_number(expected):
         return "That is too much." if answer > expected else "That is too little."
     if type(answer) is not type(expected):
         return f"Expected is {_kind(expected)}, and this is {_kind(answer)}."
     return AGAIN
+
+
+def _way_to_a_number(answer: Any) -> str:
+    if inspect.isroutine(answer):
+        return ": call it, with round brackets behind it"
+    if isinstance(answer, str) and re.fullmatch(r"[-+]?\d+(\.\d+)?", answer.strip()):
+        return ": leave out the quotes"
+    if isinstance(answer, tuple) and len(answer) == 2 and all(type(part) is int for part in answer):
+        return f": with a point it would be {answer[0]}.{answer[1]}"
+    return ""
 
 
 def _said(answer: Any) -> str:
@@ -96,10 +123,14 @@ def _said(answer: Any) -> str:
     if inspect.isroutine(answer):
         return "a function"
     words = repr(answer)
-    return _kind(answer) if re.search(r"\bat 0x", words) else words
+    if re.search(r"\bat 0x", words):
+        return _kind(answer)
+    return words if len(words) <= LONGEST else f"{words[: LONGEST - 2]} …"
 
 
 def _kind(value: Any) -> str:
+    if inspect.isroutine(value):
+        return "a function"
     names = {str: "a text", list: "a list", tuple: "a tuple", dict: "a dict", bool: "True or False"}
     names |= {int: "a number", float: "a number", type(None): "None"}
     return names.get(type(value), f"a {type(value).__name__}")

@@ -153,7 +153,13 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     (np.float32(2.5), 3, False, "you have 2.5. That is too little."),
     (4, 3, False, "too much"),
     (2, 3, False, "too little"),
-    ("3", 3, False, "A number is expected, and this is a text."),
+    ("3", 3, False, "A number is expected, and this is a text: leave out the quotes."),
+    ("3 m", 3, False, "A number is expected, and this is a text."),
+    (np.array([[3.0]]), 3, True, "Right: 3.0."),
+    (np.array([3, 3]), 3, False, "and this is a ndarray."),
+    ((2, 5), 2.5, False, "this is a tuple: with a point it would be 2.5."),
+    (len, 3, False, "and this is a function: call it, with round brackets behind it."),
+    ("a" * 300, 3, False, f"you have '{'a' * 197} …. A number"),
     (True, 1, False, "A number is expected, and this is True or False."),
     (" Sea ", "sea", True, "Right"),
     ("lake", "sea", False, "Look again"),
@@ -189,6 +195,16 @@ def test_a_hint_is_for_its_mistake(hints: dict[int, str] | Callable[[Any], str |
     assert "too much" in lm.lesson.check(4, 3, hints=hints).words
     assert "a list" in lm.lesson.check([2], 3, hints=hints).words
     assert "too much" in lm.lesson.check(4, 3, hints=lambda found: str(found[0])).words
+    assert "You forgot BOS." in lm.lesson.check(np.float32(2), 3, hints=hints).words
+
+
+def test_a_foreseen_number_need_not_be_exact() -> None:
+    """The root of two is foreseen as 1.41, to a hundredth; True is not foreseen as 1, a text as itself."""
+    hints = {1.41: "That is the root.", 1: "One.", "two": "As a word."}
+    assert "the root" in lm.lesson.check(2**0.5, 4, hints=hints).words
+    assert "too little" in lm.lesson.check(1.43, 4, hints=hints).words
+    assert "True or False" in lm.lesson.check(True, 4, hints=hints).words
+    assert "As a word." in lm.lesson.check("two", 4, hints=hints).words
 
 
 def test_within_is_relative() -> None:
