@@ -78,9 +78,9 @@ def test_an_error_is_broken_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook's lines of 70, but for what has no blanks or begins with one; a terminal has its own."""
     path = "/a-b" * 30
     error = LlamaMagicError(f"{'seven ' * 12}of {path} here.\n  {'code ' * 20}", remedy="Do this.")
-    first, second, third, code, remedy = traceback_of(error)[0].split("\n")
+    first, *others, code, remedy = traceback_of(error)[0].split("\n")
     assert first == f"LlamaMagicError: {'seven ' * 8}seven"
-    assert (second, third) == ("seven seven seven of", f"{path} here.")
+    assert others == ["seven seven seven of", path, "here."]
     assert (code, remedy) == (f"  {'code ' * 20}", "Do this.")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert traceback_of(error) == [f"LlamaMagicError: {error}"]
