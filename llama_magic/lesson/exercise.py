@@ -123,9 +123,9 @@ def _said(answer: Any) -> str:
     if inspect.isroutine(answer):
         return "a function"
     words = repr(answer)
-    if re.search(r"\bat 0x", words):
-        return _kind(answer)
-    return words if len(words) <= LONGEST else f"{words[: LONGEST - 2]} …"
+    if len(words) > LONGEST and isinstance(answer, str):
+        return f"{words[: LONGEST - 2]} …"
+    return _kind(answer) if len(words) > LONGEST or re.search(r"\bat 0x", words) else words
 
 
 def _kind(value: Any) -> str:

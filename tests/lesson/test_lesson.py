@@ -160,6 +160,7 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     ((2, 5), 2.5, False, "this is a tuple: with a point it would be 2.5."),
     (len, 3, False, "and this is a function: call it, with round brackets behind it."),
     ("a" * 300, 3, False, f"you have '{'a' * 197} …. A number"),
+    ([10**300], 3, False, "you have a list. A number"),
     (True, 1, False, "A number is expected, and this is True or False."),
     (" Sea ", "sea", True, "Right"),
     ("lake", "sea", False, "Look again"),
