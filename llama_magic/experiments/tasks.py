@@ -16,6 +16,7 @@ from llama_magic.model.asked import Beside, Call
 from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.evaluate import PROMPT
 from llama_magic.model.interpolate import BraceTemplate
+from llama_magic.model.keyed import told_apart
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall
@@ -144,7 +145,7 @@ def key_of(model: Model, task: Task, **more: Any) -> str:
     options = dict(task.setting.options)
     schema = options.pop("schema", None)
     if schema is not None:
-        options["schema"] = model.constraint(schema).schema
+        options["schema"] = told_apart(model.constraint(schema).schema)
     asked = {
         "model": model.calls.made_with.get("file", {}).get("fingerprint", model.name),
         "prompt": task.filled(),

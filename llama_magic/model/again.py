@@ -7,7 +7,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
-from llama_magic.model.asked import OF_A_CALL, Beside
+from llama_magic.model.asked import KEYED, OF_A_CALL, Beside
+from llama_magic.model.keyed import from_text
 from llama_magic.model.results import Completion
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import first_seed
@@ -62,11 +63,12 @@ def again(calls: Calls, receipt: Receipt, changes: Mapping[str, Any], held: Cons
         options, begun = {"prefill": asked["prefill"], **options}, ()
     if held is None and "constraint" in asked:
         kinds = {name: value for name, value in asked["constraint"].items() if name != "kind"}
-        held = calls.constraint(kinds.pop("schema", None), **kinds)
+        held = calls.constraint(from_text(kinds.pop("schema", None)), **kinds)
     if not receipt["messages"]:
         prompt = asked.get("prompt") or receipt["prompt"].removesuffix(calls.written(begun))
         return calls.text(prompt, held, options, receipt["mode"], begun=begun)
-    beside = Beside(**{f.name: asked[f.name] for f in fields(Beside) if f.name in asked})
+    kept = {f.name: asked[f.name] for f in fields(Beside) if f.name in asked}
+    beside = Beside(**kept | {name: from_text(kept[name]) for name in KEYED if name in kept})
     thinking = None
     if receipt["mode"] == "structured":
         thinking = Thinking.choose(calls.formatter, beside.thinking, beside.template_variables)

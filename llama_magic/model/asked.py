@@ -13,6 +13,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
 from llama_magic.model.guard import Overflow, check_overflow
+from llama_magic.model.keyed import as_json, as_text, told_apart
 from llama_magic.model.options import SPECULATE, Speculate
 from llama_magic.model.other_names import check_names
 from llama_magic.request.sampling import Sampling, check_seed, default_sampling
@@ -123,6 +124,7 @@ OF_A_CALL = (
     "speculate",
 )
 _IN_RECEIPT = (*OF_A_CALL, "prefill", "drop_thinking")
+KEYED = ("tools", "template_variables")  # a template may write their keys in the order in which they stand
 
 
 def for_receipt(
@@ -149,6 +151,9 @@ def for_receipt(
         )
     if constraint is not None:
         asked["constraint"] = {"kind": constraint.kind, **constraint.asked}
+        if "schema" in constraint.asked:
+            asked["constraint"]["schema"] = as_text(constraint.asked["schema"])
+    asked |= {name: as_text(asked[name]) for name in KEYED if name in asked}
     return {"asked": as_json(asked)} if asked else {}
 
 
@@ -185,13 +190,13 @@ def digest(
         request.logprobs,
         request.ignore_eos,
         request.measure_outside,
-        constraint and constraint.asked,
+        constraint and told_apart(constraint.asked),
         thinking,
     ]
     if request.min_tokens:
         asked.append(request.min_tokens)
     if request.tools:
-        asked += [request.tools, request.tool_choice, request.parallel_tool_calls]
+        asked += [told_apart(request.tools), request.tool_choice, request.parallel_tool_calls]
     text = json.dumps(as_json(asked), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
@@ -200,21 +205,6 @@ def _given(options: object, names: Iterable[str]) -> dict[str, Any]:
     """Return the options of these names that are not the default."""
     defaults = type(options)()
     return {name: value for name in names if (value := getattr(options, name)) != getattr(defaults, name)}
-
-
-_PLAIN = frozenset((str, int, float, bool, type(None)))
-
-
-def as_json(value: Any) -> Any:
-    """Return a value as JSON can hold it; what JSON has not is written as `str` writes it."""
-    if type(value) in _PLAIN:  # nearly all; to ask whether it is a Mapping takes ten times as long
-        return value
-    if type(value) is dict or isinstance(value, Mapping):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        # A prompt of thousands of tokens is looked at once, and not token by token.
-        return list(value) if _PLAIN.issuperset(map(type, value)) else [as_json(item) for item in value]
-    return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
 def _count(name: str, value: object, *, least: int) -> int | None:

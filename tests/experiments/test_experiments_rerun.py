@@ -16,6 +16,9 @@ from llama_magic.testing import Script, scripted_model
 
 HI = [{"role": "user", "content": "Hi"}]
 COLOUR = {"enum": ["red", "green"]}
+CITY = {"type": "object", "properties": {"name": COLOUR, "country": COLOUR}, "required": ["name", "country"],
+        "additionalProperties": False}  # fmt: skip
+TOOL = {"type": "function", "function": {"name": "paint", "description": "Paint.", "parameters": CITY}}
 
 
 def every_kind(model: Any) -> list[Any]:
@@ -39,20 +42,30 @@ def every_kind(model: Any) -> list[Any]:
         model.complete("long " * 3000, seed=2, max_tokens=180, regex="[a-z ]{9}", overflow="truncate-prompt"),
         model.chat([{"role": "user", "content": "old " * 2500}, {"role": "assistant", "content": "ok"}, *HI],
                    seed=2, max_tokens=4, overflow="drop-oldest"),
+        model.structured("A city?", CITY, seed=2, max_tokens=30),
+        model.chat(HI, tools=[TOOL], tools_as_text=True, tool_choice="paint", seed=2, max_tokens=60),
         answer.fork(4, " dark", max_tokens=6),
         chat.fork(2, "!", max_tokens=6, seed=8).fork(1, "", max_tokens=4),
     ]  # fmt: skip
 
 
 def test_every_kind_comes_out_equal(loaded: Any) -> None:
-    """From the completion and from its receipt as JSON: the same tokens and the same receipt."""
+    """From the completion, and from its receipt with keys sorted as a notebook saves it: the same answer."""
     model = loaded("short", ctx=256)
     for answer in every_kind(model):
-        for given in (answer, json.loads(json.dumps(answer.receipt))):
+        for given in (answer, json.loads(json.dumps(answer.receipt, sort_keys=True))):
             again = lm.rerun(given)
             assert again.token_ids == answer.token_ids
             assert again.receipt == answer.receipt
             assert again.parsed == answer.parsed
+
+
+def test_receipts_of_before_are_read(loaded: Any) -> None:
+    """A schema that stands in a receipt as it is, not as text, means the same."""
+    answer = loaded("short", ctx=256).structured("A city?", CITY, seed=2, max_tokens=30)
+    receipt = json.loads(json.dumps(answer.receipt))
+    receipt["asked"]["constraint"]["schema"] = CITY
+    assert lm.rerun(receipt).receipt == answer.receipt
 
 
 def test_a_record_and_the_history_are_run_again(loaded: Any, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ LONG = " ".join(f"word{i}" for i in range(90))  # more than 256 tokens: long eno
 
 
 def notebook(path: Path, *results: Any) -> Path:
-    """Write a notebook whose cells have these results as outputs."""
+    """Write a notebook whose cells have these results as outputs, its keys sorted as nbformat sorts them."""
     cells: list[dict[str, Any]] = [
         {"cell_type": "markdown", "metadata": {}, "source": ["# Title"], "id": "a"}
     ]
@@ -36,7 +36,8 @@ def notebook(path: Path, *results: Any) -> Path:
             {"cell_type": "code", "metadata": {}, "source": [], "execution_count": None, "outputs": [output],
              "id": f"c{number}"}
         )  # fmt: skip
-    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}), "utf-8")
+    whole = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(whole, sort_keys=True), "utf-8")
     return path
 
 
@@ -78,6 +79,14 @@ def test_all_come_out_equal(answers: list[Any], tmp_path: Path) -> None:
         f"it took {duration(found.seconds)}",
     ]
     assert found.seconds > 0
+
+
+def test_a_saved_schema_keeps_the_order_of_its_fields(loaded: Callable[..., Any], tmp_path: Path) -> None:
+    """Fields out of alphabetical order are written in their order when a saved notebook is verified."""
+    schema = "name: Literal['Lyon', 'Rome'], country: Literal['France', 'Italy']"
+    answer = loaded("short").structured("A city?", schema, seed=2, max_tokens=40)
+    assert list(answer.parsed) == ["name", "country"]
+    assert lm.verify(notebook(tmp_path / "a.ipynb", answer)).badge == "1 of 1 answer comes out equal here"
 
 
 def test_records_exports_and_answers_are_verified_too(answers: list[Any], tmp_path: Path) -> None:

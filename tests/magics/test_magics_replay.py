@@ -88,6 +88,16 @@ def test_answers_without_a_seed_come_in_their_order(session: Any, model: Any) ->
     assert [model.complete("Q").text for _ in range(3)] == expected
 
 
+def test_the_same_fields_in_another_order_are_another_request(session: Any, model: Any) -> None:
+    """An answer has its schema's order, so it does not answer for a schema with another one."""
+    model.backend.answers = lambda _request: '{"b": 1, "a": 1}'
+    recorded(session, model, lambda model: model.structured("Q", "b int, a int", seed=1))
+    session.replay_from("r.sqlite")
+    assert list(model.structured("Q", "b int, a int", seed=1).parsed) == ["b", "a"]
+    model.backend.answers = lambda _request: '{"a": 2, "b": 2}'
+    assert model.structured("Q", "a int, b int", seed=1).parsed == {"a": 2, "b": 2}
+
+
 def test_what_is_replayed_is_history_and_no_new_row(session: Any, model: Any) -> None:
     """It stands in the history; a record that is kept meanwhile holds what was generated only."""
     model.backend.answers = scripts

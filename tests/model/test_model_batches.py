@@ -211,8 +211,8 @@ def test_a_receipt_has_what_was_asked(model: Any) -> None:
     assert asked == {"stop": ["x", "."], "overflow": "truncate-prompt", "reuse": False}
     schema = {"type": "integer", "minimum": 0, "maximum": 9}
     structured = model.structured("A digit?", schema, seed=1).receipt["asked"]["constraint"]
-    assert structured["schema"] == schema
-    again = model.structured("A digit?", json.loads(json.dumps(structured["schema"])), seed=1)
+    assert structured["schema"] == json.dumps(schema)  # as text: files sort keys, and their order matters
+    again = model.structured("A digit?", structured["schema"], seed=1)
     assert again.receipt["asked"]["constraint"] == structured
     for held in ({"regex": "a{2}b"}, {"choices": ["yes", 5]}, {"grammar": 'root ::= "a" | "b"'}):
         answer = model.complete("a", seed=1, max_tokens=9, **held)
@@ -250,7 +250,7 @@ def test_a_receipt_has_what_an_equal_answer_needs(model: Any) -> None:
     assert begun.receipt["asked"] == {"prefill": "Hello th", "timeout": 99.0}
     odd = model.chat(hi, seed=1, max_tokens=2, template_variables={"who": ("me",)})
     asked = json.loads(json.dumps(odd.receipt))["asked"]
-    assert asked == {"template_variables": {"who": ["me"]}}
+    assert asked == {"template_variables": '{"who": ["me"]}'}
     samples = model.complete("a", seed=5, n=3, max_tokens=2)
     assert [(r.receipt.get("sample", 0), r.receipt["asked"]) for r in samples] == [
         (i, {"n": 3, "seed": 5}) for i in range(3)

@@ -337,7 +337,7 @@ def test_calls_of_descriptions_are_given_back() -> None:
     assert (made["name"], made["arguments"]) == ("weather", {"city": "Lyon"})
     assert answer.messages[-1]["tool_calls"][0]["id"] == made["id"]
     assert answer.steps == ()
-    assert answer.receipt["asked"]["tools"][0] == tool
+    assert json.loads(answer.receipt["asked"]["tools"])[0] == tool
 
 
 def len_of(text: str) -> int:
