@@ -1,9 +1,9 @@
 """Real client libraries against our server, one conversation each, with tools and structured answers.
 
-They are installed into build/clients, for some of them pin what we do not. The Python of such a folder can be
-given:
+Each is installed into a folder of its own under build/clients: together pip finds no versions that agree, and
+some pin what we do not. Some may be named, and the Python of a folder that has one given:
 
-    PYTHONPATH=tests python tests/serving/soak_clients.py [PYTHON]
+    PYTHONPATH=tests python tests/serving/soak_clients.py [NAME | NAME=PYTHON …]
 """
 
 from __future__ import annotations
@@ -38,18 +38,31 @@ def answer(request: Any) -> str:
     return CITY if "JSON" in request.text else "Hello there."
 
 
-def python() -> Path:
-    """Return the Python that has the libraries; they are installed once."""
-    made = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
-    if not made.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
-        install = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *NAMES], check=True)
+def python(name: str) -> str:
+    """Return the Python that has a library; it is installed once."""
+    folder = FOLDER / name
+    made = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    if not (folder / ".installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        install = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, name, *({"openai", "pydantic"} - {name})], check=True)
+        (folder / ".installed").touch()
     return made
 
 
-def main() -> None:
-    which = sys.argv[1] if len(sys.argv) > 1 else str(python())
+def talk(name: str, which: str, url: str, folder: str) -> bool:
+    """Have one library talk to the server; return whether all held."""
+    home = {"LLM_USER_PATH": folder, "HOME": folder, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    command = [which or python(name), str(HERE / "client_talks.py"), name, url]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, env={**os.environ, **home}, cwd=folder
+    )
+    print(f"{name}: {'ok' if not done.returncode else done.stderr.strip()[-1500:]}", flush=True)
+    return not done.returncode
+
+
+def main(*wanted: str) -> None:
+    asked = {word.partition("=")[0]: word.partition("=")[2] for word in wanted or NAMES}
     model = scripted_model(answer, window=4096)
     with tempfile.TemporaryDirectory() as folder:
         file = build(Path(folder) / "tiny.gguf", {"a": "b"})
@@ -57,22 +70,9 @@ def main() -> None:
             lm.load(file.path, ctx=256, threads=1, name="tiny") as tiny,
             lm.serve(model, tiny, port=0) as server,
         ):
-            failed = 0
-            for name in NAMES:
-                env = {
-                    **os.environ,
-                    "LLM_USER_PATH": folder,
-                    "HOME": folder,
-                    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-                }
-                command = [which, str(HERE / "client_talks.py"), name, server.url]
-                done = subprocess.run(
-                    command, capture_output=True, text=True, timeout=600, env=env, cwd=folder
-                )
-                failed += done.returncode != 0
-                print(f"{name}: {'ok' if not done.returncode else done.stderr.strip()[-1500:]}", flush=True)
-    assert not failed, f"{failed} of {len(NAMES)} clients failed"
+            failed = [name for name, which in asked.items() if not talk(name, which, server.url, folder)]
+    assert not failed, f"{len(failed)} of {len(asked)} clients failed: {', '.join(failed)}"
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,6 +1,8 @@
-"""A seeded request, again and again beside seven others: the same bytes each time, streamed and not.
+"""A request with a seed or at temperature 0, beside seven others: the same bytes each time, streamed and not.
 
-PYTHONPATH=tests python tests/serving/soak_determinism.py [TIMES]
+Asked of three of SmolLM2's blocks, which cost a tenth; MODEL is "smollm2" for all of them:
+
+    PYTHONPATH=tests python tests/serving/soak_determinism.py [TIMES [MODEL]]
 """
 
 from __future__ import annotations
@@ -8,58 +10,72 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conftest import real_path
+from short_model import SHORT, shorten
 
 import llama_magic as lm
 
 OTHERS = 7
+CLIENT = httpx.Client(timeout=600, verify=False)
 TOOL = {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
-ASKED: tuple[dict[str, Any], ...] = (
-    {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 16, "temperature": 0.9},
-    {
+STORY = [{"role": "user", "content": "Tell me a story."}]
+ASKED: dict[str, dict[str, Any]] = {
+    "seeded": {"messages": STORY, "max_tokens": 8, "temperature": 0.9, "seed": 11},
+    "a named call": {
         "messages": [{"role": "user", "content": "What is up?"}],
-        "max_tokens": 32,
+        "max_tokens": 24,
+        "seed": 11,
         "tools": [{"type": "function", "function": TOOL}],
         "tool_choice": {"type": "function", "function": {"name": "look"}},
     },
-)
+    "temperature 0": {"messages": STORY, "max_tokens": 8, "temperature": 0},
+}
 
 
-def main(times: int = 100) -> int:
-    """Return how many answers were not the first one's bytes."""
-    with lm.load(real_path("smollm2"), ctx=2048, threads=1) as model, lm.serve(model, port=0) as server:
-        url = f"{server.url}/v1/chat/completions"
-        alone = [_said(url, asked, stream=False) for asked in ASKED]
-        over, begun, differ, named = threading.Event(), threading.Semaphore(0), 0, 0
-        with ThreadPoolExecutor(OTHERS) as pool:
-            others = [pool.submit(_other, url, number, over, begun) for number in range(OTHERS)]
-            for _ in range(OTHERS):
-                begun.acquire()
-            try:
-                for turn in range(times):
-                    which = turn // 2 % 2
-                    found = _said(url, ASKED[which], stream=bool(turn % 2))
-                    differ += found != alone[which]
-                    named += which == 1 and [name for name, _ in found[1]] == ["look"]
-            finally:
-                over.set()
-            asked = sum(other.result() for other in others)
-    print(f"{times - differ} of {times} were the same bytes, with {OTHERS} others at work ({asked} answers)")
-    print(f"{named} of {sum(turn // 2 % 2 for turn in range(times))} named calls were made")
-    return differ
+def main(times: int = 100, name: str = "short") -> int:
+    """Ask each so many times; return how many answers were not the first one's bytes."""
+    with TemporaryDirectory() as folder:
+        file = real_path("smollm2")
+        if name == "short":
+            file = shorten(file, Path(folder) / "short.gguf", SHORT)
+        with lm.load(file, ctx=2048, threads=1) as model, lm.serve(model, port=0) as server:
+            same, asked = _beside_others(f"{server.url}/v1/chat/completions", times)
+    print(f"with {OTHERS} others at work ({asked} answers), the same bytes as alone:")
+    for which, count in same.items():
+        print(f"  {which}: {count} of {times}")
+    return sum(times - count for count in same.values())
+
+
+def _beside_others(url: str, times: int) -> tuple[Counter[str], int]:
+    """Return how often each answer was the one given alone, and how many the others had."""
+    alone = {which: _said(url, asked, stream=False) for which, asked in ASKED.items()}
+    assert [name for name, _ in alone["a named call"][1]] == ["look"]
+    over, begun, same = threading.Event(), threading.Semaphore(0), Counter(dict.fromkeys(ASKED, 0))
+    with ThreadPoolExecutor(OTHERS) as pool:
+        others = [pool.submit(_other, url, number, over, begun) for number in range(OTHERS)]
+        for _ in range(OTHERS):
+            begun.acquire()
+        try:
+            for turn in range(times):
+                for which, asked in ASKED.items():
+                    same[which] += _said(url, asked, stream=bool(turn % 2)) == alone[which]
+        finally:
+            over.set()
+        return same, sum(other.result() for other in others)
 
 
 def _said(url: str, asked: dict[str, Any], *, stream: bool) -> tuple[str, list[tuple[str, str]]]:
-    """Return the text and the calls of a seeded answer."""
-    body = {**asked, "seed": 11, "stream": stream}
-    answer = httpx.post(url, json=body, timeout=600)
+    """Return the text and the calls of an answer."""
+    answer = CLIENT.post(url, json={**asked, "stream": stream})
     assert answer.status_code == 200, answer.text
     if not stream:
         message = answer.json()["choices"][0]["message"]
@@ -84,16 +100,16 @@ def _other(url: str, number: int, over: threading.Event, begun: threading.Semaph
     while not over.is_set():
         body: dict[str, Any] = {
             "messages": [{"role": "user", "content": f"Question {number} {'word ' * (9 * number)}{count}?"}],
-            "max_tokens": 4 + 3 * number,
+            "max_tokens": 2 + 2 * number,
         }
         if number == OTHERS - 1:
             body["seed"] = count
         if count == 0:
             begun.release()
-        assert httpx.post(url, json=body, timeout=600).status_code == 200
+        assert CLIENT.post(url, json=body).status_code == 200
         count += 1
     return count
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 100, *sys.argv[2:]))
