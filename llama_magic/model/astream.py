@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
@@ -21,6 +21,12 @@ from llama_magic.words.inprocess import InProcess
 C = TypeVar("C", default=Any)  # what `completion` is
 
 
+class Box(Protocol):
+    """What things are put into on the loop, as an `asyncio.Queue`."""
+
+    def put_nowait(self, item: Any, /) -> None: ...
+
+
 class Mail:
     """Carries what other threads tell into a loop: one wake-up for all that waits.
 
@@ -30,11 +36,11 @@ class Mail:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
-        self._waiting: deque[tuple[asyncio.Queue[Any], Any]] = deque()
+        self._waiting: deque[tuple[Box, Any]] = deque()
         self._called = False
 
-    def put(self, box: asyncio.Queue[Any], thing: Any) -> None:
-        """Put a thing into a queue of the loop. Any thread. RuntimeError where the loop is closed."""
+    def put(self, box: Box, thing: Any) -> None:
+        """Put a thing into a box of the loop. Any thread. RuntimeError where the loop is closed."""
         self._waiting.append((box, thing))
         if not self._called:
             loop = self._loop()

@@ -19,7 +19,48 @@ if TYPE_CHECKING:
     from llama_magic.model.results import Chunk, Completion
 
 _BEGUN = object()
-PING_S = 15.0  # seconds
+PING_S = 15.0  # seconds of silence, at most, until that is told
+
+
+class _Box:
+    """What was told and not read yet. One timer sees to silence: one a chunk costs as much as that."""
+
+    def __init__(self) -> None:
+        self._things: list[Any] = []
+        self._reader: asyncio.Future[None] | None = None
+        self._silent = False  # since the last look
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put_nowait(self, thing: Any) -> None:
+        self._things.append(thing)
+        self._wake()
+
+    async def take(self) -> list[Any]:
+        """Wait for something, and return all that there is: nothing, where it was silent for a while."""
+        if not self._things:
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        self._silent = False
+        things, self._things = self._things, []
+        return things
+
+    def watch(self, seconds: float) -> None:
+        """Wake the reader where nothing was told for that long, and for less than twice that."""
+        if self._silent:
+            self._wake()
+        self._silent = True
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.watch, seconds)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
 
 class ServedAnswer:
@@ -36,7 +77,7 @@ class ServedAnswer:
         self._row = row
         self._mail = mail
         self._streamed = streamed
-        self._told: asyncio.Queue[Any] = asyncio.Queue()
+        self._told = _Box()
         self._early: list[Any] = []  # what came before the engine had begun
         self._begun = self._ended = False
         row.prompt_tokens += len(assembler.request.prompt)
@@ -79,12 +120,11 @@ class ServedAnswer:
         """Wait until the engine begins with it. Raises `Refusal` where that takes too long."""
         try:
             async with asyncio.timeout(seconds):
-                told = await self._told.get()
+                self._early = await self._told.take()
         except TimeoutError:
             self.cancel()
             raise busy(f"The request waited {seconds:g} seconds and was not begun.", 5) from None
-        if told is not _BEGUN:
-            self._early.append(told)
+        if self._early[0] is not _BEGUN:
             self._raise()
 
     @property
@@ -95,26 +135,23 @@ class ServedAnswer:
     async def chunks(self) -> AsyncIterator[list[Chunk]]:
         """Yield what came since the last time, until the end; then raise what ended it, if it failed.
 
-        After each `PING_S` seconds in which nothing came, yields nothing (an empty list).
+        Where nothing came for some seconds, yields nothing (an empty list), again and again.
         """
-        while True:
-            told, self._early = self._early, []
-            try:
-                if not told:
-                    async with asyncio.timeout(PING_S):
-                        told.append(await self._told.get())
-            except TimeoutError:
-                yield []
-                continue
-            while not self._told.empty():
-                told.append(self._told.get_nowait())
-            ended = told[-1] is None
-            chunks = [chunk for chunk in told if chunk is not None and chunk is not _BEGUN]
-            if chunks:
-                yield chunks
-            if ended:
-                self._raise()
-                return
+        told, self._early = self._early, []
+        self._told.watch(PING_S / 2)
+        try:
+            while True:
+                told = told or await self._told.take()
+                ended = bool(told) and told[-1] is None
+                chunks = [chunk for chunk in told if chunk is not None and chunk is not _BEGUN]
+                if chunks or not told:
+                    yield chunks
+                if ended:
+                    self._raise()
+                    return
+                told = []
+        finally:
+            self._told.close()
 
     async def run(self) -> list[Completion[Any]]:
         """Wait for the end and return the completions."""

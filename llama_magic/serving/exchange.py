@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from llama_magic.serving.state import State
 
 PING = b": still at it\n\n"  # a comment: it keeps the connection of a silent stream alive
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # json.dumps makes one each time
 _EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 def as_json(value: Any) -> bytes:
     """Return JSON as UTF-8; halves of surrogate pairs, which UTF-8 has not, as U+FFFD."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def event(data: Any, name: str = "") -> bytes:
@@ -51,6 +52,7 @@ class Exchange:
         self.gone = False  # the client has closed the connection
         self._send = send
         self._status = 0
+        self._sending = 0.0  # since when what is sent waits to be taken
         self._answers: list[ServedAnswer] = []
         self._watch: asyncio.Task[None] | None = None
 
@@ -102,21 +104,38 @@ class Exchange:
         self.started, self.streams, self._status = True, True, 200
         head = [(b"content-type", b"text/event-stream; charset=utf-8")]
         head += [(name.encode(), value.encode()) for name, value in _EVENTS.items()]
-        await self._out({"type": "http.response.start", "status": 200, "headers": head})
-        async for frame in frames:
-            if self.gone:
-                return
-            await self._out({"type": "http.response.body", "body": frame, "more_body": True})
-        await self._out({"type": "http.response.body", "body": b"", "more_body": False})
+        async with self._while_it_is_read():
+            await self._out({"type": "http.response.start", "status": 200, "headers": head})
+            async for frame in frames:
+                if self.gone:
+                    return
+                await self._out({"type": "http.response.body", "body": frame, "more_body": True})
+            await self._out({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _out(self, message: dict[str, Any]) -> None:
-        """Send, and wait for a slow reader; one who reads nothing at all is given up."""
-        try:
-            async with asyncio.timeout(self.state.limits.stall_s):
-                await self._send(message)
-        except TimeoutError:
+        """Send, and wait for a slow reader."""
+        self._sending = time.monotonic()
+        await self._send(message)
+        self._sending = 0.0
+
+    @contextlib.asynccontextmanager
+    async def _while_it_is_read(self) -> AsyncIterator[None]:
+        """Give up one who reads nothing at all. One timer for all: one an event costs as much as that."""
+        most = self.state.limits.stall_s
+        async with asyncio.timeout(None) as bound:
+            self._look(bound, most)
+            try:
+                yield
+            finally:
+                self._looks.cancel()
+
+    def _look(self, bound: asyncio.Timeout, most: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._looks = loop.call_later(most / 4, self._look, bound, most)
+        if self._sending and time.monotonic() - self._sending >= most:
             self.gone = True
-            raise
+            self._looks.cancel()
+            bound.reschedule(loop.time())
 
     async def fail(self, error: BaseException) -> None:
         """Tell the client of an error: as the answer, or as the last event of a stream."""
@@ -126,11 +145,11 @@ class Exchange:
             await self.whole(refusal.body(), how, refusal.status, dict(refusal.headers))
         elif self.streams and not self.gone:
             self._status = refusal.status
+            last = event(refusal.body())
             with contextlib.suppress(TimeoutError):
-                await self._out(
-                    {"type": "http.response.body", "body": event(refusal.body()), "more_body": True}
-                )
-                await self._out({"type": "http.response.body", "body": b"", "more_body": False})
+                async with self._while_it_is_read():
+                    await self._out({"type": "http.response.body", "body": last, "more_body": True})
+                    await self._out({"type": "http.response.body", "body": b"", "more_body": False})
         self.finish(how)
 
     def finish(self, how: str) -> None:
