@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -121,6 +122,26 @@ def _kernel(options: Options, threads: int) -> dict[str, float]:
     return _measure(Options(options.model, threads), beside=running)
 
 
+@contextlib.contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """Keep so many cores busy meanwhile, each with a program of its own."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def busy_core(options: Options) -> dict[str, float]:
+    return _measure(options, beside=lambda: _busy(1))
+
+
+def busy_cores(options: Options) -> dict[str, float]:
+    return _measure(options, beside=lambda: _busy(os.cpu_count() or 1))
+
+
 def kernels(options: Options) -> dict[str, float]:
     return _kernel(options, options.threads)
 
@@ -139,6 +160,8 @@ BENCH = Bench(
         Side("three models rest", three),
         Side("an OpenMP loop rests", loop_rests),
         Side("an OpenMP loop runs", loop_runs),
+        Side("another program computes", busy_core),
+        Side("as many as there are cores compute", busy_cores),
         Side("a second kernel writes", kernels),
         Side("a second kernel writes, one thread each", kernels_one_thread),
     ],

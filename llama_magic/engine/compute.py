@@ -14,6 +14,7 @@ import queue
 import threading
 from typing import Protocol
 
+from llama_magic.engine.native import spinning
 from llama_magic.engine.native.backend import release_pool
 from llama_magic.threads import at_fork, start_thread
 
@@ -109,11 +110,20 @@ class Compute:
 
     def _rest(self) -> None:
         """Wait for the bell."""
-        try:
-            self._bell.get(timeout=IDLE_S)
-        except queue.Empty:
+        if not self._heard(IDLE_S):
             release_pool()
-            self._bell.get()
+            # To find anew that cores are short takes a decode of seconds, so it is kept in mind for a while.
+            if not spinning.stopped() or not self._heard(spinning.FORGET_S):
+                spinning.allow()
+                self._bell.get()
+        spinning.begin()
+
+    def _heard(self, seconds: float) -> bool:
+        """Wait for the bell; return whether it rang in time."""
+        with contextlib.suppress(queue.Empty):
+            self._bell.get(timeout=seconds)
+            return True
+        return False
 
 
 _shared = Compute()

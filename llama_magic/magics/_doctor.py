@@ -185,12 +185,13 @@ def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
     most = max(names.values(), default=machine.physical_cores)
     advice = ""
     if machine.busy and most > 1:
-        # Measured on 2 cores at a load of 2.2: 86 to 113 tokens a second with one thread, 8 to 11 with two.
+        # Tokens a second on 2 cores with one thread and with two: beside one busy program 69 and 32,
+        # beside two 47 and 54 (0.3 where threads spin: `engine.native.spinning`).
         with_threads = ", ".join(f"{name} has {count} threads" for name, count in names.items() if count > 1)
         advice = (
             "Other work, such as a second kernel with a model, keeps the cores busy. llama.cpp's threads "
             "wait for each other at every step, so one that gets no core holds up all: two on busy cores "
-            "can be ten times slower than one. "
+            "can be half as fast as one. "
             f"{with_threads or f'A load takes {most} threads'}; load with --threads {max(1, most // 2)}, or "
             "end the other work."
         )

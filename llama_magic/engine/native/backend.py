@@ -133,6 +133,13 @@ def release_pool() -> None:
         _pause(1)  # omp_pause_soft
 
 
+def make_pool(threads: int) -> None:
+    """Give this thread a pool of so many OpenMP threads, itself among them, that have nothing to do."""
+    region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    nothing = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
+    region(("GOMP_parallel", _lib))(nothing, None, threads, 0)
+
+
 def pools() -> tuple[str, bool]:
     """Return whose OpenMP llama.cpp uses, and whether idle threads of it slow down who computes."""
     if not hasattr(_lib, "GOMP_parallel"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import llama_cpp
 import numpy as np
 
-from llama_magic.engine.native import backend
+from llama_magic.engine.native import backend, spinning
 from llama_magic.engine.native.rows import FEW, BatchViews
 from llama_magic.engine.native.stopping import ABORT, StopFlag
 from llama_magic.errors import BackendError
@@ -130,8 +130,7 @@ class Context:
         if not adapters:
             return
         count = len(adapters)
-        # An array of what `llama_adapter_lora_init` returned, passed as it is: llama.cpp's pointers, no
-        # addresses of them.
+        # An array of what `llama_adapter_lora_init` returned: llama.cpp's pointers, no addresses of them.
         pointers = (llama_cpp.llama_adapter_lora_p_ctypes * count)(*adapters)
         scales = (ctypes.c_float * count)(*(adapter.scale for adapter in self.options.adapters))
         code = llama_cpp.llama_set_adapters_lora(self.pointer, pointers, count, scales)
@@ -158,8 +157,7 @@ class Context:
     ) -> DecodeStatus:
         """Decode one batch; `outputs` are the batch indices whose logits are wanted.
 
-        Raises `BackendError` on any code but done, no free cells, and aborted. The GIL is
-        released while llama.cpp computes.
+        Raises `BackendError` on any code but done, no free cells, and aborted. The GIL is released meanwhile.
         """
         n = len(tokens)
         if not 0 < n <= FEW or n > self.n_batch:
@@ -209,9 +207,11 @@ class Context:
         self._batch.n_tokens = n
 
     def _run(self) -> DecodeStatus:
+        began = spinning.clock()
         code = int(llama_cpp.llama_decode(self._pointer or self.pointer, self._batch))
-        status = _STATUS.get(code)
-        if status is not None:
+        if self.options.threads != 1:
+            spinning.decoded(began)
+        if (status := _STATUS.get(code)) is not None:
             return status
         raise BackendError(f"llama_decode failed with code {code}.", log=backend.log_tail())
 

@@ -1,0 +1,257 @@
+"""Whether threads that wait for each other spin: what decodes must show, and what is done then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_gguf import Scripted
+
+import llama_magic as lm
+from llama_magic.engine import compute
+from llama_magic.engine.native import backend, spinning
+from llama_magic.engine.native.spinning import FORGET_S, PERIOD_S, CoreUse, IdlePool, Spinning
+
+_TASKS = Path("/proc/self/task")
+needs_libgomp = pytest.mark.skipif(
+    not _TASKS.exists() or backend.pools()[0] != "GCC's",
+    reason="threads are counted in /proc, and llama.cpp must be built with GCC's OpenMP",
+)
+LONG = 3.0  # seconds: a decode on cores that others keep busy
+
+
+class Machine:
+    """A thread's account, and the pools that were made because of it."""
+
+    def __init__(self) -> None:
+        self.used = CoreUse(0.0, 0, 0)
+        self.pools: list[bool] = []  # of each whether it is open
+        self.spinning = Spinning(lambda: self.used, self.pool)
+
+    def pool(self) -> Any:
+        number = len(self.pools)
+        self.pools.append(True)
+
+        class Made:
+            def close(made) -> None:  # noqa: N805
+                self.pools[number] = False
+
+        return Made()
+
+    def decodes(self, seconds: float, share: float, *, asked: int = 0, unasked: int = 0) -> bool:
+        """Let a decode take so long, with a core for a `share` of it; return whether spinning is stopped."""
+        core, before, forced = self.used
+        self.used = CoreUse(core + share * seconds, before + asked, forced + unasked)
+        self.spinning.decoded(seconds)
+        return self.spinning.stopped
+
+
+# (seconds, share of a core, switches asked for, unasked), each measured on two cores with two threads
+CROWDED = [(3.09, 0.45, 1, 422), (2.96, 0.47, 2, 459), (3.36, 0.44, 2, 410)]
+FREE = [(0.11, 1.0, 0, 0), (0.15, 0.97, 0, 1), (0.2, 0.81, 0, 19), (0.35, 0.77, 0, 30)]
+WAITING = [(2.0, 0.1, 900, 20), (0.5, 0.02, 40, 1)]  # for a disk, for a GPU
+
+
+@pytest.mark.parametrize("decode", CROWDED)
+def test_a_decode_that_was_kept_off_the_cores_stops_spinning(decode: tuple[float, float, int, int]) -> None:
+    """By the first of them: the next would take as long."""
+    seconds, share, asked, unasked = decode
+    assert Machine().decodes(seconds, share, asked=asked, unasked=unasked)
+
+
+@pytest.mark.parametrize("decode", FREE + WAITING)
+def test_a_decode_that_had_its_core_or_gave_it_away_does_not(decode: tuple[float, float, int, int]) -> None:
+    """Alone, beside one busy program, or while something else than a core was waited for."""
+    seconds, share, asked, unasked = decode
+    machine = Machine()
+    for _ in range(5):
+        assert not machine.decodes(seconds, share, asked=asked, unasked=unasked)
+    assert machine.pools == []
+
+
+def test_many_short_decodes_are_judged_together() -> None:
+    """A token of a hundredth of a second is too short to tell; ten of them are not."""
+    machine = Machine()
+    stopped = [machine.decodes(PERIOD_S / 7.5, 0.4, unasked=5) for _ in range(8)]
+    assert stopped == [False] * 7 + [True]
+
+
+def test_what_a_thread_did_before_its_first_decode_is_no_part_of_it() -> None:
+    """Nor is what another thread did: an account is of one thread."""
+    machine = Machine()
+    machine.decodes(LONG, 1.0)
+    machine.used = CoreUse(1000.0, 10**6, 0)  # the account of another, which was busy before
+    other = threading.Thread(target=lambda: machine.decodes(LONG, 1.0))
+    other.start()
+    other.join()
+    assert machine.pools == []
+
+
+def test_spinning_is_allowed_again_where_nobody_takes_the_cores() -> None:
+    """Threads that sleep ask for hundreds of switches; unasked ones are those that others force."""
+    machine = Machine()
+    machine.decodes(LONG, 0.45, unasked=400)
+    for asked, unasked in [(2343, 1419), (1879, 1886), (1500, 900)]:
+        assert machine.decodes(0.11, 0.5, asked=asked, unasked=unasked)
+    assert machine.pools == [True]
+    assert not machine.decodes(0.11, 0.8, asked=1068, unasked=0)
+    assert machine.pools == [False]
+    assert machine.decodes(LONG, 0.45, unasked=400)
+    assert machine.pools == [False, True]
+
+
+def test_work_begins_without_spinning_in_a_crowd_of_which_nothing_else_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A minute's mean is a guess: what was judged within that minute is known better."""
+    now = 1000.0
+    monkeypatch.setattr(spinning, "clock", lambda: now)
+    machine = Machine()
+    machine.spinning.begin(1.2)  # a model alone, whose threads count, too
+    assert not machine.spinning.stopped
+    machine.spinning.begin(2.5)
+    assert machine.spinning.stopped
+    assert not machine.decodes(0.11, 0.8, asked=1068)
+    now += FORGET_S - 1
+    machine.spinning.begin(2.5)
+    assert not machine.spinning.stopped
+    now += 2
+    machine.spinning.begin(2.5)
+    assert machine.spinning.stopped
+
+
+class Known:
+    """Stands for `spinning`, as the thread that computes asks it."""
+
+    FORGET_S = 0.0  # so that it forgets at once
+
+    def __init__(self, *, stopped: bool) -> None:
+        self.told: list[str] = []
+        self.is_stopped = stopped
+
+    def stopped(self) -> bool:
+        return self.is_stopped
+
+    def allow(self) -> None:
+        self.told.append("allow")
+
+    def begin(self) -> None:
+        self.told.append("begin")
+
+
+def test_a_thread_that_rests_for_long_forgets_that_cores_were_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks anew when it is woken."""
+    known, rested = Known(stopped=True), threading.Event()
+    monkeypatch.setattr(compute, "spinning", known)
+    monkeypatch.setattr(compute, "IDLE_S", 0.0)
+    monkeypatch.setattr(compute, "release_pool", rested.set)
+    thread = compute.Compute()
+    resting = threading.Thread(target=thread._rest)
+    resting.start()
+    rested.wait()
+    thread.wake()
+    resting.join()
+    assert known.told[-1] == "begin"
+    assert known.told[:-1] in ([], ["allow"])  # it may have been woken before it forgot
+    known.told.clear()
+    monkeypatch.setattr(compute.Compute, "_heard", lambda self, seconds: False)
+    thread.wake()
+    thread._rest()
+    assert known.told == ["allow", "begin"]
+
+
+def _tasks() -> set[str]:
+    return {path.name for path in _TASKS.iterdir()}
+
+
+def _until(true: Callable[[], bool]) -> bool:
+    """Wait until it is; False where that takes a minute."""
+    limit = threading.Event()
+    return any(true() or limit.wait(0.01) for _ in range(6000))
+
+
+@needs_libgomp
+def test_an_idle_pool_is_as_many_threads_as_there_are_cores_and_goes_away() -> None:
+    """One of Python's among them; they are gone when it is closed."""
+    for _ in range(3):
+        before = _tasks()
+        pool = IdlePool()
+        assert _until(lambda: len(_tasks() - before) == len(os.sched_getaffinity(0)))  # noqa: B023 - now
+        pool.close()
+        assert _until(lambda: not _tasks() - before)  # noqa: B023 - now
+
+
+SPIN = """
+import os, resource, sys, time
+from llama_magic.engine.native import backend, spinning
+import ctypes, llama_cpp
+lib = llama_cpp.llama_cpp._lib
+region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)(
+    ("GOMP_parallel", lib))
+# A region whose last thread comes late: the others wait for it at the end.
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def late(_data):
+    if lib.omp_get_thread_num() == 1:
+        time.sleep(0.002)
+def cost():
+    before = resource.getrusage(resource.RUSAGE_THREAD)
+    for _ in range(50):
+        region(late, None, 2, 0)
+    after = resource.getrusage(resource.RUSAGE_THREAD)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+spins = cost()
+threads = len(os.listdir("/proc/self/task"))
+spinning._here.forbid()
+while len(os.listdir("/proc/self/task")) < threads + len(os.sched_getaffinity(0)):
+    time.sleep(0.001)
+sleeps = cost()
+spinning.allow()
+print(spins, sleeps)
+"""
+
+
+@needs_libgomp
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core, on which libgomp never spins")
+def test_threads_that_wait_use_a_core_or_do_not() -> None:
+    """50 waits of 2 ms at the end of a region: spinning takes the time of a core, sleeping next to none."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", SPIN], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert not done.returncode, done.stderr
+    spins, sleeps = map(float, done.stdout.split())
+    assert sleeps < spins / 3
+
+
+def test_decodes_of_a_model_are_looked_at_where_it_has_threads_to_wait_for(
+    scripted_file: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one thread nobody waits for another."""
+    for threads in (1, 2):
+        seen: list[float] = []
+        looking = Machine().spinning
+        monkeypatch.setattr(looking, "decoded", seen.append)
+        monkeypatch.setattr(spinning, "_here", looking)
+        monkeypatch.setattr(spinning, "_ours", True)
+        with lm.load(scripted_file.path, ctx=256, threads=threads) as model:
+            model.complete("a", max_tokens=3)
+        assert bool(seen) == (threads == 2)
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
+def test_what_the_user_has_settled_stands(name: str) -> None:
+    """Whoever has said how threads wait is not overruled."""
+    code = "from llama_magic.engine.native import spinning; print(spinning._ours)"
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+    said = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment).stdout
+        for environment in (plain, {**plain, name: "1000" if name.startswith("G") else "passive"})
+    ]
+    counts = backend.pools()[0] == "GCC's" and _TASKS.exists()
+    assert said == [f"{counts}\n", "False\n"]
