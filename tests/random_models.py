@@ -175,8 +175,13 @@ def _common() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write(path: Path, name: str, shapes: dict[str, list[int]], **changes: Any) -> None:
-    """Write one model with tensors of these shapes (ggml's order); `changes` are keys of its metadata."""
+def write(
+    path: Path, name: str, shapes: dict[str, list[int]], *, packed: bool = False, **changes: Any
+) -> None:
+    """Write one model with tensors of these shapes (ggml's order); `changes` are keys of its metadata.
+
+    With `packed` the blocks' matrices are of type Q4_0, which llama.cpp repacks for the processor.
+    """
     facts = {**_common(), **ARCHITECTURES[name], **changes}
     arch = facts.pop("arch", name)
     writer = gguf.GGUFWriter(path, arch)
@@ -195,7 +200,11 @@ def write(path: Path, name: str, shapes: dict[str, list[int]], **changes: Any) -
         elif value is not None:
             writer.add_array(full, value)
     for tensor, shape in shapes.items():
-        writer.add_tensor(tensor, _weights(arch, tensor, tuple(shape)))
+        weights, kind = _weights(arch, tensor, tuple(shape)), None
+        if packed and len(shape) > 1 and tensor.startswith("blk."):
+            kind = gguf.GGMLQuantizationType.Q4_0
+            weights = gguf.quants.quantize(weights, kind)
+        writer.add_tensor(tensor, weights, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

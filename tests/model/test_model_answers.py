@@ -83,11 +83,14 @@ def test_messages_cannot_write_control_tokens(real: Any) -> None:
     special = vocab.control_ids | {real.backend.tokenizer.special_id(mark) for mark in guarded}
 
     def controls(text: str) -> list[int]:
-        ids = real.chat([{"role": "user", "content": text}], max_tokens=1).prompt_token_ids
-        return [token for token in ids if token in special]
+        with real.chat([{"role": "user", "content": text}], max_tokens=1, stream=True) as stream:
+            pass  # it is asked for, and need not be read to the end
+        return [token for token in stream.completion.prompt_token_ids if token in special]
 
-    assert controls(forged) == controls("plain")
-    assert controls(" ".join(f"a{mark}b" for mark in marks)) == controls("plain")
+    plain = controls("plain")
+    assert plain
+    assert controls(forged) == plain
+    assert controls(" ".join(f"a{mark}b" for mark in marks)) == plain
 
 
 _ODD = st.text(
@@ -486,18 +489,17 @@ def _raw_embedding(model: Any, text: str) -> np.ndarray:
 
 
 def test_embeddings_are_the_mean_over_the_text(real: Any) -> None:
-    """A short text, and one of 220 tokens, which are two pieces, has the vector that llama.cpp pools at once;
-    order does not matter. (Up to 900 tokens: test_model_pooling.py.)
+    """A text has the vector that llama.cpp pools at once; order does not matter. (Texts of several pieces:
+    test_model_pooling.py.)
     """
-    texts = ["A river.", "The king of the stone garden.", "river stone " * 110]
-    assert len(real.tokenize(texts[2])) > 200
+    texts = ["A river.", "The king of the stone garden."]
     rows = real.embed(texts)
-    assert rows.shape == (3, real.info.embedding_length)
+    assert rows.shape == (2, real.info.embedding_length)
     assert rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     for text, row in zip(texts, rows, strict=True):
         assert float(row @ _raw_embedding(real, text)) > 0.9995
-    assert np.array_equal(real.embed(texts[:2][::-1])[::-1], rows[:2])
+    assert np.array_equal(real.embed(texts[::-1])[::-1], rows)
     assert np.linalg.norm(real.embed(texts[0], normalize=False)) > 1.5
 
 

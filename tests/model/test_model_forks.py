@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,38 +41,39 @@ def test_alternatives_are_those_of_the_logits(real: Any) -> None:
     assert len(answer.alternatives(0)) == 5
 
 
-def test_alternatives_under_a_constraint(real: Any) -> None:
+def test_alternatives_under_a_constraint(either: Any) -> None:
     """Only what the mask allows, with the model's own probability; a forced token has no other."""
-    answer = real.complete("Is it red? ", choices=["yes it is", "no"], max_tokens=9, seed=1)
+    answer = either.complete("Is it red? ", choices=["yes it is", "no"], max_tokens=9, seed=1)
     found = answer.alternatives(0, k=20)
     assert all("yes it is".startswith(one.text) or "no".startswith(one.text) for one in found)
     assert sum(one.probability for one in found) < 1
-    plain = real.complete("Is it red? ", max_tokens=1, seed=1, logprobs=1000).logprobs[0].top
+    plain = either.complete("Is it red? ", max_tokens=1, seed=1, logprobs=1000).logprobs[0].top
     raw = {token: math.exp(value) for token, _, value in plain}
     for one in found[:2]:
         assert one.token_id not in raw or one.probability == pytest.approx(raw[one.token_id], abs=1e-4)
-    person = real.structured("Invent a person.", PERSON, seed=1, max_tokens=60)
+    person = either.structured("Invent a person.", PERSON, seed=1, max_tokens=60)
     forced = next(i for i in range(len(person.token_ids)) if len(person.alternatives(i, k=9)) == 1)
     assert person.alternatives(forced)[0].drawn
 
 
 @pytest.mark.parametrize("ask", ["complete", "chat"])
-def test_a_seeded_branch_is_a_fresh_answer_that_begins_so(real: Any, ask: str) -> None:
+def test_a_seeded_branch_is_a_fresh_answer_that_begins_so(loaded: Callable[..., Any], ask: str) -> None:
     """Token for token, for a picked token, a typed text, and a branch of the branch."""
+    model = loaded("smollm2")  # what it writes has the tokens of its text
     if ask == "chat":
-        answer = real.chat(HI, max_tokens=16, seed=3)
+        answer = model.chat(HI, max_tokens=16, seed=3)
 
         def fresh(begun: str, **options: Any) -> Any:
-            return real.chat(HI, prefill=begun, **options)
+            return model.chat(HI, prefill=begun, **options)
     else:
-        answer = real.complete("Once upon a time there was", max_tokens=16, seed=3)
+        answer = model.complete("Once upon a time there was", max_tokens=16, seed=3)
 
         def fresh(begun: str, **options: Any) -> Any:
-            return real.complete(answer.prompt + begun, **options)
+            return model.complete(answer.prompt + begun, **options)
 
     for step, choice in ((4, answer.alternatives(4)[1]), (1, " very old"), (9, "")):
         branch = answer.fork(step, choice, max_tokens=10)
-        begun = real.detokenize(branch.token_ids[: branch.begun])
+        begun = model.detokenize(branch.token_ids[: branch.begun])
         equal = fresh(begun, max_tokens=10, seed=3)
         assert branch.token_ids[branch.begun :] == equal.token_ids[equal.begun :]
         assert branch.token_ids[:step] == answer.token_ids[:step]
@@ -79,17 +81,27 @@ def test_a_seeded_branch_is_a_fresh_answer_that_begins_so(real: Any, ask: str) -
         assert branch.text.startswith(begun)
         assert branch.prompt == equal.prompt
     second = branch.fork(branch.begun + 2, " and", max_tokens=6, seed=5)
-    begun = real.detokenize(second.token_ids[: second.begun])
+    begun = model.detokenize(second.token_ids[: second.begun])
     equal = fresh(begun, max_tokens=6, seed=5)
     assert second.token_ids[second.begun :] == equal.token_ids[equal.begun :]
     assert answer.branches[-1] is branch
     assert branch.branches == (second,)
 
 
+def test_a_seeded_branch_is_what_its_tokens_go_on_with(either: Any) -> None:
+    """In each kind of lane: the prompt's tokens and those before the fork, as a prompt, are answered so."""
+    answer = either.complete("Once upon a time there was", max_tokens=16, seed=3, ignore_eos=True)
+    for step, choice in ((4, answer.alternatives(4)[1]), (1, " very old"), (9, "")):
+        branch = answer.fork(step, choice, max_tokens=10)
+        begun = [*answer.prompt_token_ids, *branch.token_ids[: branch.begun]]
+        equal = either.complete(begun, max_tokens=10, seed=3, ignore_eos=True)
+        assert branch.token_ids[branch.begun :] == equal.token_ids
+
+
 def test_a_branch_reuses_what_was_read(either: Any) -> None:
     """Without a seed it reads the new token only; the answer's own cells are kept for it."""
     answer = either.complete("Once upon a time " * 20, max_tokens=30, temperature=0, ignore_eos=True)
-    branch = answer.fork(25, " no", max_tokens=3)
+    branch = answer.fork(25, either.tokenize("a")[-1], max_tokens=3)
     assert branch.usage.prompt_tokens == answer.usage.prompt_tokens + 26
     assert branch.usage.prompt_tokens - branch.usage.cached_tokens <= 2
 
@@ -135,9 +147,10 @@ def test_a_branch_streams(scripted: Any, answers: dict[str, str]) -> None:
     assert answer.branches[-1].finish_reason == "interrupted"
 
 
-def test_a_structured_answer_is_forked(real: Any) -> None:
+def test_a_structured_answer_is_forked(loaded: Callable[..., Any]) -> None:
     """The mask goes on from there; what it forbids is refused; the instance is whole."""
-    answer = real.structured("Invent a person.", PERSON, seed=1, max_tokens=60)
+    model = loaded("smollm2")
+    answer = model.structured("Invent a person.", PERSON, seed=1, max_tokens=60)
     pieces = answer.pieces()
     place = next(i for i in range(len(pieces)) if "".join(pieces[:i]).endswith('"name": "'))
     for choice in (answer.alternatives(place)[1], "Zo"):
@@ -147,7 +160,7 @@ def test_a_structured_answer_is_forked(real: Any) -> None:
         assert branch.mode == "structured"
     with pytest.raises(lm.StructuredOutputError, match="No answer begins with"):
         answer.fork(0, "[")
-    choice = real.chat(HI, choices=["yes it is", "yes it was", "no"], seed=1, max_tokens=9)
+    choice = model.chat(HI, choices=["yes it is", "yes it was", "no"], seed=1, max_tokens=9)
     assert choice.fork(0, "yes it w").text == "yes it was"
 
 
