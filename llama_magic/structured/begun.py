@@ -22,7 +22,7 @@ class Begun:
         self.inner = constraint
         self._tokens = tuple(tokens)
         self._how: dict[str, Any] = {}
-        if not self._takes() and hasattr(constraint, "writing"):
+        if not self._takes() and hasattr(type(constraint), "writing"):  # asking the object would compile it
             self._how = {"loose": True}
         if not self._takes():
             raise StructuredOutputError(

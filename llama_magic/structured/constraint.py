@@ -10,7 +10,7 @@ from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputErro
 from llama_magic.structured.answer import strictjson as _strictjson
 from llama_magic.structured.answer.reader import Why
 from llama_magic.structured.answer.spelling import Speller, names_in_order
-from llama_magic.structured.grammar.grammar import limits
+from llama_magic.structured.grammar.grammar import Layouts, limits, machine_of
 from llama_magic.structured.mask.digits import DigitLimits, Digits, limits_of, note
 from llama_magic.structured.mask.matcher import GrammarMatcher
 from llama_magic.structured.mask.vocab import Trie, byte_tokenizer
@@ -47,7 +47,7 @@ class Constraint(InProcess):
         enforced: tuple[Keyword, ...] = (),
         checked: tuple[Keyword, ...] = (),
         ignored: tuple[Ignored, ...] = (),
-        writing: str | None = None,
+        layouts: Layouts | None = None,
         shortest: Pieces | None = None,
         why: Why | None = None,
         make: Callable[[str], Any] | None = None,
@@ -65,7 +65,7 @@ class Constraint(InProcess):
         self.notes = tuple(entry.note for entry in ignored if entry.reason)[:4]
         self.any_order = any_order
         self.grammar = grammar
-        self.writing = grammar if writing is None else writing
+        self._layouts = layouts
         self._name = name
         self._shortest: Pieces = shortest or []
         self._why = why
@@ -101,6 +101,13 @@ class Constraint(InProcess):
 
     def mask_accepts(self, text: str) -> bool:
         """Say whether this text, in whatever layout, is one that the masks allow, and is whole."""
+        # Any order is promised; where a part of the grammar knows one only, the value is looked at.
+        return self._follows(text) or (
+            self.any_order and _strictjson.is_json(text) and self._takes_value(text)
+        )
+
+    def _follows(self, text: str) -> bool:
+        """Say whether the grammar takes a whole text as it is spelled."""
         if not isinstance(text, str):
             raise InputTypeError(f"A text is expected, got {type(text).__name__}.")
         if self.kind == "json":
@@ -110,14 +117,11 @@ class Constraint(InProcess):
         except UnicodeEncodeError:
             return False  # half a surrogate pair is no UTF-8
         machine = self._bytes.deep_copy()
-        if (
+        return bool(
             machine.validate_tokens(data) == len(data)
             and machine.consume_tokens(data)
             and machine.is_accepting()
-        ):
-            return True
-        # Any order is promised; where a part of the grammar knows one only, the value is looked at.
-        return self.any_order and _strictjson.is_json(text) and self._takes_value(text)
+        )
 
     def accepts(self, text: str) -> bool:
         """Say whether this text is an answer: the masks let its value through and the check after passes.
@@ -126,8 +130,8 @@ class Constraint(InProcess):
         """
         if self.kind != "json":
             return self.mask_accepts(text) and self.why_not(text) is None
-        by_mask = self.mask_accepts(text)
-        return self.why_not(text) is None and (by_mask or self._takes_value(text))
+        follows = self._follows(text)
+        return self.why_not(text) is None and (follows or self._takes_value(text))
 
     def _takes_value(self, text: str) -> bool:
         return Speller(self._bytes, self._ranks).takes(text)
@@ -247,9 +251,17 @@ class Constraint(InProcess):
         return limits_of(self.schema)
 
     @functools.cached_property
+    def writing(self) -> str:
+        layouts = () if self._layouts is None else self._layouts()
+        return next((text for text in layouts if not machine_of(text).is_error()), self.grammar)
+
+    @functools.cached_property
     def _machine(self) -> Any:
         assert self._trie is not None  # start asks only then
-        return _machine(self._trie.tokenizer, self.writing)
+        for text in () if self._layouts is None else self._layouts():
+            if not (machine := _made(self._trie.tokenizer, text)).is_error():
+                return machine
+        return _machine(self._trie.tokenizer, self.grammar)
 
 
 def _empty(schema: Any) -> Any:
@@ -263,10 +275,14 @@ def _empty(schema: Any) -> Any:
     return {"object": {}, "array": []}.get(str(kind))
 
 
-def _machine(tokenizer: Any, grammar: str) -> Any:
+def _made(tokenizer: Any, grammar: str) -> Any:
     from llguidance import LLMatcher
 
-    machine = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
+    return LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
+
+
+def _machine(tokenizer: Any, grammar: str) -> Any:
+    machine = _made(tokenizer, grammar)
     if machine.is_error():
         raise SchemaError(
             f"The grammar cannot be compiled: {machine.get_error().splitlines()[0]:.300}",

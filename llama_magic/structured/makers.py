@@ -31,7 +31,7 @@ _ALWAYS = Keyword("", "json", "no key twice, no number beyond a double, nesting 
 def from_schema(spec: Any) -> Constraint:
     source = _source.read(spec)
     bundle = Bundle(source.schema)
-    grammar, machine, writing, lowered = of_schema(bundle, source.ordered)
+    grammar, machine, layouts, lowered = of_schema(bundle, source.ordered)
     least = Shortest(bundle)
     if least.pieces is None:
         raise SchemaError(
@@ -45,7 +45,7 @@ def from_schema(spec: Any) -> Constraint:
     return Constraint(
         "json",
         grammar,
-        writing=writing,
+        layouts=layouts,
         machine=machine,
         any_order=lowered.any_order,
         name=source.name,

@@ -10,6 +10,7 @@ import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 _MAX_TRIES = 20_000  # keys and values that are held against the grammar for one text: about 0.2 s
@@ -72,7 +73,8 @@ class Speller:
                 state = None if state is None else self._after(state, item)
             return None if state is None else self._step(state, "]")
         steps = (self._step(machine, spelling) for spelling in _spellings(value))
-        return next((state for state in steps if state is not None), None)
+        whole = _may_end if isinstance(value, Number) else bool
+        return next((state for state in steps if state is not None and whole(state)), None)
 
     def _members(self, start: Any, members: Members) -> Any:
         """Return the state after an object: in the declared order, else in the order that the grammar has."""
@@ -155,6 +157,11 @@ class Speller:
         return after if after.consume_tokens(data) else None
 
 
+def _may_end(state: Any) -> bool:
+    """Say whether a number is whole here: 7e+02 could else be the beginning of 7e+020."""
+    return bool(state.is_accepting() or any(state.validate_tokens([byte]) for byte in b",]}"))
+
+
 def _spellings(value: Any) -> list[str]:
     if isinstance(value, Number):
         return _numbers(value.text)
@@ -165,7 +172,7 @@ def _spellings(value: Any) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """Return a number as it is written, then as a whole number and with a fraction of zeros."""
+    """A number as it is written, then as a whole number, with zeros behind a point, without exponent."""
     spellings = [text]
     whole: int | None = None
     if text.lstrip("-").isdigit():
@@ -175,5 +182,5 @@ def _numbers(text: str) -> list[str]:
         whole = int(number)
         spellings += [str(whole), f"{whole}.0", repr(number)]
     else:
-        spellings += [repr(number)]
+        spellings += [repr(number), f"{Decimal(repr(number)):f}"]
     return spellings if whole or whole is None else [*spellings, "0", "0.0", "-0"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from llama_magic.errors import SchemaError
@@ -77,12 +77,18 @@ def takes(grammar: str, text: str) -> bool:
     )
 
 
+Layouts = Callable[[], Iterator[str]]
+
+
 class Compiled(NamedTuple):
-    """Grammar, llguidance's state for it over bytes, grammar of one layout, what they enforce."""
+    """Grammar, llguidance's state for it over bytes, grammars of one layout, what they enforce.
+
+    Of the last the first counts that llguidance takes; they are written and compiled when an answer is begun.
+    """
 
     grammar: str
     machine: Any
-    writing: str
+    layouts: Layouts
     lowered: Lowered
 
 
@@ -113,9 +119,8 @@ def of_schema(bundle: Bundle, declared_order: bool = True) -> Compiled:
         grammar = _from_json(taken, _OPTIONS)
         machine = machine_of(grammar)
         if not machine.is_error():
-            ways = (_from_json(way, _ONE_LAYOUT) for way in (written, taken))
-            writing = next(ways) if written == taken else _first(ways, grammar)
-            return Compiled(grammar, machine, writing, lowered)
+            layouts = functools.partial(_layouts, _from_json, written, taken, grammar)
+            return Compiled(grammar, machine, layouts, lowered)
         error = str(machine.get_error())
         if not _loosen(loosening, error, lowered):
             raise _refusal(error, lowered)
@@ -140,19 +145,25 @@ def _by_rules(lowered: Lowered, taken: Any, written: Any, any_order: bool) -> Co
         return None
     lowered.any_order = any_order
     (lowered.checked if writer.lost else lowered.enforced).extend(lowered.rules)
-    ways = (LarkWriter(way, False, _ONE_LAYOUT).text for way in (written, taken))
-    return Compiled(grammar, machine, _first(map(grammar_from_lark, ways), grammar), lowered)
+    layouts = functools.partial(_layouts, _by_lark, written, taken, grammar)
+    return Compiled(grammar, machine, layouts, lowered)
+
+
+def _layouts(write: Callable[[Any, Any], str], written: Any, taken: Any, grammar: str) -> Iterator[str]:
+    yield write(written, _ONE_LAYOUT)
+    if written != taken:
+        yield write(taken, _ONE_LAYOUT)
+        yield grammar
+
+
+def _by_lark(schema: Any, options: Any) -> str:
+    return grammar_from_lark(LarkWriter(schema, False, options).text)
 
 
 def _from_json(schema: Any, options: Any) -> str:
     from llguidance import LLMatcher
 
     return str(LLMatcher.grammar_from_json_schema(json.dumps(without_rules(schema)), overrides=options))
-
-
-def _first(grammars: Iterable[str], other: str) -> str:
-    """Return the first grammar that compiles, else the other one."""
-    return next((text for text in grammars if not machine_of(text).is_error()), other)
 
 
 _MAX_LOWERED = 300_000  # characters

@@ -16,11 +16,13 @@ from llama_magic.structured.grammar.lark_arrays import array_rule
 from llama_magic.structured.grammar.lark_objects import MAX_KEYS, OBJECT, object_rule, shapes_of
 from llama_magic.structured.lower.marks import RULE, says, without_rules
 from llama_magic.structured.schema.bundle import Bundle
+from llama_magic.structured.schema.negate import TYPES, type_list
 from llama_magic.structured.schema.regex import literal
 from llama_magic.structured.schema.tree import walk
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _RULED = frozenset((RULE, "type", "items", "minItems", "maxItems", *_BOUNDS))  # what a rule says as a whole
+_MORE = frozenset(("allOf", "anyOf", "enum", "$ref", "multipleOf"))  # what a number must be besides
 _CONDITIONAL = frozenset(("if", "then", "else", "not"))
 _SORTED_BY_CHANCE = 100  # one in so many
 
@@ -61,6 +63,7 @@ class LarkWriter:
         self._any_order = any_order
         self._options = options
         self._rules: list[str] = []
+        self._same: dict[tuple[str, ...], str] = {}
         self._refs: dict[str, str] = {}
         self._leaves: dict[str, str] = {}
         self.lost = False
@@ -79,6 +82,12 @@ class LarkWriter:
         self._rules.append(f"{name}: " + "\n   | ".join(lines))
         return name
 
+    def once(self, *lines: str) -> str:
+        """Return the rule that says this, which may have been written before."""
+        if lines not in self._same:
+            self._same[lines] = self.rule(*lines)
+        return self._same[lines]
+
     def terminal(self, name: str, text: str) -> None:
         self._rules.append(f"{name}: {text}")
 
@@ -96,8 +105,8 @@ class LarkWriter:
         if isinstance(node, dict):
             node = {key: value for key, value in node.items() if key != "$defs"}
             keys = set(node)
-            if RULE in node and keys <= _RULED:
-                return self._rule_of(node[RULE])
+            if RULE in node and (rule := self._rule_of(node)):
+                return rule
             if keys == {"$ref"}:
                 return self._ref(node["$ref"])
             if keys == {"allOf"} and len(node["allOf"]) == 1:
@@ -121,11 +130,17 @@ class LarkWriter:
                 return self.rule(*(object_rule(self, shape, any_order=self._any_order) for shape in shapes))
         return self.leaf(node)
 
-    def _rule_of(self, rule: dict[str, Any]) -> str:
+    def _rule_of(self, node: dict[str, Any]) -> str | None:
+        """Write what stands in our own words, and values of other types; None where a schema says more."""
+        rule = node[RULE]
+        if "regex" in rule and _MORE.isdisjoint(node):
+            kinds = [kind for kind in type_list(node.get("type", TYPES)) if kind not in ("integer", "number")]
+            others = {key: value for key, value in node.items() if key not in (RULE, *_BOUNDS)}
+            return self.once(f"/{rule['regex']}/", *([self.emit({**others, "type": kinds})] if kinds else []))
+        if not set(node) <= _RULED:
+            return None
         if "numbers" in rule:
             return self.rule(*(f"/{literal(json.dumps(number))}/" for number in rule["numbers"]))
-        if "regex" in rule:
-            return self.rule(f"/{rule['regex']}/")
         return array_rule(self, rule)
 
     def _ref(self, ref: str) -> str:

@@ -16,6 +16,7 @@ from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.finite import finite
 from llama_magic.structured.schema.schemas import Keyword, check_reachable, simplified, ways
 from llama_magic.structured.schema.tree import Path, pointer
+from llama_magic.structured.schema.written import KEY
 
 
 @dataclass
@@ -42,6 +43,10 @@ class Site(NamedTuple):
     def value(self) -> Any:
         """What stands under the keyword."""
         return self.node[self.keyword]
+
+    def writes(self, narrower: dict[str, Any]) -> None:
+        """Note the keywords that hold where an answer is written, in place of those of the same names."""
+        self.out[KEY] = {**self.out.get(KEY, {}), **narrower}
 
 
 class TooWideError(Exception):

@@ -9,10 +9,10 @@ from typing import Any
 from llama_magic.structured.lower.lowered import Lowered, Site
 from llama_magic.structured.lower.marks import RULE
 from llama_magic.structured.schema import spans
-from llama_magic.structured.schema.decimal_spans import End, decimals, within
+from llama_magic.structured.schema.decimal_spans import End, taken, written
 from llama_magic.structured.schema.effort import takes_step
+from llama_magic.structured.schema.negate import TYPES, type_list
 from llama_magic.structured.schema.tree import pointer
-from llama_magic.structured.schema.written import KEY
 
 # llguidance (1.9.1) ends the process on a range of whole numbers that lies near -2^63 or below it.
 LEAST = -9 * 10**18
@@ -63,7 +63,10 @@ def _bound(lowered: Lowered, site: Site) -> None:
         return
     if site.keyword not in site.out:
         site.out[site.keyword] = value
-    lowered.enforce(site.path, site.keyword)
+    if ruled and site.keyword.startswith("ex"):  # llguidance's own writes 0 between 0 and 0.1
+        lowered.ruled(site.path, site.keyword)
+    else:
+        lowered.enforce(site.path, site.keyword)
 
 
 def _left(lowered: Lowered, site: Site, ruled: bool, note: str) -> None:
@@ -78,12 +81,12 @@ def _by_digits(lowered: Lowered, site: Site) -> bool:
 
     Where the rule cannot be written (within what is no rule itself), the bounds beside it hold.
     """
-    node = site.node
+    node, kinds = site.node, type_list(site.node.get("type", TYPES))
     if "multipleOf" in node or "numbers" in lowered.loosening.kinds:
         return False
-    if node.get("type") == "number":
+    if "number" in kinds:
         return _between(site)
-    if node.get("type") != "integer":
+    if "integer" not in kinds:
         return False
     numbers = [node[name] for name in _BOUNDS if name in node and not isinstance(node[name], bool)]
     if all(map(in_range, numbers)) or any(abs(number) > _LONGEST for number in numbers):
@@ -92,42 +95,45 @@ def _by_digits(lowered: Lowered, site: Site) -> bool:
     if False in site.extra:  # said at another bound
         return True
     if low is not None and high is not None and low > high:
+        if len(kinds) > 1:
+            return False
         site.extra.append(False)
         where = pointer(site.path) or "the root"
         lowered.impossible.append(f"no whole number lies between the bounds at {where}")
         return True
     longest = max(19, *(len(str(abs(int(number)))) for number in numbers))
-    written = spans.whole(low, high, longest)
+    narrow = spans.whole(low, high, longest)
     more = f"[1-9][0-9]{{{longest},}}"
-    ways = [written, *([f"-{more}"] if low is None else []), *([more] if high is None else [])]
-    site.out[RULE] = {"regex": f"(?:{'|'.join(ways)})(?:\\.0+)?"}
-    site.out[KEY] = {RULE: {"regex": written}}
+    ways = [narrow, *([f"-{more}"] if low is None else []), *([more] if high is None else [])]
+    _say(site, f"(?:{'|'.join(ways)})(?:\\.0+)?", narrow)
     return True
 
 
 def _between(site: Site) -> bool:
-    """Say decimals between bounds of which one is left out: llguidance writes 0 between 0 and 0.1."""
+    """Say numbers between bounds by their digits."""
     node = site.node
     found = {name: node[name] for name in _BOUNDS if name in node}
-    excluded = [name for name, value in found.items() if name.startswith("ex") and value is not False]
-    if not excluded or not all(
-        isinstance(v, bool) or v == 0 or 1e-20 < abs(v) < 1e20 for v in found.values()
-    ):
-        return False
     ends: dict[str, list[End]] = {"inimum": [], "aximum": []}
     for name, value in found.items():
         if not isinstance(value, bool):
             side = name[-6:]
             out = name.startswith("ex") or node.get(f"exclusiveM{side}") is True
             ends[side].append(End(Decimal(repr(value)), out))
+    if any(len(end.value.as_tuple().digits) > 100 for side in ends.values() for end in side):
+        return False
     low = max(ends["inimum"], default=None)
     high = min(ends["aximum"], key=lambda end: (end.value, not end.out), default=None)
-    pattern, written = decimals(low, high), decimals(*within(low, high))
+    pattern = taken(low, high)
     if pattern is None:
         return False
-    site.out[RULE] = {"regex": pattern}
-    site.out[KEY] = {RULE: {"regex": written}}
+    _say(site, pattern, written(low, high) or pattern)
     return True
+
+
+def _say(site: Site, pattern: str, narrow: str) -> None:
+    """Note what is taken, and what is let write of it; a text of the same schema has its own."""
+    site.out[RULE] = {"regex": pattern}
+    site.writes({RULE: {"regex": narrow}})
 
 
 def _ends(node: Any) -> tuple[int | None, int | None]:

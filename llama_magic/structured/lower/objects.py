@@ -99,10 +99,10 @@ def _write_names(lowered: Lowered, site: Site, names: Any) -> None:
     rest = site.node.get("additionalProperties", True)
     if "enum" in said:
         known = dict.fromkeys(said["enum"], lowered.quiet(site.path, rest))
-        site.out[_written.KEY] = {"properties": known, "additionalProperties": False}
+        site.writes({"properties": known, "additionalProperties": False})
     elif pattern is not None:
         written = {pattern: lowered.quiet(site.path, rest)}
-        site.out[_written.KEY] = {"patternProperties": written, "additionalProperties": False}
+        site.writes({"patternProperties": written, "additionalProperties": False})
 
 
 def _counts(lowered: Lowered, site: Site) -> None:

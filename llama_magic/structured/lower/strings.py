@@ -16,7 +16,7 @@ def _pattern(lowered: Lowered, site: Site) -> None:
     if masked is not None:
         site.out["pattern"] = masked
     if site.value in _written.FOR_PATTERNS:
-        site.out[_written.KEY] = {"pattern": _written.FOR_PATTERNS[site.value]}
+        site.writes({"pattern": _written.FOR_PATTERNS[site.value]})
     if note is None:
         lowered.enforce(site.path, site.keyword)
     else:
@@ -67,7 +67,7 @@ def _format(lowered: Lowered, site: Site) -> None:
 
 def _write(lowered: Lowered, site: Site) -> None:
     if isinstance(site.value, dict) and "formats" not in lowered.loosening.kinds:
-        site.out[_written.KEY] = site.value
+        site.writes(site.value)
 
 
 RULES = {"pattern": _pattern, "format": _format, _written.SAID: _write}

@@ -54,11 +54,13 @@ def whole(low: int | None, high: int | None, longest: int) -> str:
 
 
 def _numbers(low: int, high: int) -> str:
-    """Whole numbers from 0 on, one length after the other."""
-    ways = []
-    for length in range(len(str(low)), len(str(high)) + 1):
-        start, end = max(low, 10 ** (length - 1) if length > 1 else 0), min(high, 10**length - 1)
-        ways.append(_digits(str(start), str(end)))
+    """Whole numbers from 0 on: of the lengths of the bounds, and of all between."""
+    shortest, longest = len(str(low)), len(str(high))
+    if shortest == longest:
+        return _digits(str(low), str(high))
+    ways = [_digits(str(low), "9" * shortest), _digits("1" + "0" * (longest - 1), str(high))]
+    if shortest + 1 < longest:
+        ways.append(f"[1-9][0-9]{{{shortest},{longest - 2}}}")
     return f"(?:{'|'.join(ways)})"
 
 
