@@ -15,7 +15,7 @@ THEMES = {"light": LIGHT, "dark": "JupyterLab Dark"}
 WIDTHS = (1000, 1600)
 SHEETS = tuple(f"{theme}-{width}" for theme in THEMES for width in WIDTHS)
 PATIENCE = 600.0  # seconds that a state is waited for: a busy machine gets there, too
-_TALLEST = 12_000  # pixels of a window
+_TALLEST = 15_000  # pixels of a window
 _PAGE = 1500  # pixels of a picture; a cell that is higher is cut
 _MARGIN = 4  # pixels around a cell
 # Where each cell of the notebook stands, once the page is drawn.

@@ -47,7 +47,8 @@ def decision(d: Decision) -> list[Node]:
     if d.error is not None:
         return [*out, Line(error_words(d.error), tone="bad")]
     rows = tuple((option, (Share("", p),), percent(d.raw[option])) for option, p in d.probabilities.items())
-    out.append(Grid(Table(("option", "among the options", "of all texts"), rows)))
+    heads = ("option", "among the options", "of all texts")
+    out.append(Grid(Table(heads, rows, caption="how likely each option is")))  # words part it from the row
     chosen = "abstained" if d.choice is None else f"choice {d.choice}"
     words = f"{chosen} · margin {d.margin:.0%} · together the options have {percent(d.mass)}"
     return [*out, Line(words, dim=True)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from llama_magic.display.static.doc import Edited, Head, Line, Mark, Node
+from llama_magic.display.static.doc import Edited, Head, Mark, Node
 from llama_magic.display.views.view import view
 from llama_magic.model.drafts import Drafts, Kind
 
 _MARKS: dict[Kind, Mark] = {"drawn": "", "accepted": "kept", "struck": "struck"}
+_LEGEND: tuple[tuple[str, Mark], ...] = (
+    ("guessed, and it came", "kept"), (" · ", ""), ("guessed, and another came", "struck"),
+)  # fmt: skip
 
 
 @view.register(Drafts)
@@ -17,5 +20,4 @@ def drafts(found: Drafts) -> list[Node]:
         return [Head("drafts", f"nothing was guessed ahead{why}"), Edited(((found.text, ""),))]
     details = f"{found.accepted:,} of {found.drafted:,} guessed tokens accepted"
     parts = tuple((text, _MARKS[kind]) for text, kind in found.parts)
-    legend = "underlined, or {+ +}: guessed, and it came · crossed out, or [- -]: guessed, and another came"
-    return [Head("drafts", details), Edited(parts), Line(legend, dim=True)]
+    return [Head("drafts", details), Edited(parts), Edited(_LEGEND)]
