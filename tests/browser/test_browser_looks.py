@@ -100,7 +100,7 @@ def test_samples_have_a_column_each_while_they_are_written(opened: Any) -> None:
     assert live.locator("th").all_text_contents() == names
     assert live.locator("summary").all_text_contents() == ["samples 6 to 7"]
     rows = [row.locator("td").all_text_contents() for row in live.locator("tbody").first.locator("tr").all()]
-    assert rows == [["name", *["Ada"] * 5], ["age", *["not written yet"] * 5]]
+    assert rows == [["name", *["Ada"] * 5], ["age", *["not yet"] * 5]]
     live.get_by_text("longest sample: ").wait_for()
     tab.shot("lab-samples")
     live.get_by_role("button", name="Stop").click()

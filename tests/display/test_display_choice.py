@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from llama_magic.display import mimebundle, to_html, to_text
 from llama_magic.fit import Machine, Speed
@@ -33,7 +34,8 @@ def test_a_plan_that_does_not_fit_is_its_reason() -> None:
 
 
 def test_a_comparison_is_one_row_a_quant() -> None:
-    """What is unknown is a dash or said so; a line that would fail is not offered."""
+    """What is unknown is a dash or said so; a line that would fail is not offered. The window that memory is
+    foretold for is said once, or beside each where there are several, on one line."""
     rows = (
         Quant("Q4_0", ("a.gguf",), 10**9, 4.5, 2 * 10**9, 8192, 8192, True, 12.34, "%llama load A"),
         Quant(
@@ -45,7 +47,11 @@ def test_a_comparison_is_one_row_a_quant() -> None:
     found = Comparison("o/r", rows, "Take Q4_0.", machine, rows[0], ("a <note>",))
     text = to_text(found)
     assert "quants: hf:o/r · 2 cores (4 threads), 4 GB of 8 GB RAM free" in text
-    assert re.search(r"Q4_0 +a.gguf +1 GB +4.50 +2 GB at 8,192 +8,192 +yes +12\n", text)
+    assert re.search(r"Q4_0 +a.gguf +1 GB +4.50 +2 GB +8,192 +yes +12\n", text)
+    assert "  memory at 8,192  " in text
+    two = replace(found, rows=(rows[0], replace(rows[1], memory=3 * 10**9, window=4096)))
+    assert re.search(r"4.50 +2 GB at 8,192 .*\n.* 3 GB at 4,096 ", to_text(two))
+    assert "2\u00a0GB\u00a0at\u00a08,192" in to_html(two)
     assert re.search(r"Q8_0 +b-1.gguf \(2 parts\) +2 GB +8.50 +– +– +no +1\n", text)
     assert re.search(r"F16 +c.gguf, here +unknown +– +– +– +– +–\n", text)
     assert "Take Q4_0.\n%llama load A\n" in text

@@ -156,7 +156,7 @@ export function form(fields, first, last) {
   const row = (/** @type {string} */ path) => {
     let entry = rows.get(path);
     if (!entry) {
-      const values = Array.from({ length: columns }, () => make("td", "lm-td lm-empty", "not written yet"));
+      const values = Array.from({ length: columns }, () => make("td", "lm-td lm-empty", "not yet"));
       const node = make("tr", "lm-tr", make("td", "lm-td", path), ...values);
       body.append(node);
       rows.set(path, (entry = { node, values, empty: values.map(() => true) }));

@@ -14,10 +14,13 @@ from llama_magic.words.tables import Table
 @view.register(Comparison)
 def comparison(found: Comparison) -> list[Node]:
     """Show the quants of a repository, one row each, then which to take and the line to paste."""
+    windows = {row.window for row in found.rows if row.window is not None}
+    once = len(windows) == 1
+    memory = f"memory at {windows.pop():,}" if once else "memory"
     headers = (
-        "quant", "file", "size", "bits a weight", "memory", "longest window", "fits", "tokens/s, at most",
+        "quant", "file", "size", "bits a weight", memory, "longest window", "fits", "tokens/s, at most",
     )  # fmt: skip
-    table = Table(headers, tuple(_row(row) for row in found.rows))
+    table = Table(headers, tuple(_row(row, once=once) for row in found.rows))
     out: list[Node] = [Head("quants", f"hf:{found.repo} · {found.machine}"), Grid(table)]
     out.append(Line(found.recommendation))
     if found.recommended is not None:
@@ -29,11 +32,11 @@ def comparison(found: Comparison) -> list[Node]:
     return out
 
 
-def _row(row: Quant) -> tuple[Any, ...]:
+def _row(row: Quant, *, once: bool) -> tuple[Any, ...]:
     file = row.files[0] + (f" ({len(row.files)} parts)" if len(row.files) > 1 else "")
-    memory = (
-        None if row.memory is None else f"{size(row.memory)} at\u00a0{row.window:,}"
-    )  # of two lines, the second is no number alone
+    memory = None if row.memory is None else size(row.memory)
+    if memory is not None and not once:
+        memory = f"{memory} at {row.window:,}".replace(" ", "\u00a0")  # on one line
     rate = row.tokens_per_second
     return (
         row.quantisation,
