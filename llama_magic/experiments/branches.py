@@ -10,6 +10,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.results import Completion
+from llama_magic.request.events import CUT
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
@@ -81,8 +82,8 @@ class _Path:
     def end(self) -> str:
         """How it ends, in words."""
         written = counted(self.answer.usage.completion_tokens, "token")
-        cut = "" if self.answer.finish_reason == "stop" else f" · {self.answer.finish_reason}"
-        return f"seed {self.answer.seed} · {written}{cut}"
+        how = (f"seed {self.answer.seed}", written, CUT.get(self.answer.finish_reason))
+        return " · ".join(filter(None, how))
 
 
 def _drawn(paths: list[_Path], start: int, lead: str, below: str) -> Iterator[str]:

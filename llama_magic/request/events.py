@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 FinishReason = Literal["stop", "length", "interrupted", "timeout"]
+# In a list, what is said of an answer that did not end by itself.
+CUT = {"length": "cut", "interrupted": "stopped", "timeout": "out of time"}
 
 
 class TokenEvent(NamedTuple):

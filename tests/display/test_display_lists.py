@@ -65,7 +65,7 @@ def test_a_long_history_is_paged_the_newest_first() -> None:
     assert "another" in to_text(history)
     history.add(completion("cut", finish_reason="length"))
     assert to_text(history).splitlines()[0].endswith("the newest first · all chat")
-    assert to_text(history).splitlines()[2].endswith("  smollm2, length, seed 42")
+    assert to_text(history).splitlines()[2].endswith("  smollm2, cut, seed 42")
 
 
 def test_a_command_that_doctor_gives_can_be_copied() -> None:

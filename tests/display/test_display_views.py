@@ -363,7 +363,7 @@ def test_history_lists_what_was_asked_and_answered() -> None:
         1,
     )
     table = display.mimebundle([entry])["text/plain"]
-    assert re.search(r"Is it\? +Yes\. .*  chat, smollm2, stop, seed 42", table)
+    assert re.search(r"Is it\? +Yes\. .*  chat, smollm2, seed 42", table)
 
 
 def test_the_history_leaves_out_what_means_nothing() -> None:
@@ -475,7 +475,7 @@ def test_the_history_fits_a_terminal() -> None:
     text = to_text([HistoryEntry(completion(long), number) for number in (1, 2)])
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.count("  answer: The answer goes on, and it goes on") == 2
-    assert "# 2 · tokens 18 · seconds 1 · tok/s 78 · how chat, stop, seed 42" in text
+    assert "# 2 · tokens 18 · seconds 1 · tok/s 78 · how chat, seed 42" in text
 
 
 def test_names_and_values_stay_side_by_side() -> None:

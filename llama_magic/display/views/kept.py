@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llama_magic.request.events import CUT
 from llama_magic.words.tables import Table
 
 _NAMED = ("tag", "label", "seed")  # what would not be known for what it is without its name
@@ -15,10 +16,12 @@ _HOW = ("tag", "label", "mode", "model", "ended", "seed")
 def listed(whole: Table, columns: Sequence[str], left_out: Collection[str] = ()) -> Table:
     """Return a list with these `columns`, and how each answer came about in a last one.
 
-    That is its tag, label, mode, model, end and seed, but what is `left_out`: a column for each of them would
-    leave the texts a few letters a line.
+    That is its tag, label, mode, model, its end unless it came by itself, and seed, but what is `left_out`: a
+    column for each of them would leave the texts a few letters a line.
     """
     rows = [dict(zip(whole.headers, row, strict=True)) for row in whole.rows]
+    for row in rows:
+        row["ended"] = CUT.get(row.get("ended", ""))
     how = [name for name in _HOW if name in whole.headers and name not in left_out]
     told = tuple((*(row[name] for name in columns), ", ".join(_told(row, how))) for row in rows)
     return replace(whole, headers=(*columns, "how"), rows=told)
