@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,8 +50,8 @@ def test_the_answer_is_that_of_a_fresh_reading(loaded: Callable[..., Any]) -> No
 def new(path_of: Callable[[str], Path], request: pytest.FixtureRequest) -> Any:
     """Return a function that gives a model which nothing was asked of."""
 
-    def load(name: str) -> Any:
-        model = lm.load(path_of(name), ctx=514, threads=1)
+    def load(name: str, **how: Any) -> Any:
+        model = lm.load(path_of(name), ctx=514, threads=1, **how)
         request.addfinalizer(model.close)
         return model
 
@@ -63,6 +64,16 @@ def test_where_rows_differ_it_is_answered_beside_others(new: Any) -> None:
     alike = model.backend.call(lambda core: core._alike())
     _ask(model, "Hi", max_tokens=2)
     assert (model.backend.call(lambda core: core.lanes.exact) is None) is not alike
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="products may go by pairs of rows")
+def test_weights_as_they_are_in_the_file_are_the_way_to_it(new: Any) -> None:
+    """Gemma's Q4_K and Q6_K are then multiplied row by row, as README's troubleshooting says."""
+    model = new("gemma", profile="quality")
+    answers = [_ask(model, "Hi", max_tokens=4, **how).token_ids for how in ({}, {"seed": 1})]
+    assert model.backend.call(lambda core: core.lanes.exact.together)
+    assert model.backend.call(lambda core: core.lanes.shared.last) is None  # no answer was written there
+    assert answers[0] == answers[1]
 
 
 def test_without_memory_for_a_second_context_it_is_answered_in_the_first(new: Any) -> None:
