@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,12 @@ from llama_magic.serving.refusals import Refusal
 
 OPEN = ("/health", "/v1/health")  # to anybody, without a key
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_HOST = re.compile(
+    r"""\[(?P<address>[0-9a-f:.]+)\](:\d*)?  # an address of IPv6
+      | (?P<name>[0-9a-f:]*:[0-9a-f:]*:[0-9a-f:.]*  # so, as it is sometimes sent
+      | [^\s\[\]:@/]+?)\.?(:\d*)?""",
+    re.VERBOSE,
+)
 _METHODS = "GET, POST, OPTIONS"
 
 
@@ -58,8 +65,10 @@ class Rules:
                 431, f"The headers have {size:,} bytes; expected {self.most_header_bytes:,} at most."
             )
         host = headers.get("host", "")
-        if not self._is_ours(_name_of(host)):
-            raise Refusal(403, f"This server is not called {host[:100]!r}.", param="Host")
+        name = name_of(host)
+        if name is None or not self._is_ours(name):
+            words = f"This server is not called {host[:100]!r}." if host else "The request names no Host."
+            raise Refusal(403, words, param="Host")
         for origin in headers.getlist("origin"):
             if not self._may_ask(origin, host):
                 raise Refusal(403, f"Pages of {origin[:100]!r} may not ask this server.", param="Origin")
@@ -80,32 +89,36 @@ class Rules:
         )
 
     def _may_ask(self, origin: str, host: str) -> bool:
-        return "*" in self.cors or origin in self.cors or origin.partition("://")[2] == host
+        return self._is_let_in(origin) or origin.partition("://")[2] == host
+
+    def _is_let_in(self, origin: str) -> bool:
+        return "*" in self.cors or origin.lower() in self.cors
 
     def _has_key(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         assert self.key is not None
-        return hmac.compare_digest(digest(given), self.key)
+        # A key beyond ASCII is sent as UTF-8 by some clients and as Latin-1 by others; it is read as Latin-1.
+        latin = hmac.compare_digest(digest(given.encode("latin-1")), self.key)
+        return hmac.compare_digest(digest(given.encode()), self.key) or latin
 
     def cors_headers(self, headers: Headers) -> Mapping[str, str]:
         """Return what lets a page read the answer, where that was asked for."""
         origin = headers.get("origin")
-        if origin is None or not ("*" in self.cors or origin in self.cors):
+        if origin is None or not self._is_let_in(origin):
             return {}
         return {"access-control-allow-origin": "*" if "*" in self.cors else origin, "vary": "Origin"}
 
 
-def digest(key: str) -> bytes:
+def digest(key: bytes) -> bytes:
     """Return what is kept of a key, and compared in constant time."""
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(key).digest()
 
 
-def _name_of(host: str) -> str:
-    """Return the name in a `Host` header, without the port."""
-    if host.startswith("["):
-        return host[1 : host.find("]")].lower()
-    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()
+def name_of(host: str) -> str | None:
+    """Return the name in a `Host` header, without the port, as it is compared; None where it is none."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return (found["address"] or found["name"]) if found else None
 
 
 def _is_address(name: str) -> bool:

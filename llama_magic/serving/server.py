@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.loading import hooks
 from llama_magic.model.model import Model
-from llama_magic.serving.guard import Rules, digest, is_loopback
+from llama_magic.serving import place
+from llama_magic.serving.guard import Rules
 from llama_magic.serving.state import Limits, State
 from llama_magic.threads import Latch, set_going
 from llama_magic.words.inprocess import InProcess
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _running: list[Server] = []
 _STOP_S = 10.0
-_SEND_BUFFER = 256 * 1024
 
 
 def serve(
@@ -47,19 +47,20 @@ def serve(
     Raises `OptionError` where the port is taken, the key is missing, or Starlette and uvicorn are.
     """
     check_place(host, port, key_env)
+    rules = place.rules(host, key_env, hosts, cors)
+    if not isinstance(limits, Limits | None):
+        raise InputTypeError(
+            f"limits is a {type(limits).__name__}; expected Limits(…) of llama_magic.serving.state."
+        )
     made = _models(models)
-    key = _key(host, key_env)
-    app = _application()
-    names, pages = (frozenset([given] if isinstance(given, str) else given) for given in (hosts, cors))
-    rules = Rules(host.strip("[]"), key, frozenset(map(str.lower, names)), pages)
-    return Server(made, _listen(host, port), rules, limits or Limits(), app)
+    return Server(made, place.listen(rules.host, port), rules, limits or Limits(), _application())
 
 
 def check_place(host: str = "127.0.0.1", port: int = 8080, key_env: str | None = None) -> None:
     """Raise `OptionError` where nothing could be served: asked before models are loaded, which takes time."""
-    _key(host, key_env)
+    rules = place.rules(host, key_env)
     _application()
-    _listen(host, port).close()
+    place.listen(rules.host, port).close()
 
 
 def servers() -> list[Server]:
@@ -198,40 +199,6 @@ def _models(given: tuple[Model | str, ...]) -> dict[str, Model]:
             raise ModelClosedError(f"The model {model.name!r} was unloaded; load it again to serve it.")
         models[model.name] = model
     return models
-
-
-def _key(host: str, key_env: str | None) -> bytes | None:
-    if key_env is None:
-        if not is_loopback(host):
-            raise OptionError(
-                f"{host} can be reached from other machines, and there is no key.",
-                remedy="Put a key into an environment variable, and name that: key_env (--key-env NAME).",
-            )
-        return None
-    key = os.environ.get(key_env, "")
-    if not key.strip():
-        raise OptionError(
-            f"The environment variable {key_env} holds no key.", remedy=f"Set it: export {key_env}=…"
-        )
-    return digest(key.strip())
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise OptionError(f"port is {port!r}; expected a number from 0 (any that is free) to 65535.")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host.strip("[]"), port), family=family, backlog=1024)
-    except OSError as error:
-        raise OptionError(
-            f"{host} port {port} cannot be listened at: {error.strerror or error}.",
-            remedy="Take another port (--port N; 0: any that is free), or stop what listens there.",
-        ) from None
-    # Of each connection: what a client that reads nothing may hold of this machine's memory.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-    # Python makes it without a protocol number, by which asyncio knows a connection that must not wait:
-    # each body would lie 40 ms behind its head, until the client acknowledged that.
-    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, fileno=listener.detach())
 
 
 def _application() -> Any:

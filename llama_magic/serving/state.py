@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from llama_magic.errors import OptionError
 from llama_magic.model.astream import Mail
 from llama_magic.serving.log import Log
 from llama_magic.serving.metrics import Metrics
@@ -42,6 +43,13 @@ class Limits:
     stall_s: float = 60.0
     waiting: int = 512
     connections: int = 2048
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is None and name == "max_tokens":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise OptionError(f"The limit {name} is {value!r}; expected a number above 0.")
 
 
 @dataclass(eq=False)

@@ -8,11 +8,13 @@ import json
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import httpx
 import pytest
 from serving.conftest import Served, ask, check_error
 
-from llama_magic.errors import ModelClosedError, OptionError
+from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.serving.guard import Rules, digest, is_loopback
 from llama_magic.serving.server import serve, servers
 from llama_magic.serving.state import Limits
@@ -71,9 +73,76 @@ def test_a_key_is_asked_for_and_appears_nowhere(
 
 def test_a_key_is_kept_as_a_digest_of_equal_length() -> None:
     """Keys of any length are compared as digests, in constant time."""
-    rules = Rules("127.0.0.1", digest(KEY))
+    rules = Rules("127.0.0.1", digest(KEY.encode()))
     assert KEY.encode() not in repr(rules).encode()
-    assert len(digest("")) == len(digest("x" * 1000)) == len(digest("\udcff"))
+    assert len(digest(b"")) == len(digest(b"x" * 1000)) == len(digest(b"\xff"))
+
+
+@pytest.mark.parametrize(
+    "key", ["schlüssel-ß", "\U0001f511", "with space", "tab\there", "\udcff", "q\"u:o'te"]
+)
+def test_a_key_of_any_characters_opens(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """As the bytes that the environment has, or in Latin-1; nothing else does."""
+    monkeypatch.setenv("MY_KEY", key)
+    here = served(key_env="MY_KEY")
+    sent = [key.encode("utf-8", "surrogateescape")]
+    if max(key) < "\u0100":
+        sent.append(key.encode("latin-1"))
+    for given in sent:
+        for more, status in ((b"", 200), (b"x", 401)):
+            answer = here.client.get("/v1/models", headers=[(b"Authorization", b"Bearer " + given + more)])
+            assert answer.status_code == status
+
+
+@pytest.mark.parametrize("key", ["a\nb", "a\x7fb", "x" * 9000])
+def test_a_key_that_no_header_holds_is_refused(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """Nobody could send it: that is said at once, without the key."""
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(OptionError, match="MY_KEY cannot be sent") as caught:
+        serve(scripted_model(), port=0, key_env="MY_KEY")
+    assert key not in str(caught.value)
+
+
+MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"host": None}, InputTypeError, "host is None"),
+    ({"host": ""}, OptionError, "host is ''"),
+    ({"host": "127.0.0.1:80"}, OptionError, "without a scheme or a port"),
+    ({"host": "http://localhost"}, OptionError, "without a scheme or a port"),
+    ({"key_env": 5}, InputTypeError, "key_env is 5"),
+    ({"key_env": ""}, InputTypeError, "key_env is ''"),
+    ({"hosts": 5}, InputTypeError, "hosts is 5"),
+    ({"hosts": ["a b"]}, OptionError, "hosts holds 'a b'"),
+    ({"cors": [None]}, InputTypeError, "cors holds None"),
+    ({"cors": "example.org"}, OptionError, "cors holds 'example.org'"),
+    ({"limits": {"body": 1}}, InputTypeError, "limits is a dict"),
+]
+
+
+@pytest.mark.parametrize(("how", "error", "words"), MISTAKES)
+def test_what_cannot_be_meant_is_named(how: dict[str, Any], error: type[Exception], words: str) -> None:
+    """Before anything listens."""
+    with pytest.raises(error, match=words):
+        serve(scripted_model(), **{"port": 0, **how})
+    assert servers() == []
+    with pytest.raises(OptionError, match="limit body is -1"):
+        Limits(body=-1)
+
+
+def test_all_addresses_are_those_of_both_kinds(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`::` listens at IPv4 as well where the system can; a name in capitals is the same name."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    ports = (
+        [(served(host="::", key_env="MY_KEY").server.port, "127.0.0.1")]
+        if socket.has_dualstack_ipv6()
+        else []
+    )
+    ports.append((served(host=" LOCALHOST ").server.port, "127.0.0.1"))
+    for port, at in ports:
+        assert httpx.get(f"http://{at}:{port}/health").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -82,11 +151,13 @@ def test_a_key_is_kept_as_a_digest_of_equal_length() -> None:
         ("127.0.0.1:{port}", 200), ("localhost:{port}", 200), ("LOCALHOST", 200), ("[::1]:{port}", 200),
         ("evil.com", 403), ("evil.com:{port}", 403), ("127.0.0.1.evil.com", 403), ("localhost.evil.com", 403),
         ("192.0.2.1", 403), ("", 403), ("my.name:{port}", 200),
+        ("localhost.", 200), ("my.name.:{port}", 200), ("::1", 200), ("[::1]evil", 403), ("[::1", 403),
+        ("127.0.0.1:80@evil", 403), ("localhost:x", 403), ("user@localhost", 403), ("127.1", 403),
     ],
 )  # fmt: skip
 def test_only_our_own_names_are_answered(served: Callable[..., Served], host: str, status: int) -> None:
     """A name that was bound anew to this machine (DNS rebinding) is another host: it is refused."""
-    here = served(hosts=["My.Name"])
+    here = served(hosts=["My.Name:8080"])
     answer = here.client.get("/v1/models", headers={"Host": host.format(port=here.server.port)})
     assert answer.status_code == status
     if status == 403:
@@ -102,7 +173,7 @@ def test_only_our_own_names_are_answered(served: Callable[..., Served], host: st
 )  # fmt: skip
 def test_pages_of_other_sites_may_not_ask(served: Callable[..., Served], origin: str, status: int) -> None:
     """A browser tells where a page is from: this server's own and those that were named may ask."""
-    here = served(cors=["http://mine.org"])
+    here = served(cors=["HTTP://mine.org/"])
     headers = {"Origin": origin.format(port=here.server.port), "Content-Type": "text/plain"}
     answer = here.client.post(CHAT, content=json.dumps(ask()), headers=headers)
     assert answer.status_code == status
