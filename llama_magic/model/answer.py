@@ -225,7 +225,7 @@ class Assembler:
 
         top = tuple((token, shown(token), value) for token, value in event.top)
         assert event.logprob is not None
-        return TokenLogprob(event.token, shown(event.token), event.logprob, top)
+        return TokenLogprob(event.token, shown(event.token), event.logprob, top, self.piece(event.token))
 
     def tell(self, made: Sequence[Completion[Any]]) -> None:
         """Tell the journal of the completions, once."""

@@ -72,12 +72,16 @@ class Timings:
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """One generated token: natural-log probability before any sampler, and the `top` alternatives."""
+    """One generated token: natural-log probability before any sampler, and the `top` alternatives.
+
+    `text` has a replacement character for what is no whole one; `bytes` are exact (empty in a record).
+    """
 
     token_id: int
     text: str
     logprob: float
     top: tuple[tuple[int, str, float], ...] = ()
+    bytes: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

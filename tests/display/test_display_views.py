@@ -34,7 +34,7 @@ from llama_magic.gguf import inspect
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tokens import TokenPiece, TokenStrip, named
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
-from llama_magic.model.results import Budget, BudgetPart
+from llama_magic.model.results import Budget, BudgetPart, TokenLogprob
 from llama_magic.request.sampling import Sampling
 from llama_magic.session import history
 from llama_magic.session.history import HistoryEntry
@@ -126,13 +126,15 @@ def test_a_head_says_the_same_in_all_formats() -> None:
 
 
 def test_parts_of_a_character_are_named_by_it() -> None:
-    """Surprise names tokens as the strip does, `🦕 1/2`, in its table too; stray bytes stay as they are."""
+    """Surprise and log-probabilities name tokens as the strip does, `🦕 1/2`; stray bytes stay bytes."""
     parts = [(b" \xf0\x9f", -1.0, 2), (b"\xa6\x95", -9.0, 50), (b"\xff", -2.0, 4)]
     tokens = [ReadToken(1, "x", None, None, None, bytes=b"x")]
     tokens += [ReadToken(i, "<0x>", p, rank, 1.0, bytes=data) for i, (data, p, rank) in enumerate(parts, 2)]
     html = bare(to_html(ReadThrough("x 🦕", tuple(tokens))))
     assert re.findall(r"<kbd[^>]*>([^<]+)", html) == ["x", "·🦕\u00a01/2", "·🦕\u00a02/2", "&lt;0x&gt;"]
     assert "“·🦕\u00a02/2”" in html
+    logprobs = tuple(TokenLogprob(i, "\ufffd", p, bytes=data) for i, (data, p, _) in enumerate(parts[:2]))
+    assert "·🦕\u00a02/2" in to_html(replace(completion("🦕"), logprobs=logprobs))
     assert named([("a", b"\xe3\x81"), ("⟦b⟧", b""), ("c", b"\x82")]) == ["a", "⟦b⟧", "c"]
 
 

@@ -389,6 +389,7 @@ def test_the_frame_of_an_object_is_forced(loaded: Callable[..., Any]) -> None:
     assert model.chat([{"role": "user", "content": "Hi"}], max_tokens=4).usage.forced_tokens == 0
     told = model.structured("Two colours?", asked, seed=1, reuse=False, logprobs=1)
     assert [entry.token_id for entry in told.logprobs] == list(told.token_ids) == list(answer.token_ids)
+    assert b"".join(entry.bytes for entry in told.logprobs).decode() == told.text
     assert told.usage.forced_tokens == answer.usage.forced_tokens
     assert told.usage.completion_tokens == answer.usage.completion_tokens
     assert all(entry.logprob <= entry.top[0][2] <= 0 for entry in told.logprobs)

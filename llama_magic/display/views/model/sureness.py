@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from llama_magic.display.static.doc import Fold, Grid, Line, Node, Piece, Strip
+from llama_magic.microscope.tokens import named
 from llama_magic.model.results import Completion, TokenLogprob
 from llama_magic.words.counting import nth_token
 from llama_magic.words.harmless import blanks_shown
@@ -21,10 +22,11 @@ def nodes(r: Completion) -> list[Node]:
     if not r.logprobs:
         return []
     shown = r.logprobs[:MOST]
-    strip = Strip(tuple(_piece(i, entry) for i, entry in enumerate(shown)))
+    names = named((entry.text, entry.bytes) for entry in shown)
+    strip = Strip(tuple(_piece(i, names[i], entry) for i, entry in enumerate(shown)))
     out: list[Node] = [strip, Line(KEY, dim=True)]
     unsure = sorted((entry.logprob, i) for i, entry in enumerate(shown) if not math.isnan(entry.logprob))
-    rows = tuple(_row(i, shown[i]) for _, i in unsure[:_ROWS])
+    rows = tuple(_row(i, names[i], shown[i]) for _, i in unsure[:_ROWS])
     if any(row[-1] for row in rows):
         table = Table(("place", "token", "probability", "also likely"), rows, caption="least sure first")
         out.append(Grid(table))
@@ -37,14 +39,14 @@ def shaded(text: str, where: str, share: float, token_id: int | None = None) -> 
     return Piece(text, token_id, hint=f"{where}, {percent(share)}", shade=0.8 * (1 - share), note=note)
 
 
-def _piece(place: int, entry: TokenLogprob) -> Piece:
-    return shaded(entry.text, nth_token(place), math.exp(entry.logprob), entry.token_id)
+def _piece(place: int, name: str, entry: TokenLogprob) -> Piece:
+    return shaded(name, nth_token(place), math.exp(entry.logprob), entry.token_id)
 
 
-def _row(place: int, entry: TokenLogprob) -> tuple[object, ...]:
+def _row(place: int, name: str, entry: TokenLogprob) -> tuple[object, ...]:
     others = tuple(
         Share(f"“{blanks_shown(text)}”", math.exp(logprob))
         for token, text, logprob in entry.top
         if token != entry.token_id
     )[:4]
-    return place + 1, f"“{blanks_shown(entry.text)}”", percent(math.exp(entry.logprob)), others
+    return place + 1, f"“{blanks_shown(name)}”", percent(math.exp(entry.logprob)), others
