@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from typing import Any, Literal
 
 Host = Literal["live", "terminal", "plain"]
@@ -103,12 +104,37 @@ def _request(kernel: Any) -> dict[str, Any]:
     return parent if isinstance(parent, dict) else {}
 
 
+def is_screen(out: Any) -> bool:
+    """Say whether an output is a terminal; one that cannot be asked is none."""
+    try:
+        return bool(out.isatty())
+    except Exception:
+        return False
+
+
+def say(text: str, out: Any = None) -> bool:
+    """Write to standard output; return False where it does not take it, no reason to lose an answer."""
+    try:
+        out = sys.stdout if out is None else out
+        out.write(text)
+        out.flush()
+    except Exception as error:  # a closed pipe, a full disk, none at all, an object of the user's
+        warnings.warn(
+            f"The output took no text ({type(error).__name__}: {error}). What was written is kept: "
+            "an answer is in the history, and model.last.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
 def publish(
     shell: Any, bundle: dict[str, Any], *, display_id: str | None = None, update: bool = False
 ) -> None:
     """Send a mimebundle to the display, or print its text where there is no shell."""
     if shell is None:
-        sys.stdout.write(bundle["text/plain"] + "\n")
+        say(bundle["text/plain"] + "\n")
         return
     transient = {"display_id": display_id} if display_id else {}
     shell.display_pub.publish(data=bundle, metadata={}, transient=transient, update=update)

@@ -82,6 +82,50 @@ def test_a_terminal_gets_the_text_as_it_grows_then_one_line_of_figures(
     assert r.text == "One \x1b[31mtwo"
 
 
+class _Broken(io.StringIO):
+    """An output that fails, from its n-th write on."""
+
+    def __init__(self, error: Exception, takes: int, *, tty: bool) -> None:
+        super().__init__()
+        self._error, self._takes, self._tty = error, takes, tty
+
+    def isatty(self) -> bool:
+        return self._tty
+
+    def write(self, text: str) -> int:
+        self._takes -= 1
+        if self._takes < 0:
+            raise self._error
+        return super().write(text)
+
+
+@pytest.mark.parametrize("takes", [0, 1, 2])
+@pytest.mark.parametrize("tty", [True, False])
+@pytest.mark.parametrize(
+    "error",
+    [BrokenPipeError(32, "Broken pipe"), ValueError("I/O operation on closed file"), KeyError("mine")],
+)
+def test_an_output_that_fails_costs_no_answer(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, takes: int, tty: bool
+) -> None:
+    """Whatever standard output raises, at the first write or later, is named once; the answer is whole."""
+    out = _Broken(error, takes, tty=tty)
+    monkeypatch.setattr("sys.stdout", out)
+    with pytest.warns(RuntimeWarning, match=rf"took no text \({type(error).__name__}") as named:
+        answer = show_stream(stream("One two three"), title="chat", model_name="m", shell=shell(kernel=False))
+    assert len(named) == 1
+    assert answer.text == "One two three"
+    assert "One two three".startswith(out.getvalue().split("\n")[0])
+
+
+def test_no_standard_output_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is none at all (a program without a console), the answer comes back as well."""
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.warns(RuntimeWarning, match="took no text"):
+        answer = show_stream(stream("One"), title="chat", model_name="m", shell=shell(kernel=False))
+    assert answer.text == "One"
+
+
 def test_a_terminal_shows_how_hard_the_mask_held(capsys: pytest.CaptureFixture[str]) -> None:
     """`--pressure` shows its table of fields there, too: between the answer and the figures."""
     answer = scripted_model(['{"age": 27}']).structured("Age?", {"type": "object", "properties": {"age": {}}})

@@ -12,7 +12,21 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasPath,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FutureDate,
+    FutureDatetime,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+    TypeAdapter,
+)
 from structured_support import eager, random_text, smollm2
 
 from llama_magic import structured
@@ -74,6 +88,24 @@ def test_what_is_written_lies_within_bounds(kind: type, value: Any) -> None:
             assert text is not None
             assert adapter.validate_json(text) is not None, (spec, text)
             assert constraint.accepts(text), (spec, text, constraint.why_not(text))
+
+
+NOW: list[Any] = [
+    PastDate, FutureDate, PastDatetime, FutureDatetime, AwareDatetime, NaiveDatetime, list[PastDate | None],
+    Annotated[PastDate, Field(ge=dt.date(2020, 1, 1))],
+    Annotated[PastDatetime, Field(gt=dt.datetime(2024, 5, 5))],
+    Annotated[FutureDatetime, Field(lt=dt.datetime(2999, 1, 1, tzinfo=_HALF))],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", NOW, ids=lambda spec: str(spec)[:60])
+def test_past_and_future_are_kept_while_a_day_is_written(spec: Any) -> None:
+    """Whatever is drawn of a day or moment before or after now, with a zone or without, is an instance."""
+    constraint, chance = structured.compile(spec, vocabulary=smollm2()), random.Random(5)
+    for _ in range(8):
+        text = random_text(constraint, chance, 200)
+        assert text is not None
+        assert constraint.accepts(text), (text, constraint.why_not(text))
 
 
 def test_patterns_of_spans_are_exact() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid
 from types import TracebackType
@@ -76,15 +75,14 @@ class LoadProgress:
         self._finished = True
         if self._host == "terminal" and self._width:
             self._line("")
-            sys.stdout.write("\r")
+            hosts.say("\r")
         if self._display_id is not None:
             hosts.publish(self._shell, bundle, display_id=self._display_id, update=True)
         elif bundle["text/plain"]:
             hosts.publish(self._shell, bundle)
 
     def _line(self, text: str) -> None:
-        sys.stdout.write("\r" + text.ljust(self._width))
-        sys.stdout.flush()
+        hosts.say("\r" + text.ljust(self._width))
         self._width = len(text)
 
 

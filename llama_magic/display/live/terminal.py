@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from llama_magic.display import hosts
 from llama_magic.display.static import text as render_text
 from llama_magic.display.views import gauge, turns
 from llama_magic.display.views.model.results import ending, held, notes
@@ -24,11 +25,12 @@ class Terminal:
 
     def __init__(self, progress: Callable[[], Progress | None]) -> None:
         self._out = sys.stdout
+        self._takes = True
         self._text = ""
         self._thinking = False
         self._samples = False
         self._done = False
-        self._reading = Ticker(self._read(progress)) if self._out.isatty() else None
+        self._reading = Ticker(self._read(progress)) if hosts.is_screen(self._out) else None
 
     def begin(self) -> None:
         """Wait for the first words."""
@@ -60,15 +62,17 @@ class Terminal:
         if isinstance(completion, Completion):
             measured = held(completion)
             table = f"{render_text.page(measured)}\n" if measured else ""
-            self._out.write(f"{line}{table}{figures(completion)}\n")
+            self._put(f"{line}{table}{figures(completion)}\n")
         else:
-            self._out.write(f"{line}{bundle['text/plain'] if self._samples else ''}\n")
-        self._out.flush()
+            self._put(f"{line}{bundle['text/plain'] if self._samples else ''}\n")
 
     def _write(self, text: str) -> None:
         self._text = text or self._text
-        self._out.write(visible(text))
-        self._out.flush()
+        self._put(visible(text))
+
+    def _put(self, text: str) -> None:
+        """Write to what was standard output at the beginning; to one that has failed, no more."""
+        self._takes = self._takes and hosts.say(text, self._out)
 
     def quit(self) -> None:
         """Say no more of how far the prompt is read."""
@@ -83,11 +87,10 @@ class Terminal:
             nonlocal shown
             state = None if last else progress()
             if state is not None:
-                self._out.write(f"\rreading the prompt: {state.done:,} of {state.total or 0:,} tokens")
+                self._put(f"\rreading the prompt: {state.done:,} of {state.total or 0:,} tokens")
                 shown = True
             elif last and shown:
-                self._out.write("\r" + " " * 60 + "\r")
-            self._out.flush()
+                self._put("\r" + " " * 60 + "\r")
 
         return tick
 

@@ -135,15 +135,13 @@ class _Terminal:
 
     def show(self, results: Results[Any], standing: Standing) -> None:
         line = words(standing)
-        sys.stdout.write("\r" + line.ljust(self._width))
-        sys.stdout.flush()
+        hosts.say("\r" + line.ljust(self._width))
         self._width = len(line)
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         if self._width:
             self.show(results, standing)
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            hosts.say("\n")
 
 
 class _Kept(_Place):

@@ -1,13 +1,13 @@
 """What is written of days, times and durations with bounds, of which pydantic's JSON schema says nothing.
 
 Each takes a core schema and returns a pattern, or None where nothing is bounded. What is *taken* as an
-answer is not limited by it. "In the past" and "in the future" are left to the check after the answer:
-a mask of today would be another tomorrow, and an answer with a seed would be, too.
+answer is not limited by it. "In the past" and "in the future" are of the day on which the schema is compiled.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 from llama_magic.structured.schema import spans
@@ -19,6 +19,7 @@ _BOUNDS = frozenset(("ge", "gt", "le", "lt"))
 
 def day(schema: Any) -> str | None:
     """Return a pattern for a day within its bounds."""
+    schema = _dated(schema, lambda day: day)
     if _BOUNDS.isdisjoint(schema):
         return None
     low, high = _FIRST, _LAST
@@ -32,6 +33,7 @@ def day(schema: Any) -> str | None:
 
 def moment(schema: Any) -> str | None:
     """Return a pattern for a day and time within its bounds, to the second; in UTC if these have a zone."""
+    schema = _dated(schema, lambda day: dt.datetime.combine(day, dt.time.min))
     bounds = {name: schema[name] for name in _BOUNDS & set(schema)}
     if not bounds:
         return None
@@ -45,6 +47,18 @@ def moment(schema: Any) -> str | None:
     high = min((_down(value, name == "lt") for name, value in bounds.items() if name[0] == "l"), default=high)
     low, high = _widened(schema, low, high, dt.datetime)
     return spans.moments(low, high.replace(microsecond=0)) + _zone(schema, aware) if low <= high else None
+
+
+def _dated(schema: Any, bound_of: Callable[[dt.date], Any]) -> Any:
+    """Say "past" and "future" as bounds that hold in every zone, and still when midnight has passed."""
+    if (way := schema.get("now_op")) is None:
+        return schema
+    past = way == "past"
+    bound = bound_of(dt.datetime.now().astimezone().date() + (-_DAY if past else 2 * _DAY))
+    zones = [value.tzinfo for name, value in schema.items() if name in _BOUNDS and hasattr(value, "tzinfo")]
+    bound = bound.replace(tzinfo=zones[0]) if zones else bound
+    name, nearer = ("le", min) if past else ("ge", max)
+    return {**schema, name: nearer(bound, schema.get(name, bound))}
 
 
 def clock(schema: Any) -> str | None:
