@@ -97,13 +97,34 @@ def test_spinning_is_allowed_again_where_nobody_takes_the_cores() -> None:
     """Threads that sleep ask for hundreds of switches; unasked ones are those that others force."""
     machine = Machine()
     machine.decodes(LONG, 0.45, unasked=400)
-    for asked, unasked in [(2343, 1419), (1879, 1886), (1500, 900)]:
-        assert machine.decodes(0.11, 0.5, asked=asked, unasked=unasked)
+    for share, asked, unasked in [(0.5, 2343, 1419), (0.5, 1879, 1886), (0.7, 1500, 900), (0.05, 364, 34)]:
+        assert machine.decodes(0.11, share, asked=asked, unasked=unasked)
     assert machine.pools == [True]
     assert not machine.decodes(0.11, 0.8, asked=1068, unasked=0)
     assert machine.pools == [False]
     assert machine.decodes(LONG, 0.45, unasked=400)
     assert machine.pools == [False, True]
+
+
+def test_a_wrong_guess_makes_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that spinning was allowed too early, twice as many periods must show cores to spare."""
+    now = 1000.0
+    monkeypatch.setattr(spinning, "clock", lambda: now)
+    machine = Machine()
+
+    def waits() -> int:
+        """Return how many periods in a row are wanted."""
+        machine.decodes(LONG, 0.45, unasked=400)
+        return next(n for n in range(1, 200) if not machine.decodes(0.11, 0.8, asked=1068))
+
+    assert [waits() for _ in range(9)] == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    machine.decodes(LONG, 0.45, unasked=400)
+    for _ in range(63):
+        assert machine.decodes(0.11, 0.8, asked=1068)
+    assert machine.decodes(0.11, 0.5, asked=1068, unasked=800)  # not in a row
+    assert [machine.decodes(0.11, 0.8, asked=1068) for _ in range(64)] == [True] * 63 + [False]
+    now += FORGET_S + 1
+    assert waits() == 1
 
 
 def test_work_begins_without_spinning_in_a_crowd_of_which_nothing_else_is_known(

@@ -29,6 +29,7 @@ clock = time.perf_counter
 PERIOD_S = 0.1  # of decoding, after which is judged; one long decode is a period of its own
 FORGET_S = 60.0  # after which a judgement is old
 _SHORT = 0.6  # of a period: a thread that had a core for less was kept waiting
+_LEAST, _MOST = 1, 64  # periods in a row that must show cores to spare
 _CROWD = 1.75  # threads for each core that want it, a minute's mean; a model alone comes to one
 
 
@@ -49,7 +50,8 @@ class Spinning:
         self._thread = 0
         self._before = CoreUse(0.0, 0, 0)
         self._spent = 0.0  # seconds of decoding since
-        self._judged = -FORGET_S  # when
+        self._judged = self._allowed = -FORGET_S  # when
+        self._patience, self._spare = _LEAST, 0  # periods with cores to spare: wanted, and seen in a row
 
     @property
     def stopped(self) -> bool:
@@ -70,12 +72,18 @@ class Spinning:
 
     def _judge(self, share: float, asked: int, unasked: int) -> None:
         self._judged = clock()
+        short = share < _SHORT
         if self._idle is not None:
-            # Of 500 switches a token 200 and more are unasked where cores are short, else none of 180.
-            if 4 * unasked <= asked:
+            # Of 500 switches a token 200 and more are unasked where cores are short, else none of 180. Where
+            # they are very short, though, a thread waits for the others nearly all the time.
+            self._spare = 0 if short or 4 * unasked > asked else self._spare + 1
+            if self._spare >= self._patience:
+                self._allowed = clock()
                 self.allow()
-        elif share < _SHORT and unasked > asked:
+        elif short and unasked > asked:
             # A disk or a GPU that is waited for takes the core away, too; but that is asked for.
+            soon = clock() - self._allowed < FORGET_S  # a wrong guess, which cost seconds
+            self._patience = min(2 * self._patience, _MOST) if soon else _LEAST
             self.forbid()
 
     def begin(self, crowd: float) -> None:
@@ -87,7 +95,7 @@ class Spinning:
     def forbid(self) -> None:
         """Let nobody spin, until a decode shows that there are cores to spare."""
         if self._idle is None:
-            self._idle = self._pool()
+            self._idle, self._spare = self._pool(), 0
 
     def allow(self) -> None:
         """Let threads spin again."""
