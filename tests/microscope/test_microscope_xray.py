@@ -1,4 +1,4 @@
-"""`xray` against NumPy: each stage of 200 random chains; steps of real answers against what was drawn."""
+"""`xray` against NumPy: each stage of 80 random chains; steps of real answers against what was drawn."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ def words(smollm2: Any) -> Words:
 
 @pytest.fixture(scope="module")
 def traces(smollm2: Any) -> list[SamplerTrace]:
-    """One trace a prompt; every random chain runs on the logits of one of them."""
+    return traces_of(smollm2)
+
+
+def traces_of(smollm2: Any) -> list[SamplerTrace]:
+    """Return one trace a prompt; every random chain runs on the logits of one of them."""
     return [smollm2.xray(prompt, seed=1) for prompt in PROMPTS]
 
 
@@ -128,11 +132,19 @@ def recipe(seed: int) -> Sampling:
     return Sampling(samplers=tuple(order), **given)
 
 
-@pytest.mark.parametrize("seed", range(200))
+SEEDS = 80  # of 2,000 in soak_stages.py; Mirostat 1 is at work in two, every other stage in four or more
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_stage_is_the_numpy_statement_of_it(
     smollm2: Any, words: Words, traces: list[SamplerTrace], seed: int
 ) -> None:
-    """Names, survivors, logits and the drawn token equal the definition of each sampler, stage by stage.
+    """Names, survivors, logits and the drawn token equal the definition of each sampler, stage by stage."""
+    follow(smollm2, words, traces, seed)
+
+
+def follow(smollm2: Any, words: Words, traces: list[SamplerTrace], seed: int) -> Sampling:
+    """Follow one random chain and return its recipe.
 
     A chain is followed no further where a sum of thousands of float32 probabilities meets its limit
     to the last bits: one token of less than 0.0001 may then be in or out.
@@ -148,7 +160,7 @@ def test_every_stage_is_the_numpy_statement_of_it(
     before = logits
     for stage, (name, left, drawn) in zip(again.stages[1:], expected, strict=True):
         if name == "typical_p" and (np.exp(before - before.max()) == 0).any():
-            return  # 0 * log 0: llama.cpp's entropy is NaN there, and what it keeps is arbitrary
+            return sampling  # 0 * log 0: llama.cpp's entropy is NaN there, and what it keeps is arbitrary
         alive = left.logits > -np.inf
         differ = np.setxor1d(stage.ids, left.ids[alive])
         if len(differ):
@@ -157,7 +169,7 @@ def test_every_stage_is_the_numpy_statement_of_it(
             assert name in ("top_p", "typical_p"), (name, sampling)
             assert len(differ) == 1, (name, sampling)
             assert share.max() < 1e-4, (name, sampling)
-            return
+            return sampling
         ours, theirs = np.argsort(stage.ids), np.argsort(left.ids[alive])
         np.testing.assert_array_equal(stage.ids[ours], left.ids[alive][theirs], err_msg=f"{name} {sampling}")
         np.testing.assert_allclose(
@@ -170,6 +182,7 @@ def test_every_stage_is_the_numpy_statement_of_it(
         if drawn is not None:
             assert again.drawn.id == left.ids[drawn], sampling
         before = left.logits
+    return sampling
 
 
 def test_mass_kept_is_measured_in_the_models_own_distribution(smollm2: Any) -> None:
@@ -207,9 +220,9 @@ def test_every_step_of_an_answer_draws_what_the_answer_has(
     """The rebuilt chain, memory and random numbers included, draws each token again."""
     made = loaded(name).complete("Once upon a time there was", max_tokens=8, **options)
     for answer in made if isinstance(made, list) else [made]:
-        drawn = [answer.xray(step).drawn.id for step in range(len(answer.token_ids))]
-        assert drawn == list(answer.token_ids)
-        assert not any("draws" in note for step in range(len(drawn)) for note in answer.xray(step).notes)
+        steps = [answer.xray(step) for step in range(len(answer.token_ids))]
+        assert [step.drawn.id for step in steps] == list(answer.token_ids)
+        assert not any("draws" in note for step in steps for note in step.notes)
 
 
 def test_the_draw_that_ended_an_answer_can_be_seen(smollm2: Any) -> None:

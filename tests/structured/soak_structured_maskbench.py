@@ -1,4 +1,4 @@
-"""All labels of maskbench, of which test_structured_maskbench.py takes every fourth schema."""
+"""All labels of maskbench, of which test_structured_maskbench.py takes every sixteenth schema."""
 
 from __future__ import annotations
 

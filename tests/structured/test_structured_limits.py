@@ -248,16 +248,16 @@ def test_a_wrong_shape_in_a_definition_is_named() -> None:
 
 
 def test_hostile_inputs_neither_crash_nor_hang() -> None:
-    """200 seeded hostile inputs work or are refused; a crash or a hang would end the process with a code."""
+    """100 seeded hostile inputs work or are refused; a crash or a hang would end the process with a code."""
     soak = Path(__file__).with_name("soak_structured_hostile.py")
     done = subprocess.run(
-        [sys.executable, str(soak), "0", "200"], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, str(soak), "0", "100"], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = {how: int(number) for how, number in re.findall(r"'([a-z ]+)': (\d+)", done.stdout)}
-    assert sum(found.values()) == 200
-    assert found["schema works"] > 5
-    assert found["schema refused"] > 20
+    assert sum(found.values()) == 100
+    assert found["schema works"] > 2
+    assert found["schema refused"] > 10
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,11 @@ def shuffled(value: Any, chance: random.Random) -> Any:
 
 @pytest.mark.skipif(not PATH.exists(), reason="the shared data is not beside this repository")
 def test_maskbench() -> None:
-    """Of every eighth schema all but one are wholly right, 90 % by the mask alone; nothing invalid passes.
+    """Of every sixteenth schema all but one are wholly right, 90 % by the mask alone; nothing invalid passes.
 
     No valid instance is refused for the order of its keys.
     """
-    rows = labelled()[1::8]
+    rows = labelled()[9::16]
     found = measure(rows)
     assert found["invalid"] == 0
     assert len(found["disordered"]) <= len(rows) - found["right"]
