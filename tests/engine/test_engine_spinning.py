@@ -16,7 +16,7 @@ from scripted_gguf import Scripted
 import llama_magic as lm
 from llama_magic.engine import compute
 from llama_magic.engine.native import backend, spinning
-from llama_magic.engine.native.spinning import FORGET_S, PERIOD_S, CoreUse, IdlePool, Spinning
+from llama_magic.engine.native.spinning import FORGET_S, PERIOD_S, TRIAL_S, CoreUse, IdlePool, Spinning
 
 _TASKS = Path("/proc/self/task")
 needs_libgomp = pytest.mark.skipif(
@@ -27,12 +27,14 @@ LONG = 3.0  # seconds: a decode on cores that others keep busy
 
 
 class Machine:
-    """A thread's account, and the pools that were made because of it."""
+    """A clock, a thread's account, the pools that were made, and what is to be looked at later."""
 
     def __init__(self) -> None:
+        self.now = 1000.0
         self.used = CoreUse(0.0, 0, 0)
         self.pools: list[bool] = []  # of each whether it is open
-        self.spinning = Spinning(lambda: self.used, self.pool)
+        self.later: list[Callable[[], None]] = []
+        self.spinning = Spinning(lambda: self.used, self.pool, lambda _seconds, look: self.later.append(look))
 
     def pool(self) -> Any:
         number = len(self.pools)
@@ -46,10 +48,19 @@ class Machine:
 
     def decodes(self, seconds: float, share: float, *, asked: int = 0, unasked: int = 0) -> bool:
         """Let a decode take so long, with a core for a `share` of it; return whether spinning is stopped."""
+        self.spinning.decodes()
+        self.now += seconds
         core, before, forced = self.used
         self.used = CoreUse(core + share * seconds, before + asked, forced + unasked)
-        self.spinning.decoded(seconds)
+        self.spinning.decoded()
         return self.spinning.stopped
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(spinning, "clock", lambda: made.now)
+    return made
 
 
 # (seconds, share of a core, switches asked for, unasked), each measured on two cores with two threads
@@ -59,32 +70,33 @@ WAITING = [(2.0, 0.1, 900, 20), (0.5, 0.02, 40, 1)]  # for a disk, for a GPU
 
 
 @pytest.mark.parametrize("decode", CROWDED)
-def test_a_decode_that_was_kept_off_the_cores_stops_spinning(decode: tuple[float, float, int, int]) -> None:
+def test_a_decode_that_was_kept_off_the_cores_stops_spinning(
+    decode: tuple[float, float, int, int], machine: Machine
+) -> None:
     """By the first of them: the next would take as long."""
     seconds, share, asked, unasked = decode
-    assert Machine().decodes(seconds, share, asked=asked, unasked=unasked)
+    assert machine.decodes(seconds, share, asked=asked, unasked=unasked)
 
 
 @pytest.mark.parametrize("decode", FREE + WAITING)
-def test_a_decode_that_had_its_core_or_gave_it_away_does_not(decode: tuple[float, float, int, int]) -> None:
+def test_a_decode_that_had_its_core_or_gave_it_away_does_not(
+    decode: tuple[float, float, int, int], machine: Machine
+) -> None:
     """Alone, beside one busy program, or while something else than a core was waited for."""
     seconds, share, asked, unasked = decode
-    machine = Machine()
     for _ in range(5):
         assert not machine.decodes(seconds, share, asked=asked, unasked=unasked)
     assert machine.pools == []
 
 
-def test_many_short_decodes_are_judged_together() -> None:
+def test_many_short_decodes_are_judged_together(machine: Machine) -> None:
     """A token of a hundredth of a second is too short to tell; ten of them are not."""
-    machine = Machine()
     stopped = [machine.decodes(PERIOD_S / 7.5, 0.4, unasked=5) for _ in range(8)]
     assert stopped == [False] * 7 + [True]
 
 
-def test_what_a_thread_did_before_its_first_decode_is_no_part_of_it() -> None:
+def test_what_a_thread_did_before_its_first_decode_is_no_part_of_it(machine: Machine) -> None:
     """Nor is what another thread did: an account is of one thread."""
-    machine = Machine()
     machine.decodes(LONG, 1.0)
     machine.used = CoreUse(1000.0, 10**6, 0)  # the account of another, which was busy before
     other = threading.Thread(target=lambda: machine.decodes(LONG, 1.0))
@@ -93,24 +105,20 @@ def test_what_a_thread_did_before_its_first_decode_is_no_part_of_it() -> None:
     assert machine.pools == []
 
 
-def test_spinning_is_allowed_again_where_nobody_takes_the_cores() -> None:
+def test_spinning_is_allowed_again_where_nobody_takes_the_cores(machine: Machine) -> None:
     """Threads that sleep ask for hundreds of switches; unasked ones are those that others force."""
-    machine = Machine()
     machine.decodes(LONG, 0.45, unasked=400)
-    for share, asked, unasked in [(0.5, 2343, 1419), (0.5, 1879, 1886), (0.7, 1500, 900), (0.05, 364, 34)]:
-        assert machine.decodes(0.11, share, asked=asked, unasked=unasked)
+    for asked, unasked in [(2343, 1419), (1879, 1886), (1500, 900)]:
+        assert machine.decodes(0.11, 0.5, asked=asked, unasked=unasked)
     assert machine.pools == [True]
-    assert not machine.decodes(0.11, 0.8, asked=1068, unasked=0)
+    assert not machine.decodes(0.11, 0.8, asked=1068)
     assert machine.pools == [False]
     assert machine.decodes(LONG, 0.45, unasked=400)
     assert machine.pools == [False, True]
 
 
-def test_a_wrong_guess_makes_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_guess_makes_patient(machine: Machine) -> None:
     """Each time that spinning was allowed too early, twice as many periods must show cores to spare."""
-    now = 1000.0
-    monkeypatch.setattr(spinning, "clock", lambda: now)
-    machine = Machine()
 
     def waits() -> int:
         """Return how many periods in a row are wanted."""
@@ -123,26 +131,40 @@ def test_a_wrong_guess_makes_patient(monkeypatch: pytest.MonkeyPatch) -> None:
         assert machine.decodes(0.11, 0.8, asked=1068)
     assert machine.decodes(0.11, 0.5, asked=1068, unasked=800)  # not in a row
     assert [machine.decodes(0.11, 0.8, asked=1068) for _ in range(64)] == [True] * 63 + [False]
-    now += FORGET_S + 1
+    machine.now += FORGET_S
     assert waits() == 1
 
 
-def test_work_begins_without_spinning_in_a_crowd_of_which_nothing_else_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A minute's mean is a guess: what was judged within that minute is known better."""
-    now = 1000.0
-    monkeypatch.setattr(spinning, "clock", lambda: now)
-    machine = Machine()
-    machine.spinning.begin(1.2)  # a model alone, whose threads count, too
+def test_a_trial_is_looked_at_while_its_decode_runs(machine: Machine) -> None:
+    """Not one of seconds is waited for: after `TRIAL_S` it is stopped; not one that began just now."""
+    machine.decodes(LONG, 0.45, unasked=400)
+    machine.decodes(0.11, 0.8, asked=1068)
+    assert len(machine.later) == 1
+    look = machine.later.pop()
+    look()  # between two decodes
     assert not machine.spinning.stopped
+    machine.spinning.decodes()
+    machine.now += TRIAL_S / 4
+    look()
+    assert not machine.spinning.stopped
+    machine.now += TRIAL_S
+    look()
+    assert machine.spinning.stopped
+
+
+def test_work_begins_without_spinning_in_a_crowd_of_which_nothing_else_is_known(machine: Machine) -> None:
+    """A minute's mean is a guess: what was judged within that minute is known better."""
+    machine.spinning.begin(0.9)
+    assert (machine.spinning.stopped, machine.later) == (False, [])
+    machine.spinning.begin(1.2)  # a model alone, whose threads count, too; it is looked at
+    assert (machine.spinning.stopped, len(machine.later)) == (False, 1)
     machine.spinning.begin(2.5)
     assert machine.spinning.stopped
     assert not machine.decodes(0.11, 0.8, asked=1068)
-    now += FORGET_S - 1
+    machine.now += FORGET_S - 1
     machine.spinning.begin(2.5)
     assert not machine.spinning.stopped
-    now += 2
+    machine.now += 2
     machine.spinning.begin(2.5)
     assert machine.spinning.stopped
 
@@ -255,9 +277,9 @@ def test_decodes_of_a_model_are_looked_at_where_it_has_threads_to_wait_for(
 ) -> None:
     """With one thread nobody waits for another."""
     for threads in (1, 2):
-        seen: list[float] = []
+        seen: list[int] = []
         looking = Machine().spinning
-        monkeypatch.setattr(looking, "decoded", seen.append)
+        monkeypatch.setattr(looking, "decoded", lambda: seen.append(1))  # noqa: B023 - within this turn
         monkeypatch.setattr(spinning, "_here", looking)
         monkeypatch.setattr(spinning, "_ours", True)
         with lm.load(scripted_file.path, ctx=256, threads=threads) as model:

@@ -207,10 +207,9 @@ class Context:
         self._batch.n_tokens = n
 
     def _run(self) -> DecodeStatus:
-        began = spinning.clock()
+        spinning.decodes(self.options.threads)
         code = int(llama_cpp.llama_decode(self._pointer or self.pointer, self._batch))
-        if self.options.threads != 1:
-            spinning.decoded(began)
+        spinning.decoded(self.options.threads)
         if (status := _STATUS.get(code)) is not None:
             return status
         raise BackendError(f"llama_decode failed with code {code}.", log=backend.log_tail())

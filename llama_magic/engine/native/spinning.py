@@ -27,6 +27,7 @@ except ImportError:  # Windows, whose OpenMP counts no threads
 
 clock = time.perf_counter
 PERIOD_S = 0.1  # of decoding, after which is judged; one long decode is a period of its own
+TRIAL_S = 0.3  # a decode that takes so long, when spinning was just allowed, is looked at while it runs
 FORGET_S = 60.0  # after which a judgement is old
 _SHORT = 0.6  # of a period: a thread that had a core for less was kept waiting
 _LEAST, _MOST = 1, 64  # periods in a row that must show cores to spare
@@ -44,12 +45,19 @@ class CoreUse(NamedTuple):
 class Spinning:
     """Whether the threads of a process may spin, by what decodes cost the thread that waits for them."""
 
-    def __init__(self, measure: Callable[[], CoreUse], pool: Callable[[], IdlePool]) -> None:
-        self._measure, self._pool = measure, pool
+    def __init__(
+        self,
+        measure: Callable[[], CoreUse],
+        pool: Callable[[], IdlePool],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._measure, self._pool, self._later = measure, pool, later
         self._idle: IdlePool | None = None
+        self._making = threading.Lock()
         self._thread = 0
         self._before = CoreUse(0.0, 0, 0)
         self._spent = 0.0  # seconds of decoding since
+        self._began = 0.0  # when the decode that runs did; 0: none does
         self._judged = self._allowed = -FORGET_S  # when
         self._patience, self._spare = _LEAST, 0  # periods with cores to spare: wanted, and seen in a row
 
@@ -58,9 +66,14 @@ class Spinning:
         """Whether nobody spins."""
         return self._idle is not None
 
-    def decoded(self, seconds: float) -> None:
-        """Note a decode of the calling thread, and judge where a period is over."""
-        self._spent += seconds
+    def decodes(self) -> None:
+        """Note that the calling thread begins to decode."""
+        self._began = clock()
+
+    def decoded(self) -> None:
+        """Note that it is done, and judge where a period is over."""
+        self._spent += clock() - self._began
+        self._began = 0.0
         if self._spent < PERIOD_S:
             return
         if self._thread != threading.get_ident():
@@ -72,30 +85,44 @@ class Spinning:
 
     def _judge(self, share: float, asked: int, unasked: int) -> None:
         self._judged = clock()
-        short = share < _SHORT
         if self._idle is not None:
-            # Of 500 switches a token 200 and more are unasked where cores are short, else none of 180. Where
-            # they are very short, though, a thread waits for the others nearly all the time.
-            self._spare = 0 if short or 4 * unasked > asked else self._spare + 1
+            # Of 500 switches a token 200 and more are unasked where cores are short, else none of 180.
+            self._spare = 0 if 4 * unasked > asked else self._spare + 1
             if self._spare >= self._patience:
-                self._allowed = clock()
-                self.allow()
-        elif short and unasked > asked:
+                self._try()
+        elif share < _SHORT and unasked > asked:
             # A disk or a GPU that is waited for takes the core away, too; but that is asked for.
-            soon = clock() - self._allowed < FORGET_S  # a wrong guess, which cost seconds
-            self._patience = min(2 * self._patience, _MOST) if soon else _LEAST
-            self.forbid()
+            self._refuse()
+
+    def _try(self) -> None:
+        """Let threads spin. Where cores are very short, few switches are unasked, too: it may be wrong."""
+        self._allowed = clock()
+        self.allow()
+        self._later(TRIAL_S, self._look)
+
+    def _look(self) -> None:
+        if self._began and clock() - self._began > TRIAL_S / 2 and self._idle is None:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        soon = clock() - self._allowed < FORGET_S  # after it was allowed: a wrong guess
+        self._patience = min(2 * self._patience, _MOST) if soon else _LEAST
+        self.forbid()
 
     def begin(self, crowd: float) -> None:
         """Note that work begins after a rest, where so many threads for each core want it."""
         # A decode that has to show it takes seconds. Where one was looked at, the mean is old news.
-        if crowd > _CROWD and clock() - self._judged > FORGET_S:
-            self.forbid()
+        if clock() - self._judged > FORGET_S:
+            if crowd > _CROWD:
+                self.forbid()
+            elif crowd > 1:
+                self._later(TRIAL_S, self._look)
 
     def forbid(self) -> None:
         """Let nobody spin, until a decode shows that there are cores to spare."""
-        if self._idle is None:
+        if self._idle is None and self._making.acquire(blocking=False):  # else another thread does
             self._idle, self._spare = self._pool(), 0
+            self._making.release()
 
     def allow(self) -> None:
         """Let threads spin again."""
@@ -119,6 +146,14 @@ class IdlePool:
         self._ended.put(None)
 
 
+def _later(seconds: float, work: Callable[[], None]) -> None:
+    def run() -> None:
+        time.sleep(seconds)
+        work()
+
+    start_thread(run, "llama_magic trial")
+
+
 def _usage() -> CoreUse:
     used = resource.getrusage(resource.RUSAGE_THREAD)
     return CoreUse(used.ru_utime + used.ru_stime, used.ru_nvcsw, used.ru_nivcsw)
@@ -130,13 +165,19 @@ _ours = (
     and hasattr(resource, "RUSAGE_THREAD")
     and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
 )
-_here = Spinning(_usage, IdlePool)
+_here = Spinning(_usage, IdlePool, _later)
 
 
-def decoded(began: float) -> None:
-    """Note that the calling thread has decoded since `began`, with threads that it waited for."""
-    if _ours:
-        _here.decoded(clock() - began)
+def decodes(threads: int) -> None:
+    """Note that the calling thread begins to decode, with so many; one has none to wait for."""
+    if _ours and threads != 1:
+        _here.decodes()
+
+
+def decoded(threads: int) -> None:
+    """Note that it is done."""
+    if _ours and threads != 1:
+        _here.decoded()
 
 
 def begin() -> None:
@@ -158,7 +199,7 @@ def allow() -> None:
 def _after_fork() -> None:
     """Begin anew in a forked child: the parent's pool is not there."""
     global _here
-    _here = Spinning(_usage, IdlePool)
+    _here = Spinning(_usage, IdlePool, _later)
 
 
 at_fork(_after_fork)
