@@ -160,6 +160,43 @@ def test_bounds_hold_wherever_a_number_stands(schema: Any, inside: str, outside:
     assert not constraint.mask_accepts(outside)
 
 
+_WIDE = 7**340  # 288 digits
+EXACT: list[tuple[Any, list[Any], list[Any]]] = [  # (schema, what it takes, what it does not)
+    ({"type": "integer", "minimum": _WIDE}, [_WIDE, _WIDE + 1, f"{_WIDE}.0"], [_WIDE - 1, 5]),
+    ({"type": "integer", "minimum": -_WIDE, "maximum": -(10**120)}, [-_WIDE, -(10**200)], [-_WIDE - 1, 0]),
+    ({"type": "number", "minimum": _WIDE},
+     [_WIDE, f"{_WIDE}.5", "9.5e300"], [_WIDE - 1, f"{_WIDE - 1}.5", "1e200"]),
+    ({"type": "integer", "minimum": 10**20, "maximum": 10**20 + 50, "multipleOf": 7},
+     [10**20 + 5, 10**20 + 47, f"{10**20 + 5}.00"], [10**20, 10**20 + 6, 10**20 - 2, 10**20 + 54]),
+    ({"type": "number", "minimum": 0, "exclusiveMaximum": 246910, "multipleOf": 12345.5},
+     ["12345.5", "12345.50", "0", "24691.0"], ["12345", "246910", "-12345.5"]),
+    ({"type": ["integer", "null"], "exclusiveMinimum": -2, "maximum": 10**6, "multipleOf": 100003},
+     ["null", "0", "900027"], ["100004", "1000030", "-100003"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "inside", "outside"), EXACT, ids=lambda value: str(value)[:40])
+def test_wide_bounds_and_steps_hold_to_the_last_digit(schema: Any, inside: Any, outside: Any) -> None:
+    """Whole numbers of 288 digits, and multiples of a step that are few, are masked exactly."""
+    constraint = structured.compile(schema, vocabulary=smollm2())
+    assert not [keyword for keyword in constraint.checked if keyword.keyword != "json"]
+    assert all(constraint.mask_accepts(str(value)) for value in inside)
+    assert not any(constraint.mask_accepts(str(value)) for value in outside)
+    if "multipleOf" in schema:
+        text = random_text(constraint, random.Random(3))
+        assert text is not None
+        assert constraint.accepts(text)
+
+
+def test_many_multiples_are_checked_after() -> None:
+    """A step that the mask's compiler does not take, with too many multiples to be named, is checked."""
+    schema = {"type": "integer", "minimum": 0, "maximum": 10**9, "multipleOf": 100003}
+    constraint = structured.compile(schema)
+    assert "multipleOf" in [keyword.keyword for keyword in constraint.checked]
+    assert constraint.accepts("100003")
+    assert not constraint.accepts("100004")
+
+
 def _begins(spec: Any, text: str) -> bool:
     """Say whether a model is let write a text as a beginning."""
     matcher = structured.compile(spec, vocabulary=smollm2()).start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from llama_magic.structured.lower.lowered import Lowered, Site
@@ -18,7 +19,7 @@ from llama_magic.structured.schema.tree import pointer
 LEAST = -9 * 10**18
 MOST = 2**63 - 1025  # the last double below 2^63; a bound above it is cut to 2^63 - 1 there
 _EXACT = 2**53  # it reads numbers as doubles
-_LONGEST = 10**100  # what is said digit by digit
+_MOST_MULTIPLES = 256  # that are named one by one
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _FAR = 10**17  # of a bound beyond its range the sign and the number of digits are kept
 
@@ -48,7 +49,10 @@ def _bound(lowered: Lowered, site: Site) -> None:
         lowered.enforce(site.path, site.keyword)
         return
     float(value)  # an OverflowError refuses what no double can hold
-    ruled = site.keyword in _BOUNDS and _by_digits(lowered, site)
+    ruled = _by_digits(lowered, site)
+    if ruled and site.keyword == "multipleOf":
+        lowered.ruled(site.path, site.keyword)
+        return
     large = site.keyword == "multipleOf" and ("multiples" in lowered.loosening.kinds or not takes_step(value))
     large = large or (site.keyword != "multipleOf" and not LEAST <= value <= MOST)
     loosened = "numbers" in lowered.loosening.kinds
@@ -82,14 +86,16 @@ def _by_digits(lowered: Lowered, site: Site) -> bool:
     Where the rule cannot be written (within what is no rule itself), the bounds beside it hold.
     """
     node, kinds = site.node, type_list(site.node.get("type", TYPES))
-    if "multipleOf" in node or "numbers" in lowered.loosening.kinds:
+    if "numbers" in lowered.loosening.kinds:
         return False
+    if "multipleOf" in node:
+        return bool({"integer", "number"} & set(kinds)) and _multiples(site, whole="number" not in kinds)
     if "number" in kinds:
         return _between(site)
     if "integer" not in kinds:
         return False
     numbers = [node[name] for name in _BOUNDS if name in node and not isinstance(node[name], bool)]
-    if all(map(in_range, numbers)) or any(abs(number) > _LONGEST for number in numbers):
+    if all(map(in_range, numbers)):
         return False
     low, high = _ends(node)
     if False in site.extra:  # said at another bound
@@ -111,7 +117,45 @@ def _by_digits(lowered: Lowered, site: Site) -> bool:
 
 def _between(site: Site) -> bool:
     """Say numbers between bounds by their digits."""
-    node = site.node
+    low, high = _decimal_ends(site.node)
+    pattern = taken(low, high)
+    if pattern is None:
+        return False
+    _say(site, pattern, written(low, high) or pattern)
+    return True
+
+
+def _multiples(site: Site, *, whole: bool) -> bool:
+    """Name the multiples between two bounds, where the mask's compiler takes step or bounds no more."""
+    low, high = _decimal_ends(site.node)
+    value = site.node["multipleOf"]
+    numbers = [site.node[name] for name in _BOUNDS if name in site.node]
+    if low is None or high is None or (takes_step(value) and all(map(in_range, numbers))):
+        return False
+    step, places = Fraction(repr(value)), max(0, -int(Decimal(repr(value)).as_tuple().exponent))
+    first, last = math.ceil(Fraction(low.value) / step), math.floor(Fraction(high.value) / step)
+    first += int(low.out and first * step == low.value)
+    last -= int(high.out and last * step == high.value)
+    if not 0 < last - first + 1 <= _MOST_MULTIPLES:
+        return False
+    found = [count * step for count in range(first, last + 1)]
+    texts = [_text(number, places) for number in found if not whole or number.denominator == 1]
+    spelled = [text.replace(".", "\\.") for text in texts]
+    ways = [text + ("0*" if "." in text else "(?:\\.0+)?") for text in spelled]
+    if texts:
+        _say(site, f"(?:{'|'.join(ways)})", f"(?:{'|'.join(spelled)})")
+    return bool(texts)
+
+
+def _text(number: Fraction, places: int) -> str:
+    """Write a decimal number with as many places as it needs, exactly."""
+    digits = str(abs(int(number * 10**places))).rjust(places + 1, "0")
+    fraction = digits[len(digits) - places :].rstrip("0")
+    return f"{'-' * (number < 0)}{digits[: len(digits) - places]}{'.' * bool(fraction)}{fraction}"
+
+
+def _decimal_ends(node: Any) -> tuple[End | None, End | None]:
+    """The ends of a range of numbers."""
     found = {name: node[name] for name in _BOUNDS if name in node}
     ends: dict[str, list[End]] = {"inimum": [], "aximum": []}
     for name, value in found.items():
@@ -119,15 +163,9 @@ def _between(site: Site) -> bool:
             side = name[-6:]
             out = name.startswith("ex") or node.get(f"exclusiveM{side}") is True
             ends[side].append(End(Decimal(repr(value)), out))
-    if any(len(end.value.as_tuple().digits) > 100 for side in ends.values() for end in side):
-        return False
     low = max(ends["inimum"], default=None)
     high = min(ends["aximum"], key=lambda end: (end.value, not end.out), default=None)
-    pattern = taken(low, high)
-    if pattern is None:
-        return False
-    _say(site, pattern, written(low, high) or pattern)
-    return True
+    return low, high
 
 
 def _say(site: Site, pattern: str, narrow: str) -> None:

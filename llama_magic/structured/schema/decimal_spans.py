@@ -126,12 +126,18 @@ def _powers(side: _Side) -> str | None:
     parts: list[tuple[str | None, str | None]] = [
         (f"[1-9]{_FRACTION}", _power(*_whole_powers(_Side("", low, high)), "0*"))
     ]
-    if low.value:
-        most = _figure(high) if high and first == last else _TEN
+    here = high if high and first == last else None
+    if low.value and _is_short(low) and (here is None or _is_short(here)):
+        most = _figure(here) if here else _TEN
         parts.append((_upward(_figure(low), most), _power(first, first, "0*")))
-    if high and (not low.value or first < last):
+    if high and _is_short(high) and (not low.value or first < last):
         parts.append((_upward(_ONE, _figure(high)), _power(last, last, "0*")))
     return _union([f"{side.sign}{figure}{power}" for figure, power in parts if figure and power])
+
+
+def _is_short(end: End) -> bool:
+    """Say whether a bound is written with an exponent: its digits nest, which has an end."""
+    return len(end.value.as_tuple().digits) <= 40
 
 
 def _figure(end: End) -> End:

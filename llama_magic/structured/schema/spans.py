@@ -66,23 +66,44 @@ def _numbers(low: int, high: int) -> str:
 
 def _digits(low: str, high: str) -> str:
     """Digits of one length, from `low` to `high`."""
-    if not low:
-        return ""
-    if low[0] == high[0]:
-        return low[0] + _digits(low[1:], high[1:])
-    rest = len(low) - 1
-    first, last, ways = int(low[0]), int(high[0]), []
-    if low[1:].strip("0"):
-        ways.append(low[0] + _digits(low[1:], "9" * rest))
+    shared = next(
+        (place for place, pair in enumerate(zip(low, high, strict=True)) if pair[0] != pair[1]), None
+    )
+    if shared is None:
+        return low
+    first, last, ways = int(low[shared]), int(high[shared]), []
+    if low[shared + 1 :].strip("0"):
+        ways += [low[shared] + way for way in _on_one_side(low[shared + 1 :], 9)]
         first += 1
-    if high[1:].strip("9"):
-        ways.append(high[0] + _digits("0" * rest, high[1:]))
+    if high[shared + 1 :].strip("9"):
+        ways += [high[shared] + way for way in _on_one_side(high[shared + 1 :], 0)]
         last -= 1
     if first <= last:
-        ways.append(
-            (f"[{first}-{last}]" if first < last else str(first)) + (f"[0-9]{{{rest}}}" if rest else "")
-        )
-    return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+        ways.append(_one_of(first, last) + _any(len(low) - shared - 1))
+    return low[:shared] + (ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})")
+
+
+def _on_one_side(bound: str, most: int) -> list[str]:
+    """Ways to write digits from `bound` up (`most` is 9) or down (0), one for each place where they leave it.
+
+    They are not put into each other: an expression may be nested 50 deep or so.
+    """
+    ways: list[str] = []
+    for place, digit in enumerate(map(int, bound)):
+        if not bound[place:].strip(str(9 - most)):  # all that follow
+            return [*ways, bound[:place] + _any(len(bound) - place)]
+        if digit != most:
+            beyond = _one_of(*sorted((digit + (1 if most else -1), most)))
+            ways.append(bound[:place] + beyond + _any(len(bound) - place - 1))
+    return [*ways, bound]
+
+
+def _one_of(first: int, last: int) -> str:
+    return f"[{first}-{last}]" if first < last else str(first)
+
+
+def _any(count: int) -> str:
+    return f"[0-9]{{{count}}}" if count > 1 else "[0-9]" * count
 
 
 class _Kind:
