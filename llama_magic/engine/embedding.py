@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ def embed(
     engine: Engine,
     info: GGUFInfo,
     window: int,
-    texts: str | Sequence[str | Sequence[int]],
+    texts: str | Iterable[str | Sequence[int]],
     *,
     normalize: bool,
 ) -> NDArray[np.float32]:

@@ -48,14 +48,14 @@ class Models:
 
 
 def read_models(model: Any, models: Any) -> Models:
-    """Return the models of a call; with neither argument, the current model is the only one.
+    """Return the models of a call; with neither argument, the current one or the only one loaded.
 
     `models` is a list of models and names, a dict of names to such, or `Models` as they are.
     """
     if isinstance(models, Models):
         return models
     if models is None:
-        only = _checked(model) if model is not None else None
+        only = _checked(model) if model is not None else hooks.model_at_hand()
         return Models({_name_of(only): only})
     if model is not None:
         raise OptionError("model and models are given together.", remedy="Give all of them in models.")

@@ -207,7 +207,8 @@ class Results(Printed, Sequence[R], Generic[R]):
             score = names[0]
         if score is None or score not in names:
             known = f"There are {', '.join(names)}." if names else "Score them first: .scored(…), or score=."
-            raise OptionError(f"There is no score {score!r} to compare by.", remedy=known)
+            which = "no one score" if score is None else f"no score {score!r}"
+            raise OptionError(f"There is {which} to compare by.", remedy=known)
         return compare(self, axis, score, self._values(axis, least=2))
 
     def kappa(self, axis: str, field: str | None = None) -> Agreement:

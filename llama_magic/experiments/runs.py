@@ -64,7 +64,7 @@ class Run(Shown):
             {"row": self.row, "sample": self.sample, **self.inputs},
             [
                 *self.settings.items(),
-                ("answer", self.text if self.parsed is None else self._written()),
+                ("answer", self._written()),
                 *self._fields(),
                 ("error", None if self.error is None else str(self.error)),
                 *((name, None if isinstance(s, Exception) else s) for name, s in self.scores.items()),
@@ -77,6 +77,9 @@ class Run(Shown):
         )
 
     def _written(self) -> Any:
+        """Return the answer as one value; of an error none, so that a table shows none, and no empty text."""
+        if self.completion is None or self.parsed is None:
+            return None if self.completion is None else self.text
         answer = self.answer()
         return answer if isinstance(answer, (str, int, float)) else json.dumps(answer, default=said)
 

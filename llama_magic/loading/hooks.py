@@ -28,6 +28,13 @@ def current_model() -> Model | None:
     return _models[0][0]() if _models else None
 
 
+def model_at_hand() -> Model | None:
+    """Return the current model; where there is none, as in a script, the only one that is in memory."""
+    current = current_model()
+    here = loaded()
+    return here[0] if current is None and len(here) == 1 else current
+
+
 def named_model(name: str) -> Model | None:
     """Return the loaded model that is kept under a name, None where there is none."""
     return _models[0][1](name) if _models else None

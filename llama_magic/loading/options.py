@@ -366,7 +366,8 @@ def _adapter(entry: Any) -> Adapter:
     path = Path(os.path.expanduser(os.path.expandvars(text)))
     if not os.path.isfile(path):  # False, not an error, for a name that no file can have
         raise SourceError(
-            f"There is no LoRA adapter at {path}.", remedy="Give the path of a GGUF adapter file."
+            f"There is no LoRA adapter at {path}.",
+            remedy="Give the path of a GGUF adapter file; behind a colon its scale, a number.",
         )
     path = path.resolve()
     facts = path.stat()

@@ -23,6 +23,14 @@ _COMMAND_LINE = {
     "instruct_mode": "instruct", "chat_id": "session", "conversation_id": "session", "output": "out",
     "seed_value": "seed", "reasoning": "thinking", "enable_thinking": "thinking", "think_mode": "thinking",
 }  # fmt: skip
+# What does as a cell of each mode in Python, where no cell can stand.
+IN_PYTHON = {
+    "complete": "model.complete(prompt)", "chat": "model.chat(messages)",
+    "structured": "model.structured(prompt, schema)",
+    "map": "lm.map(rows, prompt)", "sweep": "lm.sweep(prompt, over=…)",
+    "decide": "lm.decide(rows, question, options)",
+    "surprise": "model.read(text)", "xray": "model.xray(prompt)",
+}  # fmt: skip
 _BODY = "The prompt stands in the lines below the magic."
 _JSON = "%%llama structured --schema X answers in JSON."
 _CHAT = "%%llama chat keeps the conversation from cell to cell."

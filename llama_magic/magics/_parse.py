@@ -268,7 +268,7 @@ def _unknown_verb(word: str) -> OptionError:
     if word in table.MODES:
         return OptionError(
             f"{word} is a mode of the cell magic, not a verb.",
-            remedy=f"Write %%llama {word}, the text below it.",
+            remedy=f"Write %%llama {word}, the text below it; in a loop {_other_names.IN_PYTHON[word]}.",
         )
     return OptionError(
         f"There is no verb {word!r}.{hint(word, table.VERBS)}", remedy=f"Verbs: {', '.join(table.VERBS)}."

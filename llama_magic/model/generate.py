@@ -200,7 +200,7 @@ class Generating:
     @overload
     def chat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         stream: Literal[False] = False,
         grammar: str | None = None,
@@ -212,7 +212,7 @@ class Generating:
     @overload
     def chat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         n: int,
         stream: Literal[False] = False,
@@ -225,7 +225,7 @@ class Generating:
     @overload
     def chat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         stream: Literal[True],
         n: int = 1,
@@ -239,7 +239,7 @@ class Generating:
     @shown_briefly("The call")
     def chat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         stream: bool = False,
         n: int = 1,
@@ -249,7 +249,7 @@ class Generating:
         template_variables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Answer a conversation: messages are dicts with `role` and `content`. Options as for `complete`.
+        """Answer messages: dicts of `role` and `content`, or a text: one user turn. Options: see `complete`.
 
         `tools` are functions that the model may call: their schema is made of signature and docstring, and
         they are run when the model calls them, after one printed line that says with what (`tools_auto`
@@ -271,7 +271,7 @@ class Generating:
     @overload
     def achat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         stream: Literal[False] = False,
         grammar: str | None = None,
@@ -283,7 +283,7 @@ class Generating:
     @overload
     def achat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         n: int,
         stream: Literal[False] = False,
@@ -296,7 +296,7 @@ class Generating:
     @overload
     def achat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         stream: Literal[True],
         n: int = 1,
@@ -309,7 +309,7 @@ class Generating:
     @shows(ChatOptions)
     def achat(
         self,
-        messages: Messages,
+        messages: str | Messages,
         *,
         stream: bool = False,
         n: int = 1,
@@ -329,12 +329,14 @@ class Generating:
 
     def _chatting(
         self,
-        messages: Messages,
+        messages: str | Messages,
         constraint: Constraint | None,
         variables: Mapping[str, Any] | None,
         given: Mapping[str, Any],
     ) -> Assembler | Rounds:
         """Return what is to be asked; `Rounds` where tools are to be run here."""
+        if isinstance(messages, str):
+            messages = as_messages(messages, None)
         options = {key: value for key, value in given.items() if key not in CHAT_DEFAULTS}
         of_tools: dict[str, Any] = {key: given.get(key, value) for key, value in CHAT_DEFAULTS.items()}
         choice, parallel = of_tools["tool_choice"], of_tools["parallel_tool_calls"]

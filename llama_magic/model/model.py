@@ -271,7 +271,7 @@ class Model(Generating, Shown):
 
     @shown_briefly("The embedding")
     def embed(
-        self, texts: str | Sequence[str | Sequence[int]], *, normalize: bool = True
+        self, texts: str | Iterable[str | Sequence[int]], *, normalize: bool = True
     ) -> NDArray[np.float32]:
         """Return one vector a text: (len(texts), n_embd) float32, of length 1 unless `normalize` is off.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
@@ -13,13 +14,26 @@ if TYPE_CHECKING:
 
 
 def as_texts(texts: object, *, tokens: bool = False) -> list[Any]:
-    """Return one text or several as a list; with `tokens` a text may be a list of these. `InputTypeError`."""
+    """Return one text or several as a list; with `tokens` a text may be a list of these. `InputTypeError`.
+
+    Several are anything that gives them one after another in an order: a list, a column, a generator.
+    """
     if isinstance(texts, str):
         return [texts]
+    unordered = isinstance(texts, (bytes, Mapping, AbstractSet)) or type(texts).__name__ == "DataFrame"
+    if unordered or not isinstance(texts, Iterable):
+        raise InputTypeError(
+            f"The texts are a {type(texts).__name__}; expected a text or several: a list, or a column."
+        )
+    several = list(texts)
     kinds = (str, list, tuple) if tokens else (str,)
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, kinds) for text in texts):
-        raise InputTypeError(f"The texts are a {type(texts).__name__}; expected a str or a list of str.")
-    return list(texts)
+    for place, text in enumerate(several):
+        if not isinstance(text, kinds):
+            raise InputTypeError(
+                f"Text {place} is {text!r:.60}; expected a str.",
+                remedy="Leave it out, or give a text in its place.",
+            )
+    return several
 
 
 def unit_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:

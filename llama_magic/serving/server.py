@@ -39,10 +39,10 @@ def serve(
 ) -> Server:
     """Serve models of this process to other programs, beside everything else that asks them; return at once.
 
-    `models` are loaded models, or sources to load; without one the current model. `port` 0 takes a free
-    one. `key_env` names the environment variable that holds the key; an address that other machines reach
-    needs one. `hosts` are further names by which this machine may be called, `cors` origins of pages that
-    may ask ("*": all). `limits` bound what one client may cost.
+    `models` are loaded models, or sources to load; without one the current model, or in a script the only
+    one that is loaded. `port` 0 takes a free one. `key_env` names the environment variable that holds the
+    key; an address that other machines reach needs one. `hosts` are further names by which this machine may
+    be called, `cors` origins of pages that may ask ("*": all). `limits` bound what one client may cost.
 
     Raises `OptionError` where the port is taken, the key is missing, or Starlette and uvicorn are.
     """
@@ -184,7 +184,7 @@ def _models(given: tuple[Model | str, ...]) -> dict[str, Model]:
     from llama_magic.loading.load import load  # for weight: llama.cpp
 
     if not given:
-        found = hooks.current_model()
+        found = hooks.model_at_hand()
         given = (found if found is not None else load(),)
     models: dict[str, Model] = {}
     for one in given:

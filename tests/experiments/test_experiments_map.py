@@ -19,6 +19,7 @@ from pydantic import BaseModel, field_validator
 import llama_magic as lm
 from llama_magic.experiments.rows import read_rows
 from llama_magic.experiments.runs import Runs
+from llama_magic.loading import hooks
 from llama_magic.testing import Script, scripted_model
 
 Point = namedtuple("Point", "x y")
@@ -188,7 +189,20 @@ def test_a_bad_row_costs_no_other() -> None:
     assert all(run.completion is None for run in runs.failures)
     assert "no text: the value is nan" in str(runs[2].error)
     assert runs[8].text == '{"word": "value"}'  # what was written is kept
+    assert list(runs.to_pandas()["answer"].isna()) == [run.completion is None for run in runs]
     assert repr(runs) == "<Runs: 11 rows, 9 errors>"
+
+
+def test_without_a_model_the_only_one_loaded_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a script no model is current; the one in memory is meant, and no second one is loaded."""
+    model = scripted_model({"a": "b"})
+    monkeypatch.setattr(hooks, "current_model", lambda: None)
+    monkeypatch.setattr(hooks, "loaded", lambda: [model])
+    assert [run.text for run in lm.map(["a"], "{{ text }}")] == ["b"]
+    with lm.serve(port=0) as server:
+        assert server.models == (model.name,)
+    monkeypatch.setattr(hooks, "loaded", lambda: [model, scripted_model({})])
+    assert hooks.model_at_hand() is None
 
 
 def test_failed_rows_are_asked_again_when_asked_to() -> None:

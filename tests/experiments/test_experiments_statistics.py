@@ -199,7 +199,7 @@ def test_several_pairs_are_corrected_for() -> None:
 def test_what_cannot_be_compared_is_said() -> None:
     """Which axes and scores there are stands in the error."""
     runs = _runs(4)
-    with pytest.raises(lm.OptionError, match=r"no score None.*\n.*right, length"):
+    with pytest.raises(lm.OptionError, match=r"no one score to.*\n.*right, length"):
         runs.pairs("prompt")
     with pytest.raises(lm.OptionError, match="no axis"):
         runs.pairs("prompts", "right")

@@ -204,6 +204,13 @@ def test_line_errors_say_what_would_be_right(line: str, named: str) -> None:
         parse_line(line)
 
 
+def test_each_mode_says_how_a_loop_does_it() -> None:
+    """A cell cannot stand in a loop or a function: what a mode is called in Python is in the error."""
+    for mode in MODES.keys() - VERBS.keys():
+        with pytest.raises(OptionError, match=rf"%%llama {mode}.*in a loop (model|lm)\.\w+\("):
+            parse_line(f"{mode} x")
+
+
 def test_a_semicolon_at_the_end_of_a_line_silences() -> None:
     """As in IPython: the result is not shown; in a text or in quotes it is an ordinary character."""
     assert parse_line("load x;") == LineCommand("load", ("x",), silent=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import functools
 import importlib.metadata
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import llama_cpp
 import numpy as np
+import pandas
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -242,7 +244,7 @@ def test_wrong_types_are_one_tree(scripted: Any) -> None:
     for options in wrong:
         with pytest.raises(lm.LlamaMagicError):
             scripted.complete("a", **options)
-    for messages in ("hi", [{"content": "x"}], [{"role": "user", "content": None}], [5], None):
+    for messages in (b"hi", [{"content": "x"}], [{"role": "user", "content": None}], [5], None):
         with pytest.raises(lm.LlamaMagicError):
             scripted.chat(messages)
     for ids in ([10**6], [-1], [True], ["a"], [1.5]):
@@ -504,13 +506,36 @@ def test_embeddings_are_the_mean_over_the_text(real: Any) -> None:
     assert np.linalg.norm(real.embed(texts[0], normalize=False)) > 1.5
 
 
+def test_texts_come_as_anything_that_gives_them_in_order(scripted: Any) -> None:
+    """A column of pandas, an array, a generator: the rows are those of a list."""
+    texts = ["one", "two"]
+    rows = scripted.embed(texts)
+    for several in (pandas.Series(texts, index=[7, 3]), np.array(texts), (text for text in texts)):
+        assert np.array_equal(scripted.embed(several), rows)
+
+
+def test_a_text_is_one_turn_of_a_chat(scripted: Any) -> None:
+    """`chat` takes a text as one user turn, in both forms; what is kept of it is a message."""
+    asked = [{"role": "user", "content": "Hi there"}]
+    expected = scripted.chat(asked, max_tokens=2, seed=1)
+    for answer in (
+        scripted.chat("Hi there", max_tokens=2, seed=1),
+        asyncio.run(scripted.achat("Hi there", max_tokens=2, seed=1)),
+    ):
+        assert (answer.prompt, answer.text) == (expected.prompt, expected.text)
+        assert list(answer.messages[:1]) == asked
+
+
 def test_texts_that_cannot_be_embedded(scripted: Any) -> None:
     """Empty texts, other types and texts over the window are refused, never cut."""
     assert scripted.embed([]).shape[0] == 0
     with pytest.raises(lm.OptionError, match="empty"):
         scripted.embed(["a", ""])
-    with pytest.raises(lm.InputTypeError):
-        scripted.embed([5])
+    with pytest.raises(lm.InputTypeError, match=r"Text 1 is 5; .*\n.*Leave it out"):
+        scripted.embed(["a", 5])
+    for unordered in ({"a": 1}, {"a"}, b"a", pandas.DataFrame({"a": ["b"]}), 5):
+        with pytest.raises(lm.InputTypeError, match="a list, or a column"):
+            scripted.embed(unordered)
     with pytest.raises(lm.ContextOverflowError):
         scripted.embed("a" * 1025)
 
