@@ -112,10 +112,11 @@ class Spinning:
     def begin(self, crowd: float) -> None:
         """Note that work begins after a rest, where so many threads for each core want it."""
         # A decode that has to show it takes seconds. Where one was looked at, the mean is old news.
-        if clock() - self._judged > FORGET_S:
+        if crowd > 1 and clock() - self._judged > FORGET_S:
+            self._judged = clock()
             if crowd > _CROWD:
                 self.forbid()
-            elif crowd > 1:
+            else:
                 self._later(TRIAL_S, self._look)
 
     def forbid(self) -> None:
