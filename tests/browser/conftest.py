@@ -16,6 +16,8 @@ from browser.server import Server
 sys.path.insert(0, str(Path(__file__).parents[1] / "display"))  # the scripted answers and the hostile texts
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-sync", "--no-first-run"]
 CHROMIUM_ARGS += ["--disable-background-networking", "--disable-component-update"]
+# A page that lives for seconds does not earn back what compiling its JavaScript for speed costs.
+CHROMIUM_ARGS += ["--js-flags=--no-opt --no-maglev"]
 MISSING = "Browser tests need Chromium: `sudo apt-get install chromium`, then `make test` again."
 
 
@@ -75,23 +77,18 @@ def opened(lab: Page) -> Iterator[Any]:
     lab.leave()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def notebook_7(browser: Any, server: Server) -> Iterator[Any]:
-    """A function that loads a notebook in Notebook 7; the one before is closed, and its kernel ended."""
+    """A function that loads a notebook in Notebook 7; in the end pages are closed, and kernels ended."""
     pages: list[Page] = []
 
     def opens(name: str, sources: list[str] | None = None) -> Page:
-        close()
         if sources is not None:
             server.write(name, sources)
         pages.append(Page(browser, server))
         pages[-1].load("notebooks", name)
         return pages[-1]
 
-    def close() -> None:
-        for page in pages:
-            page.close()
-        pages.clear()
-
     yield opens
-    close()
+    for page in pages:
+        page.close()

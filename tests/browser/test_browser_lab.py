@@ -164,7 +164,7 @@ def test_five_hundred_tokens_a_second_are_shown_live(opened: Any) -> None:
 def test_the_demo_model_writes_in_the_live_view(opened: Any) -> None:
     """A seeded chat with SmolLM2: text and figures come live, and the static output is what was written; run
     again, it is the same to the letter."""
-    asks = "%%llama chat -n 64 --seed 7 -o r\nsystem: You are a storyteller.\nuser: Tell a story of a dragon."
+    asks = "%%llama chat -n 32 --seed 7 -o r\nsystem: You are a storyteller.\nuser: Tell a story of a dragon."
     watch = (
         "() => { window.told = [];"
         " new MutationObserver(() => window.told.push(document.querySelector('.lm-live')?.innerText ?? ''))"
@@ -180,7 +180,7 @@ def test_the_demo_model_writes_in_the_live_view(opened: Any) -> None:
     first = tab.static(2, "written of 1,024 tokens", timeout=60_000)
     answer = first.locator(".lm-text").inner_text()
     html = first.inner_html()
-    assert len(answer.split()) > 30
+    assert len(answer.split()) > 15
     seen = tab.page.evaluate("() => window.told")
     assert any(answer[:20] in text and "tok/s" in text and "prompt +" in text for text in seen)
     tab.run(3)
