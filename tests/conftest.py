@@ -50,7 +50,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _one_trial_a_file() -> Iterator[None]:
     """Try a file in a child once a session, however many caches and options tests have.
 
-    Scripted files stand for each other, once for each choice of options. A trial costs 0.4 s of CPU, of a
+    Files built alike stand for each other, once for each choice of options. A trial costs 0.4 s of CPU, of a
     real model 2 s. What fails is tried each time, and so is what a test has changed the child of.
     """
     from llama_magic.engine import crash_check
@@ -58,10 +58,10 @@ def _one_trial_a_file() -> Iterator[None]:
     child, command, survived = crash_check.run_child, crash_check.command, {}
 
     def run(trial: crash_check.Trial, size: int) -> crash_check.TrialVerdict:
-        scripted = all(BUILT.get(path) == os.stat(path).st_mtime_ns for path in trial.paths)
+        forms = [_form(path) for path in trial.paths]
         # What came of a trial names the weights' layout, and the load goes by it: it is of the key.
-        real = (trial.use_extra_bufts, *map(_digest, () if scripted else trial.paths))
-        key = (replace(trial, paths=()),) if scripted else real
+        real = (trial.use_extra_bufts, *map(_digest, () if all(forms) else trial.paths))
+        key = (replace(trial, paths=()), *forms) if all(forms) else real
         if crash_check.command is not command or key not in survived:
             verdict = child(trial, size)
             if not verdict.survived or crash_check.command is not command:
@@ -72,6 +72,12 @@ def _one_trial_a_file() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crash_check, "run_child", run)
         yield
+
+
+def _form(path: str) -> str:
+    """Return of what form a file is that this process built, and nobody has changed since."""
+    built, form = BUILT.get(path, (None, ""))
+    return form if built == os.stat(path).st_mtime_ns else ""
 
 
 def _digest(path: str) -> str:

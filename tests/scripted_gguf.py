@@ -19,7 +19,8 @@ import numpy as np
 Piece = str | int  # a text, or a byte value for a byte token
 EOS = "</s>"
 BYTES = 3  # id of the token of byte 0
-BUILT: dict[str, int] = {}  # every file of this process, and when: all have one form, whatever their tokens
+# Every file that this process built: when, and of what form it is, whatever its tokens and numbers.
+BUILT: dict[str, tuple[int, str]] = {}
 _MARGIN = 20.0  # logit of the successor; all others have 0
 _CONTROL, _NORMAL, _UNKNOWN, _BYTE, _USER = 3, 1, 2, 6, 4
 
@@ -86,7 +87,7 @@ def build(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    BUILT[str(path)] = path.stat().st_mtime_ns
+    BUILT[str(path)] = path.stat().st_mtime_ns, "scripted"
     return Scripted(path, ids)
 
 

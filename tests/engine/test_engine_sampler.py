@@ -23,7 +23,7 @@ PROMPT = "The river runs through the river valley, and the river"
 
 @pytest.fixture(scope="module")
 def model(loaded: Callable[..., Any]) -> Any:
-    return loaded("smollm2")
+    return loaded("short")
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def _draw(samplers: list[Any], logits: Any, prompt: list[int]) -> int:
         c.llama_sampler_chain_add(chain, sampler)
     for token in prompt:
         c.llama_sampler_accept(chain, token)
-    data = (c.llama_token_data * len(logits))()
-    for i, value in enumerate(logits.tolist()):
-        data[i].id, data[i].logit = i, value
+    rows = np.zeros(len(logits), [("id", "i4"), ("logit", "f4"), ("p", "f4")])
+    rows["id"], rows["logit"] = np.arange(len(logits)), logits
+    data = (c.llama_token_data * len(logits)).from_buffer(rows)
     array = c.llama_token_data_array(data, len(logits), -1, False)
     c.llama_sampler_apply(chain, ctypes.byref(array))
     token = array.data[array.selected].id
@@ -155,9 +155,9 @@ def test_logit_bias_moves_and_forbids(model: Any) -> None:
     assert other.token_ids[0] != best
     forced = model.tokenize(" zebra")[0]
     assert model.complete(PROMPT, max_tokens=1, seed=1, logit_bias={forced: 100.0}).token_ids == (forced,)
-    yes = model.tokenize("yes")[0]
+    yes = [model.tokenize(begun)[0] for begun in ("yes", "ye", "y")]
     for bias, answer in ((50.0, "yes"), (-50.0, "no")):
-        done = model.complete(PROMPT, choices=["yes", "no"], seed=1, logit_bias={yes: bias})
+        done = model.complete(PROMPT, choices=["yes", "no"], seed=1, logit_bias=dict.fromkeys(yes, bias))
         assert done.text == answer
 
 

@@ -58,23 +58,25 @@ def _forced(llama: Raw, prompt: list[int], options: list[list[int]]) -> list[flo
     return found
 
 
+@pytest.mark.parametrize("name", ["smollm2", "windowed"])
 def test_probabilities_are_those_of_teacher_forcing(
-    real: Any, real_name: str, path_of: Callable[[str], Any]
+    loaded: Callable[..., Any], name: str, path_of: Callable[[str], Any]
 ) -> None:
     """Options of one to seven tokens after three prompts, against the raw C API: equal to 1e-4.
 
-    Where weights are repacked, kernels round differently by how many rows they work on; without that the
-    logarithms are equal as well.
+    Where weights are repacked, kernels round differently by how many rows they work on (0.001 a letter);
+    without that the logarithms are equal as well.
     """
-    odds = lm.decide(TEXTS, "Is this a complaint? {{ text }}", options=OPTIONS, model=real)
-    tokens = [real.backend.tokenizer.tokenize(option) for option in OPTIONS]
-    assert {len(one) for one in tokens} >= {1, 2, 4}
-    with raw(path_of(real_name), 1024) as llama:
-        forced = [_forced(llama, real.tokenize(decision.prompt), tokens) for decision in odds]
+    model = loaded(name)
+    odds = lm.decide(TEXTS, "Is this a complaint? {{ text }}", options=OPTIONS, model=model)
+    tokens = [model.backend.tokenizer.tokenize(option) for option in OPTIONS]
+    assert {len(one) for one in tokens} >= {1, 2, 4} or name == "windowed"  # of one letter each
+    with raw(path_of(name), 1024) as llama:
+        forced = [_forced(llama, model.tokenize(decision.prompt), tokens) for decision in odds]
     for decision, expected in zip(odds, forced, strict=True):
         for option, wanted in zip(OPTIONS, expected, strict=True):
             assert abs(np.exp(decision.logprobs[option]) - np.exp(wanted)) < 1e-4
-            assert abs(decision.logprobs[option] - wanted) < 1e-4 or real_name == "gemma"
+            assert abs(decision.logprobs[option] - wanted) < (0.1 if name == "windowed" else 1e-4)
         assert sum(decision.probabilities.values()) == pytest.approx(1)
         assert decision.raw["not at all really"] < decision.raw["not at all"]
 

@@ -10,9 +10,9 @@ import pytest
 from scripted_gguf import build, chain
 
 SCRIPT = Path(__file__).with_name("finalizers.py")
-CASES = {"cycles": 300, "on_the_engine": 100, "at_every_step": 4, "closing": 5}
+CASES = {"cycles": 150, "on_the_engine": 60, "at_every_step": 4, "closing": 5}
 if sys.platform != "win32":
-    CASES["signals"] = 100
+    CASES["signals"] = 60
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -51,9 +51,9 @@ def test_a_text_has_the_vector_of_the_whole(name: str, write: Callable[[str], Pa
         batch["pooling_type"] = 1  # the mean is ours where a file names nothing
     with lm.load(path, ctx=WINDOW, threads=1) as model, raw(path, WINDOW, embeddings=True, **batch) as plain:
         rows = model.embed(texts)
-        again = model.embed(texts[::-1])[::-1]
+        again = model.embed(texts[-2::-1])[::-1]
         whole = np.stack([plain.embed(text) for text in texts])
-    assert np.array_equal(rows, again)
+    assert np.array_equal(rows[:-1], again)
     # A last token is read as it is in the whole text; a mean is put together from those of the pieces.
     np.testing.assert_allclose(rows, whole, atol=1e-7 if name.startswith(("first", "last")) else 2e-6)
 

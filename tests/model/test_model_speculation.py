@@ -147,7 +147,7 @@ def test_guesses_change_no_token_where_rows_are_alike(certain: Any, options: Any
     drafted = 0
     for prompt in (text * 26 + "One, two,", text * 26 + "One, two, three, four. One, two,"):
         answers = [
-            certain.complete(prompt, max_tokens=24, speculate=how, **options) for how in ("off", "auto")
+            certain.complete(prompt, max_tokens=16, speculate=how, **options) for how in ("off", "auto")
         ]
         assert answers[0].token_ids == answers[1].token_ids
         assert answers[0].usage.drafted_tokens == 0
@@ -221,7 +221,7 @@ def test_a_real_text_is_copied_as_by_plain_decoding(loaded: Any, name: str) -> N
     model = loaded(name)
     text = "One, two, three, four, five, six, seven, eight, nine, ten. "
     answers = [
-        model.complete(text * 2 + "One, two,", max_tokens=48, temperature=0, reuse=False, speculate=how)
+        model.complete(text * 2 + "One, two,", max_tokens=32, temperature=0, reuse=False, speculate=how)
         for how in ("off", "auto")
     ]
     assert answers[0].token_ids == answers[1].token_ids
