@@ -207,6 +207,8 @@ class Results(Printed, Sequence[R], Generic[R]):
             score = names[0]
         if score is None or score not in names:
             known = f"There are {', '.join(names)}." if names else "Score them first: .scored(…), or score=."
+            if not names and len(self.failures) == len(self):
+                known = f"Every answer is an error; the first: {self.failures[0].error}"
             which = "no one score" if score is None else f"no score {score!r}"
             raise OptionError(f"There is {which} to compare by.", remedy=known)
         return compare(self, axis, score, self._values(axis, least=2))

@@ -88,6 +88,16 @@ class GGUFInfo(TokenizerInfo, Shown):
         return name or (self.path.stem if self.path else "")
 
     @property
+    def adapter(self) -> str:
+        """Return in words what a file changes that is no model but an adapter of one; of a model nothing."""
+        if self._text("general.type") != "adapter":
+            return ""
+        pairs = [t.shape[-1] for name, t in self.tensors.items() if name.endswith(".lora_a")]
+        ranks = " and ".join(map(str, sorted(set(pairs)))) or "0"
+        kind = "LoRA" if self._text("adapter.type") == "lora" else self._text("adapter.type")
+        return f"{kind} of rank {ranks}, {counted(len(pairs), 'pair')} of matrices; load it with --lora"
+
+    @property
     def size_label(self) -> str:
         return self._text("general.size_label")
 
@@ -252,8 +262,9 @@ class GGUFInfo(TokenizerInfo, Shown):
         window = f", sliding window {self.sliding_window:,}" if self.sliding_window else ""
         mix = ", ".join(f"{n} × {t}" for t, (n, _) in self.quantisation_mix.items())
         groups = sorted(set(self.head_count_kv))
-        return {
+        lines = {
             "name": self.name,
+            "adapter": self.adapter,
             "architecture": self.architecture,
             "parameters": count(self.n_params),
             "quantisation": f"{self.quantisation} ({mix})" if mix else self.quantisation,
@@ -272,6 +283,8 @@ class GGUFInfo(TokenizerInfo, Shown):
             "licence": self.licence,
             "findings": "; ".join(map(str, self.findings)),
         }
+        of_a_model = ("context", "shape", "KV cache", "tokenizer", "special") if self.adapter else ()
+        return {label: text for label, text in lines.items() if label not in of_a_model}
 
 
 def _plain(value: Any) -> Any:

@@ -65,7 +65,9 @@ def cell_help() -> str:
 def verb_help(verb: Verb) -> str:
     """Return the text of `%llama VERB --help`."""
     head = f"%llama {verb.name} {verb.arguments}".rstrip() + f"\n{verb.help}; gives back: {verb.gives}"
-    return _fitting(head + (f"\n\n{_options(verb.options)}" if verb.options else ""))
+    rows = [(action.usage, action.help) for action in verb.actions]
+    actions = f"\n\n{_columns(rows)}" if rows else ""
+    return _fitting(head + actions + (f"\n\n{_options(verb.options)}" if verb.options else ""))
 
 
 def mode_help(mode: Mode) -> str:

@@ -292,20 +292,20 @@ _INSPECT = (
     _o("--template", "flag", "show the chat template"),
 )
 _CHAT_ACTIONS = (
-    Action("show"),
-    Action("undo"),
-    Action("reset"),
-    Action("edit", ("N",)),
-    Action("take", ("ANSWER",), ("answers",)),
-    Action("fork", ("NEW",)),
-    Action("save", ("PATH",), ("chat files",)),
-    Action("load", ("PATH",), ("chat files",)),
+    Action("show", "its turns"),
+    Action("undo", "take the last turn away"),
+    Action("reset", "forget every turn and every branch"),
+    Action("edit", "go back to before turn N; the next %%llama chat cell writes it anew", ("N",)),
+    Action("take", "let a branch of an answer stand as its turn's answer", ("ANSWER",), ("answers",)),
+    Action("fork", "go on under another name; this chat stays as it is", ("NEW",)),
+    Action("save", "write it to a file", ("PATH",), ("chat files",)),
+    Action("load", "let the turns of a file stand in place of these", ("PATH",), ("chat files",)),
 )
 _KV_ACTIONS = (
-    Action("save", ("PATH", "[SEQUENCE]"), ("files", "")),
-    Action("restore", ("PATH",), ("files",)),
-    Action("clear"),
-    Action("fork", ("A", "B")),
+    Action("save", "write the sequence used last, or this one", ("PATH", "[SEQUENCE]"), ("files", "")),
+    Action("restore", "take a saved sequence back", ("PATH",), ("files",)),
+    Action("clear", "forget every sequence that no answer is using"),
+    Action("fork", "keep what A holds under the name B", ("A", "B")),
 )
 
 

@@ -40,13 +40,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Action:
-    """A word that a verb knows: `%llama kv save PATH`.
+    """A word that a verb knows: `%llama kv save PATH`, and what it does.
 
     `wants` names the words behind it, those that may be left out in brackets; `completes` what Tab offers
     for each of them.
     """
 
     name: str
+    help: str
     wants: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
 

@@ -201,6 +201,11 @@ def test_what_cannot_be_compared_is_said() -> None:
     runs = _runs(4)
     with pytest.raises(lm.OptionError, match=r"no one score to.*\n.*right, length"):
         runs.pairs("prompt")
+    failed = lm.map(
+        [{"text": None}] * 2, {"a": "{{ text }}", "b": "{{ text }}"}, model=scripted_model({}), score=len
+    )
+    with pytest.raises(lm.OptionError, match=r"no one score to.*\nEvery answer is an error; .* has no text"):
+        failed.pairs("prompt")
     with pytest.raises(lm.OptionError, match="no axis"):
         runs.pairs("prompts", "right")
     with pytest.raises(lm.OptionError, match="one value"):

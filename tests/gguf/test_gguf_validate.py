@@ -380,6 +380,14 @@ def test_adapters(tmp_path: Path, made: File, field: str | None) -> None:
     assert caught.value.field == field
 
 
+def test_an_adapter_is_described_as_one(tmp_path: Path) -> None:
+    """Its header says what it changes, and nothing of a window, blocks or a tokenizer that it has not."""
+    said = str(inspect(adapter().write(tmp_path / "adapter.gguf")))
+    assert "adapter        LoRA of rank 4, 1 pair of matrices; load it with --lora" in said
+    assert not any(word in said for word in ("context", "blocks", "tokenizer"))
+    assert "tokenizer" in str(inspect(tiny_llama().write(tmp_path / "model.gguf")))
+
+
 def _said(made: File, folder: Path) -> str:
     with pytest.raises(InvalidGGUFError) as caught:
         validate(inspect(made.write(folder / "x.gguf")))

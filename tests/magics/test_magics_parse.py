@@ -204,6 +204,15 @@ def test_line_errors_say_what_would_be_right(line: str, named: str) -> None:
         parse_line(line)
 
 
+def test_the_help_of_a_verb_says_what_each_action_does() -> None:
+    """What `edit 2` does to a chat, and how its turn is then written anew, is read before it is tried."""
+    text = " ".join(_help.verb_help(VERBS["chat"]).split())
+    assert "edit N go back to before turn N; the next %%llama chat cell writes it anew" in text
+    for verb in VERBS.values():
+        said = " ".join(_help.verb_help(verb).split())
+        assert all(f"{action.usage} {action.help}" in said for action in verb.actions)
+
+
 def test_each_mode_says_how_a_loop_does_it() -> None:
     """A cell cannot stand in a loop or a function: what a mode is called in Python is in the error."""
     for mode in MODES.keys() - VERBS.keys():

@@ -22,6 +22,7 @@ def gguf_info(info: GGUFInfo) -> list[Node]:
     """Show a GGUF header: what the file holds, what is odd about it, its metadata, tensors and template."""
     trained = info.context_length
     rows = (
+        ("adapter", info.adapter),
         ("architecture", info.architecture),
         ("parameters", count(info.n_params)),
         ("quantisation", info.quantisation),
