@@ -175,7 +175,10 @@ class Family(Formatter):
         return messages, notes
 
     def _neutral(self, messages: list[Message], guarded: Collection[str]) -> tuple[list[Message], list[str]]:
-        marks = guards_of(self.plain_marks(frozenset(guarded)))
+        plain = self.plain_marks(frozenset(guarded))
+        if not plain:
+            return messages, []
+        marks = guards_of(plain)
         out, notes = [], []
         for index, message in enumerate(messages):
             text = neutralise(message["content"], marks)

@@ -151,8 +151,10 @@ class Veil:
 
 def literal_parts(text: str, kind: PartKind, index: int | None, guarded: Guards) -> list[Part]:
     """Cut a message's text into ordinary and literal parts."""
+    if not (places := guarded.find(text)):
+        return [Part(text, kind, index)] if text else []
     parts, at = [], 0
-    for start, end in guarded.find(text):
+    for start, end in places:
         parts += [Part(text[at:start], kind, index), Part(text[start:end], kind, index, True)]
         at = end
     parts.append(Part(text[at:], kind, index))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 PartKind = Literal["template", "system", "user", "assistant", "tool"]
 PieceKind = Literal["text", "thinking", "tool_call"]
 Message = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A stretch of a prompt.
 
     `index` is the place of the message it comes from in `Rendered.messages`, None for what the
@@ -23,7 +22,7 @@ class Part:
 
     text: str
     kind: PartKind
-    index: int | None = None
+    index: int | None = None  # type: ignore[assignment]  # a tuple has a method of that name
     literal: bool = False
 
 
@@ -66,16 +65,21 @@ class Parts:
     def add(self, text: str, kind: PartKind, index: int | None = None, literal: bool = False) -> None:
         if not text:
             return
-        if self._parts:
-            last = self._parts[-1]
-            if not literal and (last.kind, last.index, last.literal) == (kind, index, False):
-                self._parts[-1] = Part(last.text + text, kind, index)
-                return
+        if self._parts and not literal and self._goes_on(kind, index):
+            self._parts[-1] = Part(self._parts[-1].text + text, kind, index)
+            return
         self._parts.append(Part(text, kind, index, literal))
+
+    def _goes_on(self, kind: PartKind, index: int | None) -> bool:
+        last = self._parts[-1]
+        return last.kind == kind and last.index == index and not last.literal
 
     def extend(self, parts: Iterable[Part]) -> None:
         for part in parts:
-            self.add(part.text, part.kind, part.index, part.literal)
+            if self._parts and not part.literal and self._goes_on(part.kind, part.index):
+                self.add(part.text, part.kind, part.index)
+            elif part.text:
+                self._parts.append(part)
 
     def done(self) -> tuple[Part, ...]:
         return tuple(self._parts)
