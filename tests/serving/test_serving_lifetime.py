@@ -16,7 +16,7 @@ import httpx
 import pytest
 from serving.conftest import Served, ask, check_error
 
-from llama_magic.serving import server
+from llama_magic.serving import answers, server
 from llama_magic.serving.server import Server, serve, servers
 from llama_magic.serving.state import Limits
 from llama_magic.testing import Script, scripted_model
@@ -139,6 +139,26 @@ def test_a_slow_reader_costs_the_others_nothing(served: Callable[..., Served]) -
     assert here.post(CHAT, **ask("hi"))["choices"][0]["message"]["content"] == "short"
     until(lambda: [row for row in here.server.log if row.ended == "disconnected"])
     sock.close()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_silent_stream_says_that_it_is_there(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    """By comments, again and again, which are no part of the answer; one that is read at once has none."""
+    monkeypatch.setattr(answers, "PING_S", 0.02)
+    gate = threading.Event()
+    here = served(answers=lambda _r: Script("one two three", at=1, hold=gate))
+    with here.client.stream("POST", CHAT, json=ask(stream=True, n=n)) as answer:
+        told = []
+        for line in answer.iter_lines():
+            told.append(line)
+            if told.count(": still at it") == 3:
+                gate.set()
+    data = [json.loads(line[6:]) for line in told if line.startswith("data: {")]
+    texts = [c["delta"].get("content") or "" for e in data for c in e["choices"] if c["index"] == 0]
+    assert "".join(texts) == "one two three"
+    assert told[-2:] == ["data: [DONE]", ""]
 
 
 def test_one_that_waits_too_long_is_told_so(
