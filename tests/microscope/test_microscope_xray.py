@@ -132,7 +132,7 @@ def recipe(seed: int) -> Sampling:
     return Sampling(samplers=tuple(order), **given)
 
 
-SEEDS = 80  # of 2,000 in soak_stages.py; Mirostat 1 is at work in two, every other stage in four or more
+SEEDS = 80  # of 200 in soak_stages.py; Mirostat 1 is at work in two, every other stage in four or more
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
