@@ -202,6 +202,17 @@ def path_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
+def short_demo(path_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds "short" as the package of the demo model does; first on sys.path, it is that."""
+    folder = tmp_path_factory.mktemp("demo")
+    package = folder / PACKAGES["smollm2"]
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / path_of("smollm2").name).symlink_to(path_of("short"))
+    return folder
+
+
+@pytest.fixture(scope="session")
 def loaded(path_of: Callable[[str], Path]) -> Iterator[Callable[..., Any]]:
     """Load models by name, each once a session for the same options; close them at the end."""
     import llama_magic as lm

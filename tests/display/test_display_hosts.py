@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -170,8 +171,9 @@ def test_nbval_and_papermill_pass(tmp_path: Path, executed: Any) -> None:
     path = tmp_path / "lesson.ipynb"
     executed.cells = executed.cells[:4]
     nbformat.write(executed, path)
-    run = [sys.executable, "-m", "pytest", "-q", "--nbval", "-p", "no:cacheprovider", str(path)]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "nbval.plugin", "--nbval", "-p", "no:cacheprovider"]
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # not a dozen others
+    done = subprocess.run([*run, str(path)], cwd=tmp_path, capture_output=True, text=True, env=alone)
     assert "4 passed" in done.stdout, done.stdout
     out = tmp_path / "out.ipynb"
     run = [sys.executable, "-m", "papermill", "--no-progress-bar", str(path), str(out)]

@@ -181,8 +181,11 @@ def test_a_batch_is_no_record_of_a_model(run: Any, model: Any) -> None:
     assert "knows no model" in str(run("%llama load").error_in_exec)
 
 
-def test_the_quick_start_is_replayed_without_llama_cpp(ip: Any, tmp_path: Path) -> None:
+def test_the_quick_start_is_replayed_without_llama_cpp(
+    ip: Any, tmp_path: Path, short_demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every cell ends as it did, where llama.cpp cannot be imported; a changed prompt is refused."""
+    monkeypatch.syspath_prepend(str(short_demo))
     cells = [
         "".join(cell["source"]).replace("-n 60", "-n 8").replace("-n 40", "-n 8")
         for cell in json.loads(QUICKSTART.read_text("utf-8"))["cells"]
