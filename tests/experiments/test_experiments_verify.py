@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,6 +88,13 @@ def test_a_saved_schema_keeps_the_order_of_its_fields(loaded: Callable[..., Any]
     answer = loaded("short").structured("A city?", schema, seed=2, max_tokens=40)
     assert list(answer.parsed) == ["name", "country"]
     assert lm.verify(notebook(tmp_path / "a.ipynb", answer)).badge == "1 of 1 answer comes out equal here"
+
+
+def test_our_own_notebooks_keep_the_order_of_fields() -> None:
+    """Receipts in them hold each schema as text: none was saved before that was so."""
+    for path in (Path(__file__).parents[2] / "notebooks").glob("*.ipynb"):
+        receipts = re.findall(r'"constraint": \{.*?"schema": (.)', path.read_text("utf-8"), re.DOTALL)
+        assert set(receipts) <= {'"'}, path.name
 
 
 def test_records_exports_and_answers_are_verified_too(answers: list[Any], tmp_path: Path) -> None:
