@@ -27,8 +27,9 @@ from llama_magic.engine import trial_ends
 from llama_magic.errors import BackendError
 from llama_magic.sources.disk.cache import write_json
 
-# A child that takes longer than this hangs: seconds to start, bytes a second to read the file.
-_PATIENCE = 60
+# A child that takes longer than this hangs: seconds to start and to decode (one took 73, where each core had
+# 15 threads to run), bytes a second to read the file.
+_PATIENCE = 180
 _SLOWEST_DISK = 20e6
 _TAIL = 8192  # bytes of the child's errors that are read
 
