@@ -85,7 +85,8 @@ def test_alternating_chats_over_the_sliding_window(model: Any) -> None:
             done = model.complete(turns[chat][turn], **options)
             assert done.token_ids == expected[chat][turn], (chat, turn)
             reused = 0 if step == 0 else lengths[chat] // 64 * 64
-            assert done.usage.cached_tokens == reused or (_cut(model) == 1 and step)
+            # Together all that is common is reused, were it the BOS alone.
+            assert done.usage.cached_tokens == reused or _cut(model) == 1
             assert done.usage.cached_tokens >= reused
 
 
