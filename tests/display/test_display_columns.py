@@ -58,9 +58,9 @@ def test_a_mixed_history_has_the_columns_that_a_window_holds() -> None:
     ]  # fmt: skip
     hows = re.findall(r"<td[^>]*>([^<]*)</td></tr>", html)
     assert hows == [
-        "chat, other, interrupted, seed\u00a042",
-        "complete, smollm2, length, seed\u00a042",
-        "chat, smollm2, stop, seed\u00a042",
+        "chat, other, stopped, seed\u00a042",
+        "complete, smollm2, cut, seed\u00a042",
+        "chat, smollm2, seed\u00a042",
     ]
 
 
@@ -167,7 +167,10 @@ def test_rows_that_none_shares_have_no_figures() -> None:
 
 
 def test_a_record_tells_how_each_answer_came_about_in_one_column() -> None:
-    """Tag and label with their names, where there are any; the model only where there are several."""
+    """Tag and label with their names, where there are any; the model only where there are several.
+
+    How it ended stands there where it did not end by itself.
+    """
     headers = ("#", "time", "tag", "label", "mode", "model", "prompt", "answer", "tokens", "ended", "seed")
     rows = (
         (1, "noon", "t", "", "chat", "m", "p", "a", 3, "stop", "7"),
@@ -175,5 +178,5 @@ def test_a_record_tells_how_each_answer_came_about_in_one_column() -> None:
     )
     found = listed(Table(headers, rows, "c"), ("#", "answer"), ["model"])
     assert found.headers == ("#", "answer", "how")
-    assert found.rows == ((1, "a", "tag\u00a0t, chat, stop, seed\u00a07"), (2, "a", "label\u00a0x, chat"))
+    assert found.rows == ((1, "a", "tag\u00a0t, chat, seed\u00a07"), (2, "a", "label\u00a0x, chat"))
     assert found.caption == "c"

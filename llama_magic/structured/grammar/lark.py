@@ -14,7 +14,7 @@ from typing import Any
 
 from llama_magic.structured.grammar.lark_arrays import array_rule
 from llama_magic.structured.grammar.lark_objects import MAX_KEYS, OBJECT, object_rule, shapes_of
-from llama_magic.structured.lower.marks import RULE, says, without_rules
+from llama_magic.structured.lower.marks import RULE, loses, says, without_rules
 from llama_magic.structured.schema.bundle import Bundle
 from llama_magic.structured.schema.negate import TYPES, type_list
 from llama_magic.structured.schema.regex import literal
@@ -155,7 +155,7 @@ class LarkWriter:
         needed = self._needed(node)
         whole = {**node, "$defs": needed}
         if says(whole, RULE):
-            self.lost = True
+            self.lost = self.lost or loses(whole)
             whole = without_rules(whole)
         text = json.dumps({**whole, "x-guidance": self._options})
         if text not in self._leaves:

@@ -14,6 +14,16 @@ def says(schema: Any, key: str) -> bool:
     return any(isinstance(value, dict) and key in value for value in values_in(schema))
 
 
+def loses(schema: Any) -> bool:
+    """Say whether llguidance's own compiler would take more of a lowered schema than it says.
+
+    A rule with "also" is said by keywords beside it as well, if more narrowly.
+    """
+    if isinstance(schema, dict):
+        return not schema.get(RULE, {"also": True}).get("also") or any(map(loses, schema.values()))
+    return isinstance(schema, list) and any(map(loses, schema))
+
+
 def without_rules(node: Any) -> Any:
     """Return a lowered schema as llguidance's own compiler takes it."""
     if isinstance(node, dict):

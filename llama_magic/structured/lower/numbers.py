@@ -122,6 +122,7 @@ def _between(site: Site) -> bool:
     if pattern is None:
         return False
     _say(site, pattern, written(low, high) or pattern)
+    site.out[RULE]["also"] = all(end is None or (not end.out and in_range(end.value)) for end in (low, high))
     return True
 
 
