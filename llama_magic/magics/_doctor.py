@@ -185,8 +185,8 @@ def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
     most = max(names.values(), default=machine.physical_cores)
     advice = ""
     if machine.busy and most > 1:
-        # Tokens a second on 2 cores with one thread and with two: beside one busy program 69 and 32,
-        # beside two 47 and 54 (0.3 where threads spin: `engine.native.spinning`).
+        # Tokens a second on 2 cores (bench_pools): 112 alone, 44 beside one busy program, 21 beside two;
+        # each of two kernels 45, with one thread 75 (10 where threads spin: `engine.native.spinning`).
         with_threads = ", ".join(f"{name} has {count} threads" for name, count in names.items() if count > 1)
         advice = (
             "Other work, such as a second kernel with a model, keeps the cores busy. llama.cpp's threads "
