@@ -17,6 +17,7 @@ import numpy as np
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import same
 from llama_magic.model.evaluate import is_gap
+from llama_magic.words.given import at_least
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
 
@@ -58,8 +59,7 @@ class Calibration(Printed):
 
 def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
     """Compare confidence with what a column says is right; see `Odds.calibration`."""
-    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-        raise OptionError(f"bins is {bins!r}; expected a whole number, 1 or more.")
+    bins = at_least(1, "bins", bins)
     columns = {name for one in decisions for name in one.inputs}
     if column not in columns:
         raise OptionError(f"No row has a column {column!r}. {meant(column, columns)}")

@@ -18,6 +18,7 @@ from llama_magic.experiments.settings import Setting, read_settings
 from llama_magic.experiments.tasks import OPTIONS, check_options
 from llama_magic.model.options import StructuredOptions
 from llama_magic.request.sampling import check_seed
+from llama_magic.words.given import at_least
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ def read_design(
         raise InputTypeError(f"variables is a {type(variables).__name__}; expected a dict of names.")
     if not isinstance(on_error, str) or on_error not in ("keep", "stop"):
         raise OptionError(f"on_error is {on_error!r}; expected 'keep' or 'stop'.")
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
-        raise OptionError(f"n is {n!r}; expected a whole number of answers, 1 or more.")
+    n = at_least(1, "n", n, " of answers")
+    if n > _MOST:
+        raise OptionError(f"n is {n:,}; expected {_MOST:,} answers at most.")
     found = read_models(model, models)
     axis = models is not None
     settings = read_settings(prompts, found.names, over, options, given, known, model_axis=axis)

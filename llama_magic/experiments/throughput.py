@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit
-from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
+from llama_magic.errors import GenerationInterrupted, OptionError
 from llama_magic.experiments.models import read_models
 from llama_magic.model.stream import Stream
+from llama_magic.words.given import whole_number
 from llama_magic.words.progress import Progress, ProgressCallback
 from llama_magic.words.shown import Printed
 
@@ -110,9 +111,7 @@ def bench(
         ("n_gen", n_gen, 0),
         ("repetitions", repetitions, 1),
     ):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
-        if value < least:
+        if whole_number(name, value) < least:
             raise OptionError(f"{name} is {value}; expected {least} or more.")
     if not n_prompt and not n_gen:
         raise OptionError("n_prompt and n_gen are 0, so there is nothing to measure.")

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf, sources
-from llama_magic.errors import InvalidGGUFError, OptionError, SourceError, shown_briefly
+from llama_magic.errors import InvalidGGUFError, SourceError, shown_briefly
 from llama_magic.loading.plan import planned
 from llama_magic.words import amounts
+from llama_magic.words.given import at_least
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -94,8 +95,7 @@ def compare(
     compared.
     Raises `SourceError`, `OptionError`.
     """
-    if ctx is not None and (isinstance(ctx, bool) or not isinstance(ctx, int) or ctx < 1):
-        raise OptionError(f"ctx is {ctx!r}; expected a whole number of tokens, 1 or more.")
+    ctx = None if ctx is None else at_least(1, "ctx", ctx, " of tokens")
     listing = sources.hub_models(source, revision=revision, offline=offline)
     return compare_models(listing, ctx, machine or fit.machine())
 

@@ -15,6 +15,7 @@ from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.environment import MOST_THREADS
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.loading.draft import Draft, check_source
+from llama_magic.words.given import whole, whole_number
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class LoadOptions:
                 raise OptionError(
                     f"There is no load option {name!r}. {meant(name, known | _OF_LOAD, CALLED_ELSEWHERE)}"
                 )
-            _check(name, value)
+            given[name] = _checked(name, value)
         if "gpu_layers" in given:
             given["gpu_layers"] = _layers(given["gpu_layers"])
         if "lora" in given:
@@ -291,13 +292,13 @@ class LoadOptions:
         return window
 
 
-def _check(name: str, value: Any) -> None:
+def _checked(name: str, value: Any) -> Any:
+    """Return an option's value; a whole number as Python's own."""
     if name in _CHOICES:
         if not isinstance(value, (str, type(None))) or value not in _CHOICES[name]:
             raise OptionError(f"{name} is {value!r}; expected one of {', '.join(_CHOICES[name])}.")
     elif name in _WHOLE:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
+        value = whole_number(name, value)
         most = MOST_THREADS if name == "threads" else 2**31 - 1
         if not _WHOLE[name] <= value <= most:
             raise OptionError(f"{name} is {value}; expected {_WHOLE[name]} to {most:,}.")
@@ -314,6 +315,7 @@ def _check(name: str, value: Any) -> None:
         check_source(value)
     elif name == "formatter" and not isinstance(value, str) and not hasattr(value, "render"):
         raise InputTypeError(f"formatter is a {type(value).__name__}; expected a name or a Formatter.")
+    return value
 
 
 def _template_stamp(formatter: str | Formatter | None) -> tuple[int, int] | None:
@@ -330,9 +332,10 @@ def _template_stamp(formatter: str | Formatter | None) -> tuple[int, int] | None
 def _layers(value: Any) -> int:
     if isinstance(value, str) and value == "all":
         return ALL_LAYERS
-    if isinstance(value, bool) or not isinstance(value, int) or value < -1:
+    number = whole(value)
+    if number is None or number < -1:
         raise OptionError(f"gpu_layers is {value!r}; expected a whole number or 'all'.")
-    return value
+    return number
 
 
 def _adapters(entries: Any) -> tuple[Adapter, ...]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.errors import OptionError
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import MAX_SEED, STAGES
+from llama_magic.words.given import whole_number
 from llama_magic.words.shown import Printed
 
 MOST = 100_000  # draws of one call
@@ -84,14 +85,13 @@ class Draws(Printed):
 
 def seeds_from(seed: int, n: object) -> tuple[int, ...]:
     """Return `n` seeds, counted up from one; after the largest there is comes 0."""
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise InputTypeError(f"n is {n!r}; expected a whole number of draws.")
-    if not 1 <= n <= MOST:
+    count = whole_number("n", n, " of draws")
+    if not 1 <= count <= MOST:
         raise OptionError(
-            f"n is {n}; expected from 1 to {MOST:,} draws.",
+            f"n is {count}; expected from 1 to {MOST:,} draws.",
             remedy="For more, draw in several calls: trace.rerun(seed=…).draws(n) begins at another seed.",
         )
-    return tuple((seed + i) % (MAX_SEED + 1) for i in range(n))
+    return tuple((seed + i) % (MAX_SEED + 1) for i in range(count))
 
 
 def alike(stages: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from llama_magic.engine.native import SamplerChain
 from llama_magic.engine.steps import Step, StepTape
-from llama_magic.errors import GenerationInterrupted, InputTypeError, OptionError
+from llama_magic.errors import GenerationInterrupted, OptionError
 from llama_magic.microscope.advice import advise
 from llama_magic.microscope.drawing import Draws, alike, seeds_from, tally
 from llama_magic.microscope.tokens import piece_text
@@ -31,6 +31,7 @@ from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import STAGES
 from llama_magic.threads import Latch
 from llama_magic.words.counting import counted
+from llama_magic.words.given import whole_number
 
 if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
@@ -66,8 +67,7 @@ class Tracer:
         return max(len(self._ids), self._begun + len(self._tape) if self._tape is not None else 0)
 
     def __call__(self, step: int) -> SamplerTrace:
-        if isinstance(step, bool) or not isinstance(step, int):
-            raise InputTypeError(f"The step is {step!r}; expected a whole number.")
+        step = whole_number("The step", step)
         count = self.count
         if not -count <= step < count:
             raise OptionError(

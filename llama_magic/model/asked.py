@@ -18,7 +18,7 @@ from llama_magic.model.options import SPECULATE, Speculate
 from llama_magic.model.other_names import check_names
 from llama_magic.request.sampling import Sampling, check_seed, default_sampling
 from llama_magic.request.stages import PARAMETERS
-from llama_magic.words.given import flag, whole
+from llama_magic.words.given import flag, whole_number
 
 if TYPE_CHECKING:
     from llama_magic.request.request import Request
@@ -210,9 +210,7 @@ def _given(options: object, names: Iterable[str]) -> dict[str, Any]:
 def _count(name: str, value: object, *, least: int) -> int | None:
     if value is None:
         return None
-    number = whole(value)
-    if number is None:
-        raise InputTypeError(f"{name} is {value!r}; expected a whole number.")
+    number = whole_number(name, value)
     most = _MOST.get(name)
     if number < least or (most is not None and number > most):
         limit = f"{least} or more" if most is None else f"{least} to {most}"

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.errors import OptionError
 from llama_magic.words import shown
 from llama_magic.words.counting import counted
+from llama_magic.words.given import whole_number
 
 if TYPE_CHECKING:
     from llama_magic.microscope.tracer import Tracer
@@ -56,8 +57,7 @@ class Branching:
         knows what it was asked for with `logprobs`. Raises `OptionError` where nothing is known.
         """
         place = self._step(step, len(self.token_ids) - 1)
-        if isinstance(k, bool) or not isinstance(k, int):
-            raise InputTypeError(f"k is {k!r}; expected a whole number.")
+        k = whole_number("k", k)
         if k < 1:
             raise OptionError(f"k is {k}; expected 1 or more.")
         likely = self._tracer.likely(place, k) if self._tracer is not None else self._told(place)[:k]
@@ -138,12 +138,11 @@ class Branching:
 
     def _step(self, step: object, last: int) -> int:
         """Return a step counted from 0. Raises for what is none."""
-        if isinstance(step, bool) or not isinstance(step, int):
-            raise InputTypeError(f"The step is {step!r}; expected a whole number.")
+        number = whole_number("The step", step)
         count = len(self.token_ids)
-        if not -count <= step <= last:
+        if not -count <= number <= last:
             raise OptionError(
-                f"There is no step {step}: the answer has {counted(count, 'token')}, numbered from 0.",
+                f"There is no step {number}: the answer has {counted(count, 'token')}, numbered from 0.",
                 remedy="Count from 0, or from -1 backwards.",
             )
-        return step % count if step < 0 else step
+        return number % count if number < 0 else number

@@ -17,7 +17,7 @@ from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import row_seed
 from llama_magic.request.sampling import check_seed
 from llama_magic.structured import schema_text
-from llama_magic.words.given import flag
+from llama_magic.words.given import at_least, flag
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -39,8 +39,7 @@ class StructuredCall:
     _thinking: Thinking = field(init=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
-            raise OptionError(f"retries is {self.retries!r}; expected 0 or more.")
+        self.retries = at_least(0, "retries", self.retries)
         self.thinking = flag("thinking", self.thinking)
         self.show_schema = flag("show_schema", self.show_schema)
         self.constraint = self.calls.constraint(self.schema)

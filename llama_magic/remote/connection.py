@@ -18,6 +18,7 @@ from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.probe import ServerCard, probe, unprobed
 from llama_magic.remote.wire import Wire
 from llama_magic.request.tokenizer import Tokenizer
+from llama_magic.words.given import at_least
 
 _UNKNOWN = 4096  # a window where neither the server nor the user tells one
 _LONG = 400_000  # characters, more than most windows hold
@@ -47,8 +48,7 @@ def connect(
     Raises `ServerError` and `OptionError`.
     """
     address = Address.read(url if url is not None else _usual(), key_env)
-    if ctx is not None and (isinstance(ctx, bool) or not isinstance(ctx, int) or ctx < 1):
-        raise OptionError(f"ctx is {ctx!r}; expected tokens, 1 or more.")
+    ctx = None if ctx is None else at_least(1, "ctx", ctx, " of tokens")
     began = time.perf_counter()
     wire = Wire(address, stall)
     try:

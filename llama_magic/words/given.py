@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from llama_magic.errors import InputTypeError
+from llama_magic.errors import InputTypeError, OptionError
 
 
 def whole(value: Any) -> int | None:
@@ -16,6 +16,22 @@ def whole(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def whole_number(name: str, value: Any, of: str = "") -> int:
+    """Return a whole number as Python's own. Raises `InputTypeError` for anything else; `of` says of what."""
+    number = whole(value)
+    if number is None:
+        raise InputTypeError(f"{name} is {value!r}; expected a whole number{of}.")
+    return number
+
+
+def at_least(least: int, name: str, value: Any, of: str = "") -> int:
+    """Return a whole number that is no smaller than `least`. Raises `OptionError` for anything else."""
+    number = whole(value)
+    if number is None or number < least:
+        raise OptionError(f"{name} is {value!r}; expected a whole number{of}, {least} or more.")
+    return number
 
 
 def flag(name: str, value: Any) -> bool:
