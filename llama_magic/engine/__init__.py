@@ -25,6 +25,6 @@ def system_report() -> dict[str, Any]:
 
 def pools() -> tuple[str, bool]:
     """Return whose OpenMP llama.cpp uses, and whether idle threads of it slow down who computes."""
-    from llama_magic.engine.native import backend
+    from llama_magic.engine.native import openmp
 
-    return backend.pools()
+    return openmp.pools()

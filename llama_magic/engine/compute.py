@@ -14,8 +14,7 @@ import queue
 import threading
 from typing import Protocol
 
-from llama_magic.engine.native import spinning
-from llama_magic.engine.native.backend import release_pool
+from llama_magic.engine.native import release_pool, spinning
 from llama_magic.threads import at_fork, start_thread
 
 # The pool of an idle thread slows every other user of OpenMP in the process as well (to a third,

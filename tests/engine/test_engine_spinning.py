@@ -15,12 +15,12 @@ from scripted_gguf import Scripted
 
 import llama_magic as lm
 from llama_magic.engine import compute
-from llama_magic.engine.native import backend, spinning
+from llama_magic.engine.native import openmp, spinning
 from llama_magic.engine.native.spinning import FORGET_S, PERIOD_S, TRIAL_S, CoreUse, IdlePool, Spinning
 
 _TASKS = Path("/proc/self/task")
 needs_libgomp = pytest.mark.skipif(
-    not _TASKS.exists() or backend.pools()[0] != "GCC's",
+    not _TASKS.exists() or openmp.pools()[0] != "GCC's",
     reason="threads are counted in /proc, and llama.cpp must be built with GCC's OpenMP",
 )
 LONG = 3.0  # seconds: a decode on cores that others keep busy
@@ -234,7 +234,7 @@ def test_an_idle_pool_is_as_many_threads_as_there_are_cores_and_goes_away() -> N
 
 SPIN = """
 import os, resource, sys, time
-from llama_magic.engine.native import backend, spinning
+from llama_magic.engine.native import openmp, spinning
 import ctypes, llama_cpp
 lib = llama_cpp.llama_cpp._lib
 region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)(
@@ -298,5 +298,5 @@ def test_what_the_user_has_settled_stands(name: str) -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment).stdout
         for environment in (plain, {**plain, name: "1000" if name.startswith("G") else "passive"})
     ]
-    counts = backend.pools()[0] == "GCC's" and _TASKS.exists()
+    counts = openmp.pools()[0] == "GCC's" and _TASKS.exists()
     assert said == [f"{counts}\n", "False\n"]

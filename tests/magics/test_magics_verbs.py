@@ -220,11 +220,11 @@ def test_doctor_says_what_an_old_openmp_costs(run: Any, monkeypatch: pytest.Monk
     """
     from types import SimpleNamespace
 
-    from llama_magic.engine.native import backend
+    from llama_magic.engine.native import openmp
 
     def line(pause: Any, *symbols: str) -> Any:
-        monkeypatch.setattr(backend, "_pause", pause)
-        monkeypatch.setattr(backend, "_lib", SimpleNamespace(_name="x", **dict.fromkeys(symbols)))
+        monkeypatch.setattr(openmp, "_pause", pause)
+        monkeypatch.setattr(openmp, "_lib", SimpleNamespace(**dict.fromkeys(symbols)))
         return next(c for c in run("%llama doctor").result.checks if c.name == "OpenMP")
 
     old = line(None, "GOMP_parallel")

@@ -11,8 +11,9 @@ from llama_magic.engine import prebuilt
 prebuilt.choose()
 
 from llama_magic.engine.native.alike import RowByRow, rows_alike
-from llama_magic.engine.native.backend import log_tail, release_pool, system_report
+from llama_magic.engine.native.backend import log_tail, system_report
 from llama_magic.engine.native.context import Context, ContextOptions, DecodeStatus
+from llama_magic.engine.native.openmp import release_pool
 from llama_magic.engine.native.sampler import SamplerChain
 from llama_magic.engine.native.stopping import StopFlag
 from llama_magic.engine.native.vocab import Vocab

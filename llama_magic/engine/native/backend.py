@@ -21,10 +21,6 @@ _lock = module_lock()
 _started = False
 _lines: deque[tuple[int, str]] = deque(maxlen=_LOG_LINES)
 _taps: list[tuple[int, list[str]]] = []  # each with its thread
-# libgomp's since GCC 9; None where llama.cpp was built without OpenMP or with another one. LLVM's
-# counts no threads, and pauses those of every thread.
-_lib = llama_cpp.llama_cpp._lib
-_pause = None if hasattr(_lib, "__kmpc_fork_call") else getattr(_lib, "omp_pause_resource_all", None)
 _ERROR_LEVEL = 4  # enum ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation
 
 
@@ -119,34 +115,6 @@ def give_back_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
-
-
-def release_pool() -> None:
-    """End the OpenMP threads that wait for this thread's next parallel region, where the library can.
-
-    An idle pool is not free: libgomp counts its threads, and where the pools of a process have more
-    threads than there are cores, it lets nobody spin. The next region makes the threads anew (0.1 ms).
-    Found through llama.cpp's library, so it is the OpenMP that llama.cpp uses. NumPy, PyTorch and
-    scikit-learn bring their own.
-    """
-    if _pause is not None:
-        _pause(1)  # omp_pause_soft
-
-
-def make_pool(threads: int) -> None:
-    """Give this thread a pool of so many OpenMP threads, itself among them, that have nothing to do."""
-    region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
-    nothing = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
-    region(("GOMP_parallel", _lib))(nothing, None, threads, 0)
-
-
-def pools() -> tuple[str, bool]:
-    """Return whose OpenMP llama.cpp uses, and whether idle threads of it slow down who computes."""
-    if not hasattr(_lib, "GOMP_parallel"):
-        return "none", False
-    if hasattr(_lib, "__kmpc_fork_call"):
-        return "LLVM's", False
-    return "GCC's", _pause is None
 
 
 def supports_gpu() -> bool:

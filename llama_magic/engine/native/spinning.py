@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from llama_magic.engine.native import backend
+from llama_magic.engine.native import openmp
 from llama_magic.threads import at_fork, start_thread
 
 try:
@@ -141,7 +141,7 @@ class IdlePool:
         start_thread(self._hold, "llama_magic idle pool")
 
     def _hold(self) -> None:
-        backend.make_pool(len(os.sched_getaffinity(0)))
+        openmp.make_pool(len(os.sched_getaffinity(0)))
         self._ended.get()  # it ends with the thread that made it
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ def _usage() -> CoreUse:
 
 # Where the library counts threads and the system switches, and nobody has said how threads are to wait.
 _ours = (
-    backend.pools()[0] == "GCC's"
+    openmp.pools()[0] == "GCC's"
     and hasattr(resource, "RUSAGE_THREAD")
     and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
 )
