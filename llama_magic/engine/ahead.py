@@ -22,25 +22,19 @@ class Ahead:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Sequence[Matcher] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._started = False
         self._ended: Latch | None = None  # of the thread that runs
 
     def start(self, matchers: Sequence[Matcher]) -> None:
         """Begin to compute the masks of `matchers`."""
-        if not matchers:
-            return
         if self._ended is None:
             ended = Latch()
             start_thread(lambda: self._run(ended), "llama_magic masks")
             self._ended = ended
-        self._started = True
         self._jobs.put(matchers)
 
     def wait(self) -> None:
-        """Return when the masks are there."""
-        if self._started:
-            self._done.get()
-            self._started = False
+        """Return when the masks that were begun are there."""
+        self._done.get()
 
     def close(self) -> None:
         """End the thread; idempotent."""
