@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import OptionError
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.tokenizer import TooManyTokensError, attribute_tokens
 from llama_magic.words.shown import Shown
 
@@ -50,7 +51,7 @@ class TokenPiece:
 
 @dataclass(frozen=True)
 class TokenStrip(Shown):
-    """The tokens of a text, in order. `count` is their number."""
+    """The tokens of a text, in order. `count` is their number, `pieces` are their texts."""
 
     text: str
     tokens: tuple[TokenPiece, ...]
@@ -60,8 +61,12 @@ class TokenStrip(Shown):
         return len(self.tokens)
 
     @property
-    def ids(self) -> tuple[int, ...]:
-        return tuple(piece.id for piece in self.tokens)
+    def ids(self) -> Fixed[int]:
+        return Fixed(piece.id for piece in self.tokens)
+
+    @property
+    def pieces(self) -> Fixed[str]:
+        return Fixed(piece.text for piece in self.tokens)
 
     def __str__(self) -> str:
         return "|".join(piece.text for piece in self.tokens)

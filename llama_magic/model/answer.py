@@ -30,6 +30,7 @@ from llama_magic.request.events import (
     Stats,
     TokenEvent,
 )
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.request import Request, piece_of
 from llama_magic.request.text import TextStream
 from llama_magic.threads import Latch
@@ -248,14 +249,13 @@ class Assembler:
 
     def _completion(self, index: int, sample: Sample) -> Completion[Any]:
         terms, request, stats = self.terms, self.request, self.stats
-        begun = len(request.begun)
-        written = len(sample.ids) - begun
+        written = len(sample.ids) - (begun := len(request.begun))
         budget = replace(self.budget, cached_tokens=stats.cached_tokens, generated_tokens=written)
         return Completion(
             text=sample.text,
             prompt=terms.prompt.text,
-            prompt_token_ids=tuple(request.prompt),
-            token_ids=tuple(sample.ids),
+            prompt_token_ids=Fixed(request.prompt),
+            token_ids=Fixed(sample.ids),
             finish_reason=sample.reason or "interrupted",
             usage=Usage(
                 stats.prompt_tokens or len(request.prompt),
@@ -274,7 +274,7 @@ class Assembler:
             thinking=sample.thinking,
             stop=sample.stop,
             logprobs=tuple(sample.logprobs) if request.logprobs is not None else None,
-            messages=terms.prompt.answered(sample.text, sample.called, sample.thinking),
+            messages=Fixed(terms.prompt.answered(sample.text, sample.called, sample.thinking)),
             tool_calls=tuple(sample.called),
             steps=terms.steps,
             notes=(*terms.prompt.notes, *terms.advice, *_notes(terms, sample.text)),

@@ -12,6 +12,7 @@ from llama_magic.errors import OptionError
 from llama_magic.model.branching import Branching, Origin
 from llama_magic.model.drafts import Drafts
 from llama_magic.request.events import FinishReason
+from llama_magic.request.fixed import Fixed
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 
@@ -164,8 +165,8 @@ class Completion(Branching, Shown, Generic[T]):
 
     text: str
     prompt: str
-    prompt_token_ids: tuple[int, ...]
-    token_ids: tuple[int, ...]
+    prompt_token_ids: Fixed[int]
+    token_ids: Fixed[int]
     finish_reason: FinishReason
     usage: Usage
     timings: Timings
@@ -178,7 +179,7 @@ class Completion(Branching, Shown, Generic[T]):
     stop: str | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None
     parsed: T = None  # type: ignore[assignment]  # where nothing was asked for, there is nothing
-    messages: tuple[dict[str, Any], ...] = ()
+    messages: Fixed[dict[str, Any]] = field(default_factory=Fixed)
     tool_calls: tuple[dict[str, Any], ...] = ()
     steps: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()

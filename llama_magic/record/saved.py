@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from llama_magic.model.results import Budget, BudgetPart, Completion, Timings, TokenLogprob, Usage
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.sampling import Sampling
 
 # What a receipt says of the answer itself; all else there is what it was made with.
@@ -68,8 +69,8 @@ def completion_of(
     return Completion(
         text=receipt["text"],
         prompt=receipt["prompt"],
-        prompt_token_ids=tuple(more.get("prompt_token_ids", ())),
-        token_ids=tuple(receipt["token_ids"]),
+        prompt_token_ids=Fixed(more.get("prompt_token_ids", ())),
+        token_ids=Fixed(receipt["token_ids"]),
         finish_reason=receipt["finish_reason"],
         usage=Usage(usage["prompt_tokens"], cached, written, *(usage.get(name, 0) for name in _COUNTED)),
         timings=Timings(**more["timings"]) if "timings" in more else _UNTIMED,
@@ -82,7 +83,7 @@ def completion_of(
         stop=receipt["stop"],
         logprobs=_logprobs(more.get("logprobs")),
         parsed=_parsed(receipt),
-        messages=tuple(receipt["messages"]),
+        messages=Fixed(receipt["messages"]),
         tool_calls=tuple(more.get("tool_calls", ())),
         steps=tuple(more.get("steps", ())),
         notes=tuple(receipt["notes"]),

@@ -16,6 +16,7 @@ from llama_magic.errors import OptionError
 from llama_magic.model.results import Budget, Completion, Timings, Usage
 from llama_magic.record.saved import line
 from llama_magic.request.events import FinishReason
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.sampling import Sampling
 from llama_magic.sources import user_path, write_whole
 from llama_magic.words.counting import counted
@@ -175,8 +176,8 @@ def of_reading(read: ReadThrough, model: Any, seconds: float) -> Completion:
     return Completion(
         text=found,
         prompt=read.text,
-        prompt_token_ids=tuple(token.id for token in read.tokens),
-        token_ids=(),
+        prompt_token_ids=Fixed(token.id for token in read.tokens),
+        token_ids=Fixed(),
         finish_reason="interrupted" if read.interrupted else "stop",
         usage=Usage(count, 0, 0),
         timings=Timings(0.0, seconds, 0.0, seconds, 0.0),

@@ -14,6 +14,7 @@ from ipywidgets.widgets import widget
 from llama_magic.model.model import Model
 from llama_magic.model.results import Budget, BudgetPart, Completion, Timings, Usage
 from llama_magic.model.stream import Stream
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.sampling import Sampling
 from llama_magic.testing import Script, scripted_model
 
@@ -85,8 +86,8 @@ def completion(
     return Completion(
         text=text,
         prompt="<|im_start|>user\nHi<|im_end|>\n",
-        prompt_token_ids=tuple(range(100)),
-        token_ids=tuple(range(written)),
+        prompt_token_ids=Fixed(range(100)),
+        token_ids=Fixed(range(written)),
         finish_reason=finish_reason,
         usage=Usage(100, cached, written),
         timings=Timings(0.0, 0.05, 0.1, 1.0, speed),
