@@ -68,15 +68,17 @@ class DoctorReport(Shown):
 @view.register(DoctorReport)
 def doctor(report: DoctorReport) -> list[Node]:
     """Show what is wrong and what to do about it, then what is well, folded."""
-    wrong = tuple((check.name, check.value, check.advice) for check in report.problems)
     well = tuple((check.name, check.value) for check in report.checks if check.ok)
     number, verb = counted(len(well), "check"), "is" if len(well) == 1 else "are"
+    wrong = report.problems
     out: list[Node] = [Head("doctor", f"{counted(len(wrong), 'problem')}, {number} {verb} well")]
-    if wrong:
-        out.append(Grid(Table(("problem", "found", "what to do"), wrong)))
-    for line in dict.fromkeys(check.command for check in report.problems if check.command):
-        names = [check.name for check in report.problems if check.command == line]
-        out += [Line(f"{' and '.join(names)}, for a shell:"), Code(line)]
+    for i, check in enumerate(wrong):
+        out.append(Head(check.name, f"{check.value}. {check.advice}", sentence=True))
+        later = any(other.command == check.command for other in wrong[i + 1 :])
+        if check.command and not later:  # one that mends several stands behind the last of them
+            names = [other.name for other in wrong if other.command == check.command]
+            out += [Line(f"{' and '.join(names)}, for a shell:")] * (len(names) > 1)
+            out.append(Code(check.command))
     return [*out, Fold(f"the {number} that {verb} well", (Grid(Table(("check", "found"), well)),))]
 
 

@@ -114,7 +114,9 @@ def test_samples_have_a_column_each_while_they_are_written(opened: Any) -> None:
 WIDE = """from dataclasses import replace
 from display_answers import completion
 from example_views import example_views
+from llama_magic.magics._doctor import Check, DoctorReport
 from llama_magic.session.history import History
+from llama_magic.words.tables import Table
 import llama_magic.display as d
 history = History()
 for i, mode in enumerate(("chat", "complete", "structured")):
@@ -127,7 +129,10 @@ stages = [replace(stage, leaders=leaders) for stage in trace.stages]
 stages[1:1] = [replace(stages[1], name="temperature", parameters=hot)]
 stages.append(replace(stages[-1], name="temperature", parameters={"temperature": 0.8}))
 trace = replace(trace, stages=tuple(stages), drawn=replace(trace.drawn, text=" is"))
-views = (history, trace, example_views()["header"], example_views()["odds"])"""
+command = "pip install " + "--no-cache-dir llama-cpp-python " * 6
+doctor = DoctorReport((Check("a", "1", "Do so:", command.strip()),))
+paths = Table(("window", "name", "path"), ((2048, "m", "/usr/lib/w-looks/site-packages/llama-x/" * 3),))
+views = (history, trace, example_views()["header"], example_views()["odds"], doctor, paths)"""
 
 
 WRONG = (
@@ -142,7 +147,8 @@ LINES = """n => {
 
 def test_nothing_is_cut_off_at_1000_pixels(opened: Any) -> None:
     """A mixed history, an x-ray of long names, a header's keys and odds with an error fit beside the files;
-    a stage with its number stands on one line, a key is whole. A raised error has lines that end at words
+    a stage with its number stands on one line, a key is whole. Options and the names of a path are whole, and
+    a command that goes over several lines is copied as one. A raised error has lines that end at words
     (JupyterLab breaks those that are too long anywhere)."""
     tab = opened("wide.ipynb", [WIDE, "for view in views:\n    d.show(view)", WRONG])
     tab.page.set_viewport_size({"width": 1000, "height": 1500})
@@ -154,11 +160,18 @@ def test_nothing_is_cut_off_at_1000_pixels(opened: Any) -> None:
     assert " ".join(said.split()) == f"OptionError: {'words of all kinds ' * 30}{'Write less. ' * 20}".strip()
     assert error.evaluate(LINES) == said.count("\n") + 1 > 10
     shown = tab.cell(1).locator(".jp-RenderedHTML")
-    assert shown.count() == 4
+    assert shown.count() == 6
     tab.cell(1).evaluate("n => n.querySelectorAll('details').forEach((one) => (one.open = true))")
     widths = "n => [n.scrollWidth, n.clientWidth]"
-    assert [wide <= room + 1 for wide, room in (one.evaluate(widths) for one in shown.all())] == [True] * 4
+    assert [wide <= room + 1 for wide, room in (one.evaluate(widths) for one in shown.all())] == [True] * 6
     for name in ("temperature 0.8", "tokenizer.ggml.add_bos_token"):
         cell_ = shown.locator("td", has_text=re.compile(f"^{re.escape(name)}$")).first
         assert cell_.bounding_box()["height"] < 30
+    for one, unit in ((shown.nth(4).locator("code"), 6 * 2), (shown.nth(5).locator("td").last, 3 * 3)):
+        lines = one.locator("span").evaluate_all(f"all => all.map({LINES})")
+        assert lines == [1] * unit
+        assert one.evaluate(LINES) > 1
+    copied = "n => { getSelection().selectAllChildren(n); return getSelection().toString(); }"
+    said = " ".join(["--no-cache-dir llama-cpp-python"] * 6)
+    assert shown.nth(4).locator("code").evaluate(copied) == f"pip install {said}"
     tab.shot("lab-1000")

@@ -12,6 +12,8 @@ from display_answers import answering, bare, completion
 from example_views import example_views
 
 from llama_magic.display import to_html, to_text
+from llama_magic.display.static.doc import Answer, Code, Grid, Head, Line, Node
+from llama_magic.display.static.html import page
 from llama_magic.display.views.experiments.comparing import sentence
 from llama_magic.display.views.kept import listed
 from llama_magic.engine.snapshot import LaneState
@@ -45,7 +47,8 @@ def test_names_are_not_torn_where_only_values_stand_beside_them() -> None:
 
 
 def test_a_mixed_history_has_the_columns_that_a_window_holds() -> None:
-    """Mode, model, end and seed stand in one column, each only where it is not said of all."""
+    """Mode, model, end and seed stand in one column, each only where it is not said of all, with time and
+    speed."""
     history = History()
     history.add(completion("One."))
     history.add(completion("Two.", mode="complete", finish_reason="length"))
@@ -54,13 +57,12 @@ def test_a_mixed_history_has_the_columns_that_a_window_holds() -> None:
     assert lines[0] == "history: 3 generations, the newest first"
     html = to_html(history)
     assert re.findall(r"<th [^>]*>([^<]*)</th>", html) == [
-        "#", "prompt", "answer", "tokens", "seconds", "tok/s", "how",
+        "#", "prompt", "answer", "tokens", "how",
     ]  # fmt: skip
     hows = re.findall(r"<td[^>]*>([^<]*)</td></tr>", html)
     assert hows == [
-        "chat, other, stopped, seed\u00a042",
-        "complete, smollm2, cut, seed\u00a042",
-        "chat, smollm2, seed\u00a042",
+        f"{how}, seed\u00a042, 1\u00a0s"
+        for how in ("chat, other, stopped", "complete, smollm2, cut", "chat, smollm2")
     ]
 
 
@@ -180,3 +182,36 @@ def test_a_record_tells_how_each_answer_came_about_in_one_column() -> None:
     assert found.headers == ("#", "answer", "how")
     assert found.rows == ((1, "a", "tag\u00a0t, chat, seed\u00a07"), (2, "a", "label\u00a0x, chat"))
     assert found.caption == "c"
+
+
+def test_no_line_ends_behind_a_hyphen_of_an_option_a_path_or_a_command() -> None:
+    """They are whole between blanks and slashes; a name too long for a narrow column, words of a sentence
+    and numbers are left as they are. What is copied is the text.
+    """
+    path = f"/a-b/site-packages/{'long-' * 9}name/c"
+    said = f"A well-known -1.5 of --max-tokens 3 (-n) in {path}"
+    whole = r'<span style="white-space:nowrap">(.*?)</span>'
+    options = ["--max-tokens", "(-n)", "a-b/", "site-packages/"]
+    nodes: tuple[Node, ...] = (
+        Line(said),
+        Grid(Table(("where",), ((said,),))),
+        Head("no", said, sentence=True),
+    )
+    for html in (page([node]) for node in nodes):
+        assert re.findall(whole, html) == options
+        assert said in re.sub(r"<[^>]*>", "", html)
+    html = page([Code("pip install --no-deps a-b==1")])
+    assert re.findall(whole, html) == ["--no-deps", "a-b==1"]
+    assert re.findall(whole, page([Answer("--max-tokens"), Code("{{ a-b }}", template=True)])) == []
+
+
+def test_columns_of_texts_are_no_word_wide() -> None:
+    """Up to three are wide enough for a few words, whatever stands beside them; short words need no room."""
+    long, longer = "words of a prompt, five of them", "an answer " * 12
+    for row, wide in (
+        ((1, long, longer), [False, True, True]),
+        ((1, "short", longer), [False] * 3),
+        ((long, longer, long, long), [False] * 4),
+    ):
+        heads = re.findall(r"<th [^>]*>", to_html(Table(tuple("abcd"[: len(row)]), (row,))))
+        assert ["min-width:10em" in head for head in heads] == wide

@@ -59,22 +59,23 @@ def test_a_long_history_is_paged_the_newest_first() -> None:
     assert re.findall(r"answer(\d+)", text) == [str(number) for number in range(120, 70, -1)]
     assert text.endswith("50 of 120: %llama history N shows the last N, history.to_pandas() has all.")
     assert text.splitlines()[0].endswith("the newest first · all chat · all ended by themselves")
-    assert text.splitlines()[1].split() == ["#", "prompt", "answer", "tokens", "seconds", "tok/s", "how"]
-    assert text.splitlines()[2].endswith("  seed 42")
+    assert text.splitlines()[1].split() == ["#", "prompt", "answer", "tokens", "how"]
+    assert text.splitlines()[2].endswith("  seed 42, 1 s")
     history.add(replace(completion("other"), model="another"))
     assert "another" in to_text(history)
     history.add(completion("cut", finish_reason="length"))
     assert to_text(history).splitlines()[0].endswith("the newest first · all chat")
-    assert to_text(history).splitlines()[2].endswith("  smollm2, cut, seed 42")
+    assert to_text(history).splitlines()[2].endswith("  smollm2, cut, seed 42, 1 s")
 
 
 def test_a_command_that_doctor_gives_can_be_copied() -> None:
-    """It stands once, whole and on one line, however long, and is a part of what is printed in a shell."""
+    """It stands once, behind the last problem that it mends, whole and on one line, however long."""
     command = "pip install " + "x" * 400
     checks = (Check("b", "2", "Do so:", command), Check("d", "4", "And so:", command))
     text = to_text(DoctorReport(checks)).splitlines()
     assert text.count(command) == 1
-    assert text[text.index(command) - 1] == "b and d, for a shell:"
+    assert text[1:4] == ["b: 2. Do so:", "d: 4. And so:", "b and d, for a shell:"]
+    assert text[4] == command
     assert f"<code>{command}</code>" in re.sub(
         r" (class|style)=\"[^\"]*\"", "", to_html(DoctorReport(checks))
     )
@@ -82,12 +83,11 @@ def test_a_command_that_doctor_gives_can_be_copied() -> None:
 
 
 def test_doctor_shows_problems_first_and_folds_what_is_well() -> None:
-    """A row a problem with its advice; of what is well the number, and in HTML a fold."""
+    """A sentence a problem, with its advice; of what is well the number, and in HTML a fold."""
     checks = (Check("a", "1"), Check("b", "2", "Do so."), Check("c", "3"), Check("d", "4", "And so."))
     text = to_text(DoctorReport(checks)).splitlines()
     assert text[0] == "doctor: 2 problems, 2 checks are well"
-    assert [line.split() for line in text[2:4]] == [["b", "2", "Do", "so."], ["d", "4", "And", "so."]]
-    assert text[4] == "the 2 checks that are well"
+    assert text[1:4] == ["b: 2. Do so.", "d: 4. And so.", "the 2 checks that are well"]
     html = to_html(DoctorReport(checks))
     assert html.index("Do so.") < html.index("And so.") < html.index("<details") < html.index(">c<")
     well = to_text(DoctorReport(checks[:1])).splitlines()

@@ -179,7 +179,7 @@ def test_an_overflow_shows_what_fills_the_window() -> None:
         ),
         remedy="Load with --ctx 8192.",
     )
-    for text in (to_text(error), to_html(error)):
+    for text in (to_text(error), re.sub(r"</?span[^>]*>", "", to_html(error))):
         for part in (
             "ContextOverflowError",
             "470 too many",
@@ -477,7 +477,7 @@ def test_the_history_fits_a_terminal() -> None:
     text = to_text([HistoryEntry(completion(long), number) for number in (1, 2)])
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.count("  answer: The answer goes on, and it goes on") == 2
-    assert "# 2 · tokens 18 · seconds 1 · tok/s 78 · how chat, seed 42" in text
+    assert text.count("\n  how: chat, seed 42, 1 s, 78 tok/s") == 2
 
 
 def test_names_and_values_stay_side_by_side() -> None:

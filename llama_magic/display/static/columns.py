@@ -13,6 +13,7 @@ from llama_magic.words.tables import Share, Table, cell_text, is_number
 
 _RANGE = re.compile(r"[-+\d.,%]+ (to|of) [-+\d.,%]+")  # `24% to 44%`
 _WORD = 24  # characters that a column is always wide enough for
+_SIDE_BY_SIDE = 3  # columns of texts that a window of 1,000 pixels holds beside some figures
 _NAME = 40  # characters of a name that stay on one line where only values stand beside it
 
 
@@ -35,9 +36,17 @@ def first(mark: str, value: Any) -> str:
     return " lm-label" if short else mark
 
 
-def headed(mark: str) -> str:
-    """Return the class of a column's heading: it may break where the column's numbers may not."""
-    return " lm-right" if mark == " lm-n" else ""
+def headings(table: Table, marks: Sequence[str]) -> list[str]:
+    """Return the class of each column's heading: it may break where the column's numbers may not.
+
+    Of few columns of texts none is a word wide because another has longer texts.
+    """
+    found = [" lm-right" if mark == " lm-n" else "" for mark in marks]
+    texts = [i for i, mark in enumerate(marks)
+             if mark == "" and any(len(cell_text(row[i])) > _WORD for row in table.rows)]  # fmt: skip
+    for i in texts if 1 < len(texts) <= _SIDE_BY_SIDE else ():
+        found[i] = " lm-texts"
+    return found
 
 
 def _broken(values: Sequence[Any]) -> str:

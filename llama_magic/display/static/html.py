@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from llama_magic.display.static import columns, commonmark, doc, inline, jinja
+from llama_magic.display.static import columns, commonmark, doc, inline, jinja, unbroken
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
@@ -31,7 +31,7 @@ _DOT_AFTER = Html("\u00a0· ")  # a line may end behind it, and does not begin w
 # No <mark>: it is black, whatever the theme, where `color: inherit` is dropped (JupyterLab, not trusted).
 _MARK = Html('<ins class="lm-mark">{}</ins>')
 _GONE = Html('<s class="lm-dim">{}</s> cut')
-_ONE = Html('<span class="lm-key">{}</span>')  # of several: its bar, words and number stay on one line
+_ONE = Html('<span class="lm-key">{}</span>')  # stays on one line: a bar, its words and number; an option
 _SHARE = Html('<span class="lm-p" style="width:{:.2f}em" aria-hidden="true"></span>{}{}{}')
 
 
@@ -70,7 +70,14 @@ def _element(one: Content) -> str | Html:
 
 
 def _lines(text: str) -> Html:
-    return elements(commonmark.lines(visible(text)))
+    """Return a text of ours or a value in it: its lines, and in them what is not to be broken."""
+    lines = commonmark.lines(visible(text))
+    return _NONE.join(_whole(one) if isinstance(one, str) else _element(one) for one in lines)
+
+
+def _whole(text: str, *, command: bool = False) -> Html:
+    pieces = unbroken.pieces(text, command=command)
+    return _NONE.join(_ONE.format(piece) if whole else piece for piece, whole in pieces)
 
 
 def _head(node: doc.Head, place: str = "") -> Html:
@@ -87,7 +94,8 @@ def _answer(node: doc.Answer) -> Html:
     if node.markdown:
         inner = _LINE.join(elements([one]) for one in commonmark.read(node.text))
         return Html('<div class="lm-text{}"{}>{}</div>').format(box, reach, inner)
-    return Html('<div class="lm-text lm-raw{}"{}>{}</div>').format(box, reach, _lines(node.text))
+    inner = elements(commonmark.lines(visible(node.text)))
+    return Html('<div class="lm-text lm-raw{}"{}>{}</div>').format(box, reach, inner)
 
 
 _EDITED = {"": Html("{}"), "kept": Html("<ins>{}</ins>"), "struck": Html('<del class="lm-dim">{}</del>')}
@@ -162,8 +170,8 @@ def _grid(node: doc.Grid) -> Html:
         return Html('<p class="lm-line">{}</p>').format(table.empty)
     marks = columns.marks(table)
     head = _NONE.join(
-        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(columns.headed(mark), _aligned(mark), name)
-        for mark, name in zip(marks, table.headers, strict=True)
+        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(heading, _aligned(mark), name)
+        for heading, mark, name in zip(columns.headings(table, marks), marks, table.headers, strict=True)
     )
     repeated = _repeated(table)
     rows = _LINE.join(
@@ -220,10 +228,12 @@ def _share(item: Share) -> Html:
 
 
 def _code(node: doc.Code) -> Html:
-    pieces = jinja.parts(node.text) if node.template else [(node.text, "")]
+    if not node.template:
+        inner = _whole(node.text, command=True)
+        return Html('<pre class="lm-code"><code>{}</code></pre>').format(inner)
     marks = {"": Html("{}"), "remark": Html('<i class="lm-dim">{}</i>'), "does": Html("<b>{}</b>")}
     marks["fills"] = Html('<span class="lm-fills">{}</span>')
-    inner = Html("<wbr>").join(marks[kind].format(piece) for piece, kind in pieces)
+    inner = Html("<wbr>").join(marks[kind].format(piece) for piece, kind in jinja.parts(node.text))
     return Html('<pre class="lm-code"><code>{}</code></pre>').format(inner)
 
 

@@ -13,7 +13,7 @@ from llama_magic.session.history import History, HistoryEntry, table
 from llama_magic.words.counting import counted
 
 _PAGE = 50  # generations
-# What is said once where all have the same, else behind the figures, in one column: texts need the width.
+# What is said once where all have the same, else with time and speed in one column: texts need the width.
 _ONCE = {"mode": "all {}", "ended": "all {}"}
 _ENDED = {
     "stop": "ended by themselves",
@@ -23,7 +23,7 @@ _ENDED = {
 }
 
 
-_COLUMNS = ("#", "prompt", "answer", "tokens", "seconds", "tok/s")
+_COLUMNS = ("#", "prompt", "answer", "tokens")
 
 
 @view.register(HistoryEntry)
