@@ -28,7 +28,7 @@ class Server:
             "JUPYTER_CONFIG_DIR": str(root / ".config"), "JUPYTER_DATA_DIR": str(root / ".data"),
             "JUPYTER_RUNTIME_DIR": str(root / ".runtime"), "JUPYTERLAB_SETTINGS_DIR": str(root / ".settings"),
             "JUPYTERLAB_WORKSPACES_DIR": str(root / ".workspaces"), "IPYTHONDIR": str(root / ".ipython"),
-            "PYTHONPATH": os.pathsep.join((str(HERE.parent / "display"), str(HERE.parents[1]))),
+            "PYTHONPATH": os.pathsep.join(str(HERE.parent / at) for at in ("later", "display", "..")),
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         }  # fmt: skip
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={self.port}", "--allow-root",

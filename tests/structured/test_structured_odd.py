@@ -123,6 +123,7 @@ def test_a_schema_is_compiled_with_the_check_loaded_and_no_slow_grammar() -> Non
     pytest.importorskip("rfc3987_syntax", reason="jsonschema has no iri here")
     code = (
         "import sys\n"
+        "sys.path[:] = [place for place in sys.path if not place.endswith('later')]  # the real package\n"
         "import llama_magic.structured as s\n"
         "constraint = s.compile({'type': 'object', 'properties': {'a': {'type': 'string'}}})\n"
         "before = set(sys.modules)\n"
