@@ -75,7 +75,7 @@ class Core:
         self._at_work = threading.Lock()
         self._worker = 0  # the thread that holds it
         self.stopping = False
-        self._rows_alike: bool | None = None
+        self._alike: bool | None = None
         self._no_room = False  # for the exact lane's context
         self.draft_model: DraftModel | None = None
 
@@ -225,7 +225,7 @@ class Core:
 
         Of other weights they would be decoded one at a time, and what they wrote be read again.
         """
-        if self._no_room or not self._alike():
+        if self._no_room or not self.alike():
             return False
         try:
             self._exact()
@@ -245,18 +245,18 @@ class Core:
             self.lanes.shared.draft_model = self.draft_model
         return self.lanes.shared
 
-    def _alike(self) -> bool:
+    def alike(self) -> bool:
         """Whether a row has the same bits beside any others, computed row by row; tried once."""
         if self.lanes.exact is not None:
             return self.lanes.exact.together
-        if self._rows_alike is None:
-            self._rows_alike = False  # also where there is no memory for a trial
+        if self._alike is None:
+            self._alike = False  # also where there is no memory for a trial
             with (
                 contextlib.suppress(BackendError),
                 contextlib.closing(Context(self.weights, self.options.contexts.trial)) as context,
             ):
-                self._rows_alike = rows_alike(context)
-        return self._rows_alike
+                self._alike = rows_alike(context)
+        return self._alike
 
     def _exact(self) -> Lane:
         if self.lanes.exact is None:
@@ -265,7 +265,7 @@ class Core:
                 self.options.before_exact()
             context = Context(self.weights, self.options.contexts.exact)
             try:
-                known = self._rows_alike and RowByRow(context).ask(True)  # by the trial
+                known = self._alike and RowByRow(context).ask(True)  # by the trial
                 kind = TogetherLane if known or rows_alike(context) else ExactLane
             except BaseException:
                 context.close()

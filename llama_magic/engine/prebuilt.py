@@ -29,7 +29,7 @@ OWN = "llama-cpp-python's own"
 _MODULE = "llama_cpp_py_sync"
 _GLIBC = (2, 38)  # of Ubuntu 24.04, where the library for Linux was built; the wheel's tag says 2.17
 # SHA-256 over names and contents of the libraries, see `digest`.
-_DIGESTS = {
+DIGESTS = {
     ("linux", "x86_64"): "cbc8aeedb52aa6f379a6c57143f6be5a38cd56a3748a2d9fab07d00cf7a08320",
     ("darwin", "arm64"): "6bd77def601b3954968601acf1e66a39469eb0f6f880dd778378aa96518ddc24",
     ("win32", "AMD64"): "77e87a318e9a25b8ae171500558398686080f49b32b6286f4b900f1327708acf",
@@ -103,8 +103,8 @@ def misfit(system: str, machine: str, libc: tuple[str, str]) -> str:
 
     The arguments are `sys.platform`, `platform.machine()` and `platform.libc_ver()`.
     """
-    if (system, machine) not in _DIGESTS:
-        known = ", ".join(" ".join(pair) for pair in _DIGESTS)
+    if (system, machine) not in DIGESTS:
+        known = ", ".join(" ".join(pair) for pair in DIGESTS)
         return f"it has no library for {system} {machine} (only for {known})"
     if system == "linux" and (libc[0] != "glibc" or _numbers(libc[1]) < _GLIBC):
         here = " ".join(libc).strip() or "another C library"
@@ -142,7 +142,7 @@ def _checked() -> Path:
     if why := misfit(sys.platform, platform.machine(), platform.libc_ver()):
         raise _refused(why)
     found = digest(folder)
-    if found != _DIGESTS[sys.platform, platform.machine()]:
+    if found != DIGESTS[sys.platform, platform.machine()]:
         raise _refused(f"its libraries are not those that were published (digest {found[:16]})")
     _prove(folder, found)
     return folder

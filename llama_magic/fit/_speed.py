@@ -26,7 +26,7 @@ from llama_magic.sources.disk.cache import read_json, write_json
 # Weights that llama.cpp's AVX2 dot products take in while NumPy adds one float32, by one core. On one CPU
 # (Zen 5): 22 to 27 billion a second for Q4_0, Q4_1, Q5_0 and Q8_0 alike, where NumPy adds 6.4 billion.
 _WEIGHTS_A_SUM = 4.2
-_SECONDS_A_BLOCK = 30e-6  # a block's 30 or so graph nodes, each begun and waited for; SmolLM2 and Gemma 3
+SECONDS_A_BLOCK = 30e-6  # a block's 30 or so graph nodes, each begun and waited for; SmolLM2 and Gemma 3
 BUFFER = 128 << 20  # bytes; two halves read in turn, so that no cache holds the one that comes next
 _ROUNDS = 30
 _TABLES = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight")
@@ -104,7 +104,7 @@ def speed(
     cores = min(threads, machine.physical_cores)
     memory = read / measured.bandwidth
     arithmetic = _weights(info, lambda t: t.n_elements) / (cores * measured.sums * _WEIGHTS_A_SUM)
-    seconds = max(memory, arithmetic) + info.block_count * _SECONDS_A_BLOCK
+    seconds = max(memory, arithmetic) + info.block_count * SECONDS_A_BLOCK
     limit = "memory bandwidth" if memory >= arithmetic else "arithmetic"
     return Speed(1 / seconds, read, filled, limit, measured.bandwidth, threads)
 

@@ -138,7 +138,7 @@ def thin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(prebuilt, "sys", SimpleNamespace(platform="linux", modules={}, executable="python"))
     monkeypatch.setattr(prebuilt.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(prebuilt.platform, "libc_ver", lambda: world.libc)
-    monkeypatch.setitem(prebuilt._DIGESTS, ("linux", "x86_64"), prebuilt.digest(folder))
+    monkeypatch.setitem(prebuilt.DIGESTS, ("linux", "x86_64"), prebuilt.digest(folder))
     monkeypatch.setattr(prebuilt, "try_out", lambda place: world.tried.append(place) or world.wrong)
     monkeypatch.setattr(prebuilt.sources, "cache_dir", lambda: tmp_path / "cache")
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", "")  # noted, so that what `choose` sets is undone

@@ -63,7 +63,7 @@ def test_the_slower_of_memory_and_arithmetic_sets_the_limit(tmp_path: Path, slow
     info = info_of(tiny_llama(), tmp_path)
     found = speed(info, MACHINE)
     assert found is not None
-    block = measuring._SECONDS_A_BLOCK
+    block = measuring.SECONDS_A_BLOCK
     assert 1 / found.tokens_per_second == pytest.approx(bytes_per_token(info) / 1e9 + block)
     assert found.limit == "memory bandwidth"
     assert str(found).startswith("at most about ")
@@ -77,7 +77,7 @@ def test_few_threads_are_limited_by_arithmetic(tmp_path: Path, monkeypatch: pyte
     """Where memory is quick, a second thread halves the time of the sums."""
     monkeypatch.setattr(measuring, "rates", lambda threads: measuring.Rates(1e15, 1e6))
     info = info_of(tiny_llama(), tmp_path)
-    block = measuring._SECONDS_A_BLOCK
+    block = measuring.SECONDS_A_BLOCK
     one, two = (speed(info, MACHINE, threads=n) for n in (1, 2))
     assert one is not None
     assert two is not None

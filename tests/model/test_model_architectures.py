@@ -215,7 +215,7 @@ def test_an_edited_template_is_another_formatter(load: Callable[..., Any], tmp_p
 
 def test_values_without_sense_are_named(load: Callable[..., Any]) -> None:
     """More threads than cores or a batch beyond the cache leave a note; a temperature below 0 is refused."""
-    notes = " ".join(load("llama", threads=200, batch=10**9)._file.notes)
+    notes = " ".join(load("llama", threads=200, batch=10**9).notes)
     assert "200 threads on" in notes
     assert "A batch of 1,000,000,000 tokens is more than the 512" in notes
     with pytest.raises(lm.OptionError, match="temperature"):

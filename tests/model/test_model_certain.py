@@ -31,7 +31,7 @@ def test_the_answer_is_that_of_a_fresh_reading(loaded: Callable[..., Any]) -> No
     Without a seed on a processor where rows are alike, as on all with AVX2; with one anywhere.
     """
     model = loaded("smollm2", threads=2)
-    how = {} if model.backend.call(lambda core: core._alike()) else {"seed": 3}
+    how = {} if model.backend.call(lambda core: core.alike()) else {"seed": 3}
     fresh = [_ask(model, prompt, reuse=False, **how).token_ids for prompt in PROMPTS]
     again = [_ask(model, prompt, **how) for prompt in PROMPTS]
     assert [answer.token_ids for answer in again] == fresh
@@ -59,7 +59,7 @@ def new(path_of: Callable[[str], Path], request: pytest.FixtureRequest) -> Any:
 def test_where_rows_differ_it_is_answered_beside_others(new: Any) -> None:
     """Weights that are repacked make no context for it: there it would be answered one at a time."""
     model = new("gemma")
-    alike = model.backend.call(lambda core: core._alike())
+    alike = model.backend.call(lambda core: core.alike())
     _ask(model, "Hi", max_tokens=2)
     assert (model.backend.call(lambda core: core.lanes.exact) is None) is not alike
 

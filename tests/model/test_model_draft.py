@@ -83,7 +83,7 @@ def test_a_model_drafts_for_itself(path_of: Any, options: Any) -> None:
     """Greedy guesses are all what it writes at temperature 0, and most of what it draws; tokens are equal."""
     path = path_of("short")
     with lm.load(path, ctx=1024, threads=1, draft=path) as model:
-        model.backend._core.draft_model.price = 0.0
+        model.backend.call(lambda core: setattr(core.draft_model, "price", 0.0))
         asked = [{"role": "user", "content": "List five fruits and their colours."}]
         plain, answer = (
             model.chat(asked, max_tokens=24, speculate=how, **options) for how in ("off", "auto")

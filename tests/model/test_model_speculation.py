@@ -155,7 +155,7 @@ def test_guesses_change_no_token_where_rows_are_alike(certain: Any, options: Any
         if "seed" in options:
             receipts = [{k: v for k, v in one.receipt.items() if k != "asked"} for one in answers]
             assert receipts[0] == receipts[1]
-    if certain.backend.call(lambda core: core._alike()):
+    if certain.backend.call(lambda core: core.alike()):
         assert drafted >= 10
     else:
         assert drafted == 0
@@ -164,7 +164,7 @@ def test_guesses_change_no_token_where_rows_are_alike(certain: Any, options: Any
 
 def test_where_rows_differ_only_free_draws_are_guessed(copier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer without a seed, at a temperature. The others say why not, when asked."""
-    monkeypatch.setattr(copier.backend.call(lambda core: core), "_alike", lambda: False)
+    monkeypatch.setattr(copier.backend.call(lambda core: core), "alike", lambda: False)
     assert _copy(copier, temperature=0.1).usage.drafted_tokens
     for options in ({}, {"temperature": 1, "top_k": 1}):
         answer = _copy(copier, **options)

@@ -12,6 +12,7 @@ import pytest
 from serving.conftest import Served, ask, check_error
 
 from llama_magic.request.events import EndEvent, FinishEvent, Stats
+from llama_magic.serving.metrics import Metrics
 from llama_magic.testing import Script, scripted_model
 
 CHAT = "/v1/chat/completions"
@@ -72,7 +73,7 @@ def test_a_page_that_fails_is_an_error_too(
     def fail(*_: Any) -> str:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr(here.server._state.metrics, "text", fail)
+    monkeypatch.setattr(Metrics, "text", fail)
     answer = here.client.get("/metrics")
     check_error(answer.json(), 500)
     assert "secret" not in answer.text

@@ -246,7 +246,9 @@ def test_nothing_is_left_of_many(served: Callable[..., Served]) -> None:
         list(pool.map(one, range(60)))
         until(lambda: all(row.ended for row in here.server.log))
         until(lambda: counts()[0] <= before[0] + 2 and counts()[1] <= before[1] + 2)
-    assert here.server._state.answers == set()
+    page = here.client.get("/metrics").text
+    assert "llamacpp:requests_processing 0\n" in page
+    assert "llamacpp:requests_deferred 0\n" in page
 
 
 def test_the_same_seed_is_the_same_bytes_beside_others(
