@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from llama_magic.engine.native import Vocab
 from llama_magic.engine.segments import FROM, Segments
-from llama_magic.request.tokenizer import PIECE, TooManyTokensError, at_least
+from llama_magic.request.tokenizer import PIECE, TooManyTokensError, at_least, going_on
 
 # Between two letters and a space no released pre-tokenizer looks across, and where no token of the
 # vocabulary reaches across either, the tokens on both sides do not depend on each other.
@@ -45,7 +45,7 @@ class Vocabulary:
     def at_least(self, text: str, start: int = 0) -> int:
         """Return a number of tokens that `text` has at least, without tokenizing it; 0 where none is known.
 
-        Costs about 50 ms at most: of a longer text the first 16 million characters are looked at.
+        Costs about 50 ms at most: of a longer text a beginning (`MEASURED`) is looked at.
         """
         # A text of one piece is tokenized sooner than the longest token is looked for.
         if len(text) - start <= PIECE:
@@ -59,13 +59,14 @@ class Vocabulary:
         known = self._segments if parse_special and len(text) >= FROM else None
         if known is not None and len(cut := known.cut(text)) > 1:
             return self._of_segments(known, text, cut, begins, most)
+        tokenize = functools.partial(self.native.tokenize, add_special=False, parse_special=parse_special)
         tokens: list[int] = []
         at = 0
         for piece in self._pieces(text) if len(text) > PIECE else (text,):
             if begins and at == 0:
                 tokens += self.native.tokenize(piece, add_special=True, parse_special=parse_special)
             else:
-                tokens += self._continuation(piece, parse_special=parse_special)
+                tokens += going_on(tokenize, piece)
             at += len(piece)
             self._stop(tokens, text, at, most)
         return tokens
@@ -103,13 +104,11 @@ class Vocabulary:
 
     def _marked(self, segment: str) -> list[int]:
         """Tokenize a text that begins with a mark; no space is put before it."""
-        tokens: list[int] = []
-        for place, piece in enumerate(self._pieces(segment) if len(segment) > PIECE else (segment,)):
-            if place == 0:
-                tokens += self.native.tokenize(piece, add_special=False, parse_special=True)
-            else:
-                tokens += self._continuation(piece, parse_special=True)
-        return tokens
+        tokenize = functools.partial(self.native.tokenize, add_special=False, parse_special=True)
+        if len(segment) <= PIECE:
+            return tokenize(segment)
+        first, *others = self._pieces(segment)
+        return tokenize(first) + [token for piece in others for token in going_on(tokenize, piece)]
 
     def _pieces(self, text: str) -> Iterator[str]:
         """Cut a text where that does not change its tokens."""
@@ -159,15 +158,6 @@ class Vocabulary:
             while len(tokens) > 1 and tokens[0] == tokens[1] == self.bos_id:
                 del tokens[0]
         return tokens
-
-    def _continuation(self, text: str, *, parse_special: bool) -> list[int]:
-        # SPM vocabularies put a space before a text that they think begins here. A line break
-        # in front takes that space, and its tokens can be cut off again: it never merges.
-        lead = self.native.tokenize("\n", add_special=False, parse_special=False)
-        tokens = self.native.tokenize("\n" + text, add_special=False, parse_special=parse_special)
-        if tokens[: len(lead)] == lead:
-            return tokens[len(lead) :]
-        return self.native.tokenize(text, add_special=False, parse_special=parse_special)
 
     def _disarm(self, text: str) -> list[str]:
         """Cut `text` so that no piece holds the text of a special token."""

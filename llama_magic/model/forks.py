@@ -79,7 +79,7 @@ class Maker:
         if isinstance(choice, Alternative):
             choice = choice.token_id
         if isinstance(choice, str):
-            return going_on(tokenizer, choice) if choice else ()
+            return going_on(tokenizer.tokenize, choice) if choice else ()
         if isinstance(choice, bool) or not isinstance(choice, int):
             raise InputTypeError(f"The token is {choice!r}; expected an id, a text, or an alternative.")
         if not 0 <= choice < tokenizer.n_tokens:

@@ -223,7 +223,7 @@ def _encoded(
     head = tokenizer.encode_parts(parts[:-begun], most)
     if ids[: len(head)] == head:
         return ids, len(ids) - len(head)
-    tail = going_on(tokenizer, "".join(text for text, _ in parts[-begun:]))
+    tail = going_on(tokenizer.tokenize, "".join(text for text, _ in parts[-begun:]))
     return [*head, *tail], len(tail)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 
@@ -98,11 +98,14 @@ def at_least(text: str, longest: int, lost: str, start: int = 0) -> int:
     return -(-size // longest)
 
 
-def going_on(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Return the tokens of a text that goes on from another, special tokens not parsed."""
-    # SPM vocabularies put a space before a text that they think begins here; a line break takes it.
-    lead, tokens = tokenizer.tokenize("\n"), tokenizer.tokenize("\n" + text)
-    return tokens[len(lead) :] if tokens[: len(lead)] == lead else tokenizer.tokenize(text)
+def going_on(tokenize: Callable[[str], list[int]], text: str) -> list[int]:
+    """Return the tokens of a text that goes on from another, by a function for one that begins.
+
+    SPM vocabularies put a space before a text that they think begins here. A line break in front takes that
+    space, and its tokens can be cut off again: it never merges.
+    """
+    lead, tokens = tokenize("\n"), tokenize("\n" + text)
+    return tokens[len(lead) :] if tokens[: len(lead)] == lead else tokenize(text)
 
 
 def length_in(text: bytes, piece: bytes, position: int) -> int | None:
