@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_magic.errors import BackendError, OptionError
-from llama_magic.experiments.experiment import Experiment, whole
+from llama_magic.experiments.experiment import Experiment, to_its_end
 from llama_magic.experiments.forecast import Pace, pace_so_far
 from llama_magic.experiments.odds import Decision, prefixes
 from llama_magic.experiments.results import Results
@@ -53,7 +53,7 @@ class Deciding(Experiment[Decision]):
         # The first row alone, so that somebody who watches sees one as soon as there can be one.
         for some in (tasks[:1], *_portions(tasks[1:], together)):
             for made in self._decided(model, some, texts):
-                whole(partial(self.put, results, made))
+                to_its_end(partial(self.put, results, made))
                 tick()
 
     def _texts(self, model: Model) -> Texts:

@@ -34,7 +34,10 @@ _OWN = frozenset(
 
 @dataclass
 class Design:
-    """What the kinds of experiment have in common, read and checked."""
+    """What the kinds of experiment have in common, read and checked.
+
+    `stop_on_error` ends it at the first row that fails; otherwise the error is that row's result.
+    """
 
     rows: Sequence[Row]
     settings: Sequence[Setting]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, ModelClosedError
 from llama_magic.experiments.caller import bind
-from llama_magic.experiments.results import Progress, R, Results
-from llama_magic.experiments.scoring import Scores
+from llama_magic.experiments.design import Design
+from llama_magic.experiments.results import R, Results
 from llama_magic.experiments.settings import PROMPT
 from llama_magic.experiments.standing import Clock
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
@@ -19,18 +19,13 @@ from llama_magic.words.counting import counted
 from llama_magic.words.shown import watched
 
 if TYPE_CHECKING:
-    from llama_magic.experiments.design import Design
     from llama_magic.experiments.forecast import Pace
-    from llama_magic.experiments.models import Models
-    from llama_magic.experiments.rows import Row
-    from llama_magic.experiments.settings import Setting
     from llama_magic.model.model import Model
-    from llama_magic.record.record import Record
     from llama_magic.request.request import Request
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error, but carries one
-    """A row's error that ends the experiment; `of` is its result."""
+    """The `error` of a `row` that ends the experiment."""
 
     def __init__(self, error: Exception, row: int) -> None:
         super().__init__(str(error))
@@ -38,21 +33,8 @@ class Stopped(Exception):  # noqa: N818 - it is no error, but carries one
 
 
 @dataclass
-class Experiment(Generic[R]):
-    """What is asked: every row with every setting, `n` answers each. How, its kinds say.
-
-    `stop_on_error` ends it at the first row that fails; otherwise the error is that row's result.
-    """
-
-    rows: Sequence[Row]
-    settings: Sequence[Setting]
-    models: Models
-    n: int = 1
-    scores: Scores = field(default_factory=dict)
-    stop_on_error: bool = False
-    progress: Progress = True
-    namespace: Mapping[str, Any] = field(default_factory=dict)
-    record: Record | None = None
+class Experiment(Design, Generic[R]):
+    """A design that is carried out: every row with every setting, `n` answers each. How, its kinds say."""
 
     @classmethod
     def of(cls, design: Design, **more: Any) -> Self:
@@ -175,7 +157,7 @@ class Experiment(Generic[R]):
         raise NotImplementedError
 
 
-def whole(work: Callable[[], None]) -> None:
+def to_its_end(work: Callable[[], None]) -> None:
     """Do `work` to its end, and anew where an interrupt breaks into it; then let the interrupt through."""
     try:
         work()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
-from llama_magic.experiments.experiment import Experiment, whole
+from llama_magic.experiments.experiment import Experiment, to_its_end
 from llama_magic.experiments.forecast import pace_of, pace_so_far
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run
@@ -32,7 +32,7 @@ class Generation(Experiment[Run]):
         keys: dict[int, str] = {}
 
         def take(task: Task, outcome: Any) -> None:
-            whole(lambda: self.put(results, self._result(task, outcome, keys.get(task.place))))
+            to_its_end(lambda: self.put(results, self._result(task, outcome, keys.get(task.place))))
 
         if self.record is not None:
             tasks = [task for task in tasks if not self._found(model, task, keys, results)]
