@@ -42,10 +42,10 @@ class Session:
         self.models: dict[str, Any] = {}
         self.current_name: str | None = None
         self.chats: dict[str, Chat] = {}
-        self._history = History()
-        journal.listen(self._history.hear)
+        self.history = History()  # of every generation here, by a cell or in Python, as they ended
+        journal.listen(self.history.hear)
         self.recording: Recording | None = None
-        self._history.keeps_as = lambda: self.recording.tag if self.recording else None
+        self.history.keeps_as = lambda: self.recording.tag if self.recording else None
         self.replay: Replay | None = None
         self.sampler: dict[str, Any] = {}  # what `%llama sampler` set, over %config's values
 
@@ -56,7 +56,7 @@ class Session:
         model = (hooks.opener() or self.loader)(source, name=name, **options)
         if name is None and source in sources.own_aliases() and source not in self.models:
             name = source  # one that is loaded already has another name, and is asked by this one too
-        self.current_name = self._keep(model, name)
+        self.keep(model, name)
         return model
 
     def model(self, name: str | None = None, **load_options: Any) -> Any:
@@ -173,11 +173,6 @@ class Session:
             self.chats[name] = Chat(name)
         return self.chats[name]
 
-    @property
-    def history(self) -> History:
-        """Every generation of this kernel, made by a cell or in Python, in the order in which they ended."""
-        return self._history
-
     def keep_record(self, path: str | os.PathLike[str] | None, tag: str | None = None) -> Record | None:
         """Write every generation from now on into a record, and to no other; None ends that."""
         record = None if path is None else Record(path)
@@ -195,7 +190,7 @@ class Session:
 
     def remember(self, completion: Completion) -> None:
         """Add a generation to the history, unless it is there."""
-        self._history.add(completion)
+        self.history.add(completion)
 
 
 def _default_loader(source: str | None, **options: Any) -> Any:
