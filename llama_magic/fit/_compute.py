@@ -41,7 +41,7 @@ def _feed_forward(info: GGUFInfo) -> int:
     h = info.hparams
     gated = any(".ffn_gate.weight" in name for name in info.tensors) or _joined_gate(info)
     gated_experts = any(".ffn_gate_exps." in name for name in info.tensors)
-    dense = (3 if gated else 2) * max(h.per_layer("feed_forward_length", 0), default=0)
+    dense = (3 if gated else 2) * max(h.per_layer("feed_forward_length"), default=0)
     used = h.whole("expert_used_count") if h.experts else 0
     inner = used * h.whole("expert_feed_forward_length", h.whole("feed_forward_length"))
     experts = max((3 if gated_experts else 2) * inner, inner + used * h.embedding)
@@ -56,7 +56,7 @@ def _feed_forward(info: GGUFInfo) -> int:
 def _joined_gate(info: GGUFInfo) -> bool:
     """Whether gate and up are one matrix, as in Phi 3."""
     up = info.tensors.get("blk.0.ffn_up.weight")
-    width = info.hparams.per_layer("feed_forward_length", 0)[:1]
+    width = info.hparams.per_layer("feed_forward_length")[:1]
     return up is not None and len(up.shape) == 2 and width == [up.shape[1] // 2]
 
 

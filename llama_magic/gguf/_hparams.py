@@ -73,25 +73,24 @@ class HParams:
         value = self.get(name)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else default
 
-    def per_layer(self, name: str, default: int) -> list[int]:
-        """Return one whole number a block, from a scalar or an array."""
+    def per_layer(self, name: str) -> list[int]:
+        """Return one whole number a block, from a scalar or an array; 0 where there is none."""
         value = self.get(name)
         n = min(max(self.block_count, 0), MAX_LAYERS)
         if value is not None and not isinstance(value, (str, bool, int, float)):
             found = [v if isinstance(v, int) else 0 for v in value[:n]]
-            return found + [default] * (n - len(found))
-        one = value if isinstance(value, int) and not isinstance(value, bool) else default
-        return [one] * n
+            return found + [0] * (n - len(found))
+        return [self.whole(name)] * n
 
     @property
     def heads(self) -> list[int]:
-        return self.per_layer("attention.head_count", 0)
+        return self.per_layer("attention.head_count")
 
     @property
     def heads_kv(self) -> list[int]:
         if self.get("attention.head_count_kv") is None:
             return self.heads
-        return self.per_layer("attention.head_count_kv", 0)
+        return self.per_layer("attention.head_count_kv")
 
     @property
     def head_k(self) -> int:
@@ -167,7 +166,7 @@ class HParams:
         if self.arch in _INTERVAL:
             return (index + 1) % max(1, self.whole("full_attention_interval", 4)) != 0
         if self.arch in ("nemotron_h", "nemotron_h_moe"):
-            return heads_kv == 0 and self.per_layer("feed_forward_length", 0)[index] == 0
+            return heads_kv == 0 and self.per_layer("feed_forward_length")[index] == 0
         return self.arch in HYBRID and heads_kv == 0
 
     def _state_values(self) -> int:

@@ -136,7 +136,7 @@ def _block(name: str) -> int:
 
 def _check_experts(info: GGUFInfo) -> None:
     h = info.hparams
-    used = max(h.per_layer("expert_used_count", 0), default=0)
+    used = max(h.per_layer("expert_used_count"), default=0)
     groups, groups_used = h.whole("expert_group_count"), h.whole("expert_group_used_count")
     if h.arch in ("hunyuan_vl", "hunyuan-dense") and h.experts <= 1:
         return
