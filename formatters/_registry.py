@@ -7,13 +7,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from llama_magic.words.files import decoded
 from llama_magic.words.names import nearest
 
 from ._formatter import Formatter
+
+if TYPE_CHECKING:
+    from ._family import Family
 
 FAMILIES = (
     "llama2",
@@ -133,8 +136,8 @@ def names() -> tuple[str, ...]:
     return (*FAMILIES, *(name for name in _registered if name not in FAMILIES))
 
 
-def _family(key: str) -> Formatter:
-    formatter: Formatter = importlib.import_module(f".{key}", __package__).FORMATTER
+def _family(key: str) -> Family:
+    formatter: Family = importlib.import_module(f".{key}", __package__).FORMATTER
     return formatter
 
 
@@ -227,9 +230,8 @@ def detect(info: Any) -> Formatter:
 
 def _guessed(info: Any, why: str, source: str = "") -> Formatter:
     family, reason = _guess(info, source)
-    formatter = type(_family(family))
     note = f"{why}; {family} is used, guessed from {reason}. Choose another with --formatter NAME."
-    return formatter(notes=(note,))  # type: ignore[call-arg]  # those of a family take them
+    return type(_family(family))(notes=(note,))
 
 
 def _guess(info: Any, source: str) -> tuple[str, str]:
