@@ -14,7 +14,6 @@ from llama_magic.errors import (
     BackendError,
     LlamaMagicError,
     ModelClosedError,
-    OptionError,
     ServerAnswerError,
     StreamCutError,
     StreamStalledError,
@@ -37,10 +36,9 @@ _PIECES, _MORE = 8, 256  # of an answer, for each token that was asked for, and 
 class Abilities(Capabilities):
     """What a server can honour: what it is known to have, less what did not hold when it was tried."""
 
-    dialect: Dialect | None = None
+    dialect: Dialect = field(kw_only=True)
 
     def lacks(self, request: Request) -> str | None:
-        assert self.dialect is not None  # a server has one
         what = super().lacks(request) or lacking(self.dialect, request.sampling)
         if what is None and request.constraint is not None and not hasattr(request.constraint, "asked"):
             what = "a constraint after a thinking part"
@@ -254,7 +252,7 @@ class _Job:
             self.stats.completion_tokens = told if len(self.readers) == 1 else 0
         self.backend._jobs.discard(self)
         error = self._error
-        if error is not None and not isinstance(error, (LlamaMagicError, OptionError)):
+        if error is not None and not isinstance(error, LlamaMagicError):
             base = self.backend.wire.address.base
             error = ServerAnswerError(f"Asking {base} failed: {type(error).__name__}: {error}")
         sink, self.sink = self.sink, nobody  # the request is kept with its answer; who listened is not
