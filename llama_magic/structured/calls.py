@@ -15,16 +15,14 @@ from typing import Any, Protocol
 
 from llama_magic.errors import SchemaError
 from llama_magic.formatters import CallForm
-from llama_magic.structured.compiler import compile
+from llama_magic.structured.compiler import compile, remember
 from llama_magic.structured.constraint import Constraint
-from llama_magic.structured.grammar.grammar import limits
+from llama_magic.structured.grammar.grammar import machine_of
 from llama_magic.structured.mask.digits import DigitLimits, Digits, limits_of
 from llama_magic.structured.mask.matcher import GrammarMatcher
 from llama_magic.structured.mask.vocab import TokenVocabulary, Trie, trie_for
-from llama_magic.threads import module_lock
 
 _MARKS = re.compile(r"(<[^<>\s]{1,60}>|\[/?[A-Z_]{2,40}\])")
-_MAX_KEPT = 64
 
 
 class MarkVocabulary(TokenVocabulary, Protocol):
@@ -66,19 +64,7 @@ def calls(
     trie = trie_for(vocabulary)
     key = json.dumps([repr(form), [(t.name, t.parameters) for t in tools], many, after], default=str)
     kept: OrderedDict[str, CallConstraint] = trie.calls
-    with _lock:
-        if key in kept:
-            kept.move_to_end(key)
-            return kept[key]
-    made = _compile(form, tools, vocabulary, trie, many, after)
-    with _lock:
-        kept[key] = made
-        while len(kept) > _MAX_KEPT:
-            kept.popitem(last=False)
-    return made
-
-
-_lock = module_lock()
+    return remember(kept, key, lambda: _compile(form, tools, vocabulary, trie, many, after))
 
 
 def _compile(
@@ -89,8 +75,6 @@ def _compile(
     many: bool,
     after: str,
 ) -> CallConstraint:
-    from llguidance import LLMatcher
-
     numbers = DigitLimits()
     grammars: list[dict[str, Any]] = []
     for number, tool in enumerate(tools):
@@ -99,7 +83,7 @@ def _compile(
         grammars.append(_named(f"a{number}", constraint.writing))
     text = _frame(form, tools, lambda literal: _literal(literal, vocabulary), many, after)
     grammar = json.dumps({"grammars": [{"name": "calls", "lark_grammar": text}, *grammars]})
-    machine = LLMatcher(trie.tokenizer, grammar, log_level=0, limits=limits())
+    machine = machine_of(grammar, trie.tokenizer)
     if machine.is_error():
         raise SchemaError(
             f"The tools cannot be enforced: {machine.get_error().splitlines()[0]:.300}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
 from llama_magic.structured import makers
@@ -15,9 +15,9 @@ from llama_magic.structured.schema.short import short_form
 from llama_magic.threads import module_lock
 
 _MAX_KEPT = 128
-_Cache = OrderedDict[Any, tuple[Any, Constraint]]
-_kept: _Cache = OrderedDict()
+_kept: OrderedDict[Any, tuple[Any, Constraint]] = OrderedDict()  # each with what it was made of
 _lock = module_lock()
+T = TypeVar("T")
 
 
 def compile(
@@ -51,11 +51,11 @@ def compile(
     kind = given[0]
     value = _as_type(spec) if kind == "schema" else asked[kind]
     key = (kind, _key(value))
-    plain = _remember(_kept, key, value, lambda: _made(kind, value))
+    _, plain = remember(_kept, key, lambda: (value, _made(kind, value)))
     if vocabulary is None:
         return plain
     trie = trie_for(vocabulary)
-    return _remember(trie.constraints, key, value, lambda: plain.bound(trie))
+    return remember(trie.constraints, key, lambda: (value, plain.bound(trie)))[1]
 
 
 def _as_type(spec: Any) -> Any:
@@ -100,14 +100,15 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, str) else id(value)
 
 
-def _remember(cache: _Cache, key: Any, value: Any, make: Callable[[], Constraint]) -> Constraint:
+def remember(kept: OrderedDict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    """Return what is kept under a key, made at the first time; what was asked for longest ago goes."""
     with _lock:
-        if key in cache:
-            cache.move_to_end(key)
-            return cache[key][1]
-    constraint = make()
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
+    made = make()  # which takes its time
     with _lock:
-        kept = cache.setdefault(key, (value, constraint))[1]
-        while len(cache) > _MAX_KEPT:
-            cache.popitem(last=False)
-    return kept
+        made = kept.setdefault(key, made)
+        while len(kept) > _MAX_KEPT:
+            kept.popitem(last=False)
+    return made

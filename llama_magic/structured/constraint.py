@@ -10,7 +10,7 @@ from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputErro
 from llama_magic.structured.answer import strictjson as _strictjson
 from llama_magic.structured.answer.reader import Why
 from llama_magic.structured.answer.spelling import Speller, names_in_order
-from llama_magic.structured.grammar.grammar import Layouts, limits, machine_of
+from llama_magic.structured.grammar.grammar import Layouts, machine_of
 from llama_magic.structured.mask.digits import DigitLimits, Digits, limits_of, note
 from llama_magic.structured.mask.matcher import GrammarMatcher
 from llama_magic.structured.mask.vocab import Trie, byte_tokenizer
@@ -259,7 +259,7 @@ class Constraint(InProcess):
     def _machine(self) -> Any:
         assert self._trie is not None  # start asks only then
         for text in () if self._layouts is None else self._layouts():
-            if not (machine := _made(self._trie.tokenizer, text)).is_error():
+            if not (machine := machine_of(text, self._trie.tokenizer)).is_error():
                 return machine
         return _machine(self._trie.tokenizer, self.grammar)
 
@@ -275,14 +275,8 @@ def _empty(schema: Any) -> Any:
     return {"object": {}, "array": []}.get(str(kind))
 
 
-def _made(tokenizer: Any, grammar: str) -> Any:
-    from llguidance import LLMatcher
-
-    return LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
-
-
 def _machine(tokenizer: Any, grammar: str) -> Any:
-    machine = _made(tokenizer, grammar)
+    machine = machine_of(grammar, tokenizer)
     if machine.is_error():
         raise SchemaError(
             f"The grammar cannot be compiled: {machine.get_error().splitlines()[0]:.300}",

@@ -36,7 +36,7 @@ _ONE_LAYOUT: Any = {
 }
 
 
-def limits() -> Any:
+def _limits() -> Any:
     """Return the bounds of llguidance's work: about 100 ms to compile, 15 ms a step, 100 MB."""
     from llguidance import LLParserLimits
 
@@ -49,11 +49,13 @@ def limits() -> Any:
     )
 
 
-def machine_of(grammar: str) -> Any:
-    """Return llguidance's state for a grammar over bytes; ask it `is_error()`."""
+def machine_of(grammar: str, tokenizer: Any = None) -> Any:
+    """Return llguidance's state for a grammar, over bytes or a vocabulary's tokens; ask it `is_error()`."""
     from llguidance import LLMatcher
 
-    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
+    return LLMatcher(
+        byte_tokenizer() if tokenizer is None else tokenizer, grammar, log_level=0, limits=_limits()
+    )
 
 
 def error_of(grammar: str) -> str | None:
