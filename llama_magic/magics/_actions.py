@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_magic.errors import OptionError
 from llama_magic.magics._options import VERBS
-from llama_magic.magics._readers import hint
+from llama_magic.words.names import hint
 
 
 def check_action(verb: str, action: str, rest: list[str]) -> None:

@@ -18,9 +18,9 @@ from llama_magic.experiments.results import Results
 from llama_magic.magics._call import CellRun
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._lookup import find_schema
-from llama_magic.magics._readers import hint
 from llama_magic.magics._variables import LineVariables
 from llama_magic.session.blocks import split_blocks
+from llama_magic.words.names import hint
 
 _NAME = re.compile(r"^===(?!=)[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")

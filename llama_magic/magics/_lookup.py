@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import OptionError, SchemaError, SourceError
-from llama_magic.magics._readers import hint
 from llama_magic.model.bias import token_of
 from llama_magic.sources import read_whole
 from llama_magic.structured import short_form
 from llama_magic.words.files import decoded
+from llama_magic.words.names import hint
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _OF_A_TYPE = (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp)

@@ -10,10 +10,10 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.magics import _options as table
 from llama_magic.magics import _other_names
-from llama_magic.magics._readers import hint, nearest
 from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._variables import LineVariables
 from llama_magic.magics._words import Arguments, Word, Words
+from llama_magic.words.names import hint, likeliest
 
 
 def _none() -> Mapping[str, Any]:
@@ -295,6 +295,6 @@ def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> Optio
     if meant := _other_names.hint(flag, known):
         return OptionError(f"{where} has no option {flag}. {meant}", remedy=f"{where} --help lists them.")
     long = {name.removeprefix("--"): name for name in known if name.startswith("--")}
-    near = nearest(flag.lstrip("-"), long) if len(flag.lstrip("-")) > 1 else None
+    near = likeliest(flag.lstrip("-"), long) if len(flag.lstrip("-")) > 1 else None
     meant = f" Did you mean {long[near]}?" if near else ""
     return OptionError(f"{where} has no option {flag}.{meant}", remedy=f"{where} --help lists them.")

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.magics._rows import Option
-from llama_magic.words import names
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` most likely stands for."""
-    listed = list(known)
-    as_typed = {name.lower(): name for name in reversed(listed)}
-    if found := names.nearest(word.lower(), as_typed):
-        return as_typed[found[0]]
-    starts = [name for name in listed if len(word) > 1 and name.startswith(word)]
-    starts += [name for name in listed if len(name) > 3 and word.startswith(f"{name}-")]
-    return starts[0] if starts else None
-
-
-def hint(word: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean …?`, to stand behind a sentence, or "" where no known word is near.
-
-    `known` may be the user's namespace: names that begin with an underscore are not meant.
-    """
-    near = nearest(word, (name for name in known if not name.startswith("_")))
-    return f" Did you mean {near}?" if near else ""
-
+from llama_magic.words.names import hint
 
 # --- readers: (flag, text, option) -> value ---
 
 
-def _number(flag: str, text: str, option: Option, kind: type[int | float], what: str) -> Any:
+def _number(flag: str, text: str, kind: type[int | float], what: str) -> Any:
     try:
         return kind(text)
     except ValueError:
@@ -44,11 +23,11 @@ def _number(flag: str, text: str, option: Option, kind: type[int | float], what:
 
 
 def _read_int(flag: str, text: str, option: Option) -> int:
-    return int(_number(flag, text, option, int, "a whole number"))
+    return int(_number(flag, text, int, "a whole number"))
 
 
 def _read_float(flag: str, text: str, option: Option) -> float:
-    return float(_number(flag, text, option, float, "a number"))
+    return float(_number(flag, text, float, "a number"))
 
 
 def whole_number(what: str, text: str, least: int) -> int:
@@ -99,7 +78,7 @@ def _read_name(flag: str, text: str, option: Option) -> str:
 def _read_layers(flag: str, text: str, option: Option) -> int | str:
     if text == "all":
         return text
-    value = _number(flag, text, option, int, "a whole number or all")
+    value = _number(flag, text, int, "a whole number or all")
     if value < 0:
         raise OptionError(f"{flag} is {value}; expected a whole number from 0, or all.")
     return int(value)
@@ -137,7 +116,7 @@ def _read_tools(flag: str, text: str, option: Option) -> tuple[str, ...]:
 
 def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
     token, equals, bias = text.rpartition("=")
-    value = _number(flag, bias, option, float, "ID=NUMBER or 'TEXT'=NUMBER") if equals else None
+    value = _number(flag, bias, float, "ID=NUMBER or 'TEXT'=NUMBER") if equals else None
     if value is not None and token.isdecimal():
         return int(token), float(value)
     if value is not None and len(token) > 2 and token[0] == token[-1] and token[0] in "\"'":

@@ -13,9 +13,10 @@ from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._modes import finish
 from llama_magic.magics._options import LIMITS, SAMPLING
 from llama_magic.magics._parse import CellCommand, LineCommand
-from llama_magic.magics._readers import READERS, nearest, whole_number
+from llama_magic.magics._readers import READERS, whole_number
 from llama_magic.model.results import Completion
 from llama_magic.session.history import HistoryEntry
+from llama_magic.words.names import likeliest
 
 
 def record(kernel: Kernel, command: LineCommand) -> Any:
@@ -118,7 +119,7 @@ def _change(word: str) -> tuple[str, Any]:
     known = {option.key: option for option in (*LIMITS, *SAMPLING)}
     option = known.get(name)
     if not equals or option is None:
-        near = nearest(name, known)
+        near = likeliest(name, known)
         hint = f" Did you mean {near}=…?" if near else ""
         raise OptionError(
             f"%llama rerun does not take {word!r}; expected name=value, or an option.{hint}",

@@ -20,9 +20,10 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.magics._braces import NAME, Place, expression_at, find
-from llama_magic.magics._readers import READERS, hint
+from llama_magic.magics._readers import READERS
 from llama_magic.magics._rows import Option
 from llama_magic.request.stages import STAGES, stage_name
+from llama_magic.words.names import hint
 
 _WHOLE = re.compile(rf"\{{({NAME})\}}|\$({NAME})")
 _NUMBERS = ("int", "float", "count", "positive", "seed")

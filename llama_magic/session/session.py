@@ -25,7 +25,7 @@ from llama_magic.record.replay import Replay
 from llama_magic.session.chat import Chat
 from llama_magic.session.history import History
 from llama_magic.weakly import WeakTable
-from llama_magic.words.names import hint, nearest
+from llama_magic.words.names import hint, likeliest
 
 Loader = Callable[..., Any]
 
@@ -75,8 +75,8 @@ class Session:
         try:
             model = self.load(name, **load_options)
         except LlamaMagicError as error:
-            if near := nearest(name, self.models):
-                error.add(f"Did you mean the loaded model {near[0]}?")
+            if near := likeliest(name, self.models):
+                error.add(f"Did you mean the loaded model {near}?")
             raise
         self.current_name = before or self.current_name
         return model

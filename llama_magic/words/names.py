@@ -14,10 +14,25 @@ def nearest(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) ->
     return difflib.get_close_matches(name, list(known), n, cutoff)
 
 
+def likeliest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `word` most likely stands for: one like it, small or large, or a longer one.
+
+    Names that begin with an underscore are not meant: the known ones may be a user's namespace.
+    """
+    listed = [name for name in known if not name.startswith("_")]
+    as_typed = {name.lower(): name for name in reversed(listed)}
+    word = word.lower()
+    if found := nearest(word, as_typed):
+        return as_typed[found[0]]
+    longer = (name for name in listed if len(word) > 1 and name.lower().startswith(word))
+    shorter = (name for name in listed if len(name) > 3 and word.startswith(f"{name.lower()}-"))
+    return next(longer, next(shorter, None))
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean …?`, to stand behind a sentence, or "" where no known name is near."""
-    near = nearest(name, known)
-    return f" Did you mean {near[0]}?" if near else ""
+    near = likeliest(name, known)
+    return f" Did you mean {near}?" if near else ""
 
 
 def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
@@ -29,5 +44,5 @@ def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None
     names = sorted(known)
     if other_names and name in other_names:
         return f"Did you mean {other_names[name]}?"
-    near = nearest(name, names)
-    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(names)}."
+    near = likeliest(name, names)
+    return f"Did you mean {near}?" if near else f"Known: {', '.join(names)}."
