@@ -66,7 +66,8 @@ def assemble(
         if not 0 <= token < tokenizer.n_tokens:
             last = tokenizer.n_tokens - 1
             raise OptionError(f"logit_bias names token {token}; this tokenizer has ids 0 to {last}.")
-    stops = tuple(dict.fromkeys((*call.stop, *(formatter.stop if formatter else ()))))
+    own = formatter.stop if formatter and not call.ignore_eos else ()
+    stops = tuple(dict.fromkeys((*call.stop, *own)))
     ids = {text: tokenizer.special_id(text) for text in stops}
     note, mask = "", None
     if constraint is not None:

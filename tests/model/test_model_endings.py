@@ -60,6 +60,17 @@ def test_a_stop_text_that_cuts_a_structured_answer_is_named(scripted_model: Any,
     assert model.structured("q", schema, stop="never", max_tokens=60, seed=1).parsed["a"] in "xy"
 
 
+def test_a_chat_that_ignores_its_end_goes_on(short: Any) -> None:
+    """With `ignore_eos` the token that ends a turn ends no answer and is not shown; a stop text still ends it."""
+    end = 2  # <|im_end|>: the end of the sequence, and a stop of the template
+    always = {"max_tokens": 5, "seed": 1, "logit_bias": {end: 100.0}}
+    assert (short.chat("Hi", **always).finish_reason, short.chat("Hi", **always).token_ids) == ("stop", [])
+    on = short.chat("Hi", ignore_eos=True, **always)
+    assert (on.finish_reason, on.token_ids, on.text) == ("length", [end] * 5, "")
+    asked = short.chat("Hi", ignore_eos=True, stop="<|im_end|>", **always)
+    assert (asked.finish_reason, asked.stop) == ("stop", "<|im_end|>")
+
+
 @pytest.mark.parametrize("place", ["put", "put_mask", "accept"])
 @pytest.mark.parametrize("good", [0, 2])
 def test_memory_that_runs_out_is_named_and_costs_one_answer(
