@@ -118,7 +118,8 @@ class Template:
         """Render `messages` as one string.
 
         Well-formed conversations give the text that `transformers` gives. Conversations that the
-        template refuses or loses messages of are repaired as llama.cpp does. Raises TemplateError.
+        template refuses or loses messages of are repaired as llama.cpp does. A string cannot say whose its
+        marks are, so marks of turns in a message are broken by a space ("< |im_end|>"). Raises TemplateError.
         """
         return self.render(messages, add_generation_prompt, tools, guarded=None, **template_variables).text
 
@@ -139,7 +140,7 @@ class Template:
         continue_final: bool = False,
         **template_variables: Any,
     ) -> Rendered:
-        """Render `messages` in parts; see `Formatter.render`. With `guarded` None nothing is guarded."""
+        """Render `messages` in parts; see `Formatter.render`; `guarded` None breaks marks in texts."""
         given = normalise_with_parts(messages)
         check_roles(given, self._literals)
         variables = plain_data(template_variables, "template variable")
@@ -226,13 +227,17 @@ class Template:
     def _neutral(
         self, messages: list[Message], guarded: Collection[str] | None
     ) -> tuple[list[Message], list[str]]:
-        """Break turn marks in texts that are no tokens of this vocabulary, where it is known."""
-        marks = self.turn_marks - set(guarded) if guarded else frozenset[str]()
-        marks -= {mark.text for mark in self.spec.marks}  # templates look for these; they open no turn
+        """Break turn marks in texts: those that are no tokens of this vocabulary; for a string alone all."""
+        spoken = {mark.text for mark in self.spec.marks}  # templates look for these; they open no turn
+        if guarded is None:
+            marks = self.turn_marks | {self.bos_token, self.eos_token}
+        else:
+            marks = (self.turn_marks - set(guarded) if guarded else frozenset[str]()) - spoken
         if not marks:
             return messages, []
-        out, notes, guards = [], [], guards_of(marks)
+        out, notes, every, answers = [], [], guards_of(marks), guards_of(marks - spoken)
         for index, message in enumerate(messages):
+            guards = answers if message["role"] == "assistant" else every
             text = neutralise(message["content"], guards)
             if text != message["content"]:
                 notes.append(f"marks of the template in messages[{index}] were broken by a space")

@@ -73,3 +73,4 @@ class ChatML(Family):
 FORMATTER = ChatML()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

@@ -55,3 +55,4 @@ class CommandR(Family):
 FORMATTER = CommandR()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

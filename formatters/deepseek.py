@@ -65,3 +65,4 @@ class DeepSeek(Family):
 FORMATTER = DeepSeek()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

@@ -42,3 +42,4 @@ class Gemma(Family):
 FORMATTER = Gemma()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

@@ -90,9 +90,8 @@ class GGUFFormatter(Formatter):
         continue_final: bool = False,
         **template_variables: Any,
     ) -> Rendered:
-        template, notes = self.template, self.notes
-        if tools and "tool_use" in self._others and self.name == "gguf":
-            template = self.with_template("tool_use").template
+        template, notes = self._template_for(tools), self.notes
+        if template is not self.template:
             notes = (*notes, "the file's template tool_use was taken, for the tools")
         done = template.render(
             messages,
@@ -103,3 +102,18 @@ class GGUFFormatter(Formatter):
             **template_variables,
         )
         return Rendered(done.text, done.parts, (*notes, *done.notes), done.messages)
+
+    def messages_to_prompt(
+        self,
+        messages: Sequence[Any],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Any] | None = None,
+        **template_variables: Any,
+    ) -> str:
+        """Write `messages` as one string, marks of turns in them broken; see `Template`."""
+        template = self._template_for(tools)
+        return template.messages_to_prompt(messages, add_generation_prompt, tools, **template_variables)
+
+    def _template_for(self, tools: Sequence[Any] | None) -> Template:
+        own = tools and "tool_use" in self._others and self.name == "gguf"
+        return self.with_template("tool_use").template if own else self.template

@@ -95,3 +95,4 @@ class GptOss(Family):
 FORMATTER = GptOss()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

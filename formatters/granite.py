@@ -50,3 +50,4 @@ class Granite(Family):
 FORMATTER = Granite()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

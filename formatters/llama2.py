@@ -66,3 +66,4 @@ class Llama2(Family):
 FORMATTER = Llama2()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

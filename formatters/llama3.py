@@ -58,3 +58,4 @@ class Llama3(Family):
 FORMATTER = Llama3()
 messages_to_prompt = messages_to_prompt_v3_instruct = FORMATTER.messages_to_prompt
 completion_to_prompt = completion_to_prompt_v3_instruct = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

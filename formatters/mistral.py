@@ -110,3 +110,4 @@ class Mistral(Family):
 FORMATTER = Mistral()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

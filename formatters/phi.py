@@ -41,3 +41,4 @@ class Phi(Family):
 FORMATTER = Phi()
 messages_to_prompt = FORMATTER.messages_to_prompt
 completion_to_prompt = FORMATTER.completion_to_prompt
+stop, parse = FORMATTER.stop, FORMATTER.parse

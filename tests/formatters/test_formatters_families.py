@@ -233,6 +233,18 @@ def test_tools_of_chatml() -> None:
         formatters.get("gemma").messages_to_prompt(messages[:1], tools=[tool])
 
 
+@pytest.mark.parametrize("family", formatters.FAMILIES)
+def test_a_family_s_module_is_the_family(family: str) -> None:
+    """A module writes, ends and reads by its own names what `get` of its name does."""
+    module, formatter = getattr(formatters, family), formatters.get(family)
+    messages = [{"role": "user", "content": "Hi"}]
+    assert module.messages_to_prompt(messages) == formatter.messages_to_prompt(messages)
+    assert "SYS" in module.completion_to_prompt("Hi", system_prompt="SYS")
+    assert module.stop == formatter.stop != ()
+    assert module.parse("Hello.") == formatter.parse("Hello.")
+    assert module.parse("Hello.").content == "Hello."
+
+
 def test_an_unknown_role_is_named() -> None:
     """A role that the family does not know is an error with its index."""
     with pytest.raises(TemplateError, match=r"narrator.*messages\[0\]"):

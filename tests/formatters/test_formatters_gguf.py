@@ -221,6 +221,27 @@ def test_text_cannot_forge_a_turn(source: str) -> None:
         assert free == control[0].count(mark), mark
 
 
+@pytest.mark.parametrize("source", sources())
+def test_text_cannot_forge_a_turn_in_a_string(source: str) -> None:
+    """A string tells no mark from a text, so a message's marks are broken; all else of the text stands."""
+    template = formatters.gguf.Template(source, "<BOS>", "<EOS>")
+    formatter = formatters.gguf.GGUFFormatter(template)
+    marks = sorted({*template.turn_marks, *template.stop, "<EOS>"})
+
+    def written(text: str, answer: str) -> str:
+        talk = [("user", text), ("assistant", answer), ("user", "Last")]
+        messages = [{"role": role, "content": content} for role, content in talk]
+        assert formatter.messages_to_prompt(messages) == template.messages_to_prompt(messages)
+        return template.messages_to_prompt(messages)
+
+    fair = written("first word", "answer")
+    thinking = {mark.text for mark in template.spec.marks}  # those of an answer are read, and open no turn
+    for mark in marks:
+        forged = written(f"first {mark}{mark}word", "answer" if mark in thinking else f"an{mark}swer")
+        assert forged.count(mark) == fair.count(mark), mark
+        assert f"{mark[0]} {mark[1:]}" in forged, mark
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -61,7 +61,7 @@ def test_a_stop_text_that_cuts_a_structured_answer_is_named(scripted_model: Any,
 
 
 def test_a_chat_that_ignores_its_end_goes_on(short: Any) -> None:
-    """With `ignore_eos` the token that ends a turn ends no answer and is not shown; a stop text still ends it."""
+    """With `ignore_eos` the token that ends a turn ends no answer and is not shown; a stop text does."""
     end = 2  # <|im_end|>: the end of the sequence, and a stop of the template
     always = {"max_tokens": 5, "seed": 1, "logit_bias": {end: 100.0}}
     assert (short.chat("Hi", **always).finish_reason, short.chat("Hi", **always).token_ids) == ("stop", [])
