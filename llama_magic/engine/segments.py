@@ -36,6 +36,10 @@ class Segments:
         found = [re.escape(mark) for mark in self._marks if mark in text]
         return re.split(f"(?={'|'.join(found)})", text) if found else [text]
 
+    def first(self, text: str) -> int | None:
+        """Return the first place at which a text is cut, None if it is not."""
+        return min([place for mark in self._marks if (place := text.find(mark)) >= 0], default=None)
+
     def tokens(self, segment: str, tokenize: Callable[[str], list[int]]) -> array[int] | list[int]:
         """Return the tokens of a segment that begins with a mark, by `tokenize` if they are not known."""
         known = self._known.get(segment)

@@ -129,8 +129,14 @@ class Vocabulary:
         lead = native.tokenize("\n", add_special=False, parse_special=False)
         return native.tokenize("\n a", add_special=False, parse_special=False)[: len(lead)] == lead
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
-        """Return the tokens of a prompt in parts `(text, literal)`.
+    def apart(self, text: str) -> int | None:
+        """Return the first place in a part of a prompt where both sides are tokenised by themselves."""
+        return None if self._segments is None or self.native.lost else self._segments.first(text)
+
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True
+    ) -> list[int]:
+        """Return the tokens of a prompt in parts `(text, literal)`; not `begins`: of the rest of one.
 
         Ordinary parts are joined before they are tokenised, so the tokens are those of the
         whole text. A literal part is message text that looks like a control token: it is cut
@@ -147,7 +153,9 @@ class Vocabulary:
         tokens: list[int] = []
         for i, (text, literal) in enumerate(runs):
             left = None if most is None else most - len(tokens)
-            tokens += self._tokens(text, begins=i == 0, parse_special=not literal, most=left)
+            tokens += self._tokens(text, begins=begins and i == 0, parse_special=not literal, most=left)
+        if not begins:
+            return tokens
         if not runs:
             tokens = self.native.tokenize("", add_special=True, parse_special=True)
         return self._once(tokens)

@@ -6,8 +6,8 @@ file. The way of a call:
 - its options: `asked` checks them, `options` are they as keywords, `other_names` what other libraries call
   them, `bias` finds the token of a text;
 - its prompt: `interpolate` fills `{{ }}` (`evaluate` one expression, `missing` a name that is not there),
-  `prompt` makes tokens of a text or of messages, `begun` of an answer's beginning; `guard` and `overflow`
-  see that it fits;
+  `prompt` makes tokens of a text or of messages, `counted` of what is new in a chat, `begun` of an answer's
+  beginning; `guard` and `overflow` see that it fits;
 - the request: `call` goes through all this, `assemble` puts it together, `standing_in` lets a replay
   answer;
 - the answer: `answer` puts events together, a `sample` at a time; `stream` and `astream` hand it out;

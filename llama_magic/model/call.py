@@ -15,6 +15,7 @@ from llama_magic.model.answer import Assembler
 from llama_magic.model.asked import Beside, Call
 from llama_magic.model.assemble import Ask, assemble, changed
 from llama_magic.model.begun import text_of
+from llama_magic.model.counted import Starts
 from llama_magic.model.guard import Guard
 from llama_magic.model.overflow import Fit
 from llama_magic.model.stats import ModelStats
@@ -64,6 +65,7 @@ class Calls:
         self.stats = ModelStats(name)
         self.max_tokens: int | None = None  # of an answer, where a call does not say
         self._visible: dict[str, frozenset[int]] = {}
+        self._starts = Starts()
         self._keep = True
 
     @property
@@ -151,7 +153,7 @@ class Calls:
             continue_final=continues,
             begins=begins,
         )
-        return prompting.from_messages(self._tokenizer, how, messages, most)
+        return prompting.from_messages(self._tokenizer, how, messages, most, self._starts)
 
     def offering(
         self,

@@ -44,9 +44,16 @@ class Heard:
     def encode(self, text: str, most: int | None = None) -> list[int]:
         return self._told("prompt", ((text, False),), lambda: self.inner.encode(text, most))
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True
+    ) -> list[int]:
+        if not begins:
+            return self.inner.encode_parts(parts, most, begins=False)
         given = tuple((str(text), bool(literal)) for text, literal in parts)
         return self._told("parts", given, lambda: self.inner.encode_parts(given, most))
+
+    def apart(self, text: str) -> int | None:
+        return None if _listeners else self.inner.apart(text)  # who listens is told of whole prompts
 
     def tokenize(self, text: str) -> list[int]:
         return self._told("text", ((text, False),), lambda: self.inner.tokenize(text))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import formatters
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.model.counted import Labelled, Start, Starts, count, split
 from llama_magic.model.results import Budget, BudgetPart
-from llama_magic.request.filled import Filled, Span, spans_in, spans_of
+from llama_magic.request.filled import Filled, spans_of
 from llama_magic.request.messages import assistant_message
-from llama_magic.request.tokenizer import PIECE, Tokenizer, TooManyTokensError, attribute_tokens, going_on
+from llama_magic.request.tokenizer import PIECE, Tokenizer, TooManyTokensError, attribute_tokens
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -134,13 +133,19 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
             "The prompt is empty, and this model has no token to begin a text with.",
             remedy="Write at least one character.",
         )
-    stretches = _split("prompt", "prompt", text, spans_of(text))
-    counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
+    stretches = split(Labelled("prompt", "prompt", text), spans_of(text))
+    counts = attribute_tokens(tokenizer, ids, [stretch.text for stretch in stretches])
     notes: tuple[str, ...] = ()
     bos = tokenizer.text(tokenizer.bos_id) if tokenizer.add_bos and tokenizer.bos_id is not None else None
     if bos is not None and text.startswith(bos):
         notes = (f"The prompt begins with {bos}, which the tokenizer adds by itself; it is sent once.",)
-    return Prompt(str(text), ids, _summed(stretches, counts), notes, weights=(("prompt", len(ids)),))
+    return Prompt(
+        str(text),
+        ids,
+        Start().going_on(stretches, counts, ids).filling,
+        notes,
+        weights=(("prompt", len(ids)),),
+    )
 
 
 def _from_tokens(tokenizer: Tokenizer, tokens: Sequence[Any]) -> Prompt:
@@ -158,9 +163,15 @@ def _from_tokens(tokenizer: Tokenizer, tokens: Sequence[Any]) -> Prompt:
 
 
 def from_messages(
-    tokenizer: Tokenizer, how: Rendering, messages: Sequence[Any], most: int | None = None
+    tokenizer: Tokenizer,
+    how: Rendering,
+    messages: Sequence[Any],
+    most: int | None = None,
+    starts: Starts | None = None,
 ) -> Prompt:
     """Render and tokenise a conversation; `Filled` contents are counted variable by variable.
+
+    It goes on from one of `starts`, the beginnings of prompts before it, where it begins so.
 
     Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
     """
@@ -168,9 +179,12 @@ def from_messages(
         raise InputTypeError(
             f"The messages are a {type(messages).__name__}; expected a list of dicts with role and content."
         )
-    contents = [m.get("content") for m in messages if isinstance(m, Mapping)]
-    filled = [content for content in contents if isinstance(content, Filled)]
-    plain = formatters.normalise_messages(messages)
+    filled = [
+        content
+        for m in messages
+        if isinstance(m, (dict, Mapping)) and isinstance(content := m.get("content"), Filled)
+    ]
+    said = formatters.normalise_messages(messages)
     rendered = how.formatter.render(
         messages,
         add_generation_prompt=not how.continue_final,
@@ -179,52 +193,20 @@ def from_messages(
         guarded=how.guarded,
         **how.variables,
     )
-    begun = _begun_parts(rendered) if how.begins else 0
-    ids, n_begun = _encoded(tokenizer, [(part.text, part.literal) for part in rendered.parts], begun, most)
-    if not ids:
+    counted = count(tokenizer, rendered, filled, starts or Starts(), begins=how.begins, most=most)
+    if not counted.ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
-    notes = tuple(dict.fromkeys((*how.formatter.notes, *rendered.notes)))
-    stretches, owners = _stretches(rendered, filled)
-    counts = attribute_tokens(tokenizer, ids, [text for _, _, text in stretches])
-    weights: Counter[int | None] = Counter()
-    for owner, count in zip(owners, counts, strict=True):
-        weights[owner] += count
-    said = tuple(dict(m) for m in plain)[: -1 if how.begins else None]
-    begun_text = "".join(part.text for part in rendered.parts[len(rendered.parts) - begun :])
     return Prompt(
         rendered.text,
-        ids,
-        _summed(stretches, counts),
-        notes,
-        said,
+        counted.ids,
+        counted.parts,
+        tuple(dict.fromkeys((*how.formatter.notes, *rendered.notes))),
+        tuple(said[:-1] if how.begins else said),
         how.continue_final and not how.begins,
-        begun=tuple(ids[len(ids) - n_begun :]),
-        begun_text=begun_text,
-        weights=tuple((str(m["role"]), weights[i]) for i, m in enumerate(rendered.messages)),
+        begun=tuple(counted.ids[len(counted.ids) - counted.begun :]),
+        begun_text=counted.begun_text,
+        weights=counted.weights,
     )
-
-
-def _begun_parts(rendered: formatters.Rendered) -> int:
-    """Return how many of the last parts are the text of the last message."""
-    last = len(rendered.messages) - 1
-    return sum(1 for _ in itertools.takewhile(lambda part: part.index == last, reversed(rendered.parts)))
-
-
-def _encoded(
-    tokenizer: Tokenizer, parts: Sequence[tuple[str, bool]], begun: int, most: int | None
-) -> tuple[list[int], int]:
-    """Return the tokens of a prompt, and how many of them are those of its last `begun` parts.
-
-    Where a token would reach across, the answer begins with one of its own.
-    """
-    ids = tokenizer.encode_parts(parts, most)
-    if not begun:
-        return ids, 0
-    head = tokenizer.encode_parts(parts[:-begun], most)
-    if ids[: len(head)] == head:
-        return ids, len(ids) - len(head)
-    tail = going_on(tokenizer.tokenize, "".join(text for text, _ in parts[-begun:]))
-    return [*head, *tail], len(tail)
 
 
 def as_messages(prompt: object, system: str | None) -> list[dict[str, Any]]:
@@ -233,66 +215,3 @@ def as_messages(prompt: object, system: str | None) -> list[dict[str, Any]]:
         raise InputTypeError(f"The prompt is a {type(prompt).__name__}; expected a str.")
     head = [] if system is None else [{"role": "system", "content": system}]
     return [*head, {"role": "user", "content": prompt}]
-
-
-def _ordinals(messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return of each message the how manieth of its role it is, from 1."""
-    seen: Counter[Any] = Counter()
-    numbers = []
-    for message in messages:
-        seen[message.get("role")] += 1
-        numbers.append(seen[message.get("role")])
-    return numbers
-
-
-def _stretches(
-    rendered: formatters.Rendered, filled: Sequence[Filled]
-) -> tuple[list[tuple[str, str, str]], list[int | None]]:
-    """Return the prompt in order, as (label, kind, text): what the template wrote, turns, variables.
-
-    With each the message that it stands in, None for what the template wrote.
-    """
-    stretches: list[tuple[str, str, str]] = []
-    owners: list[int | None] = []
-    ordinals = _ordinals(rendered.messages)
-    for part in rendered.parts:
-        if part.kind == "template":
-            stretches.append(("template", "template", part.text))
-            owners.append(None)
-            continue
-        label = (
-            "system"
-            if part.kind == "system"
-            else f"{part.kind} {'' if part.index is None else ordinals[part.index]}"
-        )
-        if filled:
-            stretches += _split(label, part.kind, part.text, spans_in(part.text, filled))
-        else:
-            stretches.append((label, part.kind, part.text))
-        owners += [part.index] * (len(stretches) - len(owners))
-    return stretches, owners
-
-
-def _split(label: str, kind: str, text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:
-    """Cut a stretch at its variables."""
-    out: list[tuple[str, str, str]] = []
-    cursor = 0
-    for name, start, end in sorted(spans, key=lambda span: span[1]):
-        if start < cursor or end > len(text):
-            continue
-        if start > cursor:
-            out.append((label, kind, text[cursor:start]))
-        shown = name if name.startswith("{{") else f"{{{{ {name} }}}}"
-        out.append((shown, "variable", text[start:end]))
-        cursor = end
-    if cursor < len(text) or not out:
-        out.append((label, kind, text[cursor:]))
-    return out
-
-
-def _summed(stretches: Sequence[tuple[str, str, str]], counts: Sequence[int]) -> tuple[BudgetPart, ...]:
-    """Return one part a label, in order of first appearance, with its tokens."""
-    totals: dict[tuple[str, str], int] = {}
-    for (label, kind, _), count in zip(stretches, counts, strict=True):
-        totals[label, kind] = totals.get((label, kind), 0) + count
-    return tuple(BudgetPart(label, kind, tokens) for (label, kind), tokens in totals.items() if tokens)

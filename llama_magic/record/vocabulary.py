@@ -56,7 +56,12 @@ class RecordedTokenizer:
     def encode(self, text: str, most: int | None = None) -> list[int]:
         return self._known("prompt", ((text, False),))
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
+    def apart(self, text: str) -> int | None:
+        return None  # prompts were recorded whole
+
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True
+    ) -> list[int]:
         return self._known("parts", tuple((str(text), bool(literal)) for text, literal in parts))
 
     def tokenize(self, text: str) -> list[int]:

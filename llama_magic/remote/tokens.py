@@ -32,6 +32,9 @@ class _NoMasks:
     def token_bytes(self, token: int) -> bytes:
         return b""
 
+    def apart(self, text: str) -> int | None:
+        return None  # which places are such is not told
+
 
 class ServerTokenizer(_NoMasks):
     """The tokenizer of a server that has `/tokenize`: exact, asked by HTTP, and remembered by token."""
@@ -100,7 +103,9 @@ class ServerTokenizer(_NoMasks):
         ids = self._ids(text, begins=True, parse_special=True)
         return ids[1:] if self.add_bos and ids[:2] == [self.bos_id] * 2 else ids
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True
+    ) -> list[int]:
         runs: list[tuple[str, bool]] = []
         for text, literal in parts:
             if runs and not literal and not runs[-1][1]:
@@ -184,7 +189,9 @@ class EstimatedTokens(_NoMasks):
             raise TooManyTokensError(len(text) // 64)
         return [self.id_of(word) for word in _WORD.findall(text)]
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True
+    ) -> list[int]:
         return self.encode("".join(text for text, _ in parts), most)
 
     def at_least(self, text: str) -> int:

@@ -51,8 +51,19 @@ class Tokenizer(Protocol):
         May raise `TooManyTokensError` once it is certain that there are more than `most`.
         """
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
-        """Return the tokens of a prompt in parts `(text, literal)`; a literal part is never control."""
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True
+    ) -> list[int]:
+        """Return the tokens of a prompt in parts `(text, literal)`; a literal part is never control.
+
+        `begins`: nothing stands before them; else they are the rest of a prompt from a place `apart`.
+        """
+
+    def apart(self, text: str) -> int | None:
+        """Return a place in a part of a prompt, not a literal one, where both sides are tokenised alone.
+
+        It is the same whatever stands before and after that part; None where none is known.
+        """
 
     def at_least(self, text: str) -> int:
         """Return a number of tokens that a text has at least, found in no time; 0 where none is known."""
@@ -122,6 +133,15 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
 
     The counts sum to `len(tokens)`. BOS and other tokens without text count where they stand.
     """
+    known = exactly(tokenizer, tokens, texts)
+    return _one_by_one(tokenizer, tokens, texts) if known is None else known
+
+
+def exactly(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int] | None:
+    """Return it where the tokens are the text and nothing else, but for a BOS or a space in front.
+
+    That is the rule; None where they are not.
+    """
     import numpy as np  # heavy
 
     encoded = [text.encode("utf-8", "replace") for text in texts]
@@ -129,20 +149,27 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
     whole = b"".join(encoded)
     piece_of = {token: tokenizer.piece(token) for token in set(tokens)}
     pieces = [piece_of[token] for token in tokens]
-    # As a rule the tokens are the text and nothing else, but for a BOS or a space in front.
     lead = int(bool(tokens) and tokens[0] == tokenizer.bos_id and not whole.startswith(pieces[0]))
     joined = b"".join(pieces[lead:])
-    if texts and joined.removesuffix(whole) in (b"", b" "):
-        starts = np.zeros(len(tokens), np.int64)
-        lengths = np.fromiter(map(len, pieces), np.int64, len(tokens))
-        starts[lead + 1 :] = np.cumsum(lengths[lead:-1])
-        # A space in front, which is not the text's, takes no place in it.
-        starts[lead:] = np.maximum(starts[lead:] + len(whole) - len(joined), 0)
-        until = [*np.searchsorted(starts, ends[:-1]).tolist(), len(tokens)]
-        return [b - a for a, b in itertools.pairwise((0, *until))]
+    if not texts or joined.removesuffix(whole) not in (b"", b" "):
+        return None
+    starts = np.zeros(len(tokens), np.int64)
+    lengths = np.fromiter(map(len, pieces), np.int64, len(tokens))
+    starts[lead + 1 :] = np.cumsum(lengths[lead:-1])
+    # A space in front, which is not the text's, takes no place in it.
+    starts[lead:] = np.maximum(starts[lead:] + len(whole) - len(joined), 0)
+    until = [*np.searchsorted(starts, ends[:-1]).tolist(), len(tokens)]
+    return [b - a for a, b in itertools.pairwise((0, *until))]
+
+
+def _one_by_one(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
+    """Follow each token through the text, wherever it stands there."""
+    ends = list(itertools.accumulate(len(text.encode("utf-8", "replace")) for text in texts))
+    whole = "".join(texts).encode("utf-8", "replace")
     counts = [0] * len(texts)
     position, place = 0, 0
-    for token, piece in zip(tokens, pieces, strict=True):
+    for token in tokens:
+        piece = tokenizer.piece(token)
         while place < len(ends) - 1 and position >= ends[place]:
             place += 1
         counts[place] += 1

@@ -41,7 +41,12 @@ class WordTokenizer:
     def encode(self, text: str, most: int | None = None) -> list[int]:
         return self.encode_parts([(text, False)], most)
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], most: int | None = None) -> list[int]:
+    def apart(self, text: str) -> int | None:
+        return 0  # no word reaches from one part into the next
+
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True
+    ) -> list[int]:
         tokens: list[int] = []
         for text, literal in parts:
             for piece in [text] if literal else self._marks.split(text):
