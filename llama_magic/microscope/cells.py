@@ -36,7 +36,7 @@ class KVSequence:
     place: str
     lane: str
     token_ids: tuple[int, ...]
-    pieces: tuple[str, ...] = field(repr=False)
+    raw: tuple[bytes, ...] = field(repr=False)  # of each token; a character may be spread over several
     n_read: int
     bytes: int
     names: tuple[str, ...] = ()
@@ -48,8 +48,13 @@ class KVSequence:
         return len(self.token_ids)
 
     @property
+    def pieces(self) -> tuple[str, ...]:
+        """The text of each token by itself, with a replacement character for what is no whole one."""
+        return tuple(_decoded(piece) for piece in self.raw)
+
+    @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        return _decoded(b"".join(self.raw))
 
     @property
     def owner(self) -> str:
@@ -146,7 +151,7 @@ class KVState(Printed):
     @property
     def tree(self) -> tuple[PrefixNode, ...]:
         """Everything in the caches as a tree of common beginnings, a root for each first token."""
-        items = [(" = ".join((s.id, *s.names)), s.token_ids, s.pieces) for s in self.sequences if s.token_ids]
+        items = [(" = ".join((s.id, *s.names)), s.token_ids, s.raw) for s in self.sequences if s.token_ids]
         return tuple(_nodes(items, 0))
 
     def tree_text(self) -> str:
@@ -183,13 +188,12 @@ def kv_state(engine: Engine, tokenizer: Tokenizer, info: GGUFInfo) -> KVState:
 
 
 def _sequence(tokenizer: Tokenizer, held: HeldSequence, per_token: int) -> KVSequence:
-    pieces = tuple(tokenizer.piece(token).decode("utf-8", "replace") for token in held.tokens)
     return KVSequence(
         id=held.id,
         place="cells" if held.in_cells else "host memory",
         lane=held.lane,
         token_ids=held.tokens,
-        pieces=pieces,
+        raw=tuple(tokenizer.piece(token) for token in held.tokens),
         n_read=held.n_read,
         bytes=len(held.tokens) * per_token if held.in_cells else held.host_bytes,
         names=held.names,
@@ -198,9 +202,13 @@ def _sequence(tokenizer: Tokenizer, held: HeldSequence, per_token: int) -> KVSeq
     )
 
 
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
 # --- the prefix tree ----------------------------------------------------------------------------
 
-_Item = tuple[str, tuple[int, ...], tuple[str, ...]]  # id, tokens, their texts
+_Item = tuple[str, tuple[int, ...], tuple[bytes, ...]]  # id, tokens, their bytes
 
 
 def _nodes(items: Sequence[_Item], depth: int) -> Iterator[PrefixNode]:
@@ -214,7 +222,7 @@ def _nodes(items: Sequence[_Item], depth: int) -> Iterator[PrefixNode]:
         end = min(common_prefix(first[1], other[1]) for other in group)
         yield PrefixNode(
             first[1][depth:end],
-            "".join(first[2][depth:end]),
+            _decoded(b"".join(first[2][depth:end])),
             tuple(item[0] for item in group),
             tuple(_nodes(group, end)),
         )

@@ -50,7 +50,7 @@ def _sequence(name: str, text: str) -> KVSequence:
         "cells",
         "main",
         tuple(map(ord, text)),
-        tuple(text),
+        tuple(c.encode() for c in text),
         len(text),
         10,
         (),

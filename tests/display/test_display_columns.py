@@ -124,9 +124,9 @@ def test_what_a_sliding_window_still_holds_counts_from_one() -> None:
 
 def test_a_beginning_of_many_sequences_says_how_many() -> None:
     """Those below it name them: a list of ten at each node hid the tree."""
-    texts = [f"hello {letter}" for letter in "abcd"]
+    texts = [f"hello {letter}".encode() for letter in "abcd"]
     held = tuple(
-        KVSequence(f"s-{i}", "cells", "main", tuple(map(ord, text)), tuple(text), len(text), 10)
+        KVSequence(f"s-{i}", "cells", "main", (*text,), tuple(bytes([c]) for c in text), len(text), 10)
         for i, text in enumerate(texts)
     )
     lanes = (LaneState("main", 2048, 60, 10**7, 0, 10**8),)

@@ -331,11 +331,26 @@ def test_another_models_file_is_refused(short: Any, gemma: Any, tmp_path: Path) 
 
 
 def sequence(name: str, text: str) -> KVSequence:
-    return KVSequence(name, "cells", "main", tuple(map(ord, text)), tuple(text), len(text), 0)
+    raw = tuple(c.encode() for c in text)
+    return KVSequence(name, "cells", "main", tuple(map(ord, text)), raw, len(text), 0)
 
 
 def state(**texts: str) -> KVState:
     return KVState((), tuple(sequence(n, t) for n, t in texts.items()), 1, "f16", "f16", 0)
+
+
+def test_a_character_of_several_tokens_is_whole_in_the_text() -> None:
+    """Tokens are pieces of bytes; a tree shows a mark only where sequences part within a character."""
+    parts = (b"a\xe6", b"\xbc", b"\xa2b")
+    one = KVSequence("one", "cells", "main", (1, 2, 3), parts, 3, 0)
+    other = KVSequence("other", "cells", "main", (1, 2, 4), (*parts[:2], b"\xa3"), 3, 0)
+    assert one.text == "a漢b"
+    assert one.pieces == ("a\ufffd", "\ufffd", "\ufffdb")
+    held = KVState((), (one,), 1, "f16", "f16", 0)
+    assert [node.text for node in held.tree] == ["a漢b"]
+    (root,) = KVState((), (one, other), 1, "f16", "f16", 0).tree
+    assert (root.text, [node.text for node in root.children]) == ("a\ufffd", ["\ufffdb", "\ufffd"])
+    assert "a漢b" in to_text(held)
 
 
 def test_the_tree_parts_where_sequences_part() -> None:
