@@ -17,6 +17,8 @@ EXACT_SEQUENCES = 16  # samples of seeded jobs decoded together
 # about 10 % over 512 on two cores). llama.cpp's attention rounds differently below 64 tokens.
 CUT = 64
 TRIAL_CELLS = 256
+# Where prompts are read beside many answers: so much of each (the shared lane reads the rest), and at once.
+ASIDE_CELLS, ASIDE_BATCH = 512, 256 + 64
 # Texts are read, for logits or a vector, in chunks of so many tokens; an interrupt loses one. More tokens
 # were read no faster: 8.5 s of CPU for 1,301 with 128, 256, 512.
 READING_CHUNK = 128
@@ -49,6 +51,14 @@ class Contexts:
         """Where seeded jobs are decoded, together or one at a time."""
         sequences = EXACT_SEQUENCES + HELPER_SEQUENCES
         return replace(self.base, sequences=sequences, outputs=sequences, batch=CUT, ubatch=CUT)
+
+    @property
+    def aside(self) -> ContextOptions:
+        """Where prompts are read, one at a time, while many answers are written in the shared one."""
+        sequences, cells, batch = 1 + HELPER_SEQUENCES, min(self.base.cells, ASIDE_CELLS), ASIDE_BATCH
+        return replace(
+            self.base, cells=cells, sequences=sequences, outputs=sequences, batch=batch, ubatch=batch
+        )
 
     @property
     def trial(self) -> ContextOptions:

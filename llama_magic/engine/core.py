@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_magic.engine import compute
@@ -35,7 +35,7 @@ class EngineOptions:
 
     The contexts that an engine makes are derived from it (`contexts`).
 
-    `before_exact` is called before the exact lane's context is made, and may raise to refuse it.
+    What is in `before` is called before the context of that name is made, and may raise to refuse it.
     `store_budget` is for parked sequences, `steps_budget` for the logits of the latest steps. `draft` is a
     model that guesses tokens.
     """
@@ -43,7 +43,7 @@ class EngineOptions:
     context: ContextOptions
     store_budget: int = 512 * 2**20
     steps_budget: int = 64 * 2**20
-    before_exact: Callable[[], None] | None = None
+    before: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     draft: DraftOptions | None = None
 
     @property
@@ -240,10 +240,14 @@ class Core:
             if self.options.draft is not None and self.draft_model is None:
                 self.draft_model = DraftModel(self.options.draft, self.weights.size_bytes)
             context = Context(self.weights, self.options.contexts.shared)
-            apart = not self.weights.options.gpu_layers
-            self.lanes.shared = SharedLane(context, self.options.store_budget, self._ahead, apart=apart)
+            aside = None if self.weights.options.gpu_layers else lambda: self._made("aside")
+            self.lanes.shared = SharedLane(context, self.options.store_budget, self._ahead, aside=aside)
             self.lanes.shared.draft_model = self.draft_model
         return self.lanes.shared
+
+    def _made(self, name: str) -> Context:
+        self.options.before.get(name, lambda: None)()
+        return Context(self.weights, getattr(self.options.contexts, name))
 
     def alike(self) -> bool:
         """Whether a row has the same bits beside any others, computed row by row; tried once."""
@@ -261,9 +265,7 @@ class Core:
     def _exact(self) -> Lane:
         if self.lanes.exact is None:
             self.weights.must_generate()
-            if self.options.before_exact is not None:
-                self.options.before_exact()
-            context = Context(self.weights, self.options.contexts.exact)
+            context = self._made("exact")
             try:
                 known = self._alike and RowByRow(context).ask(True)  # by the trial
                 kind = TogetherLane if known or rows_alike(context) else ExactLane

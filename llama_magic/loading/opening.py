@@ -128,11 +128,14 @@ def _engine(
         drafted = draft.options(guessing, held[-1].weights, shared.weights, settings)
     if shared.vocabulary is None:
         shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
-    seeded = settings.seeded_bytes(info)
+    on_gpu = bool(settings.gpu_layers)
     options = EngineOptions(
         settings.context(),
         settings.store_budget(machine),
-        before_exact=functools.partial(room_for_seeded, seeded, on_gpu=bool(settings.gpu_layers)),
+        before={
+            "exact": functools.partial(room_for_seeded, settings.seeded_bytes(info), on_gpu=on_gpu),
+            "aside": functools.partial(room_for_seeded, settings.aside_bytes(info), on_gpu=on_gpu),
+        },
         draft=drafted,
     )
     return Engine(shared.weights, options, shared.vocabulary)

@@ -99,7 +99,14 @@ class Settings:
 
     def seeded_bytes(self, info: GGUFInfo) -> int:
         """Predict the memory that the first answer with a seed adds: a context of its own."""
-        whole = self._memory(info, Contexts(self.context()).exact)
+        return self._further_bytes(info, Contexts(self.context()).exact)
+
+    def aside_bytes(self, info: GGUFInfo) -> int:
+        """Predict the memory of the context in which prompts are read beside many answers."""
+        return self._further_bytes(info, Contexts(self.context()).aside)
+
+    def _further_bytes(self, info: GGUFInfo, context: ContextOptions) -> int:
+        whole = self._memory(info, context)
         return whole.private - whole.repacked - whole.adapters - whole.draft
 
     def _memory(self, info: GGUFInfo, context: ContextOptions) -> Estimate:

@@ -140,11 +140,16 @@ def test_prompts_are_read_in_smaller_chunks_in_company() -> None:
         assert lane.running[-1].n_past == chunk
 
 
+def no_context() -> Any:
+    """As what makes a context where there is no memory for one."""
+    raise BackendError("No room.")
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_reading_and_writing_take_turns_where_they_are_kept_apart(apart: bool) -> None:
     """No batch then has both, who comes is read first, and both go on in turn; answers are the same."""
     context = FakeContext(2048, 5, batch=512)
-    lane = lane_of(SharedLane, context, apart=apart)
+    lane = lane_of(SharedLane, context, aside=no_context if apart else None)
     kinds: list[str] = []
     decode = context.decode
 

@@ -82,7 +82,7 @@ def test_without_memory_for_a_second_context_it_is_answered_in_the_first(new: An
         tried.append(1)
         raise FitError("no room")
 
-    object.__setattr__(model.backend.options, "before_exact", refuse)
+    object.__setattr__(model.backend.options, "before", {"exact": refuse})
     answers = [_ask(model, "Hi", max_tokens=4).token_ids for _ in range(2)]
     assert answers[0] == answers[1]
     assert len(tried) == 1

@@ -38,7 +38,7 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
     stored = min(stored, limit)
     if entry is not None and stored > resident:
         slot = cells.free_slot()
-        if slot is not None and _restored(cells, slot, entry):
+        if slot is not None and restored(cells, slot, entry):
             cells.trim(slot, stored)
         return slot
     if resident == 0:
@@ -61,7 +61,7 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
     return slot
 
 
-def _restored(cells: Cells, slot: Slot, entry: StoredPrefix) -> bool:
+def restored(cells: Cells, slot: Slot, entry: StoredPrefix) -> bool:
     """Bring a parked sequence back into a slot, others making room for it; False where they cannot."""
     while not cells.restore(slot, entry):
         if not cells.evict():

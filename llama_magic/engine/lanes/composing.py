@@ -10,6 +10,7 @@ from llama_magic.engine.lanes.running import Running
 
 # Prompt tokens read in one step while other samples are being written, so that these go on.
 BUSY_CHUNK = 128
+CROWDED_CHUNK = 256  # where they take turns with what is written, and another prompt waits
 # Rows from which on a processor attends by tiles, each of which looks at all that one of its rows sees.
 TILE = 64
 
@@ -28,6 +29,9 @@ class Composing(drafting.Guessing, Protocol):
     def chunk(self, running: Running) -> int:
         """Return how many tokens of a prompt to read next."""
 
+    def begins(self, running: Running) -> bool:
+        """Whether a prompt is read here, where there is room behind another in a batch."""
+
 
 def compose(lane: Composing) -> Batch:
     """Choose what goes into the next batch: first a token for each sample, then prompts in order."""
@@ -35,20 +39,33 @@ def compose(lane: Composing) -> Batch:
     writing: list[Running] = []
     reading: list[Running] = []
     for running in lane.running:
-        (reading if running.reading else writing).append(running)
+        read = still_read(running) if lane.apart else running.reading
+        (reading if read else writing).append(running)
     busy = lane.company or bool(writing)
     if lane.apart and writing and reading and _rows(writing, reading) >= TILE:
         lane.read_last = not lane.read_last
         writing, reading = ([], reading) if lane.read_last else (writing, [])
     for running in writing:
         batch.add(running, batch.room)
-        if running.drafter is not None and not reading:
+        if running.drafter is not None and not reading and not running.reading:
             drafting.draft(lane, batch, running)
     if reading and busy:
-        batch.narrow(BUSY_CHUNK)
+        batch.narrow(busy_chunk(len(reading)) if lane.apart else BUSY_CHUNK)
     for running in reading:
+        if batch.parts and not lane.begins(running):
+            break
         batch.add(running, lane.chunk(running))
     return batch
+
+
+def busy_chunk(waiting: int) -> int:
+    """Return how many tokens of so many prompts are read in a turn, before others write on."""
+    return BUSY_CHUNK if waiting == 1 else CROWDED_CHUNK
+
+
+def still_read(running: Running) -> bool:
+    """Whether more of its prompt is to be read than the last token, a row like those that are written."""
+    return running.n_prompt - running.n_past > 1
 
 
 def _rows(writing: list[Running], reading: list[Running]) -> int:

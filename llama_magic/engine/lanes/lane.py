@@ -98,15 +98,16 @@ class Lane:
         if self.waiting and not (self._crowded and self.running):
             self._admit()
             self._retire()  # a constraint may have failed to open
-        if not self.running:
-            return
-        batch = compose(self)
-        status = self._decode(batch)
+        if self.running:
+            self._go_on()
+            self.reap_cancelled()
+
+    def _go_on(self) -> None:
+        status = self._decode(batch := compose(self))
         if status is DecodeStatus.DONE:
             self._harvest(batch)
         elif status is DecodeStatus.NO_CELLS:
             self._make_room()
-        self.reap_cancelled()
 
     def fail(self, error: BaseException) -> None:
         """End every job with `error` and forget the cache, whose state is unknown."""
@@ -142,6 +143,9 @@ class Lane:
     def chunk(self, running: Running) -> int:
         """Return how many tokens of a prompt to read next."""
         return min(self.context.n_batch, READ_CHUNK)
+
+    def begins(self, running: Running) -> bool:
+        return True  # whatever else is in a batch
 
     def _decode(self, batch: Batch) -> DecodeStatus:
         self._flights.take_off(batch.jobs)

@@ -198,12 +198,12 @@ class Running:
             self.tape.force()
         self._take(token, forced=True, logprob=logprob, top=top)
 
-    def report_prompt(self, cached: int | None = None) -> None:
-        """Tell how much of the prompt is read. Only sample 0 reports; the others share its prompt."""
+    def report_prompt(self, cached: int | None = None, done: int = 0) -> None:
+        """Tell how much of the prompt is read (`done`: elsewhere). Only sample 0 does: others share it."""
         if self.index == 0:
             if cached is not None:
                 self.job.stats.cached_tokens = cached
-            done = min(self.n_past, self.n_prompt)
+            done = max(done, min(self.n_past, self.n_prompt))
             self.job.sink(PromptEvent(done, self.n_prompt, self.job.stats.cached_tokens))
 
     def finish(self, reason: FinishReason, stop: str | None = None) -> None:
