@@ -16,6 +16,7 @@ from llama_magic.experiments.rows import TEXT, Row
 from llama_magic.experiments.scoring import Scores, read_scores
 from llama_magic.experiments.settings import Setting, read_settings
 from llama_magic.experiments.tasks import OPTIONS, check_options
+from llama_magic.model.interpolate import STATEMENTS
 from llama_magic.model.options import StructuredOptions
 from llama_magic.request.sampling import check_seed
 from llama_magic.words.given import at_least
@@ -73,7 +74,7 @@ def read_design(
     arguments that only this kind of experiment has; they are read already.
     """
     prompts = read_prompts(prompt)
-    asked = frozenset[str]().union(*(one.names for one in prompts.values()))
+    asked = frozenset[str]().union(*(one.names() for one in prompts.values()))
     options = {name: value for name, value in keywords.items() if name in known and value is not None}
     given = {name: value for name, value in keywords.items() if name not in known}
     for name in given:
@@ -134,13 +135,14 @@ def _check_names(
     # A notebook's own names are many, and its modules and functions are not meant.
     shown = columns | {name for name, value in known.items() if not (name.startswith("_") or _is_code(value))}
     for prompt in prompts.values():
-        for name in sorted(prompt.names - columns - known.keys()):
+        for name in sorted(prompt.names(columns | known.keys()) - columns - known.keys()):
             if rows and (error := rows[0].error) is not None and not columns:
                 raise error  # no row is one at all
             where = f"columns {', '.join(sorted(columns))}" if columns else "no columns"
             raise TemplateError(
                 f"The prompt asks for {{{{ {name} }}}}, and the rows have {where}.",
-                remedy=f"{meant(name, shown)} " * bool(shown)
+                remedy=f"{STATEMENTS} " * prompt.has_statements
+                + f"{meant(name, shown)} " * bool(shown)
                 + "A Series is one column, called as it is: series.rename('text'). "
                 * (name == TEXT and len(columns) == 1)
                 + "A value can come from a column, from an axis of `over`, or as a keyword.",

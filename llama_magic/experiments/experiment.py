@@ -14,6 +14,7 @@ from llama_magic.experiments.results import R, Results
 from llama_magic.experiments.settings import PROMPT
 from llama_magic.experiments.standing import Clock
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
+from llama_magic.model.interpolate import STATEMENTS
 from llama_magic.threads import despite_interrupts
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import watched
@@ -54,8 +55,8 @@ class Experiment(Design, Generic[R]):
     @property
     def columns(self) -> list[str]:
         """The columns that the prompts ask for; all of them where a row is the prompt itself."""
-        asked = frozenset[str]().union(*(setting.prompt.names for setting in self.settings))
         known = dict.fromkeys(name for row in self.rows for name in row.inputs)
+        asked = frozenset[str]().union(*(setting.prompt.names(known) for setting in self.settings))
         return [name for name in known if name in asked] or list(known)
 
     @property
@@ -66,19 +67,21 @@ class Experiment(Design, Generic[R]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of all results: prompts that ask every row the same."""
+        """What is to be known of all results: of prompts that ask every row the same, or hold `{% … %}`."""
         known = list(dict.fromkeys(name for row in self.rows for name in row.inputs))
-        same = {
-            s.values.get(PROMPT)
-            for s in self.settings
-            if len(self.rows) > 1 and known and not s.prompt.is_row and s.prompt.names.isdisjoint(known)
-            and "{{" not in str(s.options.get("system"))
-        }  # fmt: skip
-        return tuple(
-            f"The prompt{f' {name!r}' if name else ''} names no column, so every row was asked the same. "
-            f"A column is written {{{{ {known[0]} }}}}."
-            for name in sorted(same, key=str)
-        )
+        same, unread = set(), set()
+        for setting in self.settings:
+            prompt, name = setting.prompt, setting.values.get(PROMPT)
+            which = f"prompt {name!r}" if name else "prompt"
+            if prompt.has_statements:
+                unread.add(f"In the {which} {STATEMENTS}")
+            told_apart = prompt.is_row or "{{" in str(setting.options.get("system"))
+            if len(self.rows) > 1 and known and not told_apart and prompt.names(known).isdisjoint(known):
+                same.add(
+                    f"The {which} names no column, so every row was asked the same. "
+                    f"A column is written {{{{ {known[0]} }}}}."
+                )
+        return (*sorted(same), *sorted(unread))
 
     def carry_out(self, results: Results[R]) -> None:
         """Ask for what is missing in `results`, model by model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,11 +26,18 @@ class PromptTemplate:
     messages: tuple[tuple[dict[str, Any], Any], ...] = ()
     text: BraceTemplate | None = None
 
+    def names(self, known: Container[str] = ()) -> frozenset[str]:
+        """Return the names that it asks for; those of `known` may hold blanks."""
+        return frozenset().union(*(template.names(known) for template in self._all_templates()))
+
     @property
-    def names(self) -> frozenset[str]:
-        """The names that it asks for."""
+    def has_statements(self) -> bool:
+        """Whether `{% … %}` stands in it, which is not read."""
+        return any(template.has_statements for template in self._all_templates())
+
+    def _all_templates(self) -> list[BraceTemplate]:
         contents = [self.text, *(content for _, content in self.messages)]
-        return frozenset().union(*(template.names for one in contents for template in _templates(one)))
+        return [template for one in contents for template in _templates(one)]
 
     def fill(self, values: Mapping[str, Any]) -> TextOrMessages:
         """Return the text, or the messages, of a row. Raises `TemplateError`."""

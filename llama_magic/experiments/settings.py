@@ -42,7 +42,7 @@ def read_settings(
     An axis that is neither is an `OptionError` that names the nearest.
     """
     axes = _axes(over)
-    asked = frozenset().union(*(prompt.names for prompt in prompts.values()))
+    asked = frozenset().union(*(prompt.names(axes) for prompt in prompts.values()))
     known = set(known)
     for name in axes:
         if name not in known and name not in asked:

@@ -7,7 +7,7 @@ import builtins
 import inspect
 import numbers
 import re
-from collections.abc import ItemsView, KeysView, Mapping, ValuesView
+from collections.abc import Container, ItemsView, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import ModuleType
@@ -61,10 +61,7 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wordi
 
     what = f"{{{{ {source} }}}} {where}"
     try:
-        expression, asked = _compiled(source)
-        given = (asked | _environment().globals.keys()) & namespace.keys()  # the user's own `len` goes first
-        own = {name: value for name in given if not _is_of_the_shell(value := namespace[name])}
-        value = expression({name: _uncalled(name, value) for name, value in own.items()})
+        value = _value(source, namespace)
         if isinstance(value, Undefined):
             value._fail_with_undefined_error()
         if words.gap and is_gap(value):
@@ -73,9 +70,9 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wordi
     except _NoTextError as error:
         raise TemplateError(f"{what} has no text: {error}.", remedy=error.remedy) from None
     except TemplateSyntaxError as error:
-        python = _JINJA if _is_python(source) else ""
+        help_ = (_JINJA if _is_python(source) else "") + _told_of_columns(source, namespace)
         raise TemplateError(
-            f"{what} is not an expression: {error.message}.", remedy=python + words.braces
+            f"{what} is not an expression: {error.message}.", remedy=help_ + words.braces
         ) from None
     except UndefinedError as error:
         raise TemplateError(
@@ -90,10 +87,33 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wordi
         raise TemplateError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def names(source: str) -> frozenset[str]:
-    """Return the names of values that an expression asks for; none where it is no expression."""
+def _value(source: str, namespace: Mapping[str, Any]) -> Any:
+    """Return what an expression gives; a value called just so, as by `{{ Review Text }}`, goes first."""
+    if source in namespace and not source.isidentifier():
+        return namespace[source]
+    expression, asked = _compiled(source)
+    given = (asked | _environment().globals.keys()) & namespace.keys()  # the user's own `len` goes first
+    own = {name: value for name in given if not _is_of_the_shell(value := namespace[name])}
+    return expression({name: _uncalled(name, value) for name, value in own.items()})
+
+
+def _told_of_columns(source: str, namespace: Mapping[str, Any]) -> str:
+    """Say how a column is written that an expression cannot name, as in `Review Text | upper`."""
+    for name in namespace:
+        if isinstance(name, str) and name.strip() and not name.isidentifier() and name in source:
+            return f"{name!r} is no name in an expression: write it alone, {{{{ {name} }}}}, or rename it. "
+    return ""
+
+
+def names(source: str, known: Container[str] = ()) -> frozenset[str]:
+    """Return the names of values that an expression asks for; none where it is no expression.
+
+    What stands in `known` just as it is written is one name.
+    """
     from jinja2.exceptions import TemplateSyntaxError
 
+    if source in known:
+        return frozenset({source})
     try:
         return _compiled(source)[1]
     except TemplateSyntaxError:  # it is said when it is evaluated
@@ -180,7 +200,7 @@ def _text(source: str, value: Any, namespace: Mapping[str, Any]) -> str:
     inherited: Any = type(value).__str__
     if inherited is object.__str__ and text.startswith("<") and text.endswith(">"):  # an open file, a figure
         raise _NoTextError(f"it is an object that has no text of its own: {text[:60]}")
-    own = isinstance(value, str) and source.isidentifier()
+    own = isinstance(value, str) and (source.isidentifier() or source in namespace)
     if not own and (found := _ADDRESS.search(text)):
         if isinstance(value, str) and any(isinstance(v, str) and found[0] in v for v in namespace.values()):
             return text  # a text of the user's speaks of an object

@@ -9,12 +9,20 @@ text that quietly reaches the model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import Any
 
 from llama_magic.errors import TemplateError
 from llama_magic.model.evaluate import BODY, PROMPT, Wording, evaluate, names
 from llama_magic.request.filled import Filled, Span
+
+_STATEMENT = re.compile(r"\{%[-+]?\s*(?:for|if|set|with|macro)\s")
+STATEMENTS = (
+    "{% … %} is sent as it stands, only {{ }} is filled: write {{ names | join(', ') }} for a list, "
+    "{{ 'a' if b else 'c' }} for a choice, or put the text together in Python."
+)
 
 
 def interpolate(body: str, namespace: Mapping[str, Any]) -> Filled:
@@ -39,10 +47,14 @@ class BraceTemplate:
             at = end
         self._rest = body[at:]
 
+    def names(self, known: Container[str] = ()) -> frozenset[str]:
+        """Return the names of values that the expressions ask for; those of `known` may hold blanks."""
+        return frozenset[str]().union(*(names(source, known) for _, source, _ in self._parts if source))
+
     @property
-    def names(self) -> frozenset[str]:
-        """The names of values that the expressions ask for."""
-        return frozenset[str]().union(*(names(source) for _, source, _ in self._parts if source))
+    def has_statements(self) -> bool:
+        """Whether a `{% for … %}` or its kin stands in it, which is text here."""
+        return _STATEMENT.search(self.body) is not None
 
     def fill(self, namespace: Mapping[str, Any]) -> Filled:
         """Return the text with each expression's value in its place."""
@@ -57,6 +69,8 @@ class BraceTemplate:
 
 def value_of(body: str, at: int, source: str, namespace: Mapping[str, Any], words: Wording) -> str:
     """Return the text of the expression whose `{{` stands at a place of a body."""
+    if _STATEMENT.search(body):
+        words = replace(words, define=f"{STATEMENTS} {words.define}")
     return evaluate(source, namespace, f"on line {_line(body, at)} of {words.what}", words)
 
 

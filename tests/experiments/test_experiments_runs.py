@@ -419,6 +419,41 @@ def test_a_prompt_that_names_no_column_is_told_of() -> None:
     assert lm.map(["a", "b"], model=scripted_model(said)).notes == ()
 
 
+def test_a_column_is_written_as_it_is_called() -> None:
+    """`Review Text` and `answer.mood` alone are columns, not expressions; within one they are no names."""
+    rows = [
+        {"Review Text": f"text {n}", "answer.mood": "good", "answer": "whole", "a-b": None} for n in range(2)
+    ]
+    runs = lm.map(rows, "{{ Review Text }}, {{answer.mood}} of {{ answer }}", model=scripted_model(said))
+    assert [run.completion.messages[0]["content"] for run in runs] == [
+        "text 0, good of whole",
+        "text 1, good of whole",
+    ]
+    assert (runs.notes, list(runs.columns)) == ((), ["Review Text", "answer.mood", "answer"])
+    over = lm.sweep("In {{ two words }}", over={"two words": ["x", "y"]}, model=scripted_model(said))
+    assert [run.completion.messages[0]["content"] for run in over] == ["In x", "In y"]
+    failed = lm.map(rows, "{{ Review Text | upper }} {{ a-b }}", model=scripted_model(said))[0].error
+    assert "write it alone, {{ Review Text }}, or rename it" in str(failed)
+    assert "has no text: the value is None" in str(
+        lm.map(rows, "{{ a-b }}", model=scripted_model(said))[0].error
+    )
+    with pytest.raises(lm.TemplateError, match=r"asks for \{\{ Mood \}\}"):
+        lm.map(rows, "{{ Mood }}", model=scripted_model(said))
+
+
+def test_statements_are_told_of() -> None:
+    """`{% for %}` is sent as it stands: a note says so, and an error for a name that only it would give."""
+    rows = [{"parts": ["a", "b"]}, {"parts": ["c"]}]
+    runs = lm.map(rows, "{% if parts %}{{ parts | join('+') }}{% endif %}", model=scripted_model(said))
+    assert runs[0].completion.messages[0]["content"] == "{% if parts %}a+b{% endif %}"
+    assert [note[:60] for note in runs.notes] == [
+        "In the prompt {% … %} is sent as it stands, only {{ }} is fi"
+    ]
+    with pytest.raises(lm.TemplateError, match=r"asks for \{\{ p \}\}.*\n.*write \{\{ names \| join"):
+        lm.map(rows, "{% for p in parts %}{{ p }}{% endfor %}", model=scripted_model(said))
+    assert lm.map(rows, "A share of {% 5 %} {{ parts }}", model=scripted_model(said)).notes == ()
+
+
 def test_a_grid_shows_a_row_that_was_answered() -> None:
     """Errors are no answers that differ: another row tells more; where there is none they are short."""
     rows = [{"text": "word " * 600}, {"text": "b"}]

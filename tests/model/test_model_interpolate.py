@@ -75,6 +75,15 @@ def test_a_missing_name_is_named(name: str) -> None:
         fill(f"first line\n{{{{ {name} }}}}")
 
 
+def test_a_name_that_only_a_statement_would_give() -> None:
+    """`{% for %}` is text; where a name is missed because of it, the error says what to write."""
+    with pytest.raises(TemplateError, match=r"'p' is undefined.*\n\{% … %\} is sent as it stands"):
+        fill("{% for p in parts %}{{ p }}{% endfor %}", parts=[1])
+    with pytest.raises(TemplateError) as plain:
+        fill("{{ p }}", parts=[1])
+    assert "{%" not in str(plain.value)
+
+
 def test_a_missing_attribute_is_named() -> None:
     """So is a missing key or attribute."""
     with pytest.raises(TemplateError, match="nope"):
