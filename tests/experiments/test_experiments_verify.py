@@ -115,6 +115,25 @@ def test_records_exports_and_answers_are_verified_too(answers: list[Any], tmp_pa
     assert lm.verify(answers[-1])
 
 
+@pytest.mark.parametrize("field", ["token_ids", "text", "both", "cut"])
+def test_a_receipt_that_was_changed_differs(answers: list[Any], tmp_path: Path, field: str) -> None:
+    """Whatever of an answer was changed in a file, its tokens or its text alone, it is another."""
+    saved = json.loads(notebook(tmp_path / "a.ipynb", answers[0], answers[1]).read_text("utf-8"))
+    bundle = saved["cells"][-1]["outputs"][0]["data"]
+    receipt = bundle["application/vnd.llama-magic.v1+json"]
+    if field in ("token_ids", "both"):
+        receipt["token_ids"][2] += 1
+    if field in ("text", "both"):
+        receipt["text"] = receipt["text"].replace(" ", " not ", 1) + "."
+    if field == "cut":
+        receipt["token_ids"].pop()
+    (tmp_path / "a.ipynb").write_text(json.dumps(saved), "utf-8")
+    found = lm.verify(tmp_path / "a.ipynb")
+    assert [verdict.equal for verdict in found.verdicts] == [True, False]
+    if field in ("token_ids", "cut"):
+        assert found.verdicts[1].step == (2 if field == "token_ids" else 4)
+
+
 def test_the_number_of_threads_is_no_reason_where_rows_are_alike(
     of_the_demo: list[Any], path_of: Callable[[str], Path]
 ) -> None:
