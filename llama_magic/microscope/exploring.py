@@ -14,6 +14,7 @@ from llama_magic.microscope.tracing import SamplerTrace
 from llama_magic.request.sampling import Sampling, default_sampling
 from llama_magic.request.stages import DEFAULT_ORDER, PARAMETERS, STAGES, is_off
 from llama_magic.words.counting import counted
+from llama_magic.words.tables import percent
 
 # Their defaults cut or sharpen, and a model's file, %config or %llama sampler may set others: so a
 # line that is to mean the same everywhere names them.
@@ -56,13 +57,13 @@ def describe(trace: SamplerTrace) -> str:
     """Say in one sentence what the chain left and what was drawn."""
     first, last = trace.stages[0], trace.stages[-1]
     text = _spoken(trace.drawn.text)
-    drawn = f"{text} is drawn, at {trace.drawn.probability:.0%}"
+    drawn = f"{text} is drawn, at {percent(trace.drawn.probability)}"
     if last.name == "greedy":
         return f"The likeliest of {counted(first.survivors, 'token')} is taken: {text}."
     left = "1 token is" if last.survivors == 1 else f"{last.survivors:,} tokens are"
     removed = max(0.0, 1 - last.mass_kept)
     return (
-        f"{left} left of {first.survivors:,}; {removed:.0%} of the model’s probability was cut; "
+        f"{left} left of {first.survivors:,}; {percent(removed)} of the model’s probability was cut; "
         f"{last.entropy_bits:.2f} bits of entropy; {drawn}."
     )
 

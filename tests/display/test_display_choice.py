@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from llama_magic.display import mimebundle, to_html, to_text
 from llama_magic.fit import Machine, Speed
+from llama_magic.gguf import inspect
 from llama_magic.loading.compare import Comparison, Quant
 from llama_magic.loading.plan import Plan
 
@@ -24,6 +26,20 @@ def test_a_plan_ends_in_the_line_to_paste() -> None:
     assert text.endswith("%llama load m --ctx 8192 --kv-type q8_0")
     steady = Plan("m", 8192, "f16", 10**9, 8192, True, SPEED, SPEED)
     assert "full window" not in to_text(steady)
+
+
+def test_a_header_and_its_plan_are_one_table(scripted_file: Any) -> None:
+    """Two below each other would have columns of their own; the line to paste and the folds come after."""
+    plan = Plan("m", 8192, "q8_0", 4_000_000_000, 16384, True, SPEED, SPEED)
+    info = inspect(scripted_file.path)
+    info.plan = plan
+    html = to_html(info)
+    seen, _, folds = html.partition("<details")
+    assert seen.count("<table") == 1
+    assert seen.index("architecture") < seen.index("fits here") < seen.index("%llama load m")
+    assert folds
+    info.plan = Plan("m", 256, "q8_0", 10**9, 0, False, why="Does not fit: the model needs more.")
+    assert "Does not fit" in to_text(info)
 
 
 def test_a_plan_that_does_not_fit_is_its_reason() -> None:

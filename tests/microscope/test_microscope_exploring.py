@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from llama_magic.magics._parse import parse_cell
 from llama_magic.microscope import SamplerTrace, describe, move, options_line
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import DEFAULT_ORDER
+from llama_magic.words.tables import percent
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +74,15 @@ def test_the_sentence_has_the_figures_of_the_last_stage(trace: SamplerTrace) -> 
     made = move(trace, top_k=1).trace
     removed = 1 - made.stages[-1].mass_kept
     assert describe(made) == (
-        f"1 token is left of 49,152; {removed:.0%} of the model’s probability was cut; 0.00 bits of entropy; "
-        "“that” is drawn, at 100%."
+        f"1 token is left of 49,152; {percent(removed)} of the model’s probability was cut; "
+        "0.00 bits of entropy; “that” is drawn, at 100%."
     )
     assert describe(move(trace, temperature=0.0).trace) == "The likeliest of 49,152 tokens is taken: “that”."
     newline = trace.stages[0].ids[trace.stages[0].ids == 198]  # SmolLM2's "\n"
     only = trace.rerun(logit_bias={int(newline[0]): 1000.0})
     assert "; a line break is drawn, at 100%." in describe(only)
+    rare = replace(made, drawn=replace(made.drawn, probability=0.0012))
+    assert describe(rare).endswith("“that” is drawn, at 0.1%.")  # as in the table, not 0%
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -67,7 +67,8 @@ def folded(title: str, *widgets: Any) -> Any:
     """Return widgets behind a button that shows and hides them (ipywidgets' accordion has no keyboard)."""
     inner = ipywidgets.VBox(widgets, layout=ipywidgets.Layout(display="none"))
     wide = ipywidgets.Layout(width="max-content")
-    toggle = ipywidgets.ToggleButton(description=f"Show {title}", layout=wide)
+    hint = f"Show or hide {title}"
+    toggle = ipywidgets.ToggleButton(description=f"Show {title}", tooltip=hint, layout=wide)
 
     def turned(change: Any) -> None:
         inner.layout.display = None if change["new"] else "none"

@@ -28,10 +28,12 @@ class QuestionBoard(Board):
     def __init__(self, asked: Question) -> None:
         self.asked = asked
         self.title = ipywidgets.HTML(render_html.page([Head("predict", asked.question, sentence=True)]))
-        wide = ipywidgets.Layout(width="auto")
+        below = "0 0 0 16px"  # the text of the question, which has a line on its left
+        wide = ipywidgets.Layout(width="auto", margin=below)
         self.buttons = ipywidgets.RadioButtons(options=asked.options, value=None, layout=wide)
         self.said = ipywidgets.HTML()
         self.ask = controls.button("Show the answer", "Say whether the prediction is right", self.tell)
+        self.ask.layout.margin = below
         self._shell: Any = None
         self._cell: str | None = None
         super().__init__((self.title, self.buttons, self.said))

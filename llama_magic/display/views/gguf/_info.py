@@ -32,11 +32,12 @@ def gguf_info(info: GGUFInfo) -> list[Node]:
         ("chat template", "in the file" if info.chat_template else "none"),
     )
     known = tuple(row for row in rows if row[1] != "")
+    planned = tuple(nodes(info.plan)) if info.plan is not None else ()
+    if planned and isinstance(planned[0], Grid):  # two tables would have columns of their own
+        known, planned = known + planned[0].table.rows, planned[1:]
     out: list[Node] = [Head("GGUF", info.name), Grid(Table(("", ""), known))]
     out.extend(Line(f"{finding.level}: {finding}", tone="warn") for finding in info.findings)
-    if info.plan is not None:
-        out.extend(nodes(info.plan))
-    return [*out, *_folds(info)]
+    return [*out, *planned, *_folds(info)]
 
 
 def _folds(info: GGUFInfo) -> Iterable[Node]:

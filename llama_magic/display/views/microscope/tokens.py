@@ -32,8 +32,8 @@ def token_strip(strip: TokenStrip) -> list[Node]:
         (place, str(token.id), f"⟦{token.text}⟧" if token.special else blanks_shown(name), _hex(token.bytes))
         for place, (token, name) in enumerate(zip(shown, names, strict=True), 1)
     )
-    out.append(Fold("ids", (Grid(Table(("place", "id", "text", "bytes"), rows)),), brief=True))
-    return out
+    table = Grid(Table(("place", "id", "text", "bytes"), rows))
+    return [*out, Fold("place, id and bytes of each", (table,), brief=True)]
 
 
 def _strips(tokens: Sequence[TokenPiece], names: Sequence[str]) -> list[Node]:
