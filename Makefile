@@ -44,7 +44,7 @@ types: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest tests
 
-# Part of `unit`: each lesson under nbval, in a kernel of its own, with the instructor's answers to its exercises.
+# Part of `unit`: the lessons under nbval, in two kernels (one each: `make soak`), with the instructor's answers.
 lessons: $(VENV)/.test
 	$(BIN)/python -m pytest tests/test_lessons.py
 

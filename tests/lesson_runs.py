@@ -46,28 +46,53 @@ def _solutions(number: int) -> list[str]:
     return re.findall(r"```python\n(.*?)```", part[1], re.DOTALL)
 
 
-def run(paths: Sequence[Path], folder: Path, demo: dict[Path, Path] | None = None) -> dict[str, list[str]]:
-    """Run lessons in one process, each in a kernel of its own; give what each cell came to, "" where it ran.
+# Between two lessons of one kernel: no name, output, model, session or answer is left of the one before.
+ANEW = """\
+get_ipython().run_line_magic("llama", "unload --all")
+get_ipython().run_line_magic("unload_ext", "llama_magic")
+from llama_magic.model.journal import journal
+from llama_magic.session import session
+journal.clear()
+session.current().__init__()
+get_ipython().run_line_magic("reset", "-f")"""
 
-    `demo` gives some lessons another demo model: the folder in which their kernel finds its package first.
-    """
-    begins = {}
+
+def run(paths: Sequence[Path], folder: Path) -> dict[str, list[str]]:
+    """Run lessons in one process, each in a kernel of its own; give what each cell came to, "" where it ran."""
     for path in paths:
-        book = solved(path)
-        if other := (demo or {}).get(path):
-            first = f"import sys\nsys.path.insert(0, {str(other)!r})"
-            book.cells.insert(0, nbformat.v4.new_code_cell(first))
-        begins[path.name] = int(other is not None)
-        nbformat.write(book, folder / path.name)
+        nbformat.write(solved(path), folder / path.name)
+    return _ran([path.name for path in paths], folder)
+
+
+def run_in_turn(paths: Sequence[Path], folder: Path, demo: Path | None = None) -> dict[str, list[str]]:
+    """Run lessons in one kernel, one after the other, as `run` does: all but the first start and load less.
+
+    `demo` is a folder in which that kernel finds the package of its demo model.
+    """
+    first = f"import sys\nsys.path.insert(0, {str(demo)!r})" if demo else "pass"
+    parts = [[cell for cell in solved(path).cells if cell.cell_type == "code"] for path in paths]
+    book = nbformat.v4.new_notebook()
+    for before, cells in zip([first, *[ANEW] * (len(paths) - 1)], parts, strict=True):
+        book.cells += [nbformat.v4.new_code_cell(before), *cells]
+    nbformat.write(book, folder / "in_turn.ipynb")
+    cells = iter(_ran(["in_turn.ipynb"], folder)["in_turn.ipynb"])
+    found = {}
+    for path, part in zip(paths, parts, strict=True):
+        assert next(cells) == ""
+        found[path.name] = [next(cells) for _ in part]
+    return found
+
+
+def _ran(names: Sequence[str], folder: Path) -> dict[str, list[str]]:
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "nbval.plugin", "--nbval-lax", "--junitxml=ran.xml"]
     # Not a dozen plugins; and two threads that sleep while they wait write at 1.3 times the work of one.
     alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "LLAMA_MAGIC_THREADS": "1"}
-    done = subprocess.run([*pytest, *begins], cwd=folder, env=alone, capture_output=True, text=True)
+    done = subprocess.run([*pytest, *names], cwd=folder, env=alone, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stdout[-4000:] + done.stderr[-1000:]
-    found: dict[str, list[str]] = {name: [] for name in begins}
+    found: dict[str, list[str]] = {name: [] for name in names}
     for case in ElementTree.parse(folder / "ran.xml").iter("testcase"):
         found[f"{case.get('classname')}"].append("\n".join(part.text or part.tag for part in case))
-    return {name: cells[begins[name] :] for name, cells in found.items()}
+    return found
 
 
 def wrong(path: Path, cells: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from lesson_runs import FOLDER, LESSONS, README, run, wrong
+from lesson_runs import FOLDER, LESSONS, README, run_in_turn, wrong
 
 PARTS = (
     "**Goal:**", "## Predict", "## Run", "## Explain", "## Exercise 1", "## Exercise 2", "## A misconception",
@@ -17,7 +17,8 @@ PARTS = (
 )  # fmt: skip
 
 # Their checks are about what SmolLM2 knows, or about its file. All others hold on its short kin, which runs
-# the same code at a third of the cost; `tests/lesson/soak_lessons.py` runs all of them on SmolLM2.
+# the same code at a third of the cost; `tests/lesson/soak_lessons.py` runs all of them on SmolLM2, each in a
+# kernel of its own.
 ON_SMOLLM2 = (3, 7, 9, 10, 11)
 
 
@@ -25,16 +26,20 @@ ON_SMOLLM2 = (3, 7, 9, 10, 11)
 def ran(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, short_demo: Path
 ) -> dict[str, list[str]]:
-    """Run the lessons that are asked for under nbval, in one process; give what each cell came to."""
+    """Run the lessons that are asked for under nbval, in two kernels; give what each cell came to."""
     items: list[Any] = [item for item in request.session.items if "ran" in getattr(item, "fixturenames", ())]
     paths = [item.callspec.params["path"] for item in items]
-    others = {path: short_demo for path in paths if int(path.stem[:2]) not in ON_SMOLLM2}
-    return run(paths, tmp_path_factory.mktemp("lessons"), others)
+    found = {}
+    for demo in (None, short_demo):
+        some = [path for path in paths if (int(path.stem[:2]) in ON_SMOLLM2) == (demo is None)]
+        if some:
+            found |= run_in_turn(some, tmp_path_factory.mktemp("lessons"), demo)
+    return found
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_exercises_are_open_and_the_answers_solve_them(path: Path, ran: dict[str, list[str]]) -> None:
-    """Under nbval, in a kernel of its own, every cell runs.
+    """Under nbval, with nothing left of the lesson before, every cell runs.
 
     As it stands each exercise says that it is open; with the instructor's answer it is solved.
     """
