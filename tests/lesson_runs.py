@@ -58,7 +58,7 @@ get_ipython().run_line_magic("reset", "-f")"""
 
 
 def run(paths: Sequence[Path], folder: Path) -> dict[str, list[str]]:
-    """Run lessons in one process, each in a kernel of its own; give what each cell came to, "" where it ran."""
+    """Run lessons, each in a kernel of its own; give what each cell came to, "" where it ran."""
     for path in paths:
         nbformat.write(solved(path), folder / path.name)
     return _ran([path.name for path in paths], folder)
