@@ -30,6 +30,36 @@ _ours: set[int] = set()  # idents of threads that others wait for
 at_fork(_ours.clear)
 
 
+_gathering = threading.local()
+
+
+class _Gathered:
+    """`with gathered:` calls what `afterwards` is given on this thread at its end; not within itself."""
+
+    def __enter__(self) -> None:
+        _gathering.calls = []
+
+    def __exit__(self, *_exc: object) -> None:
+        calls, _gathering.calls = _gathering.calls, None
+        for call in calls:
+            call()
+
+
+gathered = _Gathered()
+
+
+def afterwards(call: Callable[[], object]) -> None:
+    """Make a call that must not raise, at the end of what this thread gathers calls for, else now.
+
+    One that wakes another thread takes the GIL away in the middle of a step, once for each of its answers.
+    """
+    calls = getattr(_gathering, "calls", None)
+    if calls is None:
+        call()
+    else:
+        calls.append(call)
+
+
 class Latch:
     """Set once; then every wait is over. Safe in finalizers, in signal handlers, and beside Ctrl-C.
 

@@ -15,6 +15,7 @@ from llama_magic.model.answer import Assembler
 from llama_magic.model.results import Budget, Chunk
 from llama_magic.model.stream import Stream, with_partial
 from llama_magic.request.backend import Backend
+from llama_magic.threads import afterwards
 from llama_magic.weakly import WeakTable
 from llama_magic.words.inprocess import InProcess
 
@@ -28,11 +29,7 @@ class Box(Protocol):
 
 
 class Mail:
-    """Carries what other threads tell into a loop: one wake-up for all that waits.
-
-    A wake-up takes the GIL from the thread that computes; with many answers at once, one a token would
-    cost more than the tokens do.
-    """
+    """Carries what other threads tell into a loop: one wake-up for all that waits, and for all of a step."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
@@ -47,7 +44,15 @@ class Mail:
             if loop is None or loop.is_closed():
                 raise RuntimeError("The loop is closed.")
             self._called = True
-            loop.call_soon_threadsafe(self._empty)
+            afterwards(self._ring)
+
+    def _ring(self) -> None:
+        loop = self._loop()
+        try:
+            if loop is not None:
+                loop.call_soon_threadsafe(self._empty)
+        except RuntimeError:  # it was closed meanwhile: whoever puts something next hears of it
+            self._called = False
 
     def _empty(self) -> None:
         self._called = False  # first: what comes from here on calls again, or is taken now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 
 _lineages = itertools.count(1)
@@ -24,6 +25,10 @@ class Slot:
         self.kept = True  # in host memory, when it has to make room
         self._shared: list[tuple[int, int]] = []  # (lineage, end) of leading cells that others may hold
         self._lineage = next(_lineages)
+
+    def leave(self) -> None:
+        """Say that the sample which used it has ended."""
+        self.in_use, self.last_used = False, time.monotonic()
 
     def extend(self, tokens: Sequence[int], n_prompt: int) -> None:
         """Add tokens that were decoded behind the others; those before `n_prompt` were read as a prompt.

@@ -1,8 +1,8 @@
 """A lane: one llama.cpp context and the samples that are decoded in it, a batch a step.
 
-Three kinds share this mechanism. `SharedLane` decodes every job together and reuses whatever
-prefix it holds. `ExactLane` serves one job at a time, `TogetherLane` many where rows are alike; both
-reuse only what is bit for bit that of a cold read (CONTRIBUTING, "How the engine arranges contexts").
+Three kinds share this mechanism. `SharedLane` decodes every job together and reuses whatever prefix it
+holds. `ExactLane` serves one job at a time, `TogetherLane` many where rows are alike; both reuse only what
+is bit for bit that of a cold read (CONTRIBUTING).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from llama_magic.engine.lanes.flight import Flights
 from llama_magic.engine.lanes.running import Running, siblings
 from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import BackendError
+from llama_magic.threads import gathered
 
 # Prompt tokens read in one step. Larger chunks are hardly faster (256 against 512: 0 to 3 %), and progress
 # shows between them.
@@ -105,7 +106,8 @@ class Lane:
     def _go_on(self) -> None:
         status = self._decode(batch := compose(self))
         if status is DecodeStatus.DONE:
-            self._harvest(batch)
+            with gathered:
+                self._harvest(batch)
         elif status is DecodeStatus.NO_CELLS:
             self._make_room()
 
@@ -219,8 +221,7 @@ class Lane:
         for running in self.waiting:
             if running.job.cancelled and not running.done:
                 running.finish("interrupted")
-        gone = [r for r in self.waiting if r.done]
-        if gone:
+        if gone := [r for r in self.waiting if r.done]:
             self.waiting = deque(r for r in self.waiting if not r.done)
             for running in gone:
                 self._close_if_last(running.job)
@@ -231,8 +232,7 @@ class Lane:
             self.running.remove(running)
             slot = running.slot
             assert slot is not None
-            slot.in_use = False
-            slot.last_used = time.monotonic()
+            slot.leave()
             self._close_if_last(running.job)
 
     def _close_if_last(self, job: Job) -> None:
