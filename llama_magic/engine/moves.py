@@ -131,7 +131,7 @@ def restore(core: Core, saved: SavedSequence) -> None:
 
 def _keep(lane: Lane, tokens: list[int], stretches: list[Stretch], n_read: int) -> None:
     lane.kv.store.put(tokens, stretches, n_read)
-    entry, length = lane.kv.store.best(tokens)
+    entry, length = lane.kv.store.best(tokens, len(tokens))
     if entry is None or length < len(tokens):
         raise _too_large("saved sequence", sum(len(stretch.state) for stretch in stretches), lane)
 

@@ -123,9 +123,8 @@ class FakeState(FakeMemory):
 
 def cells_over(memory: FakeMemory, sequences: int = 4, budget: int = 10**6, **options: Any) -> Cells:
     """Return cells of so many sequences, and two for the helpers."""
-    recurrent = isinstance(memory, FakeState)
-    store = PrefixStore(budget)
-    return Cells(memory, sequences + 2, store, recurrent=recurrent, window=memory.window, **options)
+    store = PrefixStore(budget, whole=isinstance(memory, FakeState))
+    return Cells(memory, sequences + 2, store, window=memory.window, **options)
 
 
 def decode(cells: Cells, slot: Slot, tokens: list[int], n_prompt: int | None = None) -> None:

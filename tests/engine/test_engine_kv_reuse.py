@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.engine.kv.cells import Cells
-from llama_magic.engine.kv.reuse import KEPT_FROM, match, take_exact, take_longest
+from llama_magic.engine.kv.reuse import KEPT_FROM, STEP, checkpoints, match, take_exact, take_longest
 from llama_magic.engine.kv.slots import Slot
 
 TEXT = list(range(100, 140))
@@ -33,11 +33,11 @@ def test_the_match_is_the_longest_and_one_to_write_on_in() -> None:
     cells = holding(TEXT[:10], TEXT[:20], TEXT[:20], TEXT[:20])
     cells.slots[1].in_use = True
     cells.slots[2].name = "draft"
-    assert match(cells.slots, TEXT, 39) == (cells.slots[3], 20)
+    assert match(cells, TEXT, 39) == (cells.slots[3], 20)
     cells.slots[3].in_use = True
-    assert match(cells.slots, TEXT, 39)[1] == 20
-    assert match(cells.slots, TEXT, 5)[1] == 5
-    assert match(cells.slots, [1, 2], 1)[1] == 0
+    assert match(cells, TEXT, 39)[1] == 20
+    assert match(cells, TEXT, 5)[1] == 5
+    assert match(cells, [1, 2], 1)[1] == 0
 
 
 def test_an_idle_sequence_is_written_on_in() -> None:
@@ -92,15 +92,42 @@ def test_a_recurrent_state_is_not_lent() -> None:
     """A running one lends nothing; a fork moves to host memory, from where a copy can be taken."""
     cells = holding(TEXT, memory=FakeState(512))
     cells.slots[0].in_use = True
-    slot = take_longest(cells, [*TEXT, 9], 40)
-    assert slot is cells.slots[1]
-    assert slot.tokens == held(cells, slot) == []
+    assert take_longest(cells, [*TEXT, 9], 40) is None
     cells.slots[0].in_use = False
     cells.slots[0].name = "draft"
     slot = take_longest(cells, [*TEXT, 9], 40)
     assert slot is cells.slots[0]
     assert held(cells, slot) == slot.tokens == TEXT
     assert [entry.names for entry in cells.store.entries] == [["draft"]]
+
+
+def test_a_recurrent_state_is_kept_where_prompts_part_and_near_their_end() -> None:
+    """In whole steps, before the last token; of a short prompt nowhere."""
+    prompt = list(range(5 * STEP))
+    assert checkpoints(prompt, 0, ()) == {4 * STEP}  # its last token is decoded in any case
+    assert checkpoints([*prompt, 9], 2 * STEP + 3, ()) == {2 * STEP, 5 * STEP}
+    waiting = [[7, *prompt], prompt[: 3 * STEP + 1], prompt[:STEP]]
+    assert checkpoints(prompt, 2 * STEP, waiting) == {2 * STEP, 3 * STEP, 4 * STEP}
+    assert checkpoints(prompt[:STEP], STEP, waiting) == frozenset()
+    assert checkpoints(prompt, 5 * STEP, ()) == {4 * STEP}
+
+
+@pytest.mark.parametrize("cut", [0, 8])
+def test_a_recurrent_state_in_host_memory_is_taken_where_the_prompt_contains_it(cut: int) -> None:
+    """Not where it goes on otherwise; the one that was written on in is kept for its own conversation."""
+    cells = cells_over(FakeState(512), cut=cut)
+    slot = cells.slots[0]
+    for end in (16, 32, 40):
+        decode(cells, slot, TEXT[len(slot.tokens) : end])
+        if end < 40:
+            cells.keep_copy(slot)
+    decode(cells, slot, [7, 7], n_prompt=40)
+    take = take_exact if cut else take_longest
+    taken = take(cells, [*TEXT[:35], 9, 9], 36)
+    assert taken is not None
+    assert held(cells, taken) == taken.tokens == TEXT[:32]
+    assert take(cells, [*TEXT[:31], 9, 9], 32).tokens == TEXT[:16]  # type: ignore[union-attr]
+    assert not getattr(take(cells, [*TEXT[:15], 9, 9], 16), "tokens", None)
 
 
 def test_a_fork_in_the_last_slot_makes_room_and_is_restored() -> None:

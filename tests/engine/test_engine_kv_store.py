@@ -30,12 +30,12 @@ def test_store_keeps_the_longest_and_the_latest() -> None:
     store.put([1], _state(10))  # already covered
     assert store.bytes_used == 30
     store.put([7], _state(40))
-    assert store.best([1, 2, 9])[1] == 2  # and is used now
+    assert store.best([1, 2, 9], 3)[1] == 2  # and is used now
     store.put([8], _state(40))
     assert sorted(e.tokens for e in store.entries) == [[1, 2, 3], [8]]
     store.put([9], _state(101))  # larger than the budget
     assert sorted(e.tokens for e in store.entries) == [[1, 2, 3], [8]]
-    assert store.best([5]) == (None, 0)
+    assert store.best([5], 1) == (None, 0)
     store.clear()
     assert (store.entries, store.bytes_used) == ([], 0)
 
@@ -48,6 +48,25 @@ def test_what_is_put_again_counts_as_used() -> None:
     store.put([1, 2], _state(30))
     store.put([8], _state(40))
     assert [entry.tokens for entry in store.entries] == [[1, 2, 3], [8]]
+
+
+def test_a_state_that_is_of_use_as_a_whole_stands_for_no_other() -> None:
+    """Of a recurrent model each is kept; a prompt takes the longest that it contains."""
+    store = PrefixStore(100, whole=True)
+    for tokens in ([1, 2, 3], [1, 2, 3, 4, 5], [1, 2]):
+        store.put(tokens, _state(20))
+    store.put([1, 2], _state(30))
+    assert [e.tokens for e in store.entries] == [[1, 2, 3], [1, 2, 3, 4, 5], [1, 2]]
+    for prompt, limit, length in (
+        ([1, 2, 3, 4, 9], 4, 3),
+        ([1, 2, 3, 4, 5, 6], 5, 5),
+        ([1, 2, 3, 4, 5], 4, 3),
+        ([1, 2, 9], 2, 2),
+        ([1, 9], 1, 0),
+    ):
+        entry, taken = store.best(prompt, limit)
+        assert taken == length
+        assert (None if entry is None else entry.tokens) == (prompt[:length] or None)
 
 
 @given(

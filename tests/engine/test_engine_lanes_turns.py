@@ -59,6 +59,33 @@ def test_samples_share_the_cells_of_their_prompt(kind: Any, made: Any, short: in
     assert one.written == one.expected
 
 
+@pytest.mark.parametrize("kind", [SharedLane, ExactLane])
+@pytest.mark.parametrize("together", [False, True])
+def test_prompts_of_a_recurrent_model_share_their_beginning(kind: Any, together: bool) -> None:
+    """A copy of its state is kept where they part, and near the end of each: the rest alone is read."""
+    context = FakeRecurrentContext(1024, 6, batch=CUT)
+    lane = lane_of(kind, context)
+    head = [*range(1, 12)] * 12  # 132
+    asked = [Asked([*head, *[i] * (80 + i)], 2) for i in range(3)]
+    for one in asked:
+        lane.submit(one.job)
+        if not together:
+            run(lane)
+    run(lane)
+    assert [one.written for one in asked] == [one.expected for one in asked]
+    lengths = [len(one.job.request.prompt) for one in asked]
+    if together:  # the first sees that others wait
+        assert context.decoded == sum(lengths) - 2 * 2 * CUT + 3
+    else:  # the first knew of none, the second has kept it
+        assert context.decoded == sum(lengths) - 2 * CUT + 3
+    before = context.decoded
+    again = Asked([*asked[1].job.request.prompt, 5], 2)
+    lane.submit(again.job)
+    run(lane)
+    assert again.written == again.expected
+    assert context.decoded - before == lengths[1] + 1 - 3 * CUT + 1
+
+
 @pytest.mark.parametrize("short", [0, 1])
 def test_samples_that_reuse_nothing_share_nothing(short: int) -> None:
     """Where reuse is switched off, each reads the prompt for itself and needs its own cells."""

@@ -73,7 +73,7 @@ def test_the_latest_is_one_in_cells_and_else_one_in_host_memory(monkeypatch: pyt
     core.lane(exact=True).forget()
     lane.kv.store.put([1, 2], [Stretch(0, 2, b"older")])
     assert moves.save(core, None).name == "main-aside-1"
-    lane.kv.store.best(TEXT)
+    lane.kv.store.best(TEXT, len(TEXT))
     assert moves.save(core, None).name == "main-aside-0"
 
 

@@ -148,7 +148,7 @@ def test_a_recurrent_state_that_cannot_be_cut_back_is_why(monkeypatch: pytest.Mo
     """Its last state is behind the beginning in common."""
     core = core_over(monkeypatch, made=FakeRecurrentContext)
     answered(core, TEXT)
-    answered(core, [*TEXT[:70], 9])
+    answered(core, [*TEXT[:60], 9])
     last = snapshot(core).last
     assert last is not None
-    assert (last.reused, last.why, last.common) == (0, "state", 70)
+    assert (last.reused, last.why, last.common) == (0, "state", 60)

@@ -66,6 +66,20 @@ def test_unseeded_prefixes_are_reused_only_whole(mamba: Any) -> None:
     assert shorter.token_ids == _cold(mamba, first.prompt[:40], **options)
 
 
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_prompt_that_parts_from_others_goes_on_from_what_is_common(mamba: Any, seed: int | None) -> None:
+    """The state is kept where it was seen that prompts part; seeded tokens are those of a cold engine."""
+    mamba.kv_clear()
+    head = "".join(random.Random(3).choice("abcdefgh ") for _ in range(300))
+    ends, options = ("one", "two", "three", "four"), {**OPTIONS, "seed": seed}
+    asked = [mamba.complete(head + end, **options) for end in ends]
+    common = len(mamba.tokenize(head)) // 64 * 64
+    cached = [one.usage.cached_tokens for one in asked]
+    assert cached[2:] == [common, common]
+    if seed is not None:
+        assert [one.token_ids for one in asked] == [_cold(mamba, head + end, **OPTIONS) for end in ends]
+
+
 def test_samples_share_nothing_wrongly(mamba: Any) -> None:
     """n=4 with a seed is the same on a re-run, and greedy samples are all the greedy answer."""
     prompt = "abcdefgh" * 10

@@ -27,9 +27,9 @@ class Memory(Protocol):
 class Cells:
     """What lies in the sequences of a context, and what was moved from them to host memory (`store`).
 
-    `sequences` is how many the context has, helpers included. A `recurrent` model's state cannot be cut
-    back; a sliding `window` is how many tokens back it looks at most (0: at all). With a `cut`, only what
-    was read as a prompt may be reused, in multiples of so many tokens; with 0, all of it.
+    `sequences` is how many the context has, helpers included. A recurrent model's state cannot be cut back,
+    so its `store` keeps whole ones. A sliding `window` is how many tokens back it looks at most (0: at all).
+    With a `cut`, only what was read as a prompt may be reused, in multiples of so many tokens; with 0, all.
     """
 
     def __init__(
@@ -38,14 +38,13 @@ class Cells:
         sequences: int,
         store: PrefixStore,
         *,
-        recurrent: bool = False,
         window: int = 0,
         cut: int = 0,
     ) -> None:
         self.memory = memory
         self.slots = [Slot(i) for i in range(sequences - HELPER_SEQUENCES)]
         self.store = store
-        self.recurrent = recurrent
+        self.recurrent = recurrent = store.whole
         self.cut = cut
         self.helpers = range(len(self.slots), sequences)  # sequences that no request uses
         self._scratch, self._pin = self.helpers
@@ -67,12 +66,12 @@ class Cells:
 
     def reusable(self, slot: Slot) -> int:
         """Return how many leading tokens of a slot another request may reuse."""
-        return self.whole_cuts(slot.n_read) if self.cut else len(slot.tokens)
+        length = self.whole_cuts(slot.n_read) if self.cut else len(slot.tokens)
+        return 0 if self.recurrent and length != len(slot.tokens) else length
 
     def exact_length(self, slot: Slot) -> int:
         """Return how many leading tokens of a slot a seeded request may reuse."""
-        # A recurrent state is that of the last token: it cannot be saved as of a cut before.
-        return self.reusable(slot) if self.cut and not self.recurrent else 0
+        return self.reusable(slot) if self.cut else 0
 
     def whole_cuts(self, length: int) -> int:
         """Return `length` without what is behind the last cut."""

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from llama_magic.engine.kv.cells import Cells
 from llama_magic.engine.kv.slots import Slot
-from llama_magic.engine.kv.store import StoredPrefix, common_prefix
+from llama_magic.engine.kv.store import StoredPrefix, common_prefix, usable_prefix
 
 # Tokens behind the common beginning from which on another conversation is worth a copy.
 KEPT_FROM = 64
+# A state that cannot be cut back is kept behind multiples of so many tokens: a cut of seeded prompts, too.
+STEP = 64
+LOOKED_AT = 16  # prompts in the queue, for a common beginning
 
 
-def match(slots: Sequence[Slot], tokens: Sequence[int], limit: int) -> tuple[Slot, int]:
-    """Return the slot that shares the longest prefix with `tokens`, and its length, `limit` at most.
+def checkpoints(prompt: Sequence[int], held: int, waiting: Iterable[Sequence[int]]) -> frozenset[int]:
+    """Return behind how many tokens of a prompt a copy of the state is to be kept while it is read.
+
+    Of a recurrent model, whose state cannot be cut back later: near the end of the prompt, for it may be
+    asked again, or longer; and where a beginning ends that it has in common with what is `held` (so many
+    tokens) or with prompts that are `waiting`, for more may begin so.
+    """
+    limit = len(prompt) - 1
+    common = max((common_prefix(other, prompt) for other in islice(waiting, LOOKED_AT)), default=0)
+    return frozenset(min(end, limit) // STEP * STEP for end in (held, common, limit)) - {0}
+
+
+def match(cells: Cells, tokens: Sequence[int], limit: int) -> tuple[Slot, int]:
+    """Return the slot that `tokens` can go on from furthest, and how far: `limit` at most.
 
     Of several the best is one that can be written on in: neither in use nor a fork.
     """
-    lengths = [(slot, min(common_prefix(slot.tokens, tokens), limit)) for slot in slots]
+
+    def length(slot: Slot) -> int:
+        if cells.recurrent and slot.in_use:
+            return 0  # its state is another by the next step
+        return usable_prefix(slot.tokens, tokens, limit, whole=cells.recurrent)
+
+    lengths = [(slot, length(slot)) for slot in cells.slots]
     return max(lengths, key=lambda pair: (pair[1], not pair[0].in_use and not pair[0].name))
 
 
@@ -33,9 +55,8 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
 
     At most `limit` tokens. None where nothing is held of it, or no slot is free.
     """
-    holder, resident = match(cells.slots, tokens, limit)
-    entry, stored = cells.store.best(tokens)
-    stored = min(stored, limit)
+    holder, resident = match(cells, tokens, limit)
+    entry, stored = cells.store.best(tokens, limit)
     if entry is not None and stored > resident:
         slot = cells.free_slot()
         if slot is not None and restored(cells, slot, entry):
@@ -55,7 +76,7 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
     slot = cells.free_slot()
     if slot is holder:  # a fork that had to make room: it is in host memory now
         return take_longest(cells, tokens, limit)
-    if slot is not None and not cells.recurrent:
+    if slot is not None:
         cells.share(holder, slot, resident)
         cells.trim(slot, resident)
     return slot
@@ -76,9 +97,9 @@ def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
     the places where they would lie. At most `limit` tokens.
     """
     slot = cells.slots[0]
-    resident = cells.whole_cuts(min(common_prefix(slot.tokens[: slot.n_read], tokens), limit))
-    entry, stored = cells.store.best(tokens)
-    stored = cells.whole_cuts(min(stored, limit))
+    resident = _whole_cuts(cells, slot, tokens, limit)
+    entry, _ = cells.store.best(tokens, limit)
+    stored = 0 if entry is None else _whole_cuts(cells, entry, tokens, limit)
     if entry is not None and stored > resident:
         cells.park(slot)
         cells.memory.clear()
@@ -95,3 +116,10 @@ def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
         cells.empty(slot)
         cells.memory.clear()
     return slot
+
+
+def _whole_cuts(cells: Cells, held: Slot | StoredPrefix, tokens: Sequence[int], limit: int) -> int:
+    """Return how many leading tokens that were read as a prompt, in whole cuts, can be gone on from."""
+    read = held.tokens if isinstance(held, StoredPrefix) else held.tokens[: held.n_read]
+    length = cells.whole_cuts(usable_prefix(read, tokens, limit, whole=cells.recurrent))
+    return 0 if cells.recurrent and length != len(held.tokens) else length

@@ -19,6 +19,17 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     return first if differs[first] else limit
 
 
+def usable_prefix(held: Sequence[int], tokens: Sequence[int], limit: int, *, whole: bool) -> int:
+    """Return how many leading tokens of `held` a prompt of `tokens` can go on from, `limit` at most.
+
+    `whole`: all of them or none, for a recurrent state cannot be cut back.
+    """
+    shared = common_prefix(held, tokens)
+    if whole:
+        return shared if shared == len(held) <= limit else 0
+    return min(shared, limit)
+
+
 @dataclass(frozen=True)
 class Stretch:
     """The saved state of the cells at positions `start` to `end` (exclusive)."""
@@ -47,17 +58,21 @@ class StoredPrefix:
 
 
 class PrefixStore:
-    """Keep saved sequences within `budget` bytes; the least recently used goes first."""
+    """Keep saved sequences within `budget` bytes; the least recently used goes first.
 
-    def __init__(self, budget: int) -> None:
+    `whole`: a saved sequence is of use as a whole only, so none stands for its beginnings.
+    """
+
+    def __init__(self, budget: int, *, whole: bool = False) -> None:
         self.budget = budget
+        self.whole = whole
         self.bytes_used = 0
         self.entries: list[StoredPrefix] = []
 
     def put(
         self, tokens: list[int], stretches: list[Stretch], n_read: int = 0, names: Sequence[str] = ()
     ) -> None:
-        """Keep a sequence, in place of any that it extends; one larger than the budget is not kept.
+        """Keep a sequence, in place of any that it stands for; one larger than the budget is not kept.
 
         What has names (forks) stays what it is: nothing longer takes its place.
         """
@@ -66,11 +81,12 @@ class PrefixStore:
             return
         for entry in list(self.entries):
             shared = common_prefix(entry.tokens, tokens)
-            if shared == len(tokens) and (not names or shared == len(entry.tokens)):
+            equal = shared == len(tokens) == len(entry.tokens)
+            if equal or (shared == len(tokens) and not names and not self.whole):
                 entry.names += names
                 entry.last_used = time.monotonic()
                 return
-            if shared == len(entry.tokens) and not entry.names:
+            if shared == len(entry.tokens) and not entry.names and not self.whole:
                 self._drop(entry)
         new.last_used = time.monotonic()
         self.entries.append(new)
@@ -78,13 +94,13 @@ class PrefixStore:
         while self.bytes_used > self.budget:
             self._drop(min(self.entries, key=lambda entry: entry.last_used))
 
-    def best(self, tokens: Sequence[int]) -> tuple[StoredPrefix | None, int]:
-        """Return the entry that shares the longest prefix with `tokens`, and its length."""
+    def best(self, tokens: Sequence[int], limit: int) -> tuple[StoredPrefix | None, int]:
+        """Return the entry that `tokens` can go on from furthest, and how far: `limit` at most."""
         best, length = None, 0
         for entry in self.entries:
-            shared = common_prefix(entry.tokens, tokens)
-            if shared > length:
-                best, length = entry, shared
+            usable = usable_prefix(entry.tokens, tokens, limit, whole=self.whole)
+            if usable > length:
+                best, length = entry, usable
         if best is not None:
             best.last_used = time.monotonic()
         return best, length

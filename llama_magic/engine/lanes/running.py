@@ -33,6 +33,7 @@ class Running:
         self.tokens: list[int] = list(request.prompt)  # prompt, then what was generated
         self.n_prompt = len(request.prompt)
         self.slot: Slot | None = None
+        self.checkpoints: frozenset[int] = frozenset()  # behind so many tokens the state is kept
         self._chain: SamplerChain | None = None
         self.matcher: Matcher | None = None
         self.text, _ = TextStream.begun(request.stops, map(self._piece, request.begun))
@@ -90,6 +91,12 @@ class Running:
         """Whether prompt tokens are still to be read."""
         slot = self.slot
         return (len(slot.tokens) if slot else 0) < self.n_prompt
+
+    @property
+    def to_checkpoint(self) -> float:
+        """Return how many tokens are to be read until the next checkpoint."""
+        past = self.n_past
+        return min((end - past for end in self.checkpoints if end > past), default=math.inf)
 
     # --- after a decode -------------------------------------------------------------------
 

@@ -91,12 +91,14 @@ class SharedLane(Lane):
         """Whether others are reading what it can share in a moment: its prompt, or a good part of that."""
         if any(other.reading for other in siblings(running, self.running)):
             return True
-        if not running.request.reuse or self.weights.recurrent:
+        if not running.request.reuse:
             return False
         limit = len(running.tokens) - 1
         for other in self.running:
             if other.reading:
                 shared = min(common_prefix(other.tokens, running.tokens), limit)
+                if self.weights.recurrent:
+                    shared = max((end for end in other.checkpoints if end <= shared), default=0)
                 if 4 * (shared - other.n_past) >= len(running.tokens) - other.n_past:
                     return True
         return False
