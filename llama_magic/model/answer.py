@@ -143,9 +143,9 @@ class Assembler:
             return
         begun = len(self.request.begun)
         tokens = sum(len(sample.ids) - begun for sample in self.samples)
-        stopped = any(sample.reason == "interrupted" for sample in self.samples)
+        ends = {sample.reason for sample in self.samples}
         failed = self.error is not None
-        self.counts.add(self.stats, len(self.request.prompt), tokens, failed=failed, stopped=stopped)
+        self.counts.add(self.stats, len(self.request.prompt), tokens, ends, failed=failed)
 
     def _know(self, answers: Sequence[Completion[Any]]) -> None:
         """End at once, with answers that were written before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.model.results import Timings
@@ -20,10 +20,10 @@ _KEPT = 1000  # of the latest requests, for quantiles
 class ModelStats(Printed):
     """Counts and times of every request to a model, from cells, Python and a server alike. All are totals.
 
-    `requests` have ended; of these `errors` failed and `interrupted` were stopped. `prompt_tokens` of which
-    `cached_tokens` were reused; `completion_tokens`; `drafted_tokens` were guessed ahead, of which
-    `accepted_tokens` came. `reading_s` and `writing_s` are seconds that prompts
-    and answers took, each for itself: of requests that were decoded together they overlap.
+    `requests` have ended; of these `errors` failed, `interrupted` were stopped and `timeouts` were out of
+    time. `prompt_tokens` of which `cached_tokens` were reused; `completion_tokens`; `drafted_tokens` were
+    guessed ahead, of which `accepted_tokens` came. `reading_s` and `writing_s` are seconds that prompts and
+    answers took, each for itself: of requests that were decoded together they overlap.
     `waits`, `firsts` are seconds, of the latest 1,000, until it was begun and from there to the first token.
     """
 
@@ -40,19 +40,22 @@ class ModelStats(Printed):
 
     def reset(self) -> None:
         """Begin to count anew."""
-        self.requests = self.errors = self.interrupted = 0
+        self.requests = self.errors = self.interrupted = self.timeouts = 0
         self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
         self.drafted_tokens = self.accepted_tokens = 0
         self.reading_s = self.writing_s = 0.0
         self.waits: deque[float] = deque(maxlen=_KEPT)
         self.firsts: deque[float] = deque(maxlen=_KEPT)
 
-    def add(self, stats: Stats, prompt_tokens: int, tokens: int, *, failed: bool, stopped: bool) -> None:
-        """Count a request that has ended."""
+    def add(
+        self, stats: Stats, prompt_tokens: int, tokens: int, ends: Collection[str], *, failed: bool
+    ) -> None:
+        """Count a request that has ended; `ends` are the finish reasons of its samples."""
         with self._lock:
             self.requests += 1
             self.errors += failed
-            self.interrupted += stopped
+            self.interrupted += "interrupted" in ends
+            self.timeouts += "timeout" in ends
             self.completion_tokens += tokens
             self.drafted_tokens += stats.drafted
             self.accepted_tokens += stats.accepted
@@ -90,6 +93,7 @@ class ModelStats(Printed):
             "requests": self.requests,
             "errors": self.errors,
             "interrupted": self.interrupted,
+            "timeouts": self.timeouts,
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,

@@ -13,7 +13,7 @@ from llama_magic.words.tables import Table
 def stats(s: ModelStats) -> list[Node]:
     """Show what a model was asked, how long it took, what failed."""
     rows = (
-        ("requests", s.requests, f"{s.errors} failed, {s.interrupted} stopped"),
+        ("requests", s.requests, f"{s.errors} failed, {s.interrupted} stopped, {s.timeouts} out of time"),
         ("prompt", s.prompt_tokens, f"tokens, {s.cached_tokens:,} of them reused"),
         ("written", s.completion_tokens, "tokens"),
         ("guessed ahead", s.drafted_tokens, f"tokens, {s.accepted_tokens:,} of them accepted"),
