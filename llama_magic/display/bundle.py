@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from llama_magic.display import hosts
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static import markdown as render_markdown
 from llama_magic.display.static import text as render_text
+from llama_magic.display.static.doc import Node
 from llama_magic.display.views.data import plain
 from llama_magic.display.views.find import nodes
 from llama_magic.model.earlier import Earlier, receipt_of_turn
@@ -18,6 +20,11 @@ from llama_magic.words.harmless import json_visible
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 Format = Literal["auto", "markdown", "text", "html", "json"]
+
+
+def both(page: Sequence[Node]) -> dict[str, Any]:
+    """Return nodes as what Jupyter stores: HTML, and plain text."""
+    return {"text/html": render_html.page(page), "text/plain": render_text.page(page)}
 
 
 def to_html(obj: Any) -> str:

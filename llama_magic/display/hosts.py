@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import uuid
 import warnings
 from typing import Any, Literal
 
@@ -36,7 +37,7 @@ def host(shell: Any) -> Host:
     if kernel is None:
         return "terminal"
     parent = _request(kernel)
-    if _cell(parent) is not None:
+    if cell_in(parent) is not None:
         return "live"
     return "terminal" if (parent.get("content") or {}).get("allow_stdin") else "plain"
 
@@ -59,7 +60,7 @@ def is_typed(shell: Any) -> bool:
 def cell(shell: Any) -> str | None:
     """Return the front end's id of the running cell, `None` where it sent none."""
     kernel = getattr(shell, "kernel", None)
-    return None if kernel is None else _cell(_request(kernel))
+    return None if kernel is None else cell_in(_request(kernel))
 
 
 def run_number(shell: Any) -> int | None:
@@ -68,11 +69,13 @@ def run_number(shell: Any) -> int | None:
     return getattr(run, "execution_count", None)
 
 
-def _cell(request: dict[str, Any]) -> str | None:
+def cell_in(request: dict[str, Any]) -> str | None:
+    """Return the id of the cell in a front end's request, `None` where it sent none."""
     metadata = request.get("metadata") or {}
     colab = metadata.get("colab")
     nested = colab.get("cell_id") if isinstance(colab, dict) else None
-    return metadata.get("cellId") or metadata.get("colab.cell_id") or nested or None
+    found = metadata.get("cellId") or metadata.get("colab.cell_id") or nested
+    return str(found) if found else None
 
 
 def no_widgets(shell: Any) -> str:
@@ -127,6 +130,20 @@ def say(text: str, out: Any = None) -> bool:
         )
         return False
     return True
+
+
+class Output:
+    """An output that is brought up to date; it is `there` from the first `publish` on."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._display_id = uuid.uuid4().hex  # transient: it is not saved
+        self.there = False
+
+    def publish(self, bundle: dict[str, Any]) -> None:
+        """Show a mimebundle, in place of the last one."""
+        publish(self._shell, bundle, display_id=self._display_id, update=self.there)
+        self.there = True
 
 
 def publish(

@@ -140,11 +140,9 @@ def cell_identity(shell: Any) -> str | None:
         return str(identity)
     if not hasattr(shell, "get_parent"):
         return None
-    metadata = (shell.get_parent() or {}).get("metadata") or {}
-    colab = metadata.get("colab")
-    nested = colab.get("cell_id") if isinstance(colab, dict) else None
-    identity = metadata.get("cellId") or metadata.get("colab.cell_id") or nested
-    return str(identity) if identity else None
+    from llama_magic.display import hosts  # weight: 40 ms, and a cell that runs shows its answer anyway
+
+    return hosts.cell_in(shell.get_parent() or {})
 
 
 def _run_of_a_cell(shell: Any) -> Any:

@@ -21,6 +21,7 @@ import ipywidgets
 
 from llama_magic.display import hosts
 from llama_magic.display.boards import controls
+from llama_magic.display.bundle import both
 from llama_magic.display.static import html as render_html
 from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Line, Node
@@ -77,8 +78,8 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         A front end that reloaded its page no longer knows the place; there the board says so.
         """
         view, recipe = self.view(), self.recipe()
-        self._publish("view", _bundle(view), update=True)
-        self._publish("widget", _bundle(recipe), update=True)
+        self._publish("view", both(view), update=True)
+        self._publish("widget", both(recipe), update=True)
         self.children = (ipywidgets.HTML(render_html.page([*view, *recipe, Line(_LOST, tone="warn")])),)
         for child in self._parts:
             _close(child)
@@ -100,10 +101,10 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         shell = hosts.current_shell()
         if why := hosts.no_widgets(shell):  # made in a notebook, shown inside %%capture
             line = Line(f"{self.name} is not live here: {why}.", dim=True)
-            hosts.publish(shell, _bundle([*self.view(), *self.recipe(), line]))
+            hosts.publish(shell, both([*self.view(), *self.recipe(), line]))
             return
         again = f"{self.name}: run this cell again to use it."
-        widget = dict(super()._repr_mimebundle_() or {}) | _bundle([Line(again, dim=True)])
+        widget = dict(super()._repr_mimebundle_() or {}) | both([Line(again, dim=True)])
         nodes = [*self.view(), *self.recipe()]
         self._shown = True
         self._stand_in(nodes, render_html.page(nodes), update=False)
@@ -112,11 +113,7 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Return the widget and its static view in one bundle, for hosts that ask for one."""
         widget = dict(super()._repr_mimebundle_(**options) or {})
-        return widget | _bundle([*self.view(), *self.recipe()])
-
-
-def _bundle(nodes: Sequence[Node]) -> dict[str, Any]:
-    return {"text/html": render_html.page(nodes), "text/plain": render_text.page(nodes)}
+        return widget | both([*self.view(), *self.recipe()])
 
 
 def _close(widget: Any) -> None:

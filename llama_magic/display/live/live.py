@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
@@ -98,19 +97,18 @@ class Live:
         a `form`, the names of its `fields`, and what it comes `after`, in words.
         """
         self._shell, self._progress, self._budget = shell, progress, budget
-        self._display_id: str | None = uuid.uuid4().hex  # transient: it is not saved
+        self._output = hosts.Output(shell)
         self._feed = Feed(head["markdown"])
         self._ended = Latch()
         self._widget = LiveView(head=head | _gauge_head(budget))
-        self._shown = False
+        self._left = False  # the static output stands there
         self._thread = of_the_cell(self._run, name="llama_magic-live")
 
     def begin(self) -> None:
         """Show it."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
         bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
-        hosts.publish(self._shell, bundle, display_id=self._display_id)
-        self._shown = True
+        self._output.publish(bundle)
         set_going(self._thread)
 
     def feed(self, chunk: Chunk) -> None:
@@ -135,9 +133,9 @@ class Live:
         self.quit()
         if self._thread.is_alive():
             self._thread.join()
-        if self._display_id is not None:
-            hosts.publish(self._shell, bundle, display_id=self._display_id, update=self._shown)
-            self._display_id = None
+        if not self._left:
+            self._output.publish(bundle)
+            self._left = True
             self._widget.leave(hosts.cell(self._shell), hosts.run_number(self._shell), bundle)
 
     def quit(self) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-import uuid
 from types import TracebackType
 from typing import Any, Self
 
 from llama_magic.display import hosts
-from llama_magic.display.bundle import mimebundle
-from llama_magic.display.static import html as render_html
-from llama_magic.display.static import text as render_text
+from llama_magic.display.bundle import both, mimebundle
 from llama_magic.display.static.doc import Bar, Head, Node, Segment
 from llama_magic.words.amounts import duration, size
 from llama_magic.words.progress import Progress
@@ -37,7 +34,7 @@ class LoadProgress:
     def __init__(self, shell: Any = None, delay: float | None = None) -> None:
         self._shell = shell if shell is not None else hosts.current_shell()
         self._host = hosts.host(self._shell)
-        self._display_id: str | None = None
+        self._output = hosts.Output(self._shell)
         self._width = 0
         self._due = time.monotonic() + (DELAY if delay is None else delay)
         self._finished = False
@@ -61,10 +58,7 @@ class LoadProgress:
         if self._host == "terminal":
             self._line(f"{nodes[0].label} {nodes[0].details}")
             return
-        update = self._display_id is not None
-        self._display_id = self._display_id or uuid.uuid4().hex
-        bundle = {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}
-        hosts.publish(self._shell, bundle, display_id=self._display_id, update=update)
+        self._output.publish(both(nodes))
 
     def done(self, card: Any) -> None:
         """Replace the progress by the card of what was loaded (anything that `show` takes)."""
@@ -76,8 +70,8 @@ class LoadProgress:
         if self._host == "terminal" and self._width:
             self._line("")
             hosts.say("\r")
-        if self._display_id is not None:
-            hosts.publish(self._shell, bundle, display_id=self._display_id, update=True)
+        if self._output.there:
+            self._output.publish(bundle)
         elif bundle["text/plain"]:
             hosts.publish(self._shell, bundle)
 

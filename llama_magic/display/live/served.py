@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from typing import Any
 
 from llama_magic.display import hosts
@@ -22,22 +21,22 @@ def show_server(server: Server, shell: Any = None) -> None:
     if where != "live":
         hosts.publish(shell, mimebundle(server))
         return
-    display_id = uuid.uuid4().hex
-    hosts.publish(shell, mimebundle(server), display_id=display_id)
+    output = hosts.Output(shell)
+    output.publish(mimebundle(server))
     bell = Bell()
     server.log.changed = bell.ring
-    set_going(of_the_cell(_follow, server, shell, display_id, bell, name="llama_magic serving"))
+    set_going(of_the_cell(_follow, server, output, bell, name="llama_magic serving"))
 
 
-def _follow(server: Server, shell: Any, display_id: str, bell: Bell) -> None:
+def _follow(server: Server, output: hosts.Output, bell: Bell) -> None:
     while server.running:
         busy = any(not row.ended for row in server.log)
         if bell.wait(_BUSY if busy else 60.0) or busy:
-            _update(server, shell, display_id)
+            _update(server, output)
             server.ended.wait(_PERIOD)
-    _update(server, shell, display_id)
+    _update(server, output)
 
 
-def _update(server: Server, shell: Any, display_id: str) -> None:
+def _update(server: Server, output: hosts.Output) -> None:
     with contextlib.suppress(Exception):  # a page that is gone, a kernel that ends: the server goes on
-        hosts.publish(shell, mimebundle(server), display_id=display_id, update=True)
+        output.publish(mimebundle(server))

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from llama_magic.display import hosts
-from llama_magic.display.static import html as render_html
-from llama_magic.display.static import text as render_text
+from llama_magic.display.bundle import both
 from llama_magic.display.static.doc import Line
 from llama_magic.errors import GenerationInterrupted
 
@@ -25,6 +24,5 @@ def end_quietly(shell: Any, stop: GenerationInterrupted) -> bool:
     if run is None or hosts.host(shell) != "live" or not _OURS.match(run.info.raw_cell or ""):
         return False
     run.error_in_exec = stop
-    line = (Line(f"Interrupted: {stop.words}.", dim=True),)
-    hosts.publish(shell, {"text/plain": render_text.page(line), "text/html": render_html.page(line)})
+    hosts.publish(shell, both([Line(f"Interrupted: {stop.words}.", dim=True)]))
     return True

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from llama_magic import errors
 from llama_magic.display import hosts
-from llama_magic.display.bundle import Format, mimebundle
+from llama_magic.display.bundle import Format, both, mimebundle
 from llama_magic.display.live.terminal import Terminal
-from llama_magic.display.static import html as render_html
-from llama_magic.display.static import text as render_text
 from llama_magic.display.static.doc import Answer, Head, Line
 from llama_magic.display.views.model.results import after, is_markdown
 from llama_magic.model.earlier import Earlier
@@ -147,4 +145,4 @@ def _broken(title: str, model_name: str, answer: Answer, error: BaseException) -
         answer,
         Line(f"Ended by an error: {type(error).__name__}.", tone="bad"),
     )
-    return {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}
+    return both(nodes)

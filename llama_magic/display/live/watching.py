@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from llama_magic.display import hosts
-from llama_magic.display.static import html as render_html
-from llama_magic.display.static import text as render_text
-from llama_magic.display.static.doc import Bar, Head, Node, Segment
+from llama_magic.display.bundle import both
+from llama_magic.display.static.doc import Bar, Head, Segment
 from llama_magic.display.views.experiments.runs import latest
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.standing import Standing
@@ -97,20 +95,7 @@ class _Told:
     end = show
 
 
-class _Place:
-    """An output that is brought up to date."""
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-        self._display_id: str | None = None
-
-    def _publish(self, bundle: dict[str, Any]) -> None:
-        update = self._display_id is not None
-        self._display_id = self._display_id or uuid.uuid4().hex
-        hosts.publish(self._shell, bundle, display_id=self._display_id, update=update)
-
-
-class _Cell(_Place):
+class _Cell(hosts.Output):
     """A table of the latest results, in the cell."""
 
     period = _PERIOD
@@ -118,11 +103,11 @@ class _Cell(_Place):
     def show(self, results: Results[Any], standing: Standing) -> None:
         done = Segment("done", "prompt", standing.done)
         head = Head("running", words(standing))
-        self._publish(_bundle(head, Bar((done,), max(1, standing.total)), *latest(results)))
+        self.publish(both([head, Bar((done,), max(1, standing.total)), *latest(results)]))
 
     def end(self, results: Results[Any], standing: Standing) -> None:
-        if self._display_id is not None:
-            self._publish(_bundle(Head("done" if not results.missing else "stopped", words(standing))))
+        if self.there:
+            self.publish(both([Head("done" if not results.missing else "stopped", words(standing))]))
 
 
 class _Terminal:
@@ -144,7 +129,7 @@ class _Terminal:
             hosts.say("\n")
 
 
-class _Kept(_Place):
+class _Kept(hosts.Output):
     """A line that is brought up to date now and then where all output is saved, and leaves nothing there.
 
     How fast it went differs from run to run, so it has no place in what is compared with the run before.
@@ -153,11 +138,11 @@ class _Kept(_Place):
     period = _SELDOM
 
     def show(self, results: Results[Any], standing: Standing) -> None:
-        self._publish({"text/plain": words(standing)})
+        self.publish({"text/plain": words(standing)})
 
     def end(self, results: Results[Any], standing: Standing) -> None:
-        if self._display_id is not None:
-            self._publish({"text/plain": "", "text/html": ""})  # of nothing at all nbconvert warns
+        if self.there:
+            self.publish({"text/plain": "", "text/html": ""})  # of nothing at all nbconvert warns
 
 
 class _Log:
@@ -170,7 +155,3 @@ class _Log:
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         """Say no more: the results themselves are what follows."""
-
-
-def _bundle(*nodes: Node) -> dict[str, Any]:
-    return {"text/plain": render_text.page(nodes), "text/html": render_html.page(nodes)}
