@@ -174,6 +174,15 @@ def despite_interrupts(work: Callable[[], T]) -> T:
     return work()
 
 
+def to_its_end(work: Callable[[], object]) -> None:
+    """Do `work` to its end, and anew where an interrupt breaks into it; then let the interrupt through."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        despite_interrupts(work)
+        raise
+
+
 class LeftBehind:
     """Calls into C that cannot be stopped: an interrupt leaves a long one behind on a thread of its own."""
 

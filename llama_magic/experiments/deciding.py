@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_magic.errors import BackendError, OptionError
-from llama_magic.experiments.experiment import Experiment, to_its_end
+from llama_magic.experiments.experiment import Experiment
 from llama_magic.experiments.forecast import Pace, pace_so_far
 from llama_magic.experiments.odds import Decision, prefixes
 from llama_magic.experiments.results import Results
@@ -18,6 +18,7 @@ from llama_magic.experiments.tasks import Task, conversation, key_of
 from llama_magic.model.asked import Beside
 from llama_magic.model.scoring import Texts, check_scores, prepare, score
 from llama_magic.model.thinking import Thinking
+from llama_magic.threads import to_its_end
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler

@@ -15,7 +15,6 @@ from llama_magic.experiments.settings import PROMPT
 from llama_magic.experiments.standing import Clock
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
 from llama_magic.model.interpolate import STATEMENTS
-from llama_magic.threads import despite_interrupts
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import watched
 
@@ -158,15 +157,6 @@ class Experiment(Design, Generic[R]):
     def measured(self, model: Model, task: Task | None) -> Pace | None:
         """Return how fast a model was here, by `task` where no more is known; None: that is not known."""
         raise NotImplementedError
-
-
-def to_its_end(work: Callable[[], None]) -> None:
-    """Do `work` to its end, and anew where an interrupt breaks into it; then let the interrupt through."""
-    try:
-        work()
-    except KeyboardInterrupt:
-        despite_interrupts(work)
-        raise
 
 
 def interrupted(results: Results[Any], name: str | None = None) -> GenerationInterrupted:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
-from llama_magic.experiments.experiment import Experiment, to_its_end
+from llama_magic.experiments.experiment import Experiment
 from llama_magic.experiments.forecast import pace_of, pace_so_far
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run
 from llama_magic.experiments.scheduler import Scheduler
 from llama_magic.experiments.scoring import scores_of
 from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, key_of, prepared
+from llama_magic.threads import to_its_end
 
 if TYPE_CHECKING:
     from llama_magic.experiments.forecast import Pace

@@ -15,6 +15,7 @@ from llama_magic.model.results import Completion
 from llama_magic.record.database import Database
 from llama_magic.record.saved import as_text, beside, completion_of, line
 from llama_magic.sources import user_path, write_whole
+from llama_magic.threads import to_its_end
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 from llama_magic.words.tables import Table, brief
@@ -27,7 +28,6 @@ _TABLE = (
 _SHOWN = 50  # lines of the short view
 _PAGE = 200  # rows read at once
 _AT_ONCE = 1000  # rows written by one statement: as many as a call has samples
-_IMPATIENT = 5  # Ctrl-C
 
 
 class Record(Printed, Sequence[Completion[Any]]):
@@ -60,17 +60,7 @@ class Record(Printed, Sequence[Completion[Any]]):
             "ON CONFLICT (answer) DO UPDATE SET label = coalesce(excluded.label, label)"
         )
         values = [value for row in rows for value in row]
-        interrupts = 0
-        while True:
-            try:
-                self.database.write(sql, values)
-                break
-            except KeyboardInterrupt:
-                interrupts += 1
-                if interrupts > _IMPATIENT:
-                    raise
-        if interrupts:
-            raise KeyboardInterrupt
+        to_its_end(partial(self.database.write, sql, values))
 
     def find(self, *, request: str | None = None, label: str | None = None) -> list[Completion[Any]]:
         """Return the answers to one request (`Completion.request`), or of one label, oldest first."""
