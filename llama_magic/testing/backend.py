@@ -21,7 +21,7 @@ from llama_magic.request.events import (
     nobody,
 )
 from llama_magic.request.matcher import Matcher
-from llama_magic.request.request import Request
+from llama_magic.request.request import Request, piece_of
 from llama_magic.request.text import TextStream
 from llama_magic.testing.script import Answer, Answers, Odds, Script, checked, script_of
 from llama_magic.testing.tokenizer import WordTokenizer
@@ -99,8 +99,7 @@ class ScriptedBackend:
         if callable(self.answers):
             found = self.answers(request)
         elif isinstance(self.answers, Mapping):
-            asked = str(request.messages[-1].get("content")) if request.messages else request.text
-            found = self.answers.get(asked)
+            found = self.answers.get(_asked(request))
             if found is None:
                 ends = [text for text in self.answers if request.text.endswith(text)]
                 found = self.answers[max(ends, key=len)] if ends else None
@@ -113,12 +112,16 @@ class ScriptedBackend:
         return script_of(found)
 
     def _warn(self, request: Request, given: str) -> None:
-        asked = str(request.messages[-1].get("content") if request.messages else request.text)
         known = (
             f"It has some for {', '.join(map(repr, self.answers))}." if self.answers else "All were given."
         )
-        words = f"The script has no answer for {asked[:_SHOWN]!r}, so {given!r} is given."
+        words = f"The script has no answer for {_asked(request)[:_SHOWN]!r}, so {given!r} is given."
         warnings.warn(f"{words} {known}", stacklevel=2)
+
+
+def _asked(request: Request) -> str:
+    """Return the last message's content, or the prompt where there are no messages."""
+    return str(request.messages[-1].get("content")) if request.messages else request.text
 
 
 @dataclass
@@ -182,9 +185,7 @@ class _Run:
         return _Sample(index, tokens, stream, matcher)
 
     def _piece(self, token: int) -> bytes:
-        tokenizer = self.backend.tokenizer
-        hidden = token in tokenizer.control_ids and token not in self.request.visible_ids
-        return b"" if hidden else tokenizer.piece(token)
+        return piece_of(self.backend.tokenizer, self.request, token)
 
     def _advance(self, sample: _Sample) -> None:
         """Write one token of a sample, or end it."""
