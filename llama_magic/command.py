@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -13,20 +13,19 @@ from llama_magic.words.names import hint
 
 
 class Command(NamedTuple):
-    """Where a command is: `module.function` takes its arguments and returns the exit status."""
+    """What a command does, and where: the function `module:name` takes its words and returns the status."""
 
     help: str
-    module: str
-    function: str
+    where: str
 
 
 # A new command is a line here. What it needs is imported when it is called.
 COMMANDS = {
     "verify": Command(
-        "write the seeded answers of a notebook or record again", "llama_magic.magics._verify", "command"
+        "write the seeded answers of a notebook or record again", "llama_magic.magics._verify:command"
     ),
-    "serve": Command("serve a model to other programs", "llama_magic.magics._serve", "command"),
-    "doctor": Command("what is wrong here, and what to do", "llama_magic.magics._doctor", "command"),
+    "serve": Command("serve a model to other programs", "llama_magic.magics._serve:command"),
+    "doctor": Command("what is wrong here, and what to do", "llama_magic.magics._doctor:command"),
 }
 
 
@@ -45,8 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"llama-magic: there is no command {words[0]!r}.{meant}\n\n{_help()}", file=sys.stderr)
         return 2
     try:
-        run = getattr(importlib.import_module(command.module), command.function)
-        return int(run(words[1:]))
+        return int(pkgutil.resolve_name(command.where)(words[1:]))
     except LlamaMagicError as error:
         print(f"llama-magic {words[0]}: {error}", file=sys.stderr)
         return 2

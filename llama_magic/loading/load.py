@@ -7,8 +7,8 @@ context sizes share the weights.
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -149,6 +149,5 @@ def _opened(scheme: str, source: str, of_files: dict[str, Any], **options: Any) 
             raise OptionError(
                 f"{what} is for model files, and {source} is none.", remedy="Leave it out to load from there."
             )
-    module, _, function = OPENERS[scheme].partition(":")
-    opened: Model = getattr(importlib.import_module(module), function)(source, **options)
+    opened: Model = pkgutil.resolve_name(OPENERS[scheme])(source, **options)
     return opened
