@@ -17,50 +17,45 @@ _GOLDEN = 0x9E3779B1  # 2**32 over the golden ratio: neighbouring samples get fa
 
 @dataclass(eq=False)
 class Request:
-    """A prompt and how to go on from it. A `Backend` answers it with events.
+    """A prompt and how to go on from it. A `Backend` answers it with events."""
 
-    `prompt` holds token ids of the backend's tokenizer; `text` is the same prompt in words, and
-    `messages` the conversation that it was rendered from, where there was one: a server that has a
-    tokenizer of its own takes these. `exact` asks for the same tokens every time the same is asked;
-    `certain` (temperature 0) asks for them where that costs no other request its company.
-    `stops` are texts that end the answer, `stop_texts` tokens that do, with how they are written;
-    `visible_ids` are control tokens whose text is kept. `logprobs` is how many alternatives are told
-    of each token (None: no probabilities). `measure_outside` asks how much of the model's wish lay
-    outside of the constraint. `speculate`: tokens may be guessed ahead. `begun` are the last tokens of
-    `prompt`, where they are the answer's already: stop texts may begin in them, and the constraint has taken
-    them in. `tools` are what may be called, in the form of OpenAI's API, `tool_choice` is none, auto,
-    required or a name; a constraint of the kind
-    "tools" sees to it where tokens are drawn here, and a server is sent these; `min_tokens` likewise. `keep`:
-    later requests may go on from what this one leaves; one of very many is not kept for that. `digest` is
-    equal for equal requests to one model. `handle` belongs to the backend while the request is on its way.
-    """
-
-    prompt: Sequence[int]
+    prompt: Sequence[int]  # ids of the backend's tokenizer
     max_tokens: int
     sampling: Sampling
     seed: int
-    exact: bool = False
-    certain: bool = False
-    n: int = 1
-    stops: tuple[str, ...] = ()
-    stop_texts: Mapping[int, str] = field(default_factory=dict)
-    visible_ids: frozenset[int] = frozenset()
-    logprobs: int | None = None
-    reuse: bool = True
-    keep: bool = True
+    exact: bool = False  # the same tokens every time the same is asked
+    certain: bool = False  # temperature 0: the same, where that costs no other request its company
+    n: int = 1  # samples
+
+    # What ends an answer, and what of it is text.
+    stops: tuple[str, ...] = ()  # texts that end it
+    stop_texts: Mapping[int, str] = field(default_factory=dict)  # tokens that do, with how they are written
+    min_tokens: int = 0  # a constraint sees to it where tokens are drawn here; a server is sent it
     ignore_eos: bool = False
-    measure_outside: bool = False
-    speculate: bool = True
+    visible_ids: frozenset[int] = frozenset()  # control tokens whose text is kept
+
+    # What it is held to, and what is measured of it.
     constraint: CarriedConstraint | None = None
+    logprobs: int | None = None  # alternatives told of each token; None: no probabilities
+    measure_outside: bool = False  # how much of the model's wish lay outside of the constraint
+    # The last tokens of `prompt`, where they are the answer's already: stop texts may begin in them, and the
+    # constraint has taken them in.
     begun: tuple[int, ...] = ()
-    text: str = ""
-    messages: tuple[Mapping[str, Any], ...] = ()
-    tools: tuple[Mapping[str, Any], ...] = ()
-    tool_choice: str = "auto"
+
+    # How it is worked on.
+    reuse: bool = True  # of what the KV cache holds
+    keep: bool = True  # for later requests to go on from; one of very many is not kept for that
+    speculate: bool = True  # tokens may be guessed ahead
+
+    # The same for a server, which has a tokenizer and perhaps a template of its own.
+    text: str = ""  # the prompt in words
+    messages: tuple[Mapping[str, Any], ...] = ()  # the conversation that it was rendered from
+    tools: tuple[Mapping[str, Any], ...] = ()  # that may be called, in the form of OpenAI's API
+    tool_choice: str = "auto"  # none, auto, required, or a name; here a constraint sees to it
     parallel_tool_calls: bool | None = None
-    min_tokens: int = 0
-    digest: str = ""
-    handle: Any = field(default=None, repr=False)
+
+    digest: str = ""  # equal for equal requests to one model
+    handle: Any = field(default=None, repr=False)  # the backend's, while the request is on its way
 
     def sample_seed(self, index: int) -> int:
         """Return the seed of sample `index`; sample 0 has the request's own."""
