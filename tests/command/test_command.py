@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -15,13 +15,12 @@ from llama_magic.errors import SourceError
 def test_the_script_is_declared_and_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """pyproject.toml names `main`; without a command it says which there are, and each can be imported."""
     scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
-    module, _, function = scripts["llama-magic"].partition(":")
-    assert getattr(import_module(module), function) is main
+    assert resolve_name(scripts["llama-magic"]) is main
     assert main([]) == 0
     listed = capsys.readouterr().out
     for name, command in COMMANDS.items():
         assert f"  {name}" in listed
-        assert callable(getattr(import_module(command.module), command.function))
+        assert callable(resolve_name(command.where))
 
 
 def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +45,7 @@ def test_an_error_is_its_text_and_an_interrupt_is_130(
     monkeypatch.setattr("llama_magic.command.fails", fails, raising=False)
     monkeypatch.setattr("llama_magic.command.stopped", stopped, raising=False)
     for name in ("fails", "stopped"):
-        monkeypatch.setitem(COMMANDS, name, Command("", "llama_magic.command", name))
+        monkeypatch.setitem(COMMANDS, name, Command("", f"llama_magic.command:{name}"))
     assert main(["fails", "file"]) == 2
     assert capsys.readouterr().err == "llama-magic fails: There is no file.\nLook again.\n"
     assert main(["stopped"]) == 130
