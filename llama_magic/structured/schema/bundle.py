@@ -185,8 +185,7 @@ class Bundle:
         path, node = start
         if fragment and not fragment.startswith("/"):
             return self._places.get(f"{resource}#{fragment}")
-        for raw in fragment.split("/")[1:]:
-            part = raw.replace("~1", "/").replace("~0", "~")
+        for part in ref_path(fragment):
             if isinstance(node, dict) and part in node:
                 node = node[part]
             elif isinstance(node, list) and re.fullmatch("0|[1-9][0-9]*", part) and int(part) < len(node):
