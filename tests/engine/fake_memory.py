@@ -68,9 +68,9 @@ class FakeMemory:
             return True
         return bool(self.window) and cell.sequences == {sequence} and cell.position <= start - self.window
 
-    def remove(self, sequence: int, start: int, end: int = -1) -> bool:
+    def remove(self, sequence: int, start: int) -> bool:
         for place, cell in enumerate(self.cells):
-            if sequence in cell.sequences and start <= cell.position and (end < 0 or cell.position < end):
+            if sequence in cell.sequences and start <= cell.position:
                 cell.sequences.discard(sequence)
                 if not cell.sequences:
                     self.head = min(self.head, place)
@@ -110,11 +110,11 @@ class FakeMemory:
 class FakeState(FakeMemory):
     """As `llama_memory` of a recurrent model: one state a sequence, which cannot be cut back."""
 
-    def remove(self, sequence: int, start: int, end: int = -1) -> bool:
+    def remove(self, sequence: int, start: int) -> bool:
         last = self.span(sequence)[1]
-        if 0 < start <= last or (start <= last and 0 <= end <= last):
+        if 0 < start <= last:
             return False
-        return super().remove(sequence, start, end)
+        return super().remove(sequence, start)
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         assert start <= 0 and (end < 0 or end > self.span(source)[1]), "a state is copied as a whole"  # noqa: PT018

@@ -224,7 +224,7 @@ def test_doctor_says_what_an_old_openmp_costs(run: Any, monkeypatch: pytest.Monk
 
     def line(pause: Any, *symbols: str) -> Any:
         monkeypatch.setattr(openmp, "_pause", pause)
-        monkeypatch.setattr(openmp, "_lib", SimpleNamespace(**dict.fromkeys(symbols)))
+        monkeypatch.setattr(openmp, "LIBRARY", SimpleNamespace(**dict.fromkeys(symbols)))
         return next(c for c in run("%llama doctor").result.checks if c.name == "OpenMP")
 
     old = line(None, "GOMP_parallel")

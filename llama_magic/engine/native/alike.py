@@ -6,12 +6,11 @@ import ctypes
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import llama_cpp
+from llama_magic.engine.native.backend import LIBRARY
 
 if TYPE_CHECKING:
     from llama_magic.engine.native.context import Context
 
-_lib = llama_cpp.llama_cpp._lib
 _MANY = 16  # rows of the largest batch that is tried
 
 
@@ -93,7 +92,7 @@ class RowByRow:
 
 def _function(name: str, result: Any, *arguments: Any) -> Any:
     """Return a function of llama.cpp that the bindings do not have, None where it is not there."""
-    found = getattr(_lib, name, None)
+    found = getattr(LIBRARY, name, None)
     if found is not None:
-        found = ctypes.CFUNCTYPE(result, *arguments)((name, _lib))
+        found = ctypes.CFUNCTYPE(result, *arguments)((name, LIBRARY))
     return found

@@ -16,6 +16,7 @@ import llama_cpp
 from llama_magic.engine import prebuilt
 from llama_magic.threads import module_lock
 
+LIBRARY = llama_cpp.llama_cpp._lib  # that the bindings loaded: for what they have no function for
 _LOG_LINES = 400
 _lock = module_lock()
 _started = False
@@ -100,7 +101,7 @@ def system_report() -> dict[str, Any]:
         "gpu": bool(llama_cpp.llama_supports_gpu_offload()),
         "mmap": bool(llama_cpp.llama_supports_mmap()),
         "mlock": bool(llama_cpp.llama_supports_mlock()),
-        "library": llama_cpp.llama_cpp._lib._name,
+        "library": LIBRARY._name,
         "library_from": prebuilt.origin(),
     }
 

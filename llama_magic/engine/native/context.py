@@ -38,7 +38,7 @@ class DecodeStatus(enum.Enum):
 _STATUS = {status.value: status for status in DecodeStatus}
 # The address alone: of a pointer object it takes three more to come by.
 _row_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
-    ("llama_get_logits_ith", llama_cpp.llama_cpp._lib)
+    ("llama_get_logits_ith", backend.LIBRARY)
 )
 
 
@@ -261,9 +261,9 @@ class Context:
 
     # --- the KV cache -------------------------------------------------------------------
 
-    def remove(self, sequence: int, start: int, end: int = -1) -> bool:
-        """Remove cells [start, end) of a sequence; False where the memory cannot do so (recurrent models)."""
-        return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, end))
+    def remove(self, sequence: int, start: int) -> bool:
+        """Remove a sequence's cells from `start` on (-1: all); False where that cannot be (recurrent)."""
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, -1))
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         """Let `target` share the cells [start, end) of `source`; costs nothing in a unified cache."""

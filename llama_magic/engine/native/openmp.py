@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import ctypes
 
-import llama_cpp
+from llama_magic.engine.native.backend import LIBRARY
 
-_lib = llama_cpp.llama_cpp._lib
 # libgomp's since GCC 9; None where llama.cpp was built without OpenMP or with another one. LLVM's
 # counts no threads, and pauses those of every thread.
-_pause = None if hasattr(_lib, "__kmpc_fork_call") else getattr(_lib, "omp_pause_resource_all", None)
+_pause = None if hasattr(LIBRARY, "__kmpc_fork_call") else getattr(LIBRARY, "omp_pause_resource_all", None)
 
 
 def release_pool() -> None:
@@ -29,13 +28,13 @@ def make_pool(threads: int) -> None:
     """Give this thread a pool of so many OpenMP threads, itself among them, that have nothing to do."""
     region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
     nothing = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
-    region(("GOMP_parallel", _lib))(nothing, None, threads, 0)
+    region(("GOMP_parallel", LIBRARY))(nothing, None, threads, 0)
 
 
 def pools() -> tuple[str, bool]:
     """Return whose OpenMP llama.cpp uses, and whether idle threads of it slow down who computes."""
-    if not hasattr(_lib, "GOMP_parallel"):
+    if not hasattr(LIBRARY, "GOMP_parallel"):
         return "none", False
-    if hasattr(_lib, "__kmpc_fork_call"):
+    if hasattr(LIBRARY, "__kmpc_fork_call"):
         return "LLVM's", False
     return "GCC's", _pause is None

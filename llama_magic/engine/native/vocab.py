@@ -79,7 +79,7 @@ class Vocab:
     @property
     def tokenize_function(self) -> int:
         """The address of `llama_tokenize`, for libraries that call it themselves."""
-        return int(ctypes.cast(llama_cpp.llama_cpp._lib.llama_tokenize, ctypes.c_void_p).value or 0)
+        return int(ctypes.cast(backend.LIBRARY.llama_tokenize, ctypes.c_void_p).value or 0)
 
     def tokenize(self, text: str | bytes, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`. NUL bytes and any length below 2 GiB are taken."""
