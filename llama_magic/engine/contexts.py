@@ -81,8 +81,7 @@ class Contexts:
         The logits of a chunk, a row of `n_vocab` a token, are held at once.
         """
         size = _chunk(n_vocab) + CUT - 1
-        cells = -(-max(length, size) // 256) * 256
-        return self._one_sequence(cells, size, min(size, length))
+        return self._one_sequence(padded(max(length, size)), size, min(size, length))
 
     def scoring(self, cells: int) -> ContextOptions:
         """Where texts are scored after a prompt: as many cells as both take."""
@@ -107,6 +106,11 @@ class Contexts:
             embeddings=embeddings,
             pooling=pooling,
         )
+
+
+def padded(cells: int) -> int:
+    """Return the cells that llama.cpp makes where so many are asked for: a multiple of 256."""
+    return -(-cells // 256) * 256
 
 
 def _chunk(n_vocab: int) -> int:

@@ -156,7 +156,12 @@ class SideReader:
         if context.options.embeddings:
             context.embed(measured)
         status = context.decode(tokens, range(start, start + n), [0] * n, range(n if measured else 0))
-        if status is not DecodeStatus.DONE:
-            how = status.name.lower().replace("_", " ")
-            raise BackendError(f"llama.cpp could not read the text ({how}).")
+        must_be_read(status)
         return context
+
+
+def must_be_read(status: DecodeStatus) -> None:
+    """Raise `BackendError` where a text was not read to its end."""
+    if status is not DecodeStatus.DONE:
+        how = status.name.lower().replace("_", " ")
+        raise BackendError(f"llama.cpp could not read the text ({how}).")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from llama_magic import fit
 from llama_magic.errors import ContextOverflowError, OptionError, StructuredOutputError
 from llama_magic.words.counting import counted
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 Overflow = Literal["error", "drop-oldest", "truncate-prompt"]
 OVERFLOWS: tuple[Overflow, ...] = get_args(Overflow)
 DEFAULT_MAX_TOKENS = 256
-ROUND = 256  # llama.cpp pads n_ctx to multiples of this
 
 
 def check_budget(constraint: Constraint, limit: int, begun: int = 0) -> None:
@@ -92,7 +92,7 @@ class Guard:
         if wanted > over:
             cures.append(f"ask for at most {counted(wanted - over, 'token')} (--max-tokens {wanted - over})")
         cures += _cuts(prompt.weights, over, self.overflow)
-        needed = -(-(len(prompt.ids) + wanted) // ROUND) * ROUND
+        needed = fit.round_context(len(prompt.ids) + wanted)
         if needed <= self.n_ctx_train:
             cost = (needed - self.window) * self.kv_bytes_per_token
             cures.append(f"load it with --ctx {needed} (+{cost / 1e6:,.0f} MB)")

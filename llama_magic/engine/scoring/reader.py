@@ -9,6 +9,7 @@ import numpy as np
 
 from llama_magic.engine.lanes.logits import log_sum_exp
 from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
+from llama_magic.engine.side import must_be_read
 from llama_magic.errors import BackendError, ModelClosedError
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class ScoreReader:
         if status is not DecodeStatus.DONE:
             context.clear()  # what was written of the batch is not known
             context.tokens = []
-            how = status.name.lower().replace("_", " ")
-            raise BackendError(f"llama.cpp could not read the text ({how}).")
+        must_be_read(status)
         return context
 
 

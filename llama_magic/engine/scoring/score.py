@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from llama_magic.engine.contexts import SCORED_AHEAD
+from llama_magic.engine.contexts import SCORED_AHEAD, padded
 from llama_magic.engine.native import rows_alike
 from llama_magic.engine.scoring.apart import Apart
 from llama_magic.engine.scoring.reader import PURPOSE, Holding, ScoreReader
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from llama_magic.engine.engine import Engine
 
 Row = tuple[Sequence[int], Sequence[Sequence[int]]]  # a prompt, and the texts after it
-_ROUND = 256  # llama.cpp pads n_ctx to multiples of this
 
 
 def score(engine: Engine, rows: Sequence[Row]) -> list[list[list[float]]]:
@@ -51,14 +50,10 @@ def _made(core: Core, longest: int) -> Holding:
     """Make a context in which rows are alike; where there is none, one for a row at a time."""
     contexts, n_vocab = core.options.contexts, core.weights.vocab.n_tokens
     # Two hundred tokens more than the longest, for what other rows have of their own.
-    made = Holding(core.weights, contexts.scoring_together(_rounded(longest + SCORED_AHEAD), n_vocab))
+    made = Holding(core.weights, contexts.scoring_together(padded(longest + SCORED_AHEAD), n_vocab))
     try:
         made.together = rows_alike(made)
     finally:
         if not made.together:
             made.close()
-    return made if made.together else Holding(core.weights, contexts.scoring(_rounded(longest)))
-
-
-def _rounded(cells: int) -> int:
-    return -(-cells // _ROUND) * _ROUND
+    return made if made.together else Holding(core.weights, contexts.scoring(padded(longest)))
