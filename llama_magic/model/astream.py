@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from llama_magic.errors import GenerationInterrupted
 from llama_magic.model.answer import Assembler
 from llama_magic.model.results import Budget, Chunk
 from llama_magic.model.stream import Stream, with_partial
@@ -108,8 +109,12 @@ class AsyncStream(InProcess, Generic[C]):
             raise StopAsyncIteration
         try:
             chunk = await self._chunks.get()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self.cancel()
+            # A kernel cancels what a cell awaits; shown in a line, as any interrupt. No class of our own:
+            # `asyncio.timeout` of Python 3.11 takes none but CancelledError itself.
+            shown = GenerationInterrupted(words="what was written is in %llama history")
+            error._render_traceback_ = shown._render_traceback_  # type: ignore[attr-defined]
             raise
         if chunk is None:
             self._done = True

@@ -103,6 +103,32 @@ async def _awaited(call: Any) -> Any:
     return await call
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_kernel_shows_a_cancelled_call_in_a_line(scripted: Any, stream: bool) -> None:
+    """A cell that awaits is cancelled by an interrupt: IPython shows a line of ours and no frames."""
+
+    async def main() -> asyncio.CancelledError:
+        async def cell() -> None:
+            if stream:
+                async for _ in scripted.achat(HI, stream=True, **LONG):
+                    pass
+            await scripted.acomplete("一", **LONG)
+
+        task = asyncio.create_task(cell())
+        while not _writing(scripted):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        with pytest.raises(TimeoutError):  # asked by class: no other than asyncio's own will do
+            async with asyncio.timeout(0):
+                await scripted.acomplete("一", **LONG)
+        return caught.value
+
+    error: Any = asyncio.run(main())
+    assert error._render_traceback_() == ["Interrupted: what was written is in %llama history."]
+
+
 def test_it_is_a_coroutine_that_asks_nothing_before_it_is_awaited(scripted: Any) -> None:
     """Both forms are coroutines, raise what is wrong where they are awaited, and can be closed unbegun."""
 
