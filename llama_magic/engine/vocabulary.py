@@ -131,7 +131,7 @@ class Vocabulary:
 
     def apart(self, text: str) -> int | None:
         """Return the first place in a part of a prompt where both sides are tokenised by themselves."""
-        return None if self._segments is None or self.native.lost else self._segments.first(text)
+        return None if self._segments is None else self._segments.first(text)
 
     def encode_parts(
         self, parts: Iterable[tuple[str, bool]], most: int | None = None, *, begins: bool = True

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from llama_magic.formatters import Part, Rendered
 from llama_magic.model.results import BudgetPart
 from llama_magic.request.filled import Filled, Span, spans_in
-from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError, attribute_tokens, exactly, going_on
+from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError, followed, going_on
 
 _KEPT = 8  # chats of a model that may go on in turns
 _BACK = 8  # parts before the last message in which a place to go on from is looked for
@@ -146,13 +146,12 @@ def count(
     begun = _begun_parts(rendered) if begins else 0
     ids, n_begun = _encoded(tokenizer, rendered, start, begun, most)
     texts = [stretch.text for stretch in (*middle, *end)]
-    known = exactly(tokenizer, ids, texts)
-    if known is None and start.ids:  # tokens that are not the text are counted from its beginning
+    counts, sure = followed(tokenizer, ids, texts)
+    if start.ids and not sure:  # tokens that are not the text are counted from its beginning
         return count(tokenizer, rendered, filled, Starts(), begins=begins, most=most)
-    counts = attribute_tokens(tokenizer, ids, texts) if known is None else known
     before = start.going_on(middle, counts[: len(middle)], ids)
     whole = before.going_on(end, counts[len(middle) :], ids[len(before.ids) - len(start.ids) :])
-    if known is not None and len(before.ids) > 1:  # a BOS alone is dropped before one of the template's
+    if sure and len(before.ids) > 1:  # a BOS alone is dropped before one of the template's
         starts.keep(before.at(place, rendered, roles[: _told(rendered, start, place)], filled), start)
     of_each = map(whole.weights.get, range(len(roles)), itertools.repeat(0))
     begun_text = "".join([part.text for part in rendered.parts[len(rendered.parts) - begun :]])

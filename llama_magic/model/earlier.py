@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.model.results import BudgetPart, Completion
@@ -47,12 +47,13 @@ def receipt_of_turn(completion: Completion[Any], earlier: Earlier) -> dict[str, 
     so is the message of the answer where it says what `text` does.
     The receipt is whole where the prompt is not what came before and the turn, as after `truncate-prompt`.
     """
-    receipt = completion.receipt
     sent, own = completion.messages[: -earlier.own], completion.messages[-earlier.own :]
     left_out = len(earlier.messages) - len(sent)
     kept = without_oldest(earlier.messages, left_out)
-    if earlier.last is None or [_said(m) for m in sent] != [_said(m) for m in kept]:
-        return receipt
+    if earlier.last is None or (list(sent) != kept and list(map(_said, sent)) != list(map(_said, kept))):
+        return completion.receipt
+    own_budget = replace(completion.budget, parts=())
+    receipt = replace(completion, prompt="", messages=own, budget=own_budget).receipt
     reference = {"messages": len(earlier.messages), "sha256": digest(earlier.messages)}
     before = {**earlier.last.made_with, "sampling": earlier.last.sampling.to_dict()}
     same = [key for key in _SHARED if key in receipt and receipt[key] == before.get(key)]

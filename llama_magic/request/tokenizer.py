@@ -133,15 +133,17 @@ def attribute_tokens(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequenc
 
     The counts sum to `len(tokens)`. BOS and other tokens without text count where they stand.
     """
-    known = exactly(tokenizer, tokens, texts)
-    return _one_by_one(tokenizer, tokens, texts) if known is None else known
+    return followed(tokenizer, tokens, texts)[0]
 
 
-def exactly(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int] | None:
-    """Return it where the tokens are the text and nothing else, but for a BOS or a space in front.
+def followed(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> tuple[list[int], bool]:
+    """Return it, and whether the tokens are the text to its end, but for a BOS and spaces put in front."""
+    known = _exactly(tokenizer, tokens, texts)
+    return _one_by_one(tokenizer, tokens, texts) if known is None else (known, True)
 
-    That is the rule; None where they are not.
-    """
+
+def _exactly(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int] | None:
+    """Return it where the tokens are the text and nothing else, but for a BOS or one space in front."""
     import numpy as np  # heavy
 
     encoded = [text.encode("utf-8", "replace") for text in texts]
@@ -162,13 +164,13 @@ def exactly(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -
     return [b - a for a, b in itertools.pairwise((0, *until))]
 
 
-def _one_by_one(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
+def _one_by_one(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]) -> tuple[list[int], bool]:
     """Follow each token through the text, wherever it stands there."""
     ends = list(itertools.accumulate(len(text.encode("utf-8", "replace")) for text in texts))
     whole = "".join(texts).encode("utf-8", "replace")
     counts = [0] * len(texts)
-    position, place = 0, 0
-    for token in tokens:
+    position, place, sure = 0, 0, True
+    for at, token in enumerate(tokens):
         piece = tokenizer.piece(token)
         while place < len(ends) - 1 and position >= ends[place]:
             place += 1
@@ -176,6 +178,8 @@ def _one_by_one(tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str
         size = length_in(whole, piece, position)
         if size is not None:
             position += size
-        elif token != tokenizer.bos_id:
+            continue
+        sure = sure and at == 0 and token == tokenizer.bos_id
+        if token != tokenizer.bos_id:
             position = min(len(whole), position + len(piece))
-    return counts
+    return counts, sure and position == len(whole)

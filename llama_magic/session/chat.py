@@ -49,8 +49,8 @@ class Chat(Shown):
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation in OpenAI message form, system prompt first."""
-        return flatten(self.turns)
+        """A copy of the conversation in OpenAI message form, system prompt first."""
+        return [dict(message) for message in flatten(self.turns)]
 
     @property
     def prompt(self) -> str | None:

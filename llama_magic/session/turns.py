@@ -67,9 +67,10 @@ def system_of(turns: Sequence[Turn]) -> str | None:
 
 
 def flatten(turns: Sequence[Turn]) -> list[Message]:
+    """Return the conversation, system prompt first. Its messages are those of the turns, to be read alone."""
     system = system_of(turns)
     head: list[Message] = [] if not system else [{"role": "system", "content": system}]
-    return head + [dict(message) for turn in turns for message in turn.messages]
+    return head + [message for turn in turns for message in turn.messages]
 
 
 def turns_from_messages(messages: Sequence[Message]) -> list[Turn]:

@@ -125,6 +125,29 @@ def test_a_chat_is_counted_as_if_each_prompt_were_read_whole(
             assert found == _rendered(whole, how, chat, None)
 
 
+@pytest.mark.parametrize("family", ["gguf", "chatml", "gemma", "llama2", "deepseek"])
+def test_what_a_vocabulary_has_marks_for_is_gone_on_from(vocabularies: dict[str, Any], family: str) -> None:
+    """The second prompt of a chat is read from a mark of its template on, if it has one."""
+    own = {
+        "gguf": ("smollm2", "gemma", "tiny"),
+        "chatml": ("smollm2", "tiny"),
+        "gemma": ("gemma",),
+        "llama2": ("tiny", "gemma"),
+    }
+    for name, model in vocabularies.items():
+        how, known, _ = _prompts(model, family if (name, family) != ("tiny", "gguf") else "mistral")
+        starts, chat = Starts(), [{"role": "user", "content": "Hello"}]
+        for more in (2, 2):
+            _rendered(known, how, chat, starts)
+            chat = [*chat, *({"role": role, "content": "Yes"} for role in ("assistant", "user"))][
+                : len(chat) + more
+            ]
+        formatted = how.formatter.render(chat, guarded=how.guarded)
+        roles = tuple(message["role"] for message in formatted.messages)
+        found = starts.find(known, formatted, roles, [])
+        assert (len(found.ids) > 3) == (name in own.get(family, ())), (name, len(found.ids))
+
+
 class Told(WordTokenizer):
     """A tokenizer that tells how many parts it was given."""
 

@@ -54,11 +54,13 @@ def completion(r: Completion) -> list[Node]:
 
 def after(mode: str, prompt: str) -> str:
     """Say which text is gone on from, of a long one its end; nothing where a prompt was answered."""
+    if mode != "complete":
+        return ""
     line = one_line(prompt)
     if len(line) > _TAIL:
         end = line[-_TAIL:]
         line = f"…{end[max(0, end.find(' ', 0, _WORD)) :]}"  # from a word on, if one begins soon
-    return f"after “{line}”" if mode == "complete" else ""
+    return f"after “{line}”"
 
 
 def is_markdown(mode: str) -> bool:
