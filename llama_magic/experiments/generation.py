@@ -13,7 +13,7 @@ from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run
 from llama_magic.experiments.scheduler import Scheduler
 from llama_magic.experiments.scoring import scores_of
-from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, key_of, prepared
+from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, keys_of, prepared
 from llama_magic.threads import to_its_end
 
 if TYPE_CHECKING:
@@ -36,20 +36,23 @@ class Generation(Experiment[Run]):
             to_its_end(lambda: self.put(results, self._result(task, outcome, keys.get(task.place))))
 
         if self.record is not None:
-            tasks = [task for task in tasks if not self._found(model, task, keys, results)]
+            name = tasks[0].setting.model if tasks else ""
+            keys = keys_of(model, (task for task in self.tasks if task.setting.model == name))
+            tasks = [task for task in tasks if not self._found(model, task, keys.get(task.place), results)]
         width = model.backend.capabilities.parallel
         Scheduler(width, lambda task: begin(model, task), take, tick).run(tasks)
 
-    def _found(self, model: Model, task: Task, keys: dict[int, str], results: Results[Run]) -> bool:
+    def _found(self, model: Model, task: Task, key: str | None, results: Results[Run]) -> bool:
         """Whether the record holds the answer, which then is the result."""
         assert self.record is not None
+        if key is None:
+            return False
         try:
-            keys[task.place] = key_of(model, task)
-            kept = self.record.find(label=keys[task.place])[:1]
+            kept = self.record.find(label=key)[:1]
             completion = kept[0] if kept else None
             if completion is not None and (constraint := constraint_of(model, task.setting)) is not None:
                 completion = replace(completion, parsed=constraint.parse(completion.text))
-        except LlamaMagicError:  # it is said when its turn comes; or what is kept is no instance any more
+        except LlamaMagicError:  # what is kept is no instance any more
             return False
         if completion is not None:
             self.put(results, self._run(task, completion))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.errors import InputTypeError, LlamaMagicError, OptionError
 from llama_magic.experiments.prompts import TextOrMessages
 from llama_magic.experiments.rows import Row
 from llama_magic.experiments.settings import Setting
@@ -136,13 +137,33 @@ def conversation(filled: TextOrMessages, system: str | None) -> Sequence[Any]:
     return filled if system is None else [{"role": "system", "content": system}, *filled]
 
 
-def key_of(model: Model, task: Task, **more: Any) -> str:
-    """Return the name under which a record keeps this answer: equal for the same call, row and sample.
+def keys_of(model: Model, tasks: Iterable[Task]) -> dict[int, str]:
+    """Return the name under which a record keeps each answer, by place; none for rows that cannot be asked.
 
-    The SHA-256, in hexadecimal, of what is asked as JSON: model file, prompt, options, seed, row, sample;
-    and `more`.
+    It is of what is asked, wherever the row stands now. Where no seed tells equal rows apart, they are
+    numbered, as each has a draw of its own: so `tasks` are all of an experiment, in their order.
     """
-    options = dict(task.setting.options)
+    keys: dict[int, str] = {}
+    seen: Counter[str] = Counter()
+    for task in tasks:
+        try:
+            key = key_of(model, task)
+        except LlamaMagicError:  # it is said when its turn comes
+            continue
+        twin = seen[key] if task.seed is None else 0
+        seen[key] += 1
+        keys[task.place] = key_of(model, task, twin=twin) if twin else key
+    return keys
+
+
+def key_of(model: Model, task: Task, **more: Any) -> str:
+    """Return the SHA-256, in hexadecimal, of what is asked as JSON.
+
+    That is the model file, prompt, options, seed and sample, and `more`.
+    """
+    options = {
+        name: value for name, value in task.setting.options.items() if name != "seed"
+    }  # it is the row's
     schema = options.pop("schema", None)
     if schema is not None:
         options["schema"] = told_apart(model.constraint(schema).schema)
@@ -153,7 +174,6 @@ def key_of(model: Model, task: Task, **more: Any) -> str:
         "options": options,
         "setting": task.setting.values,
         "seed": task.seed,
-        "row": task.row.place,
         "sample": task.sample,
         **more,
     }

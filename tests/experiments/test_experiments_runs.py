@@ -317,6 +317,33 @@ def test_unseeded_answers_are_found_too_and_bad_ones_are_not_kept(tmp_path: Path
     assert len(model.backend.requests) == 4
 
 
+def test_rows_that_move_keep_their_answers(tmp_path: Path) -> None:
+    """Without a seed an answer is of what was asked: rows may go, move or come; equal ones have their own."""
+    path = tmp_path / "r.sqlite"
+    first = scripted_model(lambda request: f"{len(first.backend.requests)}")
+    texts = ["bad", "a", "b", "a", "c"]
+    kept = dict(zip("01234", lm.map(texts, model=first, record=path), strict=True))
+    said = {text: {run.text for run in kept.values() if run.inputs["text"] == text} for text in texts}
+    assert len(said["a"]) == 2
+    second = scripted_model(lambda request: "new")
+    moved = lm.map(["c", "a", "b", "d", "a", "a"], model=second, record=path)
+    assert {run.text for run in moved if run.inputs["text"] == "a"} == said["a"] | {"new"}
+    assert [run.text for run in moved if run.inputs["text"] in "bcd"] == [*said["c"], *said["b"], "new"]
+    assert sorted(asked(second)) == ["a", "d"]
+    seeded = lm.map(["a", "b"], model=second, record=path, seed=1)
+    assert [run.text for run in lm.map(["b"], model=second, record=path, seed=seeded[1].seed)] == ["new"]
+    assert len(second.backend.requests) == 4
+
+
+def test_the_rows_of_a_decision_may_move(tmp_path: Path) -> None:
+    """Nothing is drawn, so an equal question has an equal answer, wherever it stands."""
+    model = scripted_model(lambda request: "x", odds=lambda r, t: 0.4)
+    how: dict[str, Any] = {"options": ["yes", "no"], "model": model, "record": tmp_path / "r.sqlite"}
+    lm.decide(["a", "b", "c"], "Is it? {{ text }}", **how)
+    lm.decide(["c", "b"], "Is it? {{ text }}", **how)
+    assert len(lm.open_record(tmp_path / "r.sqlite")) == 3
+
+
 # --- scores -------------------------------------------------------------------------------------
 
 
