@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, Protocol
 
@@ -21,6 +23,7 @@ from llama_magic.weakly import WeakTable
 from llama_magic.words.inprocess import InProcess
 
 C = TypeVar("C", default=Any)  # what `completion` is
+_BEAT = 0.1  # seconds
 
 
 class Box(Protocol):
@@ -36,6 +39,8 @@ class Mail:
         self._loop = weakref.ref(loop)
         self._waiting: deque[tuple[Box, Any]] = deque()
         self._called = False
+        self._awaited = 0  # by how many
+        self._beating = False
 
     def put(self, box: Box, thing: Any) -> None:
         """Put a thing into a box of the loop. Any thread. RuntimeError where the loop is closed."""
@@ -60,6 +65,27 @@ class Mail:
         while self._waiting:
             box, thing = self._waiting.popleft()
             box.put_nowait(thing)
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Have the loop turn ten times a second while somebody waits, where a signal may strike.
+
+        A kernel's handler cancels what a cell awaits and wakes nothing: while a long prompt is read, which
+        sends no mail, the loop would sleep on.
+        """
+        self._awaited += 1
+        if not self._beating and threading.current_thread() is threading.main_thread():
+            self._beat()
+        try:
+            yield
+        finally:
+            self._awaited -= 1
+
+    def _beat(self) -> None:
+        loop = self._loop()
+        self._beating = self._awaited > 0 and loop is not None
+        if self._beating and loop is not None:
+            loop.call_later(_BEAT, self._beat)
 
 
 _mails: WeakTable[asyncio.AbstractEventLoop, Mail] = WeakTable()
@@ -93,8 +119,9 @@ class AsyncStream(InProcess, Generic[C]):
     def __init__(self, backend: Backend, assembler: Assembler) -> None:
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
         self._done = False
+        self._mail = mail()
         cancel = partial(backend.cancel, assembler.request)
-        courier = _courier(mail(), self._chunks, cancel)
+        courier = _courier(self._mail, self._chunks, cancel)
         self._inner: Stream[C] = Stream(backend, assembler, courier)
 
     @property
@@ -108,7 +135,8 @@ class AsyncStream(InProcess, Generic[C]):
         if self._done:
             raise StopAsyncIteration
         try:
-            chunk = await self._chunks.get()
+            with self._mail.awaited():
+                chunk = await self._chunks.get()
         except asyncio.CancelledError as error:
             self.cancel()
             # A kernel cancels what a cell awaits; shown in a line, as any interrupt. No class of our own:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
+import itertools
+import signal
 import threading
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Literal
@@ -16,6 +19,7 @@ from llama_magic.display import to_text
 from llama_magic.display.views.model.results import ending
 from llama_magic.engine import compute
 from llama_magic.model.journal import journal
+from llama_magic.testing import Script, scripted_model
 
 LONG: dict[str, Any] = {"max_tokens": 900, "ignore_eos": True}
 LONG_TEXT = {"type": "string", "minLength": 800}
@@ -127,6 +131,43 @@ def test_a_kernel_shows_a_cancelled_call_in_a_line(scripted: Any, stream: bool) 
 
     error: Any = asyncio.run(main())
     assert error._render_traceback_() == ["Interrupted: what was written is in %llama history."]
+
+
+class _Knock(threading.Event):
+    """A gate at which someone presses Ctrl-C when it was tried ten times; it opens after half a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timer = threading.Timer(30, self.set)
+        self.tried = itertools.count(1)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if next(self.tried) == 10:
+            self.timer.start()
+            _thread.interrupt_main()
+        return super().wait(timeout)
+
+
+def test_a_signal_is_heard_while_nothing_comes() -> None:
+    """A handler that only cancels the task, as a kernel's does, ends a call whose prompt is being read."""
+    gate = _Knock()
+    model = scripted_model([Script("late", reading=gate)])
+
+    async def main() -> None:
+        task = asyncio.create_task(model.acomplete("Hello"))
+        signal.signal(signal.SIGINT, lambda *_: task.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        asyncio.run(main())
+        assert not gate.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        gate.timer.cancel()
+        gate.set()
+        model.close()
 
 
 def test_it_is_a_coroutine_that_asks_nothing_before_it_is_awaited(scripted: Any) -> None:

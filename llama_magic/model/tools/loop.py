@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, OptionError
 from llama_magic.model.asked import Beside
-from llama_magic.model.astream import AsyncStream
+from llama_magic.model.astream import AsyncStream, mail
 from llama_magic.model.results import Chunk
 from llama_magic.model.stream import Stream
 from llama_magic.model.succession import AsyncSuccession, Succession
@@ -212,7 +212,8 @@ class AsyncToolStream(AsyncSuccession[Any]):
             if not due:
                 return
             for call in due:
-                result = await asyncio.to_thread(self._rounds.run, call)
+                with mail().awaited():
+                    result = await asyncio.to_thread(self._rounds.run, call)
                 if inspect.isawaitable(result):
                     result = await _awaited(result)
                 yield Chunk("", "", turns=(self._rounds.answered(call, result),))
