@@ -163,6 +163,7 @@ _DIGEST_BYTES = 16
 def digest(
     mode: str,
     request: Request,
+    prompt: str,
     constraint: Constraint | None,
     thinking: str,
     model: str,
@@ -170,16 +171,13 @@ def digest(
 ) -> str:
     """Return what equal requests to the same file have in common, whatever computes it, in hexadecimal.
 
-    `thinking` is what was chosen of it, in words. A seed that was drawn is no part.
+    `prompt` are its tokens in JSON, "" where they are yet to be written. `thinking` is what was chosen of it,
+    in words. A seed that was drawn is no part.
     """
     engine = made_with.get("engine", {})
     file = made_with.get("file", {}).get("fingerprint") or [model, dict(made_with)]
     matters = {key: engine[key] for key in engine if key == "lora" or key.startswith(("rope_", "yarn_"))}
     asked = [
-        mode,
-        file,
-        matters,
-        list(request.prompt),
         request.max_tokens,
         request.sampling.to_dict(),
         request.seed if request.exact else None,
@@ -197,7 +195,9 @@ def digest(
         asked.append(request.min_tokens)
     if request.tools:
         asked += [told_apart(request.tools), request.tool_choice, request.parallel_tool_calls]
-    text = json.dumps(as_json(asked), sort_keys=True)
+    # The tokens of a long chat come as text: to write thousands of them would cost each turn more.
+    before, after = (json.dumps(as_json(some), sort_keys=True) for some in ([mode, file, matters], asked))
+    text = f"{before[:-1]}, {prompt or json.dumps(list(request.prompt))}, {after[1:]}"
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

@@ -106,7 +106,7 @@ def assemble(
     )
     if lack := capabilities.lacks(request):
         raise OptionError(f"{name} cannot honour {lack}.", remedy="Leave it out, or load the model here.")
-    request.digest = digest(ask.mode, request, constraint, note, name, file.made_with)
+    request.digest = digest(ask.mode, request, prompt.told, constraint, note, name, file.made_with)
     terms = Terms(
         ask.mode,
         name,

@@ -8,6 +8,7 @@ begins so goes on from there: a turn costs what is new in it.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -42,7 +43,7 @@ class Start:
     """The beginning of a prompt, up to a place where tokens do not depend on each other, and its counts.
 
     `parts` are whole, `lead` is what of the next one belongs to it. `roles` are of the messages that stand in
-    it, `filled` the texts with variables that do. `weights` are tokens by message.
+    it, `filled` the texts with variables that do. `weights` are tokens by message, `told` are `ids` in JSON.
     """
 
     parts: tuple[Part, ...] = ()
@@ -50,6 +51,7 @@ class Start:
     roles: tuple[str, ...] = ()
     filled: tuple[tuple[str, tuple[Span, ...]], ...] = ()
     ids: list[int] = field(default_factory=list)
+    told: str = ""
     totals: Mapping[tuple[str, str], BudgetPart] = field(default_factory=dict)
     weights: Mapping[int | None, int] = field(default_factory=dict)
 
@@ -82,7 +84,9 @@ class Start:
         for (label, kind), count in sums.items():
             before = totals.get((label, kind))
             totals[label, kind] = BudgetPart(label, kind, count + (before.tokens if before else 0))
-        return Start(ids=[*self.ids, *ids[: sum(counts)]], totals=totals, weights=weights)
+        more = ids[: sum(counts)]
+        told = ", ".join(filter(None, (self.told, json.dumps(more)[1:-1])))
+        return Start(ids=[*self.ids, *more], told=told, totals=totals, weights=weights)
 
     def at(self, place: Cut, rendered: Rendered, roles: tuple[str, ...], filled: Sequence[Filled]) -> Start:
         """Return these counts as those of what stands before a place in a prompt."""
@@ -118,6 +122,7 @@ class Counted:
     """The tokens of a prompt; `begun` of them, the last, the answer is to hold."""
 
     ids: list[int]
+    told: str  # in JSON
     begun: int
     begun_text: str
     parts: tuple[BudgetPart, ...]  # one a label, in order of first appearance
@@ -155,7 +160,14 @@ def count(
         starts.keep(before.at(place, rendered, roles[: _told(rendered, start, place)], filled), start)
     of_each = map(whole.weights.get, range(len(roles)), itertools.repeat(0))
     begun_text = "".join([part.text for part in rendered.parts[len(rendered.parts) - begun :]])
-    return Counted(whole.ids, n_begun, begun_text, whole.filling, tuple(zip(roles, of_each, strict=True)))
+    return Counted(
+        whole.ids,
+        f"[{whole.told}]",
+        n_begun,
+        begun_text,
+        whole.filling,
+        tuple(zip(roles, of_each, strict=True)),
+    )
 
 
 def _told(rendered: Rendered, start: Start, place: Cut) -> int:

@@ -60,7 +60,7 @@ class Fit:
         note = f"Cut the first {cut} of the prompt to fit the window of {self.guard.window:,}."
         parts = (BudgetPart("prompt", "prompt", len(ids)),)
         notes = (*prompt.notes, note)
-        done = replace(prompt, ids=ids, text=kept, parts=parts, notes=notes, shortened=True)
+        done = replace(prompt, ids=ids, told="", text=kept, parts=parts, notes=notes, shortened=True)
         return done, self.guard.check(done, self.max_tokens)
 
     def messages(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:

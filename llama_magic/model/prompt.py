@@ -32,6 +32,7 @@ class Prompt:
     begun: tuple[int, ...] = ()  # the last of `ids`, where the answer is to hold them
     begun_text: str = ""  # and the end of `text` that they stand for
     weights: tuple[tuple[str, int], ...] = ()  # role and tokens of each message, or of the one text
+    told: str = ""  # `ids` in JSON, where that is known
 
     def beginning(self, ids: Sequence[int], text: str) -> Prompt:
         """Return the prompt whose answer begins with these tokens, in place of any that it began with."""
@@ -45,6 +46,7 @@ class Prompt:
             self,
             text=self.head + text,
             ids=[*head, *ids],
+            told="",
             parts=tuple(parts),
             begun=tuple(ids),
             begun_text=text,
@@ -206,6 +208,7 @@ def from_messages(
         begun=tuple(counted.ids[len(counted.ids) - counted.begun :]),
         begun_text=counted.begun_text,
         weights=counted.weights,
+        told=counted.told,
     )
 
 

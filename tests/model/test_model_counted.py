@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,7 @@ def test_a_chat_is_counted_as_if_each_prompt_were_read_whole(
         for step in said:
             chat = _changed(chat, *step)
             found = _rendered(known, how, chat, starts)
+            assert isinstance(found, tuple) or found.told == json.dumps(found.ids)
             assert found == _rendered(whole, how, chat, None)
 
 
