@@ -13,6 +13,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
@@ -28,6 +29,7 @@ _HOST = re.compile(
       | [^\s\[\]:@/]+?)\.?(:\d*)?""",
     re.VERBOSE,
 )
+_ABSOLUTE = re.compile(rb"https?://(?P<host>[^/?#]+)(?P<path>/[^?#]*)?", re.IGNORECASE)
 _METHODS = "GET, POST, OPTIONS"
 
 
@@ -121,6 +123,17 @@ def name_of(host: str) -> str | None:
     return (found["address"] or found["name"]) if found else None
 
 
+def _of_absolute(scope: Scope) -> Scope:
+    """Return a request for `http://host/path`, as proxies are asked, as one for the path at that host."""
+    found = _ABSOLUTE.fullmatch(scope["raw_path"])
+    if found is None:
+        return scope
+    path = found["path"] or b"/"
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    headers.append((b"host", found["host"]))
+    return {**scope, "headers": headers, "raw_path": path, "path": unquote(path.decode("latin-1"))}
+
+
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
@@ -139,6 +152,8 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        if not scope["raw_path"].startswith(b"/"):
+            scope = _of_absolute(scope)
         headers = Headers(scope=scope)
         allowed = self._rules.cors_headers(headers)
         asks_first = scope["method"] == "OPTIONS" and "access-control-request-method" in headers

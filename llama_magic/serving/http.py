@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_S = 15
 _TOLD = 64  # connections beyond the bound that are told so; more are closed without a word
 _END_S = 3  # for what is under way, once it was cancelled
+_REFUSED_S = 0.02  # until what was sent to one who has gone comes back as refused
 
 
 # What a scanner of ports sends is answered, and no output of a cell: whoever wants it listens to the logger.
@@ -45,6 +46,7 @@ class _Connection(H11Protocol):
     head_s: float
     most: int
     _waits: asyncio.TimerHandle | None = None
+    _asks: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as theirs
         super().connection_made(transport)
@@ -63,7 +65,33 @@ class _Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        if self._asks is not None:
+            self._asks.cancel()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
+        """Say whether one who sends nothing more is still to be answered.
+
+        Who has gone and who closed his own side alone look the same here, until something is sent. Where no
+        answer has begun, that is "100 Continue", which every client skips: who has gone refuses it, and the
+        next is an error. Later it is taken for going, so that what is written for nobody stops at once.
+        """
+        self.conn.receive_data(b"")
+        cycle = self.cycle
+        asked = cycle is not None and self.conn.their_state is h11.DONE
+        if not asked or cycle.response_started or self.scope["http_version"] != "1.1":
+            return False
+        cycle.keep_alive = False
+        self._ask_whether_there(2)
+        return True
+
+    def _ask_whether_there(self, times: int) -> None:
+        self._asks = None
+        if self.conn.our_state is h11.SEND_RESPONSE and not self.transport.is_closing():
+            word = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
+            self.transport.write(self.conn.send(word) or b"")
+            if times > 1:
+                self._asks = self.loop.call_later(_REFUSED_S, self._ask_whether_there, times - 1)
 
     def _wait_for_head(self) -> None:
         """Close the connection where the head is not whole in time, however its bytes trickle."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from llama_magic.serving import http
 from llama_magic.serving.state import Limits
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
 def _open(here: Served, sent: bytes = b"") -> socket.socket:
@@ -97,3 +99,56 @@ def test_each_header_of_an_origin_counts(served: Callable[..., Served]) -> None:
     headers: Any = [("Origin", "http://mine.org"), ("Origin", "http://evil.com")]
     assert here.client.get("/v1/models", headers=headers).status_code == 403
     assert here.client.get("/v1/models", headers=headers[:1]).status_code == 200
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_who_closes_his_own_side_is_answered(served: Callable[..., Served], streams: bool) -> None:
+    """As `nc -N` does it: a page, and what a model writes; the connection ends with the answer."""
+    here = served(answers=["It is cold in winter."] * 2)
+    body = json.dumps({"prompt": "Tell", "stream": streams, "max_tokens": 50}).encode()
+    for sent, wanted in (
+        (HEAD + b"\r\n", b'{"status":"ok"}'),
+        (POST + b"Content-Length: %d\r\n\r\n" % len(body) + body, b"winter"),
+    ):
+        with _open(here, sent) as sock:
+            sock.shutdown(socket.SHUT_WR)
+            found = sock.makefile("rb").read()
+        status = [line for line in found.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+        assert set(status[:-1]) <= {b"HTTP/1.1 100 Continue"}
+        assert status[-1] == b"HTTP/1.1 200 OK"
+        assert wanted in found
+
+
+@pytest.mark.parametrize("sent", [HEAD, POST + b"Content-Length: 9\r\n\r\nhalf"])
+def test_who_closes_his_side_in_the_middle_of_a_request_has_gone(
+    served: Callable[..., Served], sent: bytes
+) -> None:
+    """Nothing more can come of it."""
+    here = served()
+    with _open(here, sent) as sock:
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.makefile("rb").read() == b""
+    assert here.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://127.0.0.1:{port}/health", "127.0.0.1", 200),
+        ("HTTP://localhost/v1/models?x=1", "elsewhere.org", 200),
+        ("http://127.0.0.1/v1%2Fmodels", "127.0.0.1", 200),
+        ("http://127.0.0.1", "127.0.0.1", 404),
+        ("http://elsewhere.org/health", "127.0.0.1", 403),
+        ("http://user@127.0.0.1/health", "127.0.0.1", 403),
+        ("ftp://127.0.0.1/health", "127.0.0.1", 404),
+        ("*", "127.0.0.1", 404),
+    ],
+)
+def test_an_absolute_request_line_names_host_and_path(
+    served: Callable[..., Served], target: str, host: str, status: int
+) -> None:
+    """As one sends to a proxy; its host counts, not that of the header."""
+    here = served()
+    line = f"GET {target.format(port=here.server.port)} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    with _open(here, line.encode()) as sock:
+        assert sock.makefile("rb").readline().split()[1] == str(status).encode()
