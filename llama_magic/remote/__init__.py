@@ -5,7 +5,8 @@ has a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`; `dia
 common); `probe.py` tries what holds. `tokens` are asked of the server or estimated, `chat` estimates what it
 renders itself, `marks` may be control tokens of it, `forced` makes a tool call that must be made.
 `backend.py` sends requests as tasks of the one thread in `network.py`, over `wire.py`; `values.py` reads
-what is streamed, `faults.py` names what goes wrong.
+what is streamed, `patience` ends a short question that is never answered whole, `faults.py` names what
+goes wrong.
 """
 
 from __future__ import annotations

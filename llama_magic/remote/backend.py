@@ -22,13 +22,12 @@ from llama_magic.remote import faults, network
 from llama_magic.remote.dialect import Dialect, SampleReader, lacking
 from llama_magic.remote.forced import is_forced
 from llama_magic.remote.values import MISREAD
-from llama_magic.remote.wire import ALIVE, Wire
+from llama_magic.remote.wire import ALIVE, BELIEVED, Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
 from llama_magic.request.events import EndEvent, Event, FinishEvent, PromptEvent, Stats, nobody
 from llama_magic.request.request import Request
 
 TAIL_S = 10.0  # for the counts and the end of a stream, after the end of the answer
-BELIEVED = 4  # a server that sends signs of life alone has so many times as long as a silent one
 _PIECES, _MORE = 8, 256  # of an answer, for each token that was asked for, and beside them
 
 

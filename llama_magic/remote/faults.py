@@ -83,6 +83,14 @@ def only_alive(address: Address, seconds: float) -> StreamStalledError:
     )
 
 
+def too_slow(address: Address, path: str, seconds: float) -> StreamStalledError:
+    """Return the error for a short question whose answer comes byte by byte."""
+    return StreamStalledError(
+        f"{address.base}{path} was not answered within {duration(seconds)}, though bytes came.",
+        remedy="Is this the address of the server itself? Look at whether it is still at work.",
+    )
+
+
 def of_words(address: Address, found: Any) -> ServerError:
     """Return the error that a server reports in the middle of an answer."""
     words = redact(address.hide(message_of(found)))

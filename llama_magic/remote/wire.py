@@ -8,6 +8,7 @@ import functools
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -16,12 +17,14 @@ import httpx
 from llama_magic.errors import ServerBusyError, ServerError, ServerLoadingError, ServerUnreachableError
 from llama_magic.remote import faults, network
 from llama_magic.remote.address import Address
+from llama_magic.remote.patience import Patience
 from llama_magic.remote.values import DONE, MISREAD, Values, decoded
 from llama_magic.sources.http.settings import certificates, read_settings
 from llama_magic.words.harmless import one_line
 
 CONNECT_S = 10.0
-ASK_S = 60.0  # a short question
+ASK_S = 60.0  # of silence, in a short question
+BELIEVED = 4  # a server that sends signs of life alone has so many times as long as a silent one
 MOST_BODY = 64 << 20
 MOST_WORDS = 64 << 10  # bytes of what a server says of an error
 _LAST_S = 1.0  # for what comes when all has been said
@@ -53,6 +56,8 @@ class Wire:
             timeout = httpx.Timeout(ASK_S, connect=CONNECT_S)
             self._sync = httpx.Client(timeout=timeout, limits=limits, **self._options)
         self._async: httpx.AsyncClient | None = None
+        self._patience = Patience()
+        self._noting = {"trace": self._patience.note}
         self._turn: threading.Lock | None = None
 
     def take_turns(self) -> None:
@@ -112,11 +117,16 @@ class Wire:
     def _ask(self, path: str, body: Any) -> Any:
         url = self.address.base + path
         method = "GET" if body is None else "POST"
-        try:
-            with self._sync.stream(method, url, json=body, headers=self.address.headers()) as response:
-                data = _bounded(response)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise faults.of_transport(self.address, error, False) from None
+        how: Any = {"json": body, "headers": self.address.headers(), "extensions": self._noting}
+        with self._patience.within(BELIEVED * ASK_S) as late:
+            try:
+                with self._sync.stream(method, url, **how) as response:
+                    data = _bounded(response)
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                if not late:
+                    raise faults.of_transport(self.address, error, False) from None
+        if late:
+            raise faults.too_slow(self.address, path, BELIEVED * ASK_S)
         if response.status_code != 200:
             raise _after(faults.of_status(self.address, response.status_code, data), response)
         try:
@@ -161,7 +171,8 @@ class Wire:
         try:
             headers = self.address.headers()
             url = self.address.base + path
-            async with self._async.stream("POST", url, json=body, headers=headers) as response:
+            asked = self._async.stream("POST", url, json=body, headers=headers)
+            async with self._headed(asked) as response:
                 if response.status_code != 200:
                     data = await _words(response)
                     raise _after(faults.of_status(self.address, response.status_code, data), response)
@@ -185,6 +196,19 @@ class Wire:
                     yield found
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise faults.of_transport(self.address, error, begun) from error
+
+    @contextlib.asynccontextmanager
+    async def _headed(
+        self, asked: AbstractAsyncContextManager[httpx.Response]
+    ) -> AsyncIterator[httpx.Response]:
+        """Give an answer whose head came in time; a head that trickles is never silent."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(BELIEVED * self.stall_s):
+                    response = await stack.enter_async_context(asked)
+            except TimeoutError:
+                raise faults.only_alive(self.address, BELIEVED * self.stall_s) from None
+            yield response
 
     async def aclose(self) -> None:
         """Close the streams' connections; on the thread that they run on."""

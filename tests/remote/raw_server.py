@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 import ssl
@@ -24,6 +25,7 @@ class RawServer:
 
     def __init__(self, answer: bytes, context: ssl.SSLContext | None = None) -> None:
         self.answer = answer
+        self.trickles = ""  # a path whose answer comes byte by byte, its last byte again and again
         self.heads: list[dict[str, str]] = []
         self.questions = 0
         self._context = context
@@ -51,6 +53,8 @@ class RawServer:
             with talk, talk.makefile("rb") as lines:
                 for path, head in _requests(lines):
                     self.heads.append(head)
+                    if path == self.trickles:
+                        _trickle(talk, self.answer)
                     if path == "/v1/models":
                         talk.sendall(response(MODELS))
                     elif path == "/v1/chat/completions":
@@ -60,6 +64,14 @@ class RawServer:
                             return
                     else:
                         talk.sendall(response(b"{}", status="404 Not Found"))
+
+
+def _trickle(talk: socket.socket, answer: bytes) -> None:
+    """Send it until the client has gone."""
+    quiet = threading.Event()
+    for place in itertools.count():
+        talk.sendall(answer[place : place + 1] or answer[-1:])
+        quiet.wait(0.002)
 
 
 def _requests(lines: Any) -> Iterator[tuple[str, dict[str, str]]]:

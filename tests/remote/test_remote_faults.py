@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from as_ipython import bundle_of
 from fake_servers import Fake
+from raw_server import RawServer, response
 
 import llama_magic as lm
 from llama_magic import errors
@@ -132,6 +133,37 @@ def test_signs_of_life_are_no_answer(
     with pytest.raises(errors.StreamStalledError, match="signs of life") as caught:
         model.chat(ASK)
     assert (caught.value.completion.text, len(fake.asked)) == ("one", 1)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+TRICKLED = [HEAD + b"X: a", HEAD + b"\r\n ", HEAD + b"Content-Length: 9999999\r\n\r\n "]
+
+
+@pytest.mark.parametrize(
+    "answer", [HEAD + b"X: a", HEAD + b"\r\n ", HEAD + b"Content-Length: 9999999\r\n\r\n "]
+)
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions"])
+def test_an_answer_that_trickles_is_given_up(
+    path: str, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its head as its body, of a short question and of a stream: no byte is late, and it never ends."""
+    server = RawServer(answer)
+    try:
+        model = lm.connect(server.url, probing=False, stall=30)
+        for module in (wire, backend):
+            monkeypatch.setattr(module, "BELIEVED", 0.01)
+        server.trickles = path
+        with pytest.raises(errors.StreamStalledError, match=r"signs of life|though bytes came"):
+            lm.connect(server.url, probing=False) if path == "/v1/models" else model.chat(ASK)
+        server.trickles = ""
+        said = {"message": {"content": "yes"}, "finish_reason": "stop"}
+        server.answer = response(json.dumps({"choices": [said]}).encode())
+        for module in (wire, backend):
+            monkeypatch.setattr(module, "BELIEVED", 4)
+        assert model.chat(ASK).text == "yes"
+        model.close()
+    finally:
+        server.stop()
 
 
 def test_nothing_listens(start: Start, connect: Connect) -> None:
