@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from llama_magic.model.other_names import CALLED_ELSEWHERE
 from llama_magic.serving.refusals import Refusal
 from llama_magic.words.harmless import one_line
-from llama_magic.words.names import meant
+from llama_magic.words.names import hint
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -67,8 +67,8 @@ def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refu
     name = _written(path)
     if problem["type"] == "extra_forbidden":
         known = set(kind.model_fields) if len(path) == 1 else set()
-        hint = f" {meant(str(path[-1]), known, CALLED_ELSEWHERE)}" if known else ""
-        return Refusal(400, f"There is no field {one_line(name, 200)!r} here.{_near(hint)}", param=name)
+        near = hint(str(path[-1]), known, CALLED_ELSEWHERE) if known else ""
+        return Refusal(400, f"There is no field {one_line(name, 200)!r} here.{near}", param=name)
     return Refusal(400, f"{one_line(name, 200) or 'The body'}: {problem['msg']}.", param=name or None)
 
 
@@ -77,11 +77,6 @@ def _tells(found: tuple[list[int | str], Any]) -> tuple[int, bool, bool, bool]:
     of_type = path[-1:] == ["type"] and problem["type"] in ("literal_error", "union_tag_invalid")
     right_kind = not problem["type"].endswith("_type")  # a branch of the value's own kind, and its fault
     return len(path), of_type, problem["type"] == "extra_forbidden", right_kind
-
-
-def _near(hint: str) -> str:
-    """Leave out a list of all fields: only a likely one helps."""
-    return "" if hint.startswith(" Known:") else hint
 
 
 def _path(problem: Any, body: Any) -> list[int | str]:

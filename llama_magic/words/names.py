@@ -29,20 +29,17 @@ def likeliest(word: str, known: Iterable[str]) -> str | None:
     return next(longer, next(shorter, None))
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean …?`, to stand behind a sentence, or "" where no known name is near."""
-    near = likeliest(name, known)
-    return f" Did you mean {near}?" if near else ""
-
-
-def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
-    """Return `Did you mean …?`, or all known names where none is near.
+def hint(name: str, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
+    """Return ` Did you mean …?`, to stand behind a sentence, or "" where no known name is near.
 
     `other_names` are what another library, or the magic, calls the same thing: their answers may be
     whole, such as `reuse=False`.
     """
+    near = (other_names or {}).get(name) or likeliest(name, known)
+    return f" Did you mean {near}?" if near else ""
+
+
+def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
+    """Return `Did you mean …?` as `hint` does, or all known names where none is near."""
     names = sorted(known)
-    if other_names and name in other_names:
-        return f"Did you mean {other_names[name]}?"
-    near = likeliest(name, names)
-    return f"Did you mean {near}?" if near else f"Known: {', '.join(names)}."
+    return hint(name, names, other_names).lstrip() or f"Known: {', '.join(names)}."
