@@ -18,7 +18,7 @@ from llama_magic.errors import (
     ModelClosedError,
     OptionError,
 )
-from llama_magic.request.tokenizer import TooManyTokensError
+from llama_magic.request.tokenizer import TooManyTokensError, checked_ids
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
@@ -38,7 +38,9 @@ def tokens_within(tokenizer: Tokenizer, window: int, text: object, *, what: str,
         raise InputTypeError(f"{what} is a {type(text).__name__}; expected a str, or tokens.")
     try:
         tokens = (
-            tokenizer.encode(text, most=window) if isinstance(text, str) else _tokens(tokenizer, text, what)
+            tokenizer.encode(text, most=window)
+            if isinstance(text, str)
+            else checked_ids(tokenizer, text, what)
         )
         count, said = len(tokens), f"{len(tokens):,}"
     except TooManyTokensError as many:
@@ -55,16 +57,6 @@ def tokens_within(tokenizer: Tokenizer, window: int, text: object, *, what: str,
             remedy="Give it in shorter parts, or load the model with a larger --ctx.",
         )
     return tokens
-
-
-def _tokens(tokenizer: Tokenizer, given: Sequence[object], what: str) -> list[int]:
-    for token in given:
-        if isinstance(token, bool) or not isinstance(token, int):
-            raise InputTypeError(f"{what} is a list that holds {token!r}; expected a str, or ids of tokens.")
-        if not 0 <= token < tokenizer.n_tokens:
-            last = tokenizer.n_tokens - 1
-            raise OptionError(f"{what} holds the token {token!r}; this tokenizer has ids 0 to {last}.")
-    return list(given)  # type: ignore[arg-type]  # that was looked at
 
 
 @contextlib.contextmanager

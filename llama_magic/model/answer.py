@@ -151,9 +151,8 @@ class Assembler:
         """End at once, with answers that were written before."""
         self._known = list(answers)
         for at, one in enumerate(answers):
-            told, end = one.logprobs or (), one.finish_reason
-            ids, calls = one.token_ids, one.tool_calls
-            self.deliver(Chunk(one.text, one.text, ids, told, end, one.thinking, None, at, calls))
+            told = one.text, one.text, one.token_ids, one.logprobs or (), one.finish_reason, one.thinking
+            self.deliver(Chunk(*told, sample=at, tool_calls=one.tool_calls))
         self.ended.set()
         self.deliver(None)
 

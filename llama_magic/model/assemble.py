@@ -19,6 +19,7 @@ from llama_magic.model.tools.offer import Offer
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling, default_sampling
 from llama_magic.request.stages import PARAMETERS
+from llama_magic.request.tokenizer import no_such_token
 from llama_magic.structured.atleast import at_least
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def assemble(
         check_budget(constraint, limit, len(prompt.begun))
     for token, _ in call.sampling.logit_bias:
         if not 0 <= token < tokenizer.n_tokens:
-            last = tokenizer.n_tokens - 1
-            raise OptionError(f"logit_bias names token {token}; this tokenizer has ids 0 to {last}.")
+            raise no_such_token(tokenizer, f"logit_bias names token {token}")
     own = formatter.stop if formatter and not call.ignore_eos else ()
     stops = tuple(dict.fromkeys((*call.stop, *own)))
     ids = {text: tokenizer.special_id(text) for text in stops}
@@ -108,15 +108,15 @@ def assemble(
         raise OptionError(f"{name} cannot honour {lack}.", remedy="Leave it out, or load the model here.")
     request.digest = digest(ask.mode, request, prompt.told, constraint, note, name, file.made_with)
     terms = Terms(
-        ask.mode,
-        name,
-        prompt,
-        limit,
-        file.window,
-        file.load_s,
-        call.timeout,
-        formatter,
-        constraint,
+        mode=ask.mode,
+        model=name,
+        prompt=prompt,
+        max_tokens=limit,
+        window=file.window,
+        load_s=file.load_s,
+        timeout=call.timeout,
+        formatter=formatter,
+        constraint=constraint,
         thinking=note,
         reads=reads_marks(constraint, formatter, prompt.head, ask.thinking),
         made_with={**file.made_with, **for_receipt(call, constraint, ask.beside, prompt, ask.given)},

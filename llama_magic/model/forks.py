@@ -10,7 +10,7 @@ from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
 from llama_magic.request.request import piece_of
 from llama_magic.request.text import TextStream
-from llama_magic.request.tokenizer import going_on
+from llama_magic.request.tokenizer import going_on, no_such_token
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -83,8 +83,7 @@ class Maker:
         if isinstance(choice, bool) or not isinstance(choice, int):
             raise InputTypeError(f"The token is {choice!r}; expected an id, a text, or an alternative.")
         if not 0 <= choice < tokenizer.n_tokens:
-            last = tokenizer.n_tokens - 1
-            raise OptionError(f"There is no token {choice}; this tokenizer has ids 0 to {last}.")
+            raise no_such_token(tokenizer, f"There is no token {choice}")
         if choice in tokenizer.eog_ids or choice in request.stop_texts:
             written = tokenizer.text(choice)
             raise OptionError(f"The token {written!r} ends the answer: nothing goes on from it.")

@@ -12,7 +12,7 @@ from llama_magic.model.counted import Labelled, Start, Starts, count, split
 from llama_magic.model.results import Budget, BudgetPart
 from llama_magic.request.filled import Filled, spans_of
 from llama_magic.request.messages import assistant_message
-from llama_magic.request.tokenizer import PIECE, Tokenizer, TooManyTokensError, attribute_tokens
+from llama_magic.request.tokenizer import PIECE, Tokenizer, TooManyTokensError, attribute_tokens, checked_ids
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -154,13 +154,7 @@ def _from_tokens(tokenizer: Tokenizer, tokens: Sequence[Any]) -> Prompt:
     """Take tokens as they are, with no BOS in front but the one that is among them."""
     if not tokens:
         raise OptionError("The prompt is empty.", remedy="Give at least one token.")
-    for token in tokens:
-        if isinstance(token, bool) or not isinstance(token, int):
-            raise InputTypeError(f"The prompt holds {token!r}; expected a str, or the ids of tokens.")
-        if not 0 <= token < tokenizer.n_tokens:
-            last = tokenizer.n_tokens - 1
-            raise OptionError(f"The prompt holds the token {token}; this tokenizer has ids 0 to {last}.")
-    ids = list(tokens)
+    ids = checked_ids(tokenizer, tokens, "The prompt")
     return Prompt(tokenizer.decode(ids), ids, (BudgetPart("prompt", "prompt", len(ids)),))
 
 

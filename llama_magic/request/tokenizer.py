@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from llama_magic.errors import InputTypeError, OptionError
+
 
 class TooManyTokensError(Exception):
     """A text has more tokens than were asked for: `least` or more."""
@@ -90,6 +92,24 @@ class Tokenizer(Protocol):
 
     def tokenize(self, text: str) -> list[int]:
         """Return the tokens of a text, special tokens not parsed."""
+
+
+def checked_ids(tokenizer: Tokenizer, tokens: Sequence[object], what: str) -> list[int]:
+    """Return tokens that a caller gives; `what` names them in errors ("The prompt").
+
+    Raises `InputTypeError` for what is no id, and `OptionError` for one that this tokenizer has not.
+    """
+    for token in tokens:
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise InputTypeError(f"{what} holds {token!r}; expected a str, or the ids of tokens.")
+        if not 0 <= token < tokenizer.n_tokens:
+            raise no_such_token(tokenizer, f"{what} holds the token {token}")
+    return list(tokens)  # type: ignore[arg-type]  # that was looked at
+
+
+def no_such_token(tokenizer: Tokenizer, found: str) -> OptionError:
+    """Return the error for an id that this tokenizer has not."""
+    return OptionError(f"{found}; this tokenizer has ids 0 to {tokenizer.n_tokens - 1}.")
 
 
 PIECE = 1 << 16  # characters that are tokenized in one call
