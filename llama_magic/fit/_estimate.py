@@ -12,8 +12,7 @@ from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.fit._compute import compute_bytes
-from llama_magic.gguf import GGUFInfo
-from llama_magic.gguf._types import row_bytes
+from llama_magic.gguf import GGUFInfo, row_bytes
 from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown

@@ -18,8 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from llama_magic.fit._machine import Machine
-from llama_magic.gguf import GGUFInfo, TensorInfo
-from llama_magic.gguf._types import row_bytes
+from llama_magic.gguf import GGUFInfo, TensorInfo, row_bytes
 from llama_magic.sources import cache_dir
 from llama_magic.sources.disk.cache import read_json, write_json
 

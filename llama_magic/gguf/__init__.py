@@ -22,6 +22,7 @@ from llama_magic.gguf._open import inspect
 from llama_magic.gguf._requantise import requantised
 from llama_magic.gguf._source import ByteRanges, FileReader
 from llama_magic.gguf._tensors import TensorInfo, Tensors
+from llama_magic.gguf._types import row_bytes
 from llama_magic.gguf._validate import validate
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "fingerprint",
     "inspect",
     "requantised",
+    "row_bytes",
     "validate",
     "validate_adapter",
 ]

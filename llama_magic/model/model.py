@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from llama_magic.structured import Constraint
 
 
-@refusing(InputTypeError)
+@refusing
 class Model(Generating, Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 

@@ -5,44 +5,42 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from llama_magic.errors import InputTypeError
 from llama_magic.words.names import nearest
 
+P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def refusing(error: type[Exception]) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator: public methods raise `error` where a call does not fit their signature.
+def refusing(cls: type[T]) -> type[T]:
+    """Decorate a class: its public methods raise `InputTypeError` where a call does not fit their signature.
 
     The nearest name is named. Costs nothing until a call fails.
     """
-
-    def decorate(cls: type[T]) -> type[T]:
-        for name, method in vars(cls).copy().items():
-            if not name.startswith("_") and inspect.isfunction(method):
-                setattr(cls, name, _checked(method, error))
-        return cls
-
-    return decorate
+    for name, method in vars(cls).copy().items():
+        if not name.startswith("_") and inspect.isfunction(method):
+            setattr(cls, name, _checked(method))
+    return cls
 
 
-def _checked(method: F, error: type[Exception]) -> F:
+def _checked(method: Callable[P, T]) -> Callable[P, T]:
     signature = inspect.signature(method)
 
     @functools.wraps(method)
-    def call(*args: Any, **options: Any) -> Any:
+    def call(*args: P.args, **options: P.kwargs) -> T:
         try:
             return method(*args, **options)
         except TypeError:
             try:
                 signature.bind(*args, **options)
             except TypeError as unfit:
-                raise error(_words(method.__qualname__, signature, options, unfit)) from None
+                raise InputTypeError(_words(method.__qualname__, signature, options, unfit)) from None
             raise
 
-    return call  # type: ignore[return-value]
+    return call
 
 
 def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], unfit: TypeError) -> str:

@@ -83,7 +83,7 @@ def test_what_is_no_text_or_empty_is_refused() -> None:
     def given(text: object) -> list[int]:
         return side.tokens_within(Words(), 3, text, what="The text", purpose="read")
 
-    with pytest.raises(InputTypeError, match="The text holds .a.; expected a str"):
+    with pytest.raises(InputTypeError, match="The text holds 'a'; expected a str"):
         given(["a"])
     for empty in ("", " "):
         with pytest.raises(OptionError, match="nothing to read"):
