@@ -26,6 +26,7 @@ _HEAD = Html('<thead><tr class="lm-tr">{}</tr></thead>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
 _TR_ON = Html('<tr class="lm-on">{}</tr>')  # the next one says more of the same
 _EMPTY = Html("<td></td>")
+_LIST = Html(";<wbr>")  # `--samplers "top_k;top_p"`: a line may end behind it
 _DOT = Html(" · ")
 _DOT_AFTER = Html("\u00a0· ")  # a line may end behind it, and does not begin with it
 # No <mark>: it is black, whatever the theme, where `color: inherit` is dropped (JupyterLab, not trusted).
@@ -229,7 +230,7 @@ def _share(item: Share) -> Html:
 
 def _code(node: doc.Code) -> Html:
     if not node.template:
-        inner = _whole(node.text, command=True)
+        inner = _LIST.join(_whole(part, command=True) for part in node.text.split(";"))
         return Html('<pre class="lm-code"><code>{}</code></pre>').format(inner)
     marks = {"": Html("{}"), "remark": Html('<i class="lm-dim">{}</i>'), "does": Html("<b>{}</b>")}
     marks["fills"] = Html('<span class="lm-fills">{}</span>')
