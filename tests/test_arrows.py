@@ -25,6 +25,7 @@ FLOORS = (
     "display",
     "magics testing",
     "command",
+    "__main__",
 )
 # The same within a room that has rooms of its own. The modules beside them may use them all; in `engine` they
 # stand on the floors, too.

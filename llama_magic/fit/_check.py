@@ -27,7 +27,15 @@ def check(predicted: Estimate, machine: Machine) -> tuple[str, ...]:
     raise FitError(
         f"Does not fit: {what} needs {amounts.size(need)}, {amounts.size(need - have)} more than the "
         f"{amounts.size(have)} there is.\n" + predicted.explained(),
-        remedy=_remedy(predicted, machine),
+        remedy=_remedy(predicted, machine) + _limited(machine),
+    )
+
+
+def _limited(machine: Machine) -> str:
+    if machine.address_space is None:
+        return ""
+    return (
+        f" Or raise the limit of this process: `ulimit -v` lets it map {amounts.size(machine.address_space)}."
     )
 
 

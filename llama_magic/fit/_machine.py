@@ -12,6 +12,8 @@ from pathlib import Path
 from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 
+_HEAPS, _AT_LEAST = 128 << 20, 640 << 20
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -27,7 +29,8 @@ class Machine:
     """Cores and memory that this process may use. Bytes; `ram_available` counts reclaimable page cache.
 
     `load_average` counts the threads that ran or waited to run in the last minute, on all `all_cores` of
-    the machine, a container's neighbours included; None on Windows.
+    the machine, a container's neighbours included; None on Windows. `address_space` is what `ulimit -v`
+    allows, None without such a limit.
     """
 
     physical_cores: int
@@ -37,6 +40,7 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     load_average: float | None = None
     all_cores: int = 1
+    address_space: int | None = None
 
     @property
     def busy(self) -> bool:
@@ -68,6 +72,10 @@ def machine(gpus: Iterable[Gpu] = ()) -> Machine:
     limit, used = _memory_limit()
     if limit is not None and limit < total:
         total, available = limit, min(available, max(0, limit - used))
+    addresses, mapped = _address_space()
+    if addresses is not None:  # pages of a file that is mapped count, too
+        room = max(0, addresses - mapped)
+        total, available = min(total, room), min(available, room)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return Machine(
         max(1, min(physical, logical)),
@@ -77,6 +85,7 @@ def machine(gpus: Iterable[Gpu] = ()) -> Machine:
         tuple(gpus),
         load,
         os.cpu_count() or logical,
+        addresses,
     )
 
 
@@ -173,6 +182,23 @@ def _cpu_quota() -> int | None:
         if quota.isdigit() and period.isdigit() and int(period) > 0:
             quotas.append(-(-int(quota) // int(period)))
     return min(quotas, default=None)
+
+
+def _address_space() -> tuple[int | None, int]:
+    """Return what `ulimit -v` lets this process map, as batch systems do, and what is to be taken as mapped.
+
+    llama.cpp ends the process where an allocation fails, so this is on the safe side: libraries and the heaps
+    and stacks of threads map 430 MB beside a first model (measured), and more with further threads.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None, 0
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    pages = _read("/proc/self/statm").split()
+    if limit == resource.RLIM_INFINITY or not pages:
+        return None, 0
+    return limit, max(int(pages[0]) * resource.getpagesize() + _HEAPS, _AT_LEAST)
 
 
 def _memory_limit() -> tuple[int | None, int]:

@@ -1,9 +1,10 @@
-"""Verbs with actions (`kv save PATH`): what each takes."""
+"""What a verb takes behind it, and each of its actions (`kv save PATH`)."""
 
 from __future__ import annotations
 
 from llama_magic.errors import OptionError
 from llama_magic.magics._options import VERBS
+from llama_magic.magics._rows import Verb
 from llama_magic.words.names import hint
 
 
@@ -20,3 +21,16 @@ def check_action(verb: str, action: str, rest: list[str]) -> None:
         raise OptionError(
             f"%llama {verb} {action} takes {needs}, and got {' '.join(rest) or 'nothing'}.", remedy=usage
         )
+
+
+def check_count(verb: Verb, free: list[str]) -> None:
+    """Refuse fewer words, or more, than a verb takes."""
+    usage = f"Write %llama {verb.name} {verb.arguments}".rstrip() + "."
+    if len(free) < verb.least:
+        wanted = " and ".join(verb.arguments.partition("[")[0].split())
+        raise OptionError(f"%llama {verb.name} needs {wanted or verb.arguments}.", remedy=usage)
+    if len(free) > verb.most:
+        if any("/" in word or "\\" in word or word.endswith(".gguf") for word in free):
+            path = " ".join(free).replace("\\ ", " ")
+            usage = f'A path with blanks stands in quotes: %llama {verb.name} "{path}".'
+        raise OptionError(f"%llama {verb.name} does not take {free[verb.most]!r}.", remedy=usage)

@@ -10,6 +10,7 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.magics import _options as table
 from llama_magic.magics import _other_names
+from llama_magic.magics._actions import check_count
 from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._variables import LineVariables
 from llama_magic.magics._words import Arguments, Word, Words
@@ -69,7 +70,7 @@ def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
         verb.name, tuple(map(variables.word, free)), MappingProxyType(options), wants_help, silent
     )
     if not wants_help:
-        _check_count(verb, free)
+        check_count(verb, free)
     return command
 
 
@@ -79,7 +80,7 @@ def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
     free, options, wants_help = _read(Arguments(arguments), verb.options, where, LineVariables({}))
     command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help)
     if not wants_help:
-        _check_count(verb, free)
+        check_count(verb, free)
     return command
 
 
@@ -234,15 +235,6 @@ def _value_word(flag: str, option: Option, words: Words, known: Mapping[str, Opt
 
 
 # --- checks and errors ---
-
-
-def _check_count(verb: Verb, free: list[str]) -> None:
-    usage = f"Write %llama {verb.name} {verb.arguments}".rstrip() + "."
-    if len(free) < verb.least:
-        wanted = " and ".join(verb.arguments.partition("[")[0].split())
-        raise OptionError(f"%llama {verb.name} needs {wanted or verb.arguments}.", remedy=usage)
-    if len(free) > verb.most:
-        raise OptionError(f"%llama {verb.name} does not take {free[verb.most]!r}.", remedy=usage)
 
 
 def _check_fit(mode: Mode, options: Mapping[str, Any]) -> None:

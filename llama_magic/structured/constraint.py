@@ -10,6 +10,7 @@ from llama_magic.errors import InputTypeError, SchemaError, StructuredOutputErro
 from llama_magic.structured.answer import strictjson as _strictjson
 from llama_magic.structured.answer.reader import Why
 from llama_magic.structured.answer.spelling import Speller, names_in_order
+from llama_magic.structured.answer.untyped import untyped_text
 from llama_magic.structured.grammar.grammar import Layouts, machine_of
 from llama_magic.structured.mask.digits import DigitLimits, Digits, limits_of, note
 from llama_magic.structured.mask.matcher import GrammarMatcher
@@ -208,9 +209,11 @@ class Constraint(InProcess):
         return fewest_tokens(self._shortest, self._trie.texts)
 
     def notes_on(self, text: str) -> tuple[str, ...]:
-        """Return what is to be said of an answer: keywords without effect, a number that was ended."""
-        ended = note(text, self._limits) if self.kind == "json" else None
-        return self.notes if ended is None else (*self.notes, ended)
+        """Return what is to be said of an answer: keywords without effect, a number cut, an odd type."""
+        if self.kind != "json":
+            return self.notes
+        told = (note(text, self._limits), untyped_text(text, self.schema))
+        return (*self.notes, *(one for one in told if one is not None))
 
     def describe(self) -> str:
         """Return one line: what it is, what is enforced, what is checked after."""

@@ -252,16 +252,10 @@ def test_the_command(of_the_demo: list[Any], tmp_path: Path, capsys: pytest.Capt
 
 
 def test_the_command_is_one_of_a_shell(tmp_path: Path, loaded: Callable[..., Any]) -> None:
-    """`llama-magic verify` in a process of its own finds the demo model by the receipt."""
+    """`python -m llama_magic verify` in a process of its own finds the demo model by the receipt."""
     path = notebook(tmp_path / "a.ipynb", loaded("smollm2").complete("The sea", max_tokens=5, seed=1))
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from llama_magic.command import main; sys.exit(main())",
-            "verify",
-            str(path),
-        ],
+        [sys.executable, "-m", "llama_magic", "verify", str(path)],
         capture_output=True,
         text=True,
         check=False,

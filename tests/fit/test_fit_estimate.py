@@ -272,3 +272,21 @@ def test_profiles_differ_where_they_say(tiny: GGUFInfo) -> None:
     assert not made["quality"].extra_bufts
     with pytest.raises(OptionError, match="balanced"):
         profile("quick", BIG, tiny)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_limit_of_the_address_space_counts(tiny: GGUFInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `ulimit -v` llama.cpp ends a process that cannot map: it is refused, and the limit named."""
+    import resource
+
+    free = machine()
+    assert free.address_space is None
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (700 << 20, 700 << 20))
+    narrow = machine()
+    assert narrow.ram_total == narrow.ram_available <= 60 << 20
+    with pytest.raises(
+        FitError, match=r"Or raise the limit of this process: `ulimit -v` lets it map 734 MB\."
+    ):
+        check(estimate(tiny, ctx=1 << 20), narrow)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1 << 60, 1 << 60))
+    assert machine().ram_total == free.ram_total

@@ -65,6 +65,41 @@ def test_long_numbers_are_taken() -> None:
     assert not structured.compile(str).notes_on('"10863.248266203122"')
 
 
+@pytest.mark.parametrize(
+    ("schema", "text", "where"),
+    [
+        ({"properties": {"a": {"type": "integer"}}}, "1.5", "'properties' at the root speaks of objects"),
+        ({"items": {"type": "string"}}, "{}", "'items' at the root speaks of arrays"),
+        ({"minLength": 2}, "null", "'minLength' at the root speaks of strings"),
+        ({"type": "object", "properties": {"b": {"required": ["c"]}}}, '{"b": [1]}', "'required' at /b"),
+        ({"type": "array", "items": {"minimum": 1}}, '[2, "x"]', "'minimum' at /1 speaks of numbers"),
+    ],
+)
+def test_a_value_that_a_schema_says_nothing_of_is_told_of(schema: Any, text: str, where: str) -> None:
+    """A schema without `type` allows all other values: that is JSON Schema, and seldom what was meant."""
+    constraint = structured.compile(schema)
+    assert constraint.accepts(text)
+    (note,) = constraint.notes_on(text)
+    assert where in note
+    assert '"type": ' in note
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"properties": {"a": {"type": "integer"}}}, '{"a": 1}'),
+        ({"properties": {"a": {"type": "integer"}}, "type": ["object", "null"]}, "null"),
+        ({"properties": {}, "anyOf": [{"type": "null"}, {"type": "object"}]}, "null"),
+        ({"minimum": 1, "minLength": 1}, '"a"'),
+        ({}, "1"),
+        (True, "1"),
+    ],
+)
+def test_what_a_schema_means_is_not_told_of(schema: Any, text: str) -> None:
+    """An object where it speaks of objects; a type, or other schemas, that name what else there may be."""
+    assert structured.compile(schema).notes_on(text) == ()
+
+
 TYPES: list[Any] = [
     ipaddress.IPv4Network, ipaddress.IPv6Network, ipaddress.IPv4Interface, ipaddress.IPv6Interface,
     ipaddress.IPv4Address, ipaddress.IPv6Address, pydantic.IPvAnyAddress, pydantic.IPvAnyNetwork,

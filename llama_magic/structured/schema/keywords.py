@@ -38,7 +38,7 @@ _OF_TYPE = {
     ),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-_TYPE_OF = {keyword: kind for kind, keywords in _OF_TYPE.items() for keyword in keywords}
+TYPE_OF = {keyword: kind for kind, keywords in _OF_TYPE.items() for keyword in keywords}
 _ANY_TYPE = ("type", "enum", "const", "format", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$defs", "definitions")
 _NAMES = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment")
@@ -57,9 +57,9 @@ _NOTES = (
     "discriminator",
     "x-write",  # our own
 )
-_KNOWN = frozenset((*_TYPE_OF, *_ANY_TYPE, *_REFERENCES, *_NAMES, *_NOTES))
+_KNOWN = frozenset((*TYPE_OF, *_ANY_TYPE, *_REFERENCES, *_NAMES, *_NOTES))
 _PLAIN_FORMATS = {name.replace("-", ""): name for name in CHECKS}
-_PLAIN = {name.lower().strip("$"): name for name in (*_TYPE_OF, *_ANY_TYPE, *_REFERENCES)}
+_PLAIN = {name.lower().strip("$"): name for name in (*TYPE_OF, *_ANY_TYPE, *_REFERENCES)}
 
 
 class Ignored(NamedTuple):
@@ -80,7 +80,7 @@ def without_effect(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
     named = [types] if isinstance(types, str) else types if isinstance(types, list) else []
     names = {name for name in named if isinstance(name, str)}
     for keyword in node:
-        kind = _TYPE_OF.get(keyword)
+        kind = TYPE_OF.get(keyword)
         if kind is not None and names and kind not in names and not (kind == "number" and "integer" in names):
             yield keyword, f"it says something of {kind}s, and the type here is {' or '.join(sorted(names))}"
         elif keyword not in _KNOWN:
