@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from llama_magic.serving.fields.chat import Message
     from llama_magic.structured import Constraint
 
-_STAGES = {"typ_p": "typical_p"}  # llama-server's name, ours
 _EFFORT = "reasoning_effort"
 
 
@@ -29,8 +28,6 @@ def options(asked: SamplingFields, max_tokens: int | None) -> dict[str, Any]:
     given: dict[str, Any] = {
         name: value for name in PARAMETERS if (value := getattr(asked, name, None)) is not None
     }
-    if asked.samplers is not None:
-        given["samplers"] = [_STAGES.get(name, name) for name in asked.samplers]
     if asked.logit_bias is not None:
         given["logit_bias"] = _bias(asked.logit_bias)
     for name in ("seed", "stop", "min_tokens", "ignore_eos"):
