@@ -110,16 +110,16 @@ class SourceError(LlamaMagicError):
 class InvalidGGUFError(LlamaMagicError):
     """A file is not a GGUF that can be loaded.
 
-    `field` names what is wrong in the file (`"header.version"`, `"llama.block_count"`,
-    `"tensor blk.0.attn_q.weight"`); `offset` is its place in bytes, where one is known.
+    `field` (`"header.version"`, `"tensor output.weight"`) and `offset` (bytes) are in the message, if known.
     """
 
     def __init__(
         self, message: str, *, field: str | None = None, offset: int | None = None, remedy: str | None = None
     ) -> None:
         super().__init__(message, remedy=remedy)
-        self.field = field
-        self.offset = offset
+        self.field, self.offset = field, offset
+        if field is not None and offset is not None:
+            self.add(f"Field {field}, offset {offset}.")
 
 
 class FitError(LlamaMagicError):
