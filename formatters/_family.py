@@ -11,10 +11,10 @@ from llama_magic.words.names import meant
 
 from . import _messages as repairs
 from ._formatter import Formatter
-from ._guard import Guards, guards_of, kind_of, literal_parts, neutralise
+from ._guard import Guards, guards_of, kind_of, neutralise
 from ._messages import NOTES, normalise_messages, plain_data
 from ._reader import PLAIN, ReplySpec
-from ._types import Message, Parts, Rendered
+from ._types import Message, PartKind, Parts, Rendered
 
 _ROLES = ("system", "user", "assistant", "tool")
 
@@ -37,12 +37,20 @@ class Writer:
         text = str(message["content"])
         if strip:
             text = text.lstrip() if self._continue and index == self._last else text.strip()
-        self.parts.extend(literal_parts(text, kind_of(message["role"]), index, self._guarded))
+        self._write(text, kind_of(message["role"]), index)
 
     def data(self, value: Any) -> None:
         """Write JSON that came from the caller."""
-        text = json.dumps(value, ensure_ascii=False)
-        self.parts.extend(literal_parts(text, "template", None, self._guarded))
+        self._write(json.dumps(value, ensure_ascii=False), "template", None)
+
+    def _write(self, text: str, kind: PartKind, index: int | None) -> None:
+        """Write what came from the caller, each guarded string as a literal part."""
+        at = 0
+        for start, end in self._guarded.find(text):
+            self.parts.add(text[at:start], kind, index)
+            self.parts.add(text[start:end], kind, index, literal=True)
+            at = end
+        self.parts.add(text[at:], kind, index)
 
     def close(self, text: str, index: int) -> None:
         """Write the end of an assistant's turn, unless that turn is to be continued."""

@@ -101,8 +101,10 @@ class Veil:
 
     def message(self, message: Message) -> Message:
         """Return a message with the guarded strings of its texts hidden."""
-        hidden: Message = self.hide({k: v for k, v in message.items() if k not in ("role", "content")})
-        return {"role": message["role"], "content": self._hide(message["content"]), **hidden}
+        hidden: Message = {"role": message["role"], "content": self._hide(message["content"])}
+        if len(message) > 2:
+            hidden |= self.hide({k: v for k, v in message.items() if k not in hidden})
+        return hidden
 
     def hide(self, value: Any) -> Any:
         """Return `value` with the guarded strings of all its texts hidden; keys of dicts too.
@@ -149,18 +151,6 @@ class Veil:
         return out.done()
 
 
-def literal_parts(text: str, kind: PartKind, index: int | None, guarded: Guards) -> list[Part]:
-    """Cut a message's text into ordinary and literal parts."""
-    if not (places := guarded.find(text)):
-        return [Part(text, kind, index)] if text else []
-    parts, at = [], 0
-    for start, end in places:
-        parts += [Part(text[at:start], kind, index), Part(text[start:end], kind, index, True)]
-        at = end
-    parts.append(Part(text[at:], kind, index))
-    return [part for part in parts if part.text]
-
-
 def attribute(
     prompt: str,
     messages: list[Message],
@@ -183,7 +173,9 @@ def attribute(
     ]
     found: list[tuple[int, int, int]] = []
     missing, at = [], 0
-    for index, message, content in sorted(wanted, key=lambda item: item[1]["role"] in late):
+    for index, message, content in (
+        sorted(wanted, key=lambda item: item[1]["role"] in late) if late else wanted
+    ):
         leads = before.get(message["role"], ())
         if message["role"] in late:
             start, length = _find_between(prompt, content, sorted(found), leads)
@@ -221,7 +213,9 @@ def _find_between(
 
 
 def _find(prompt: str, content: str, at: int, before: tuple[str, ...]) -> tuple[int, int]:
-    for text in dict.fromkeys((content, content.strip())):
+    bare = content.strip()
+    texts = (content,) if bare == content else (content, bare)
+    for text in texts:
         place, end = -1, len(prompt)
         for lead in before:
             start = prompt.find(lead + text, max(0, at - len(lead)), end)
@@ -229,7 +223,7 @@ def _find(prompt: str, content: str, at: int, before: tuple[str, ...]) -> tuple[
                 place, end = start + len(lead), start + len(lead) + len(text) - 1
         if place >= 0:
             return place, len(text)
-    for text in dict.fromkeys((content, content.strip())):
+    for text in texts:
         start = prompt.find(text, at)
         if start >= 0:
             return start, len(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -57,29 +56,31 @@ class Reply:
 
 
 class Parts:
-    """Collects the parts of a prompt; neighbours of one kind become one part."""
+    """Collects the parts of a prompt; neighbours of one kind become one part, a literal one stays alone."""
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
+        self._texts: list[str] = []  # of the part that may go on
+        self._kind: PartKind | None = None
+        self._index: int | None = None
 
     def add(self, text: str, kind: PartKind, index: int | None = None, literal: bool = False) -> None:
         if not text:
             return
-        if self._parts and not literal and self._goes_on(kind, index):
-            self._parts[-1] = Part(self._parts[-1].text + text, kind, index)
-            return
-        self._parts.append(Part(text, kind, index, literal))
+        if literal or kind != self._kind or index != self._index:
+            self._end()
+            self._kind, self._index = kind, index
+        if literal:
+            self._parts.append(Part(text, kind, index, True))
+            self._kind = None
+        else:
+            self._texts.append(text)
 
-    def _goes_on(self, kind: PartKind, index: int | None) -> bool:
-        last = self._parts[-1]
-        return last.kind == kind and last.index == index and not last.literal
-
-    def extend(self, parts: Iterable[Part]) -> None:
-        for part in parts:
-            if self._parts and not part.literal and self._goes_on(part.kind, part.index):
-                self.add(part.text, part.kind, part.index)
-            elif part.text:
-                self._parts.append(part)
+    def _end(self) -> None:
+        if self._texts and self._kind is not None:
+            self._parts.append(Part("".join(self._texts), self._kind, self._index))
+            self._texts = []
 
     def done(self) -> tuple[Part, ...]:
+        self._end()
         return tuple(self._parts)
