@@ -2,6 +2,9 @@
 
 Each thing is described once (`views`), as a few kinds of node (`static.doc`), and written as HTML,
 Markdown and plain text. Widgets and IPython are imported on use only.
+
+`hosts` says who is looking, `bundle` makes what Jupyter stores. `static/` has the nodes and what writes them,
+`views/` what each result says, `live/` what is shown while something runs, `boards/` widgets with controls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Will it fit, and how fast will it be? Estimates from a header, checked against this machine.
 
 Knows no llama.cpp: the engine passes in what it knows of graphics devices.
+
+`_estimate` foretells memory, with the buffers of `_compute`, and `_speed` how fast a model can write.
+`_machine` says what is here, `_check` whether it fits, `_profiles` which options suit.
 """
 
 from llama_magic.fit._check import affordable_cells, check, largest_context

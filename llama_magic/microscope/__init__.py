@@ -2,6 +2,11 @@
 
 Each result is data first (frozen, with `to_pandas()` where it is a table); `llama_magic.display`
 shows it. Knows the engine, not IPython.
+
+- A text: `tokens` is the strip, `comparing` sets tokenizers side by side, `reading` says how likely each was.
+- A draw: `tracer` traces a step of an answer by `walking` its logits through the chain. `tracing` is that as
+  data, `drawing` many draws, `exploring` a move of the live view, `advice` what of a recipe does nothing.
+- The cache: its `cells`, and a `savefile` for a sequence of them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 `resolve` turns any of them into a complete, checked file on this disk; `locate` says what a
 source is and how large without fetching it; `open_parts` reads a remote file by byte ranges.
 Light to import: HTTP and hub libraries are loaded when a source needs them.
+
+- What is meant: `notation` reads it, by the `meanings` of names; `redaction` keeps secrets out of what is
+  shown.
+- `resolver` goes from there to a file, `locator` says what it is, `listing` what a repository holds.
+- By kind: `disk/`, `http/`, `hub/`. `types` are what the room gives, `faults` its errors inside.
 """
 
 from __future__ import annotations

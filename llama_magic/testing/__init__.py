@@ -10,6 +10,8 @@ Everything above the backend is real: templates, counts, the guard of the window
 structured answers with their masks and checks, magics, chats and history. `Script` brings on demand
 what is hard to meet: an error or an interrupt in the middle, an answer that waits. What needs an engine
 in this process (`xray`, `read`, `kv`, `embed`) says so.
+
+`models` makes models, over the `backend`; a `script` is what is answered, `tokenizer` one of words.
 """
 
 from __future__ import annotations

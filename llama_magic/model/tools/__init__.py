@@ -1,4 +1,8 @@
-"""Tools: functions that a model may call, how a call is asked for, and the turns in which it happens."""
+"""Tools: functions that a model may call, how a call is asked for, and the turns in which it happens.
+
+A `tool` is one function, described by its `docstring`; `offer` is what a call offers, `loop` the turns in
+which tools are run.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""What requests may hold, as pydantic models: each field, its type, its limits. No other field is taken."""
+"""What requests may hold, as pydantic models: each field, its type, its limits. No other field is taken.
+
+`common` is what all have; `chat`, `completions`, `responses` and `tokens` are those of these endpoints.
+"""
