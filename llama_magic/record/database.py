@@ -72,12 +72,14 @@ class Database:
         self._file = _lasting(path)
         self._idle: deque[tuple[int, sqlite3.Connection]] = deque()
         self._closed = False
+        self._opened: tuple[int, int] | None = None  # which file it is, once it is known
         if not create and not path.is_file():
             raise SourceError(
                 f"There is no record at {path}.", remedy="%llama record PATH begins one; check the path."
             )
         with self._named():
             self._patiently(self._prepare)
+        self._opened = _which(self._file)
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows that a query finds."""
@@ -87,6 +89,7 @@ class Database:
 
     def write(self, sql: str, values: Sequence[Any] = ()) -> None:
         """Carry out one statement: all of it or nothing. Waits for another kernel that writes."""
+        self._must_be_there()
         self._said(lambda said: self._do(lambda connection: connection.execute(sql, said).close()), values)
 
     def close(self) -> None:
@@ -147,7 +150,17 @@ class Database:
             if owner == os.getpid():  # a forked child must not touch its parent's connections
                 return connection
 
+    def _must_be_there(self) -> None:
+        """Raise where the file was removed or replaced: what is written into it then ends with us."""
+        if self._opened is not None and _which(self._file) != self._opened:
+            raise SourceError(
+                f"The record {self.path} was removed, or another file stands in its place.",
+                remedy='What it held is here as long as this kernel lives: .export("x.jsonl") of the record '
+                f"(%llama record gives it) writes it down. %llama record {self.path} begins it anew.",
+            )
+
     def _connect(self) -> sqlite3.Connection:
+        self._must_be_there()
         file = self._file
         # In this order: another may make the file between the two questions.
         free = os.access(file.parent, os.W_OK) and (not file.exists() or os.access(file, os.W_OK))
@@ -204,6 +217,14 @@ class Database:
                 f"The record {self.path} cannot be used: {error}.",
                 remedy="Choose a file in a folder that exists, can be written to, and has room.",
             ) from None
+
+
+def _which(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _escaped(text: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llama_magic.errors import SourceError
@@ -17,6 +18,7 @@ from llama_magic.record.record import Record
 from llama_magic.record.saved import as_text
 from llama_magic.record.vocabulary import text_key
 from llama_magic.weakly import WeakTable
+from llama_magic.words.counting import counted
 
 _AT_ONCE = 5000  # pieces written by one statement
 
@@ -31,6 +33,7 @@ class Recording:
         self.record = record
         self.tag = tag
         self._stopped = False
+        self._lost = 0
         self._models: WeakTable[Heard, bool] = WeakTable()  # those that are written down
         self._pieces: dict[str, set[int]] = {}  # of each vocabulary, the tokens that are written down
         journal.listen(self.hear, earlier=False)
@@ -39,25 +42,25 @@ class Recording:
     def hear(self, *made: Completion[Any]) -> None:
         """Keep the answers of a call; those that came out of a record are kept there."""
         new = [one for one in made if not one.replayed]
-        if new:
-            self._keep(lambda: self.record.add(*new, tag=self.tag))
+        if not new or self._stopped:
+            return
+        try:
+            self.record.add(*new, tag=self.tag)
+        except SourceError as error:
+            self._lost += len(new)  # counted, as Python shows a warning of equal words only once
+            which = "The last answer is" if self._lost == 1 else f"{counted(self._lost, 'answer')} are"
+            warnings.warn(f"{which} not in the record. {error}", stacklevel=2)
 
     def text(self, heard: Heard, how: str, parts: Parts, tokens: list[int] | int) -> None:
         """Keep what a text was cut into, and of whom."""
-        self._keep(lambda: self._text(heard, how, parts, tokens))
+        if not self._stopped:
+            with contextlib.suppress(SourceError):  # the answer to it says so
+                self._text(heard, how, parts, tokens)
 
     def stop(self) -> None:
         """Keep nothing more, and close the file."""
         self._stopped = True
         self.record.close()
-
-    def _keep(self, write: Callable[[], None]) -> None:
-        if self._stopped:
-            return
-        try:
-            write()
-        except SourceError as error:
-            warnings.warn(f"The last answer is not in the record. {error}", stacklevel=2)
 
     def _text(self, heard: Heard, how: str, parts: Parts, tokens: list[int] | int) -> None:
         write = self.record.database.write

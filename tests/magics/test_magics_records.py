@@ -80,14 +80,15 @@ def test_a_bad_path_leaves_the_record_that_is_kept(run: Any, model: Any) -> None
 
 
 def test_an_answer_that_cannot_be_kept_is_a_warning(run: Any, model: Any, session: Any) -> None:
-    """The disk fails: the cell has its answer, and says that the record has not."""
+    """The disk fails: each cell has its answer, and says that the record has not; the count keeps it said."""
     run("%llama record one.sqlite")
     connection = sqlite3.connect("one.sqlite")
     connection.execute("DROP TABLE answers")
     connection.close()
-    with pytest.warns(UserWarning, match="not in the record"):
-        answer = run("%%llama complete\nQ").result
-    assert answer.text == "answer 1"
+    for said, words in ("answer 1", "The last answer is not"), ("answer 2", "2 answers are not in the rec"):
+        with pytest.warns(UserWarning, match=words):
+            answer = run("%%llama complete\nQ").result
+        assert answer.text == said
 
 
 def test_the_history_can_be_searched_and_saved(

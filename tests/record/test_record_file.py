@@ -62,6 +62,26 @@ def test_answers_come_back_as_they_were(path: Path, tmp_path: Path) -> None:
         again[6]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows removes no file that is open")
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_removed_is_missed(path: Path, tmp_path: Path, replaced: bool) -> None:
+    """What is written into a file without a name ends with the process: an error, and nothing is lost."""
+    record = Record(path)
+    record.add(*(made := written(tmp_path))[:2])
+    path.unlink()
+    if replaced:
+        Record(path).add(made[5])
+    with pytest.raises(SourceError, match=r"was removed, or another.*\n.*export"):
+        record.add(made[2])
+    assert [one.id for one in record] == [one.id for one in made[:2]]
+    assert path.exists() == replaced
+    record.export(tmp_path / "kept.jsonl")
+    assert len((tmp_path / "kept.jsonl").read_text("utf-8").splitlines()) == 2
+    with Record(path) as anew:
+        anew.add(made[2])
+        assert len(anew) == 1 + replaced
+
+
 def test_an_answer_is_kept_once(path: Path) -> None:
     """Added again it is the same row, which takes a label; a tag goes to those that have none."""
     model = scripted_model(["one", "two"])
