@@ -66,11 +66,14 @@ def lab(browser: Any, server: Server) -> Page:
 
 @pytest.fixture
 def opened(lab: Page) -> Iterator[Any]:
-    """A function that writes a notebook and shows it in JupyterLab."""
+    """A function that shows cells in JupyterLab, as a notebook."""
 
     def opens(name: str, sources: list[str], *, own_kernel: bool = False) -> Page:
-        lab.server.write(name, sources)
-        lab.open(name, own_kernel=own_kernel)
+        if own_kernel:
+            lab.server.write(name, sources)
+            lab.open(name, own_kernel=True)
+        else:
+            lab.show(name, sources)
         return lab
 
     yield opens

@@ -24,6 +24,13 @@ _OPEN = """async ([path, kernel]) => {
   await opened.context.ready;
   await opened.context.sessionContext.ready;
 }"""
+# Puts other cells into the notebook that is open, as if it had just been opened.
+_SHOW = """(notebook) => {
+  const panel = [...window.jupyterapp.shell.widgets("main")].find((one) => one.context);
+  panel.context.model.fromJSON(notebook);
+  panel.content.mode = "command";
+  panel.content.activeCellIndex = 0;
+}"""
 _CONTRAST = """selector => {
   const parse = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
   const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
@@ -57,7 +64,8 @@ class Page:
     """A browser tab; every request to elsewhere, error and dialog in it is noted.
 
     In JupyterLab one tab shows one notebook after the other (`open`), with one kernel unless one of its own
-    is asked for: a page and a kernel cost four and one seconds of processor time. Other apps are loaded.
+    is asked for: a page and a kernel cost four and one seconds of processor time. What needs neither is shown
+    in the notebook that is open (`show`). Other apps are loaded.
     """
 
     def __init__(self, browser: Any, server: Server, scale: float = 1, patience: float = 60) -> None:
@@ -70,6 +78,7 @@ class Page:
         self.errors: list[str] = []
         self.dialogs: list[str] = []
         self._shared: str | None = None  # the id of the kernel
+        self._shows = ""  # the notebook that was opened by `show`
         self._theme = LIGHT
         self._prompts: dict[int, str] = {}  # of cells, before they were run
         self.page.on("request", self._noted)
@@ -99,14 +108,31 @@ class Page:
     def open(self, name: str, *, own_kernel: bool = False) -> None:
         """Show a notebook in the JupyterLab that is loaded, and nothing else."""
         self.name = name
-        for noted in (self.elsewhere, self.errors, self.dialogs, self._prompts):
-            noted.clear()  # type: ignore[attr-defined]
-        self.page.set_viewport_size(SIZE)
+        self._begin()
         kernel = {"id": self._shared} if self._shared and not own_kernel else None
         self.page.evaluate(_OPEN, [name, kernel])
         self.wait_idle()
         if not own_kernel:
             self._shared = self.server.kernel(name)["id"]  # type: ignore[index]
+
+    def show(self, name: str, sources: list[str]) -> None:
+        """Show cells with the shared kernel: in the notebook that is open, where it is one of `show`.
+
+        To open one costs four times as much; each test would.
+        """
+        if self.name and self.name == self._shows:
+            self._begin()
+            self.page.evaluate(_SHOW, self.server.notebook(sources))
+            self.wait_idle()
+        else:
+            self.server.write(name, sources)
+            self.open(name)
+            self._shows = name
+
+    def _begin(self) -> None:
+        for noted in (self.elsewhere, self.errors, self.dialogs, self._prompts):
+            noted.clear()  # type: ignore[attr-defined]
+        self.page.set_viewport_size(SIZE)
 
     def reopen(self) -> None:
         """Show a copy of the notebook as it is saved; its own kernel has run nothing of it."""

@@ -70,16 +70,20 @@ class Server:
         """Return the address of a page; JupyterLab begins there without old tabs."""
         return f"http://127.0.0.1:{self.port}/{place}?token={TOKEN}&reset"
 
-    def write(self, name: str, sources: list[str]) -> Path:
-        """Write a notebook of code cells that names its kernel; no two cells of a kernel have one id."""
+    def notebook(self, sources: list[str]) -> dict[str, Any]:
+        """Return a notebook of code cells that names its kernel; no two cells of a kernel have one id."""
         self.written += 1
         empty = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
         cells = [
             {**empty, "id": f"cell-{self.written}-{i}", "source": source} for i, source in enumerate(sources)
         ]
         spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        return {"cells": cells, "metadata": spec, "nbformat": 4, "nbformat_minor": 5}
+
+    def write(self, name: str, sources: list[str]) -> Path:
+        """Write a notebook of such cells."""
         path = self.root / name
-        path.write_text(json.dumps({"cells": cells, "metadata": spec, "nbformat": 4, "nbformat_minor": 5}))
+        path.write_text(json.dumps(self.notebook(sources)))
         return path
 
     def close(self) -> None:
