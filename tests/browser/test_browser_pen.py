@@ -161,6 +161,10 @@ def test_tab_comes_into_the_text_once(tab: Any) -> None:
     sheet.locator("input").press("Enter")
     ended(tab, sheet, "branch 1")
     tab.page.wait_for_function("r => r.textContent.startsWith('branch 1: that it offers')", arg=region)
+    token(sheet, 0).focus()
+    tab.page.keyboard.press("Shift+Tab")
+    ring = "() => [document.activeElement.tagName, getComputedStyle(document.activeElement).outlineStyle]"
+    assert tab.page.evaluate(ring) == ["SELECT", "solid"]
 
 
 def test_a_pick_while_a_branch_is_written(tab: Any) -> None:

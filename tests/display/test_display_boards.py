@@ -19,7 +19,9 @@ from test_display_pad import fake, settle
 from llama_magic import display
 from llama_magic.display import hosts
 from llama_magic.display.boards.pad import Pad
+from llama_magic.display.boards.question import QuestionBoard
 from llama_magic.display.boards.trace import LiveTrace
+from llama_magic.lesson.question import Question
 from llama_magic.microscope import SamplerTrace
 from llama_magic.testing import Script
 
@@ -270,6 +272,16 @@ def test_keeping_a_pad_that_writes_keeps_what_is_written(shell: Shell) -> None:
     view, _ = shell.display_pub.shown.values()
     assert model.backend.requests[0].handle.cancelled
     assert "stopped before its end" in view["text/plain"]
+
+
+def test_a_kept_board_without_a_recipe_leaves_nothing_below_its_view(shell: Shell) -> None:
+    """A view without a word would be a short line on the left."""
+    board = QuestionBoard(Question("Which?", ("sea", "tea")))
+    show(board)
+    board.keep()
+    view, below = shell.display_pub.shown.values()
+    assert "Which?" in view["text/plain"]
+    assert below == {"text/html": "", "text/plain": ""}
 
 
 WHYS = {

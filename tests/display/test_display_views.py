@@ -247,7 +247,7 @@ def test_a_read_through_counts_in_bits() -> None:
     rare = ReadToken(3, " b", math.log(1 / 8), 7, 1.0, ((" c", 0.5),))
     text = to_text(ReadThrough("x a b", (first, likely, rare)))
     assert "3 tokens · 4.0 bits · 2.00 bits a token · perplexity 4.00" in text
-    assert text.splitlines()[-1].split() == ["3", "“·b”", "3", "7", "“·c”", "50%"]  # rank 1 is no surprise
+    assert text.splitlines()[-1].split() == ["3", "“·b”", "3.0", "7", "“·c”", "50%"]  # rank 1 is no surprise
     assert "“·a”" not in text
 
 

@@ -79,7 +79,8 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """
         view, recipe = self.view(), self.recipe()
         self._publish("view", both(view), update=True)
-        self._publish("widget", both(recipe), update=True)
+        nothing = {"text/html": "", "text/plain": ""}  # a view without a word would be a short line
+        self._publish("widget", both(recipe) if recipe else nothing, update=True)
         self.children = (ipywidgets.HTML(render_html.page([*view, *recipe, Line(_LOST, tone="warn")])),)
         for child in self._parts:
             _close(child)

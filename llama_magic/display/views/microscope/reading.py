@@ -66,7 +66,7 @@ def _worst(tokens: Sequence[ReadToken], names: Sequence[str], known: Sequence[tu
         return Line("Nothing surprised: each token was the one that was expected.", dim=True)
     worst = sorted(surprising, key=lambda pair: -pair[1])[:_SURPRISES]
     rows = tuple(
-        (i + 1, f"“{blanks_shown(names[i])}”", round(bits, 2), tokens[i].rank, _expected(tokens[i]))
+        (i + 1, f"“{blanks_shown(names[i])}”", f"{bits:.1f}", tokens[i].rank, _expected(tokens[i]))
         for i, bits in worst
     )
     return Grid(
