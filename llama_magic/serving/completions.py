@@ -145,6 +145,13 @@ class _Writer:
         return {
             "tokens": [token.text for token in tokens],
             "token_logprobs": [max(token.logprob, -9999.0) for token in tokens],
-            "top_logprobs": [{text: max(value, -9999.0) for _, text, value in token.top} for token in tokens],
+            "top_logprobs": [_likeliest(token) for token in tokens],
             "text_offset": offsets,
         }
+
+
+def _likeliest(token: TokenLogprob) -> dict[str, float]:
+    """Return the alternatives by text; what was drawn is always among them, as OpenAI has it."""
+    shown = {text: max(value, -9999.0) for _, text, value in token.top}
+    shown.setdefault(token.text, max(token.logprob, -9999.0))
+    return shown

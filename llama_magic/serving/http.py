@@ -78,7 +78,7 @@ class _Connection(H11Protocol):
         """
         self.conn.receive_data(b"")
         cycle = self.cycle
-        asked = cycle is not None and self.conn.their_state is h11.DONE
+        asked = cycle is not None and self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
         if not asked or cycle.response_started or self.scope["http_version"] != "1.1":
             return False
         cycle.keep_alive = False

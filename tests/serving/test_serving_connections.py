@@ -102,13 +102,16 @@ def test_each_header_of_an_origin_counts(served: Callable[..., Served]) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_who_closes_his_own_side_is_answered(served: Callable[..., Served], streams: bool) -> None:
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+def test_who_closes_his_own_side_is_answered(
+    served: Callable[..., Served], more: bytes, streams: bool
+) -> None:
     """As `nc -N` does it: a page, and what a model writes; the connection ends with the answer."""
     here = served(answers=["It is cold in winter."] * 2)
     body = json.dumps({"prompt": "Tell", "stream": streams, "max_tokens": 50}).encode()
     for sent, wanted in (
-        (HEAD + b"\r\n", b'{"status":"ok"}'),
-        (POST + b"Content-Length: %d\r\n\r\n" % len(body) + body, b"winter"),
+        (HEAD + more + b"\r\n", b'{"status":"ok"}'),
+        (POST + more + b"Content-Length: %d\r\n\r\n" % len(body) + body, b"winter"),
     ):
         with _open(here, sent) as sock:
             sock.shutdown(socket.SHUT_WR)

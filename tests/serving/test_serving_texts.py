@@ -76,6 +76,10 @@ def test_log_probabilities_in_columns(served: Callable[..., Served]) -> None:
     told = body.choices[0].logprobs
     assert (told.tokens, told.text_offset) == ([" ab", " cde"], [0, 3])
     assert [list(top) for top in told.top_logprobs] == [[" ab"], [" cde"]]
+    (drawn,) = here.post(TEXT, prompt="x", logprobs=0)["choices"]  # no alternatives but what was drawn
+    assert drawn["logprobs"]["top_logprobs"] == [
+        {text: value} for text, value in zip(told.tokens, drawn["logprobs"]["token_logprobs"], strict=True)
+    ]
     parts = [e["choices"][0]["logprobs"] for e in here.events(TEXT, prompt="x", logprobs=1) if e["choices"]]
     assert [o for part in parts if part for o in part["text_offset"]] == [0, 3]
 
