@@ -194,8 +194,12 @@ class Results(Printed, Sequence[R], Generic[R]):
     # --- what they say together ---------------------------------------------------------------
 
     def summary(self, by: str | Sequence[str] | None = None) -> Summary:
-        """Count results and estimate scores by the axes `by` (all of them): means with 95 % intervals."""
+        """Count results and estimate scores by the axes `by` (all of them): means with 95 % intervals.
+
+        The only prompt or model is no axis: by it, all count together.
+        """
         names = list(self.axes) if by is None else [by] if isinstance(by, str) else list(by)
+        names = [name for name in names if name in self.axes or name not in ("prompt", "model")]
         for name in names:
             self._values(name)
         return summarise(self, names, self._score_names())
