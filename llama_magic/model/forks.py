@@ -30,8 +30,9 @@ class Maker:
     ) -> None:
         self._backend = backend
         # Not the assembler itself: an answer is kept in a history, and it would keep the error that ended
-        # it, and with that every frame which the error went through.
-        self._terms, self._request, self._tokenizer = assembler.terms, assembler.request, assembler.tokenizer
+        # it, and with that every frame which the error went through. Nor its terms, which hold the prompt.
+        self._asked_again = assembler.terms.again
+        self._request, self._tokenizer = assembler.request, assembler.tokenizer
         self._start = start
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -65,7 +66,7 @@ class Maker:
         return tuple(texts)
 
     def _again(self, changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler:
-        again, request = self._terms.again, self._request
+        again, request = self._asked_again, self._request
         assert again is not None  # every call sets it
         made = again(changes, begun)
         before = request.prompt[: len(request.prompt) - len(request.begun)]
