@@ -16,7 +16,7 @@ from llama_magic.magics._parse import CellCommand, LineCommand
 from llama_magic.magics._readers import READERS, whole_number
 from llama_magic.model.results import Completion
 from llama_magic.session.history import HistoryEntry
-from llama_magic.words.names import likeliest
+from llama_magic.words.names import hint, likeliest
 
 
 def record(kernel: Kernel, command: LineCommand) -> Any:
@@ -166,7 +166,16 @@ def answer_of(kernel: Kernel, word: str) -> Completion[Any]:
 
 def _answer(kernel: Kernel, word: str) -> Any:
     held = kernel.namespace.get(word)
-    return held if isinstance(held, (Completion, HistoryEntry, dict)) else _entry(kernel, word).completion
+    if isinstance(held, (Completion, HistoryEntry, dict)):
+        return held
+    if word.isidentifier():
+        what = f"{word} is a {type(held).__name__}" if word in kernel.namespace else f"There is no {word!r}"
+        answers = [name for name, value in kernel.namespace.items() if isinstance(value, Completion)]
+        raise OptionError(
+            f"{what}; expected an answer (-o NAME binds one) or a number of %llama history."
+            + hint(word, [name for name in answers if not name.startswith("_")])
+        )
+    return _entry(kernel, word).completion
 
 
 def _entry(kernel: Kernel, word: str) -> HistoryEntry:

@@ -212,7 +212,10 @@ class Database:
             yield
         except sqlite3.Error as error:
             if _code(error) == sqlite3.SQLITE_NOTADB:
-                raise SourceError(f"{self.path} is no record: {error}.") from None
+                raise SourceError(
+                    f"{self.path} is no record: {error}.",
+                    remedy="Give a file of %llama record, or of record=; JSON lines are for %llama verify.",
+                ) from None
             raise SourceError(
                 f"The record {self.path} cannot be used: {error}.",
                 remedy="Choose a file in a folder that exists, can be written to, and has room.",

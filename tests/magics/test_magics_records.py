@@ -74,7 +74,7 @@ def test_a_bad_path_leaves_the_record_that_is_kept(run: Any, model: Any) -> None
     """What cannot be opened changes nothing."""
     run("%llama record one.sqlite")
     Path("text").write_text("no record " * 50)
-    assert isinstance(run("%llama record text").error_in_exec, SourceError)
+    assert "JSON lines are for %llama verify" in str(run("%llama record text").error_in_exec)
     run("%%llama complete\nQ")
     assert texts(lm.open_record("one.sqlite")) == ["answer 1"]
 
@@ -172,6 +172,11 @@ def test_two_generations_are_compared(run: Any, model: Any) -> None:
     for wrong in ("1", "1 2 3", "1 nothing", "0 1"):
         assert isinstance(run(f"%llama diff {wrong}").error_in_exec, OptionError), wrong
     assert "needs A and B" in str(run("%llama diff 1").error_in_exec)
+    assert "There is no 'ones'; expected an answer" in str(run("%llama diff 1 ones").error_in_exec)
+    assert "Did you mean one?" in str(run("%llama diff 1 ones").error_in_exec)
+    assert "run is a function; expected an answer" in str(
+        run("run = lambda: 1\n%llama diff 1 run").error_in_exec
+    )
 
 
 def test_what_is_verified(run: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
