@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
-from llama_magic.words.files import decoded
+from llama_magic.words.files import decoded, expanded
 from llama_magic.words.names import nearest
 
 from ._formatter import Formatter
@@ -170,10 +170,10 @@ def from_jinja(source: str | os.PathLike[str], bos_token: str = "", eos_token: s
     text = os.fspath(source)
     if isinstance(source, str) and ("{{" in text or "{%" in text or "\n" in text):
         return GGUFFormatter(Template(text, bos_token, eos_token), name="jinja")
-    path = Path(os.path.expandvars(text)).expanduser()
+    path = Path(expanded(text))
     try:
         template = decoded(path.read_bytes())
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # no file, no text, no name of a file
         raise OptionError(
             f"The template {str(path)!r} cannot be read: {error}",
             remedy="Give the path of a .jinja file in UTF-8.",

@@ -15,6 +15,7 @@ from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.environment import MOST_THREADS
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.loading.draft import Draft, check_source
+from llama_magic.words.files import expanded
 from llama_magic.words.given import whole, whole_number
 from llama_magic.words.names import meant
 
@@ -330,7 +331,7 @@ def _template_stamp(formatter: str | Formatter | None) -> tuple[int, int] | None
     if not isinstance(formatter, str):
         return None
     try:
-        facts = Path(os.path.expandvars(formatter)).expanduser().stat()
+        facts = Path(expanded(formatter)).stat()
     except (OSError, ValueError):
         return None
     return facts.st_size, facts.st_mtime_ns
@@ -373,7 +374,7 @@ def _adapter(entry: Any) -> Adapter:
             scale, text = float(tail), head
     if not isinstance(scale, (int, float)) or not abs(scale) <= _MOST_SCALE:  # NaN is not
         raise OptionError(f"lora holds {entry!r}: the scale is {scale!r}; expected a finite number.")
-    path = Path(os.path.expanduser(os.path.expandvars(text)))
+    path = Path(expanded(text))
     if not os.path.isfile(path):  # False, not an error, for a name that no file can have
         raise SourceError(
             f"There is no LoRA adapter at {path}.",

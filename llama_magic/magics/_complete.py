@@ -17,6 +17,7 @@ from llama_magic.magics._options import MODES, VERBS
 from llama_magic.magics._rows import Option, Verb
 from llama_magic.request.sampling import Sampling
 from llama_magic.session import session as sessions
+from llama_magic.words.files import expanded
 
 # `%llama` or `%%llama` at the start of a line, or behind an assignment: `a, b = %llama …`.
 _COMMAND = re.compile(r"\s*(?:(?P<cell>%%)|(?:[^=%\"'#]+=\s*)?%)llama\s+(?P<rest>.*)", re.DOTALL)
@@ -241,10 +242,10 @@ def _paths(typed: str, suffix: str) -> list[str]:
     if typed == "~":
         return [f"~{os.sep}"]
     folder, separator, start = _folder(typed)
-    real = Path(os.path.expandvars(folder or ".")).expanduser()
+    real = Path(expanded(folder or "."))
     try:
         entries = sorted(os.scandir(real), key=lambda entry: entry.name)
-    except OSError:
+    except (OSError, ValueError):  # none there, or no name that a folder can have
         return []
     found = []
     for entry in entries:

@@ -15,7 +15,7 @@ from llama_magic.errors import OptionError, SchemaError, SourceError
 from llama_magic.model.bias import token_of
 from llama_magic.sources import read_whole
 from llama_magic.structured import short_form
-from llama_magic.words.files import decoded
+from llama_magic.words.files import decoded, expanded
 from llama_magic.words.names import hint
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -109,7 +109,7 @@ def find_grammar(text: str, namespace: Mapping[str, Any]) -> str:
             remedy='Write GBNF such as \'root ::= "yes" | "no"\', a variable that holds it, or a .gbnf file.',
         )
     if text.endswith(".gbnf"):
-        path = Path(text).expanduser()
+        path = Path(expanded(text))
         try:
             return decoded(read_whole(path, "The grammar file"))
         except UnicodeDecodeError as error:

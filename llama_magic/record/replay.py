@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -102,7 +101,7 @@ class Replay:
 
 def open_recorded(source: str, *, name: str | None = None, **options: Any) -> Model:
     """Return the model of `record:PATH`: it answers what the record holds, without weights."""
-    record = open_record(os.path.expanduser(source.partition(":")[2]))
+    record = open_record(source.partition(":")[2])
     replay = Replay(record, only=True)
     options.pop("progress", None)
     return _model(replay, _choose(replay.rows(), None, None, options, record.path.name), name)

@@ -26,6 +26,7 @@ from llama_magic.errors import InputTypeError, SourceError
 from llama_magic.sources.meanings import DEMO_ALIAS, Meaning, aliases, own_aliases
 from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import ParsedSource
+from llama_magic.words.files import expanded
 from llama_magic.words.names import nearest
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -220,7 +221,7 @@ def _is_hub(parts: SplitResult) -> bool:
 
 
 def _existing(text: str, base: Path | None) -> Path | None:
-    for candidate in dict.fromkeys((text, _expand(text))):
+    for candidate in dict.fromkeys((text, expanded(text))):
         path = _join(candidate, base)
         if path is not None and os.path.lexists(path):
             return path
@@ -228,7 +229,7 @@ def _existing(text: str, base: Path | None) -> Path | None:
 
 
 def _absolute(text: str, base: Path | None) -> Path:
-    path = _existing(text, base) or _join(_expand(text), base)
+    path = _existing(text, base) or _join(expanded(text), base)
     if path is not None:
         return path
     if "\0" not in text:
@@ -247,10 +248,6 @@ def _join(text: str, base: Path | None) -> Path | None:
         return Path(os.path.abspath(os.path.join(base or "", text)))
     except FileNotFoundError:  # somebody removed the working folder
         return None
-
-
-def _expand(text: str) -> str:
-    return os.path.expanduser(os.path.expandvars(text))
 
 
 def _without_quotes(text: str) -> str | None:

@@ -3,8 +3,8 @@
 - Said: `counting` and `amounts` are numbers with their noun, `calls` a call, `progress` how far a job is,
   `names` which one was probably meant; `harmless` makes every character visible and inert.
 - Shown: `shown` is what shows itself, `tables` a small table.
-- Taken: `given` makes whole numbers and flags of what a caller gave, `files` texts of what editors saved; a
-  `signature` names every option.
+- Taken: `given` makes whole numbers and flags of what a caller gave, `files` paths and texts of what people
+  named and editors saved; a `signature` names every option.
 - Objects: `plain` makes data and words of values whatever their methods do; `inprocess` cannot be copied,
   `lazy` names are imported at their first use.
 """

@@ -1,8 +1,10 @@
-"""Texts in files as editors write them."""
+"""Files as people name them, and texts in them as editors write them."""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
+import os
 
 _BOMS = (
     ("utf-8-sig", codecs.BOM_UTF8),
@@ -11,6 +13,16 @@ _BOMS = (
     ("utf-16", codecs.BOM_UTF16_LE),
     ("utf-16", codecs.BOM_UTF16_BE),
 )
+
+
+def expanded(path: str) -> str:
+    """Return a path with its `~` and variables filled in, as it is where that names no home.
+
+    (`Path.expanduser` raises RuntimeError there, and both raise ValueError for a NUL.)
+    """
+    with contextlib.suppress(ValueError):
+        return os.path.expanduser(os.path.expandvars(path))
+    return path
 
 
 def decoded(data: bytes) -> str:

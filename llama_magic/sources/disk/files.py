@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from llama_magic.errors import InputTypeError, SourceError
+from llama_magic.words.files import expanded
 
 
 def user_path(path: object) -> Path:
@@ -17,7 +18,7 @@ def user_path(path: object) -> Path:
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise InputTypeError(f"The path is {path!r}; expected a path as text.")
-    return Path(os.path.expanduser(os.path.expandvars(text)))
+    return Path(expanded(text))
 
 
 def read_whole(path: Path, what: str) -> bytes:
