@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,6 +64,9 @@ def scores_of(result: Any, scores: Scores) -> dict[str, Any]:
             found[name] = InputTypeError(
                 f"The score {name!r} gave a {type(value).__name__}; expected a bool or a number."
             )
+            continue
+        if not math.isfinite(value):  # it would be the mean of all others, too
+            found[name] = InputTypeError(f"The score {name!r} gave {value}; expected a bool or a number.")
             continue
         found[name] = value
     return found

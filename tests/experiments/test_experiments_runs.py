@@ -405,6 +405,22 @@ def test_a_score_that_failed_says_why() -> None:
     assert "failed on 3 results, first on row 0: AttributeError" in to_text(grid).replace("\n", " ")
 
 
+@pytest.mark.parametrize("odd", [float("nan"), np.float32("nan"), float("inf")])
+def test_a_score_that_is_no_number_leaves_the_mean_alone(odd: Any) -> None:
+    """NaN of one row, which pandas means as "no value", was the mean of all."""
+    rows = [{"text": "a"}, {"text": "bb"}, {"text": "cccc"}]
+    runs = lm.map(
+        rows,
+        "{{ text }}",
+        model=scripted_model(said),
+        score=lambda run: odd if run.text == "bb" else len(run.text) / 2,
+    )
+    assert [run.scores["score"] for run in runs][::2] == [0.5, 2.0]
+    summary = runs.summary()
+    assert "1.25" in to_text(summary)
+    assert "failed on 1 result, first on row 1" in to_text(summary)
+
+
 # --- out ----------------------------------------------------------------------------------------
 
 
