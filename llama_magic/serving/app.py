@@ -74,6 +74,7 @@ def application(state: State, rules: Rules) -> ASGIApp:
     for name, page in (
         ("/v1/models", about.models),
         ("/models", about.models),
+        ("/v1/models/", about.models),  # no model of an empty name
         ("/v1/models/{name:path}", about.one_model),
         ("/props", about.props),
         ("/health", about.health),

@@ -201,6 +201,8 @@ def test_what_a_server_says_of_itself(served: Callable[..., Served]) -> None:
     here.post("/v1/chat/completions", **ask())
     for path, page in PAGES.items():
         page.model_validate(here.client.get(path).json())
+    for path in ("/v1/models", "/v1/models/", "/models"):
+        assert [one["id"] for one in here.client.get(path).json()["data"]] == ["scripted"]
     row = here.client.get("/v1/models/scripted").json()
     assert Model.model_validate(row, strict=True).id == "scripted"
     assert row["meta"]["n_ctx"] == here.model.window
