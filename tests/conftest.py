@@ -23,6 +23,7 @@ import random_models
 from hypothesis import settings
 from scripted_gguf import BUILT, EOS, Scripted, build, chain
 from short_model import SHORT, shorten
+from stand_ins import taken
 
 # Before libgomp is loaded, here and in every child: threads that wait for each other sleep. By default they
 # spin, and beside anything else on the machine a model with two threads spends several times its work so.
@@ -193,6 +194,7 @@ def path_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @functools.cache
     def find(name: str) -> Path:
+        name = taken(name)
         if name == "windowed":
             path = tmp_path_factory.mktemp("windowed") / "windowed.gguf"
             shapes = json.loads(random_models.SHAPES.read_text("utf-8"))["gemma3"]["tensors"]

@@ -24,20 +24,22 @@ def test_reference_tables_are_those_of_the_code() -> None:
     assert written == expected, f"README should hold between its markers:\n\n{expected}"
 
 
-def _run(script: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Run an example by one thread: two that sleep while they wait cost 1.3 times as much."""
+def _run(script: Path, text: str, demo: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run an example by one thread: two that sleep while they wait cost 1.3 times as much.
+
+    `demo` is a folder in which it finds the package of its demo model.
+    """
     script.write_text(text, encoding="utf-8")
     command = [sys.executable, str(script)]
-    alone = os.environ | {"LLAMA_MAGIC_THREADS": "1"}
+    places = (str(demo or ""), os.environ.get("PYTHONPATH", ""))
+    alone = os.environ | {"LLAMA_MAGIC_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, places))}
     return subprocess.run(command, capture_output=True, text=True, env=alone, timeout=600, check=False)
 
 
-def test_the_python_block_runs(tmp_path: Path) -> None:
+def test_the_python_block_runs(tmp_path: Path, short_demo: Path) -> None:
     """The Python example runs as it stands, and its fixed seed gives an answer."""
-    done = _run(
-        tmp_path / "example.py",
-        BLOCKS[0] + "print('\\nended with', colour, len(four), type(person).__name__)\n",
-    )
+    ends = "print('\\nended with', colour, len(four), type(person).__name__)\n"
+    done = _run(tmp_path / "example.py", BLOCKS[0] + ends, short_demo)
     assert done.returncode == 0, done.stderr
     assert re.search(r"ended with (red|green|blue) 4 Person", done.stdout)
 
@@ -50,9 +52,9 @@ def test_the_decisions_run(tmp_path: Path) -> None:
     assert float(paris) > float(rome)
 
 
-def test_the_rows_run(tmp_path: Path) -> None:
+def test_the_rows_run(tmp_path: Path, short_demo: Path) -> None:
     """The example of many prompts runs as it stands: twelve answers, those of the bad row are errors."""
-    done = _run(tmp_path / "rows.py", BLOCKS[1])
+    done = _run(tmp_path / "rows.py", BLOCKS[1], short_demo)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^(good|bad) \{'right': (True|False)\} 7 12 4\n", done.stdout)
 

@@ -16,6 +16,7 @@ import pytest
 from raw_llama import Raw, raw
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, brier_score_loss
+from stand_ins import taken
 
 import llama_magic as lm
 from llama_magic.display import to_html, to_markdown, to_text
@@ -64,19 +65,20 @@ def test_probabilities_are_those_of_teacher_forcing(
 ) -> None:
     """Options of one to seven tokens after three prompts, against the raw C API: equal to 1e-4.
 
-    Where weights are repacked, kernels round differently by how many rows they work on (0.001 a letter);
-    without that the logarithms are equal as well.
+    Where weights are repacked, kernels round differently by how many rows they work on (0.001 a letter, 0.25
+    in an option of Gemma at exp(-19)); without that the logarithms are equal as well.
     """
     model = loaded(name)
     odds = lm.decide(TEXTS, "Is this a complaint? {{ text }}", options=OPTIONS, model=model)
     tokens = [model.backend.tokenizer.tokenize(option) for option in OPTIONS]
-    assert {len(one) for one in tokens} >= {1, 2, 4} or name == "windowed"  # of one letter each
+    near = {"windowed": 0.1, "gemma": 0.5}.get(taken(name), 1e-4)
+    assert {len(one) for one in tokens} >= {1, 2, 4} or taken(name) == "windowed"  # of one letter each
     with raw(path_of(name), 1024) as llama:
         forced = [_forced(llama, model.tokenize(decision.prompt), tokens) for decision in odds]
     for decision, expected in zip(odds, forced, strict=True):
         for option, wanted in zip(OPTIONS, expected, strict=True):
             assert abs(np.exp(decision.logprobs[option]) - np.exp(wanted)) < 1e-4
-            assert abs(decision.logprobs[option] - wanted) < (0.1 if name == "windowed" else 1e-4)
+            assert abs(decision.logprobs[option] - wanted) < near
         assert sum(decision.probabilities.values()) == pytest.approx(1)
         assert decision.raw["not at all really"] < decision.raw["not at all"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scripted_gguf import EOS, chain
+from stand_ins import TALKERS
 
 import llama_magic as lm
 from llama_magic.testing import Script
@@ -56,10 +57,13 @@ def test_alternatives_under_a_constraint(either: Any) -> None:
     assert person.alternatives(forced)[0].drawn
 
 
+@pytest.mark.parametrize("name", TALKERS)
 @pytest.mark.parametrize("ask", ["complete", "chat"])
-def test_a_seeded_branch_is_a_fresh_answer_that_begins_so(loaded: Callable[..., Any], ask: str) -> None:
+def test_a_seeded_branch_is_a_fresh_answer_that_begins_so(
+    loaded: Callable[..., Any], ask: str, name: str
+) -> None:
     """Token for token, for a picked token, a typed text, and a branch of the branch."""
-    model = loaded("smollm2")  # what it writes has the tokens of its text
+    model = loaded(name)
     if ask == "chat":
         answer = model.chat(HI, max_tokens=16, seed=3)
 
@@ -147,9 +151,10 @@ def test_a_branch_streams(scripted: Any, answers: dict[str, str]) -> None:
     assert answer.branches[-1].finish_reason == "interrupted"
 
 
-def test_a_structured_answer_is_forked(loaded: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("name", TALKERS)
+def test_a_structured_answer_is_forked(loaded: Callable[..., Any], name: str) -> None:
     """The mask goes on from there; what it forbids is refused; the instance is whole."""
-    model = loaded("smollm2")
+    model = loaded(name)
     answer = model.structured("Invent a person.", PERSON, seed=1, max_tokens=60)
     pieces = answer.pieces()
     place = next(i for i in range(len(pieces)) if "".join(pieces[:i]).endswith('"name": "'))

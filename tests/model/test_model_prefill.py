@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from scripted_gguf import EOS, chain
+from stand_ins import TALKERS
 
 import llama_magic as lm
 from llama_magic import display
@@ -108,9 +109,10 @@ def test_each_step_of_a_begun_answer_can_be_looked_into(scripted: Any) -> None:
     assert drawn.drawn.id == done.token_ids[1]
 
 
-def test_a_structured_answer_is_begun(loaded: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("name", TALKERS)
+def test_a_structured_answer_is_begun(loaded: Callable[..., Any], name: str) -> None:
     """The mask goes on from the beginning, in its layout and in others; the instance holds it."""
-    model = loaded("smollm2")
+    model = loaded(name)
     for beginning in ('{"name": "Zo', '{"name":"Zo', '{ "name" : "Zo'):
         for messages in (
             {"prompt": "Invent a person.", "prefill": beginning},

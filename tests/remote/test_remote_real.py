@@ -1,14 +1,13 @@
 """Real servers on loopback: what is said of them holds.
 
 llama.cpp's own has SmolLM2 (its grammars admit blanks without end, of which the short model writes as many),
-the others have the short model. `soak_real.py` gives SmolLM2 to all, and holds the texts of all against the
-engine's.
+the others have the short model. `make soak` gives SmolLM2 to all, and holds the texts of all against the
+engine's (`tests/model/soak_real_models.py`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +15,11 @@ from typing import Any
 
 import pytest
 from real_servers import llama_cpp_python_server, llama_server
+from stand_ins import ONLY_REAL
 
 import llama_magic as lm
 from llama_magic.session import session as sessions
 
-SERVED = os.environ.get("SERVED", "short")  # a model by name, as for `path_of`
 ASK = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 SCHEMA = {
     "type": "object",
@@ -31,7 +30,7 @@ SCHEMA = {
 
 @pytest.fixture(scope="module")
 def file(path_of: Callable[[str], Path]) -> Path:
-    return path_of(SERVED)
+    return path_of("short")
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +120,7 @@ def test_the_card_of_llama_cpp_python(other: lm.Model) -> None:
     assert lacking == ["exact counts", "regex", "forced tool call", "named tool call"]
 
 
-@pytest.mark.parametrize(("name", "model"), [("there", "smollm2"), ("own", SERVED)])
+@pytest.mark.parametrize(("name", "model"), [("there", "smollm2"), ("own", "short")])
 def test_a_server_answers_as_the_engine_does(name: str, model: str, loaded: Any, request: Any) -> None:
     """The same prompt token for token, the same greedy words, log-probabilities as near as two builds are."""
     there, here = request.getfixturevalue(name), loaded(model)
@@ -255,7 +254,7 @@ def test_the_same_notebook_on_each(name: str, ip: Any, told: Any, request: Any) 
     assert len(texts) == 4 + 5 * each
     assert all(re.search(_NAMES, error) for error in errors), errors
     assert len(errors) == {"here": 0, "own": 4}.get(name, 5)  # ours takes a regex
-    if "here" in told and (name == "own" or SERVED != "short"):
+    if "here" in told and (name == "own" or ONLY_REAL):
         here = told["here"][0]
         assert texts == [*here[:4], *here[4 :: _EACH["here"] // each]]
     if "here" in told and name == "own":  # the others' grammars admit blanks between, and so other words
