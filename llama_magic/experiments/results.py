@@ -204,8 +204,13 @@ class Results(Printed, Sequence[R], Generic[R]):
             self._values(name)
         return summarise(self, names, self._score_names())
 
-    def pairs(self, axis: str, score: str | None = None) -> Pairs:
-        """Compare each two values of an axis on the same rows, by a score: the only one, if it is."""
+    def pairs(self, axis: str, score: str | Callable[[Any], Any] | None = None) -> Pairs:
+        """Compare each two values of an axis on the same rows, by a score: the only one, if it is.
+
+        `score` is the name of one, or a function as for `map`.
+        """
+        if callable(score):
+            return self.scored(score).pairs(axis)
         names = self._score_names()
         if score is None and len(names) == 1:
             score = names[0]

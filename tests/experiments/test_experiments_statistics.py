@@ -197,6 +197,8 @@ def test_pairs_compare_on_the_same_rows() -> None:
     assert (pair.low, pair.high) == bootstrap([float(long[r]) - short[r] for r in short])
     assert pair.tells
     assert "long is better" in to_text(found)
+    wrong = runs.pairs("prompt", score=lambda run: not run.scores["right"])  # a function as for `map`
+    assert (wrong.score, wrong.pairs[0].better, wrong.pairs[0].worse) == ("score", 0, better)
     few = _runs(6).where(temperature=0).pairs("prompt", "right")
     assert "not enough rows to tell" in to_text(few) or "no difference" in to_text(few)
     assert found.to_pandas()["p"][0] == pair.p
