@@ -195,6 +195,13 @@ class Page:
         """Run all cells and wait for the last."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
 
+    def all_ran(self) -> None:
+        """Wait until each cell has a number: JupyterLab's own promise ends at one that is to fail."""
+        self.page.wait_for_function(
+            "() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]"
+            ".every((one) => !one.textContent || /\\[\\d+\\]/.test(one.textContent))"
+        )
+
     def output(self, index: int) -> Any:
         """Return a cell's output area."""
         return self.cell(index).locator(".jp-OutputArea-output")

@@ -207,6 +207,7 @@ def lessons(browser: Any, server: Server) -> None:
             (server.root / lesson.name).write_bytes(lesson.read_bytes())
             page.open(lesson.name, own_kernel=True)
             page.run_all()
+            page.all_ran()
             camera.take(f"{lesson.stem}-run")
             page.leave()
 
