@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from llama_magic import display
 from llama_magic.errors import OptionError
@@ -56,6 +57,7 @@ def command(arguments: Sequence[str]) -> int:
     options = {key: value for key, value in asked.options.items() if key not in mine}
     place = {key: value for key, value in asked.options.items() if key in mine}
     check_place(**place)
+    signal.signal(signal.SIGTERM, _end)
     with display.load_progress() as progress:
         model = load(asked.words[0] if asked.words else None, progress=progress, **options)
         progress.done(model)
@@ -63,6 +65,11 @@ def command(arguments: Sequence[str]) -> int:
         _say(server)
         server.wait()
     return 0
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    """End as Ctrl-C does, but as what was asked for: so a service manager or a container stops it."""
+    raise SystemExit(0)
 
 
 def _say(server: Server) -> None:

@@ -146,19 +146,14 @@ def test_python_serves_with_one_call() -> None:
         serve(3, port=0)  # type: ignore[arg-type]
 
 
-def test_a_shell_serves_until_ctrl_c(scripted_file: Any) -> None:
-    """`llama-magic serve FILE` loads, says where it is, answers, and ends with 130 at Ctrl-C."""
-    command = [
-        sys.executable,
-        "-m",
-        "llama_magic.command",
-        "serve",
-        str(scripted_file.path),
-        "--port",
-        "0",
-        "--ctx",
-        "512",
-    ]
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_shell_serves_until_it_is_stopped(scripted_file: Any, number: int, status: int) -> None:
+    """`llama-magic serve FILE` loads, says where, answers; Ctrl-C or a service manager ends it in order.
+
+    An answer under way then ends with an error in its stream, not with a connection that breaks.
+    """
+    serve = [sys.executable, "-m", "llama_magic", "serve"]
+    command = [*serve, str(scripted_file.path), "--port=0", "--ctx=4096"]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -170,12 +165,17 @@ def test_a_shell_serves_until_ctrl_c(scripted_file: Any) -> None:
         line = next(line for line in process.stdout if line.startswith("Serving"))
         url = line.split(" at ")[1].split(" ")[0]
         model = httpx.get(f"{url}/models").json()["data"][0]
-        assert model["meta"]["n_ctx"] == 512
+        assert model["meta"]["n_ctx"] == 4096
         answer = httpx.post(f"{url}/chat/completions", json=ask(temperature=0), timeout=60).json()
         assert answer["choices"][0]["message"]["content"] == "Hello there!"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        body = ask(stream=True, max_tokens=4000, ignore_eos=True)
+        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=60) as going:
+            lines = going.iter_lines()
+            next(lines)
+            process.send_signal(number)
+            assert any("error" in line for line in lines)
+        assert process.wait(60) == status
     for arguments, words in ((["--help"], "--key-env"), (["--prot", "1"], "Did you mean --port")):
-        done = subprocess.run([*command[:4], *arguments], capture_output=True, text=True)
+        done = subprocess.run([*serve, *arguments], capture_output=True, text=True)
         assert words in done.stdout + done.stderr
     assert json.dumps(line)
