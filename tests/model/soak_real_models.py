@@ -1,6 +1,7 @@
 """Tests with the real models in place of the small ones that stand for them in `make test`.
 
-Decisions, forks, prefill and embeddings of two pieces on Gemma and SmolLM2; all real servers on SmolLM2.
+Decisions, forks, prefill, steps of answers, embeddings of two pieces on Gemma and SmolLM2; all real servers
+on SmolLM2.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ WHICH = (
     "experiments/test_experiments_decide.py::test_probabilities_are_those_of_teacher_forcing",
     "model/test_model_forks.py", "model/test_model_prefill.py",
     "model/test_model_answers.py::test_embeddings_are_the_mean_over_the_text",
+    "microscope/test_microscope_xray.py::test_every_step_of_an_answer_draws_what_the_answer_has",
     "remote/test_remote_real.py",
 )  # fmt: skip
 
