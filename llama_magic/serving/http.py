@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
@@ -37,6 +37,20 @@ _REFUSED_S = 0.02  # until what was sent to one who has gone comes back as refus
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())
 
 
+class _Quiet:
+    """A transport to which nothing is written once the client has gone: asyncio warns of that on stderr."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+
 class _Connection(H11Protocol):
     """Answers what is no HTTP in the form of all errors; closes what asks for nothing.
 
@@ -49,7 +63,7 @@ class _Connection(H11Protocol):
     _asks: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as theirs
-        super().connection_made(transport)
+        super().connection_made(_Quiet(transport))  # type: ignore[arg-type]  # as good as one
         if len(self.connections) > self.most + _TOLD:
             transport.abort()
         elif len(self.connections) > self.most:

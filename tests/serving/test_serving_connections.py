@@ -155,3 +155,28 @@ def test_an_absolute_request_line_names_host_and_path(
     line = f"GET {target.format(port=here.server.port)} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
     with _open(here, line.encode()) as sock:
         assert sock.makefile("rb").readline().split()[1] == str(status).encode()
+
+
+def test_nothing_is_written_to_one_who_has_gone(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or asyncio warns of it on stderr, in a notebook below its latest cell."""
+    lost: list[int] = []
+    quiet = http._Quiet.write
+
+    def write(self: Any, data: bytes) -> None:
+        self._transport.abort()
+        quiet(self, data)
+        lost.append(self._transport._conn_lost)
+
+    monkeypatch.setattr(http._Quiet, "write", write)
+    body = json.dumps(
+        {"prompt": "x", "stream": True, "n": 8, "stream_options": {"include_usage": True}}
+    ).encode()
+    here = served(answers=lambda _request: "a b c")
+    with _open(here, POST + b"Content-Length: %d\r\n\r\n" % len(body) + body) as sock:
+        while not any(row.ended for row in here.server.log):
+            pass
+        assert lost
+        assert max(lost) == lost[0]
+        sock.close()
