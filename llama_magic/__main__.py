@@ -6,4 +6,5 @@ import sys
 
 from llama_magic.command import main
 
-sys.exit(main())
+if __name__ == "__main__":  # tests and others import every module
+    sys.exit(main())
