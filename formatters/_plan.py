@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from llama_magic.errors import TemplateError
 
 from . import _messages as repairs
 from ._guard import CONTROL_LIKE
-from ._limits import LimitError
+from ._limits import MAX_SECONDS, LimitError
 from ._types import Message
 
 Repair = Callable[[list[Message]], list[Message]]
@@ -154,6 +155,7 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos:
     if not any(m.get(repairs.PARTS) for m in messages):
         forms = [form for form in forms if repairs.in_parts not in form]
     attempts: list[_Attempt] = []
+    began = time.thread_time()
     for count in range(len(useful) + 1):
         for chosen in itertools.combinations(useful, count):
             for form in forms:
@@ -163,6 +165,11 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos:
                 if attempt.good and not attempt.plan.calls_lost and not attempt.opens_again(bos):
                     return attempt.plan
                 attempts.append(attempt)
+                if time.thread_time() - began > MAX_SECONDS / 2:  # each is within the limit, all are not
+                    raise TemplateError(
+                        "The chat template was stopped: it takes too long to see how it writes a few words.",
+                        remedy="Choose another with --formatter NAME or --formatter PATH.jinja.",
+                    ) from LimitError("probes")
     # Tool calls and results may be left out of a prompt, turns may not. A second BOS is a last resort.
     for attempt in attempts:
         if attempt.good:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from llama_magic import formatters
 from llama_magic.errors import OptionError, TemplateError
-from llama_magic.formatters import _sandbox, _template
+from llama_magic.formatters import _plan, _sandbox, _template
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 TEMPLATES = sorted((SHARED / "templates").glob("*.jinja"))
@@ -592,3 +593,18 @@ def test_a_variable_that_the_template_does_not_use_is_a_note() -> None:
         "the template does not use documents",
         "the template does not use thnik",
     )
+
+
+def test_what_a_template_is_tried_on_is_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials of which each stays within the limit end after a quarter of a second in all."""
+    ticks = itertools.count(0.0, 0.2)
+    monkeypatch.setattr(_plan.time, "thread_time", lambda: next(ticks))
+    tried: list[Any] = []
+
+    def run(messages: Any, variables: Any) -> str:
+        tried.append(messages)
+        return "no text of it"
+
+    with pytest.raises(TemplateError, match="too long to see how it writes a few words"):
+        _plan.make_plan(run, [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}], {})
+    assert len(tried) == 2
