@@ -2,7 +2,7 @@
 
 The prompt of a chat is that of the turn before, and some more. So what stands before the last message is
 kept, up to a place where the tokens on both sides do not depend on each other, and the next prompt that
-begins so goes on from there: a turn costs what is new in it.
+begins so goes on from there: only what is new in it is tokenized and counted.
 """
 
 from __future__ import annotations
