@@ -10,6 +10,7 @@ bear the names of LlamaIndex's `llama_utils`, take its messages and its `system_
 given to its `LlamaCPP`; they write the official formats, with one BOS and no system text of their own.
 
 - `_formatter` is what all of them can be asked, `_registry` finds one, `_types` is what they take and give.
+- What is `_elsewhere`, in a module or on a server, is given messages and gives a string.
 - The families: `chatml`, `command_r`, `deepseek`, `gemma`, `gpt_oss`, `granite`, `llama2`, `llama3`,
   `mistral`, `phi`, each a `_family` written by hand.
 - A file's own template: `_template`, whose `_plan` repairs conversations that it cannot write; `_running`
@@ -28,9 +29,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._callform import CallForm
+from ._elsewhere import WrittenElsewhere
 from ._formatter import Formatter
 from ._messages import REASONING, normalise_messages
+from ._reader import THINKING, ReplySpec
 from ._registry import FAMILIES, choose, detect, from_jinja, get, names, register
+from ._roles import check_roles
 from ._texttools import BareCalls, TextTools
 from ._toolcalls import parse_tool_calls
 from ._types import Part, Piece, Rendered, Reply
@@ -38,6 +42,7 @@ from ._types import Part, Piece, Rendered, Reply
 __all__ = [
     "FAMILIES",
     "REASONING",
+    "THINKING",
     "BareCalls",
     "CallForm",
     "Formatter",
@@ -45,7 +50,10 @@ __all__ = [
     "Piece",
     "Rendered",
     "Reply",
+    "ReplySpec",
     "TextTools",
+    "WrittenElsewhere",
+    "check_roles",
     "choose",
     "completion_to_prompt",
     "completion_to_prompt_v3_instruct",

@@ -73,6 +73,7 @@ def spec_for(
 
 PLAIN = ReplySpec()
 THINK = ("<think>", "</think>")
+THINKING = ReplySpec(thinking_marks(*THINK))  # what most families do, and a server's separate reasoning
 _QUOTES = {"`": "`", '"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "(": ")"}
 
 

@@ -13,6 +13,7 @@ from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from llama_magic.words.files import decoded, expanded
 from llama_magic.words.names import nearest
 
+from ._elsewhere import ModuleFormatter
 from ._formatter import Formatter
 
 if TYPE_CHECKING:
@@ -59,60 +60,6 @@ _BY_ARCHITECTURE = (
 )
 
 
-class _Message(dict[str, Any]):
-    """A message that is read as `m["role"]` or, as LlamaIndex's own are, as `m.role`."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-class _ModuleFormatter(Formatter):
-    """A formatter made of a module or object with `messages_to_prompt`, as LlamaIndex has them."""
-
-    def __init__(self, name: str, module: Any) -> None:
-        self.name = name
-        self._module = module
-        self.stop = tuple(getattr(module, "stop", ()))
-
-    @property
-    def takes_tools(self) -> bool:
-        return True  # they are handed on
-
-    def render(self, messages: Any, **options: Any) -> Any:
-        from ._guard import attribute, guards_of, neutralise
-        from ._messages import normalise_messages
-        from ._types import Rendered
-
-        guarded = guards_of(options.pop("guarded", ()))
-        tools = options.pop("tools", None)
-        adds = options.pop("add_generation_prompt", True)
-        if options.pop("continue_final", False):
-            raise OptionError(f"The formatter {self.name} cannot continue an answer.")
-        # Its text comes back as one string: a mark in a message could not be told from its own.
-        given: list[dict[str, Any]] = [
-            _Message({**m, "content": neutralise(m["content"], guarded)})
-            for m in normalise_messages(messages)
-        ]
-        extra = {} if adds else {"add_generation_prompt": False}
-        extra |= {} if tools is None else {"tools": tools}
-        text = self._module.messages_to_prompt(given, **extra, **options)
-        if not isinstance(text, str):
-            raise InputTypeError(
-                f"messages_to_prompt of {self.name} gave a {type(text).__name__}, not a string."
-            )
-        parts, _ = attribute(text, given, {}, frozenset())
-        return Rendered(text, tuple(parts), self.notes, tuple(given))
-
-    def completion_to_prompt(self, text: str, system_prompt: str | None = None) -> str:
-        own = getattr(self._module, "completion_to_prompt", None)
-        if own is None:
-            return super().completion_to_prompt(text, system_prompt)
-        return str(own(text) if system_prompt is None else own(text, system_prompt))
-
-
 def register(name: str, formatter: Formatter | ModuleType | Any) -> Formatter:
     """Make a formatter known under `name`; a module or object with `messages_to_prompt` will do.
 
@@ -126,7 +73,7 @@ def register(name: str, formatter: Formatter | ModuleType | Any) -> Formatter:
                 f"{type(formatter).__name__} is no formatter.",
                 remedy="Give a Formatter, or a module with messages_to_prompt(messages, …) -> str.",
             )
-        formatter = _ModuleFormatter(name, formatter)
+        formatter = ModuleFormatter(name, formatter)
     _registered[name] = formatter
     return formatter
 

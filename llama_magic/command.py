@@ -22,10 +22,10 @@ class Command(NamedTuple):
 # A new command is a line here. What it needs is imported when it is called.
 COMMANDS = {
     "verify": Command(
-        "write the seeded answers of a notebook or record again", "llama_magic.magics._verify:command"
+        "write the seeded answers of a notebook or record again", "llama_magic.magics.verify:command"
     ),
-    "serve": Command("serve a model to other programs", "llama_magic.magics._serve:command"),
-    "doctor": Command("what is wrong here, and what to do", "llama_magic.magics._doctor:command"),
+    "serve": Command("serve a model to other programs", "llama_magic.magics.serve:command"),
+    "doctor": Command("what is wrong here, and what to do", "llama_magic.magics.doctor:command"),
 }
 
 

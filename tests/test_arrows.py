@@ -106,6 +106,18 @@ def upward() -> list[str]:
     return sorted(found)
 
 
+def private() -> list[str]:
+    """Return the imports of a private module of another room."""
+    modules = _modules()
+    found: list[str] = []
+    for name, path in modules.items():
+        for target, line in _imports(name, path, modules):
+            inner = target.split(".")[2:]
+            if _room(name) != _room(target) and any(part[0] == "_" != part[1] for part in inner):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {target}")
+    return sorted(set(found))
+
+
 def _inner(name: str, room: str) -> int | None:
     """Return the floor of a module within its room, None for what stands in no room of it."""
     parts = name.split(".")
@@ -185,6 +197,11 @@ def test_imports_go_down() -> None:
     assert upward() == []
 
 
+def test_nobody_imports_what_is_private_to_another_room() -> None:
+    """A room is known by what its `__init__` and its public modules give."""
+    assert private() == []
+
+
 def test_imports_go_down_within_a_room() -> None:
     """The rooms of a room have an order too."""
     assert upward_within() == []
@@ -199,4 +216,7 @@ if __name__ == "__main__":
     homeless = [
         f"llama_magic/{room}: put it on its floor (FLOORS)" for room in sorted(rooms() - FLOOR_OF.keys())
     ]
-    print("\n".join([*homeless, *upward(), *upward_within(), *circles()]) or "0 arrows upward, 0 circles")
+    print(
+        "\n".join([*homeless, *upward(), *upward_within(), *private(), *circles()])
+        or "0 arrows upward, 0 circles"
+    )

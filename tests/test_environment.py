@@ -14,7 +14,7 @@ from scripted_gguf import build
 import llama_magic as lm
 from llama_magic import environment, sources
 from llama_magic.errors import OptionError
-from llama_magic.magics import _serve
+from llama_magic.magics import serve
 from llama_magic.testing import scripted_loader, scripted_model
 
 Set = Callable[..., None]
@@ -124,9 +124,9 @@ def test_the_command_that_serves(put: Set, file: Path, monkeypatch: pytest.Monke
     """`llama-magic serve` without a source serves what the environment names, loaded as it says."""
     put(MODEL=file, CTX=512, THREADS=1, TEMPERATURE=0.5)
     kept: list[Any] = []
-    monkeypatch.setattr(_serve.Server, "wait", lambda server: kept.append(server.models))
-    monkeypatch.setattr(_serve, "serve", lambda model, **how: kept.append(model) or lm.serve(model, **how))
-    assert _serve.command(["--port", "0"]) == 0
+    monkeypatch.setattr(serve.Server, "wait", lambda server: kept.append(server.models))
+    monkeypatch.setattr(serve, "serve", lambda model, **how: kept.append(model) or lm.serve(model, **how))
+    assert serve.command(["--port", "0"]) == 0
     model, served = kept
     assert (model.path, model.window, model.sampling.temperature) == (file, 512, 0.5)
     assert served == ("endless",)

@@ -8,8 +8,8 @@ no widgets, no numpy. Everything else is imported by the first command that need
   those of a verb. `_help` and `_complete` (Tab) read it, too.
 - A line: `_parse` makes a frozen command of it. `_words` cuts it, `_braces` and `_variables` fill in
   variables, `_readers` read values, `_other_names` knows what other tools call an option.
-- A verb: `_verbs` runs it; those with much to do have a file: `_aliases`, `_chats`, `_connect`, `_doctor`,
-  `_inspect`, `_records`, `_serve`, `_verify`.
+- A verb: `_verbs` runs it; those with much to do have a file: `_aliases`, `_chats`, `_connect`, `doctor`,
+  `_inspect`, `_records`, `serve`, `verify`.
 - A cell: `_modes` runs it as a `_call`; `_looking` has the modes that write nothing, `_experiments` those
   of many prompts. `_interpolate`, `_lookup` and `_markers` read its texts.
 - Ctrl-C where none of our lines can catch it: `_interrupts`, `_lost`.

@@ -8,7 +8,7 @@ from typing import Any
 from llama_magic import display, fit, sources
 from llama_magic.display.hosts import somebody_looks
 from llama_magic.display.static.doc import Code, Grid, Head, Line, Node
-from llama_magic.display.views.gguf._tensors import tensors
+from llama_magic.display.views.gguf.tensors import tensors
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.loading import compare as choosing
 from llama_magic.loading import hooks

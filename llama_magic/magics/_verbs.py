@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_magic import display, sources
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.magics import _chats, _records, _verify
+from llama_magic.magics import _chats, _records, verify
 from llama_magic.magics._actions import check_action
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand
@@ -198,7 +198,7 @@ def _pad(kernel: Kernel, command: LineCommand) -> Any:
 
 
 def _doctor(kernel: Kernel, command: LineCommand) -> Any:
-    from llama_magic.magics._doctor import examine  # weight: numpy
+    from llama_magic.magics.doctor import examine  # weight: numpy
 
     return examine(kernel)
 
@@ -224,7 +224,7 @@ def _bench(kernel: Kernel, command: LineCommand) -> Any:
 
 
 def _serve(kernel: Kernel, command: LineCommand) -> Any:
-    from llama_magic.magics._serve import serve_verb  # weight: what serves
+    from llama_magic.magics.serve import serve_verb  # weight: what serves
 
     return serve_verb(kernel, command)
 
@@ -250,7 +250,7 @@ _RUNNERS: dict[str, Callable[[Kernel, LineCommand], Any]] = {
     "replay": _records.replay,
     "rerun": _records.rerun,
     "diff": _records.diff,
-    "verify": _verify.verify_verb,
+    "verify": verify.verify_verb,
     "stats": _stats,
     "bench": _bench,
     "serve": _serve,

@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from llama_magic.errors import OptionError
-from llama_magic.formatters import Formatter, Rendered
-from llama_magic.formatters._reader import THINK, ReplySpec, thinking_marks
+from llama_magic.formatters import THINKING, Formatter, Rendered, ReplySpec
 
 NOTE = "the server writes the template; this prompt and its count are an estimate"
-_SPEC = ReplySpec(thinking_marks(*THINK))  # a server's separate reasoning is read as a thinking part
 
 
 class ServerChat(Formatter):
@@ -24,7 +22,7 @@ class ServerChat(Formatter):
 
     @property
     def spec(self) -> ReplySpec:
-        return _SPEC
+        return THINKING
 
     def render(
         self,

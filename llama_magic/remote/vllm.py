@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llama_magic import formatters
-from llama_magic.formatters import Formatter, Rendered
-from llama_magic.formatters._guard import attribute, guards_of, neutralise
-from llama_magic.formatters._reader import THINK, ReplySpec, thinking_marks
-from llama_magic.formatters._roles import check_roles
+from llama_magic.formatters import THINKING, ReplySpec, WrittenElsewhere, check_roles
 from llama_magic.remote.dialect import SampleReader, parameters
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
@@ -142,7 +139,7 @@ def _expected(token: int, found: Mapping[str, Any]) -> Expected:
     return float(own["logprob"]), int(own["rank"]), likely
 
 
-class ServerTemplate(Formatter):
+class ServerTemplate(WrittenElsewhere):
     """The template of a server that applies it for us: the text is the one that the model reads."""
 
     name = "server"
@@ -152,22 +149,18 @@ class ServerTemplate(Formatter):
 
     @property
     def spec(self) -> ReplySpec:
-        return ReplySpec(thinking_marks(*THINK))
+        return THINKING
 
-    def render(
+    def write(
         self,
-        messages: Sequence[Any],
+        messages: list[dict[str, Any]],
         *,
-        add_generation_prompt: bool = True,
-        tools: Sequence[Any] | None = None,
-        guarded: Collection[str] = (),
-        continue_final: bool = False,
+        add_generation_prompt: bool,
+        tools: Sequence[Any] | None,
+        continue_final: bool,
         **template_variables: Any,
-    ) -> Rendered:
-        real = formatters.normalise_messages(messages)
-        check_roles(real)
-        marks = guards_of(guarded)  # a mark in a message could not be told from the template's own
-        given: list[dict[str, Any]] = [{**m, "content": neutralise(m["content"], marks)} for m in real]
+    ) -> str:
+        check_roles(messages)
         how: dict[str, Any] = {"add_generation_prompt": add_generation_prompt}
         if continue_final:
             how = {"add_generation_prompt": False, "continue_final_message": True}
@@ -175,6 +168,4 @@ class ServerTemplate(Formatter):
             how["tools"] = list(tools)
         if template_variables:
             how["chat_template_kwargs"] = template_variables
-        text = self._server.render(given, **how)
-        parts, _ = attribute(text, given, {}, frozenset())
-        return Rendered(text, tuple(parts), self.notes, tuple(given))
+        return self._server.render(messages, **how)

@@ -114,7 +114,7 @@ def test_samples_have_a_column_each_while_they_are_written(opened: Any) -> None:
 WIDE = """from dataclasses import replace
 from display_answers import completion
 from example_views import example_views
-from llama_magic.magics._doctor import Check, DoctorReport
+from llama_magic.magics.doctor import Check, DoctorReport
 from llama_magic.session.history import History
 from llama_magic.words.tables import Table
 import llama_magic.display as d

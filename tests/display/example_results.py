@@ -20,8 +20,8 @@ from llama_magic.loading.compare import Comparison, Quant
 from llama_magic.loading.dry import DryRun
 from llama_magic.loading.plan import Plan
 from llama_magic.magics._call import Samples
-from llama_magic.magics._doctor import Check, DoctorReport
 from llama_magic.magics._inspect import _Part
+from llama_magic.magics.doctor import Check, DoctorReport
 from llama_magic.microscope.comparing import TokenComparison
 from llama_magic.microscope.drawing import DrawnOften, Draws
 from llama_magic.microscope.tokens import TokenPiece, TokenStrip

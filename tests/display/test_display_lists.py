@@ -11,9 +11,9 @@ from display_answers import bare, completion
 from llama_magic.display import to_html, to_text
 from llama_magic.display.static.doc import Code
 from llama_magic.display.static.html import fragment
-from llama_magic.display.views.gguf._tensors import tensors
+from llama_magic.display.views.gguf.tensors import tensors
 from llama_magic.gguf import TensorInfo
-from llama_magic.magics._doctor import Check, DoctorReport
+from llama_magic.magics.doctor import Check, DoctorReport
 from llama_magic.session.history import History
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from llama_magic.engine import build, crash_check, prebuilt
 from llama_magic.errors import BackendError
-from llama_magic.magics import _doctor
+from llama_magic.magics import doctor
 
 AVX2 = "fpu sse4_2 avx f16c fma bmi2 avx2"
 AVX512 = f"{AVX2} avx512f avx512cd avx512vl avx512dq avx512bw"
@@ -80,10 +80,10 @@ def test_the_processor_is_read_as_linux_writes_it(tmp_path: Path) -> None:
 def test_doctor_says_what_is_unused_and_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Doctor advises a build for the processor, but not where all is used or a GPU would be lost."""
 
-    def check(name: str, **report: Any) -> _doctor.Check:
+    def check(name: str, **report: Any) -> doctor.Check:
         flags = frozenset(PROCESSORS.get(name, "").split())
         monkeypatch.setattr(build, "processor_flags", lambda: flags)
-        return _doctor.instructions({"features": BUILT, "gpu": False} | report)
+        return doctor.instructions({"features": BUILT, "gpu": False} | report)
 
     advised = check("Sapphire Rapids")
     assert advised.value.endswith("leaves unused: AVX512, AVX512_VBMI, AVX512_VNNI, AVX512_BF16")
@@ -93,7 +93,7 @@ def test_doctor_says_what_is_unused_and_the_line(monkeypatch: pytest.MonkeyPatch
     assert check("Haswell").ok
     assert check("Haswell").value.endswith("leaves unused: none")
     assert check("Sapphire Rapids", gpu=True).ok
-    assert check("another system") == _doctor.Check(
+    assert check("another system") == doctor.Check(
         "instruction sets", "what this processor has is not known on this system"
     )
 

@@ -190,13 +190,13 @@ def test_doctor_reports_versions_and_problems(run: Any, model: Any) -> None:
 def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, session: Any, model: Any) -> None:
     """Where the load fills the cores and a model has several threads, `--threads` is advised, else not."""
     from llama_magic.fit import Machine
-    from llama_magic.magics import _doctor, _known
+    from llama_magic.magics import _known, doctor
 
     def load_line(cores: int, load: float | None, threads: int = 4) -> Any:
         session.unload(every=True)
         session.load("fake", threads=threads)
         machine = Machine(cores, cores, 1 << 34, 1 << 33, load_average=load, all_cores=cores)
-        report = _doctor.examine(_known.get(ip).kernel, machine)
+        report = doctor.examine(_known.get(ip).kernel, machine)
         return next((check for check in report.checks if check.name == "load average"), None)
 
     busy = load_line(4, 6.25)
@@ -207,7 +207,7 @@ def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, session: Any, model
     assert load_line(1, 0.5, threads=1).value == "0.5 on 1 core"
     assert load_line(4, None) is None
     ip.run_cell("%llama unload --all")
-    report = _doctor.examine(
+    report = doctor.examine(
         _known.get(ip).kernel, Machine(4, 4, 1 << 34, 1 << 33, load_average=6.0, all_cores=4)
     )
     [line] = [check for check in report.checks if check.name == "load average"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_magic.display.static.doc import Code, Fold, Grid, Head, Line, Node
 from llama_magic.display.views.find import nodes
-from llama_magic.display.views.gguf._tensors import kinds
+from llama_magic.display.views.gguf.tensors import kinds
 from llama_magic.display.views.view import view
 from llama_magic.gguf import GGUFInfo
 from llama_magic.words.amounts import count, size
