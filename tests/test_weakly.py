@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic import weakly
-from llama_magic.model.astream import mail
+from llama_magic.model.mail import mail
 from llama_magic.testing import Script, scripted_model
 from llama_magic.threads import may_wait
 from llama_magic.weakly import WeakMethods, WeakTable, when_gone

@@ -10,7 +10,8 @@ file. The way of a call:
   beginning; `guard` and `overflow` see that it fits;
 - the request: `call` goes through all this, `assemble` puts it together, `standing_in` lets a replay
   answer;
-- the answer: `answer` puts events together, a `sample` at a time; `stream` and `astream` hand it out;
+- the answer: `answer` puts events together, a `sample` at a time; `stream` and `astream` hand it out,
+  `mail` takes it into an asyncio loop;
 - a structured one: `structured` is the call, a list of prompts a `batch`; `attempts` asks again,
   `thinking` may stand before it, `finished` makes the instance; a `succession` is several streams as one;
 - tools: `tools/`, functions that a model calls;

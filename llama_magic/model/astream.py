@@ -3,98 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import weakref
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from llama_magic.errors import GenerationInterrupted
 from llama_magic.model.answer import Assembler
+from llama_magic.model.mail import Mail, mail
 from llama_magic.model.results import Budget, Chunk
 from llama_magic.model.stream import Stream, with_partial
 from llama_magic.request.backend import Backend
-from llama_magic.threads import afterwards
-from llama_magic.weakly import WeakTable
 from llama_magic.words.inprocess import InProcess
 
 C = TypeVar("C", default=Any)  # what `completion` is
-_BEAT = 0.1  # seconds
-
-
-class Box(Protocol):
-    """What things are put into on the loop, as an `asyncio.Queue`."""
-
-    def put_nowait(self, item: Any, /) -> None: ...
-
-
-class Mail:
-    """Carries what other threads tell into a loop: one wake-up for all that waits, and for all of a step."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
-        self._waiting: deque[tuple[Box, Any]] = deque()
-        self._called = False
-        self._awaited = 0  # by how many
-        self._beating = False
-
-    def put(self, box: Box, thing: Any) -> None:
-        """Put a thing into a box of the loop. Any thread. RuntimeError where the loop is closed."""
-        self._waiting.append((box, thing))
-        if not self._called:
-            loop = self._loop()
-            if loop is None or loop.is_closed():
-                raise RuntimeError("The loop is closed.")
-            self._called = True
-            afterwards(self._ring)
-
-    def _ring(self) -> None:
-        loop = self._loop()
-        try:
-            if loop is not None:
-                loop.call_soon_threadsafe(self._empty)
-        except RuntimeError:  # it was closed meanwhile: whoever puts something next hears of it
-            self._called = False
-
-    def _empty(self) -> None:
-        self._called = False  # first: what comes from here on calls again, or is taken now
-        while self._waiting:
-            box, thing = self._waiting.popleft()
-            box.put_nowait(thing)
-
-    @contextmanager
-    def awaited(self) -> Iterator[None]:
-        """Have the loop turn ten times a second while somebody waits, where a signal may strike.
-
-        A kernel's handler cancels what a cell awaits and wakes nothing: while a long prompt is read, which
-        sends no mail, the loop would sleep on.
-        """
-        self._awaited += 1
-        if not self._beating and threading.current_thread() is threading.main_thread():
-            self._beat()
-        try:
-            yield
-        finally:
-            self._awaited -= 1
-
-    def _beat(self) -> None:
-        loop = self._loop()
-        self._beating = self._awaited > 0 and loop is not None
-        if self._beating and loop is not None:
-            loop.call_later(_BEAT, self._beat)
-
-
-_mails: WeakTable[asyncio.AbstractEventLoop, Mail] = WeakTable()
-
-
-def mail() -> Mail:
-    """Return what carries things into the running loop."""
-    loop = asyncio.get_running_loop()
-    return _mails.get(loop) or _mails.put(loop, Mail(loop))
 
 
 def _courier(

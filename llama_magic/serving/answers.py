@@ -14,7 +14,7 @@ from llama_magic.serving.refusals import Refusal, busy
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
-    from llama_magic.model.astream import Mail
+    from llama_magic.model.mail import Mail
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_magic.errors import OptionError
-from llama_magic.model.astream import Mail
+from llama_magic.model.mail import Mail
 from llama_magic.serving.log import Log
 from llama_magic.serving.metrics import Metrics
 from llama_magic.serving.refusals import Refusal, busy

@@ -10,7 +10,7 @@ from fake_context import Asked, FakeContext, GreedyChain, lane_of
 
 from llama_magic.engine.lanes import running
 from llama_magic.engine.lanes.shared import SharedLane
-from llama_magic.model.astream import Mail
+from llama_magic.model.mail import Mail
 from llama_magic.request.events import TokenEvent
 from llama_magic.threads import afterwards, gathered
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, OptionError
 from llama_magic.model.asked import Beside
-from llama_magic.model.astream import AsyncStream, mail
+from llama_magic.model.astream import AsyncStream
+from llama_magic.model.mail import mail
 from llama_magic.model.results import Chunk
 from llama_magic.model.stream import Stream
 from llama_magic.model.succession import AsyncSuccession, Succession
