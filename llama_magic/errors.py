@@ -19,7 +19,8 @@ Two branches stand for the caller's own mistakes, so that `except ValueError` an
 └── InputTypeError         (also a TypeError) a value of the wrong type
 
 Every message says what was found, what was expected and what to do. In IPython an
-error is shown as its text alone, without a traceback; the exception itself is ordinary.
+error is shown as its text alone, without a traceback, and one that was caught shows itself
+as a view; the exception itself is ordinary.
 """
 
 from __future__ import annotations
@@ -43,7 +44,30 @@ def escaped(text: str) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
-class LlamaMagicError(Exception):
+class _Ours(BaseException):
+    """What our errors and interrupts have in common: they say themselves what they are, and pickle whole."""
+
+    def __reduce__(self) -> Any:
+        # Python's own way calls the class with `args` alone, and a pool of processes hangs where that fails.
+        return _again, (type(self), self.args, self.__dict__)
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints in place of a traceback (and still count as a failed cell)."""
+        return [_narrow(self._words())]
+
+    def _words(self) -> str:
+        return f"{type(self).__name__}: {self}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self._words())  # IPython has a printer of exceptions, which goes before the view's text
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        from llama_magic.display import mimebundle  # a named arrow up, as in `words/shown.py`
+
+        return mimebundle(self)
+
+
+class LlamaMagicError(_Ours, Exception):
     """Base of every error of this package.
 
     `message` says what is wrong; `remedy`, if given, is one sentence on what to do.
@@ -61,13 +85,8 @@ class LlamaMagicError(Exception):
 
     def _say(self, message: str, remedy: str | None) -> None:
         # File names, servers' answers and llama.cpp's log stand in messages: none may steer a terminal.
-        self.message = message = escaped(message)
-        self.remedy = remedy = None if remedy is None else escaped(remedy)
-        self.args = (message if remedy is None else f"{message}\n{remedy}",)
-
-    def __reduce__(self) -> Any:
-        # Python's own way calls the class with `args` alone, and a pool of processes hangs where that fails.
-        return _again, (type(self), self.args, self.__dict__)
+        self.message, self.remedy = escaped(message), None if remedy is None else escaped(remedy)
+        self.args = (self.message if remedy is None else f"{self.message}\n{self.remedy}",)
 
     def add(self, sentence: str) -> None:
         """Say one thing more, once."""
@@ -82,17 +101,12 @@ class LlamaMagicError(Exception):
         self._say(f"Row {row + 1} of {len(completions)}{others}: {self.message}", self.remedy)
         return self
 
-    def _render_traceback_(self) -> list[str]:
-        """Return what IPython prints in place of a traceback (and still count as a failed cell)."""
-        return [_narrow(f"{type(self).__name__}: {self}")]
-
 
 def _narrow(text: str) -> str:
     """Break a text at blanks, but for lines that begin with one; a terminal has lines of its own."""
     if sys.stdout is not None and sys.stdout.isatty():
         return text
-    lines = (line if line[:1].isspace() else "\n".join(_NARROW.wrap(line)) for line in text.split("\n"))
-    return "\n".join(lines)
+    return "\n".join(x if x[:1].isspace() else "\n".join(_NARROW.wrap(x)) for x in text.split("\n"))
 
 
 def _again(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
@@ -201,19 +215,11 @@ class ContextOverflowError(LlamaMagicError, ValueError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        prompt_tokens: int,
-        max_tokens: int,
-        window: int,
-        parts: tuple[tuple[str, int], ...] = (),
-        remedy: str | None = None,
-    ) -> None:
+        self, message: str, *, prompt_tokens: int, max_tokens: int, window: int,
+        parts: tuple[tuple[str, int], ...] = (), remedy: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(message, remedy=remedy)
-        self.prompt_tokens = prompt_tokens
-        self.max_tokens = max_tokens
-        self.window = window
+        self.prompt_tokens, self.max_tokens, self.window = prompt_tokens, max_tokens, window
         self.parts = parts
 
 
@@ -228,8 +234,7 @@ class SchemaError(LlamaMagicError):
         self, message: str, *, pointer: str = "", keyword: str | None = None, remedy: str | None = None
     ) -> None:
         super().__init__(message, remedy=remedy)
-        self.pointer = pointer
-        self.keyword = keyword
+        self.pointer, self.keyword = pointer, keyword
 
 
 class StructuredOutputError(LlamaMagicError):
@@ -246,9 +251,7 @@ class StructuredOutputError(LlamaMagicError):
         remedy: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(message, remedy=remedy)
-        self.text = text
-        self.partial = partial
-        self.completion = completion
+        self.text, self.partial, self.completion = text, partial, completion
 
 
 class ModelClosedError(LlamaMagicError):
@@ -263,7 +266,7 @@ class InputTypeError(LlamaMagicError, TypeError):
     """A value of the wrong type; names the types that are taken."""
 
 
-class GenerationInterrupted(KeyboardInterrupt):
+class GenerationInterrupted(_Ours, KeyboardInterrupt):
     """Ctrl-C or the kernel's interrupt stopped a call; `completion` holds what is kept of it.
 
     That is the `Completion` of what was written (a list of them for a list of prompts, in order; None for
@@ -279,11 +282,8 @@ class GenerationInterrupted(KeyboardInterrupt):
         super().__init__(f"interrupted; {self.words}")
         self.completion = completion
 
-    def __reduce__(self) -> Any:
-        return _again, (type(self), self.args, self.__dict__)
-
-    def _render_traceback_(self) -> list[str]:
-        return [_narrow(f"Interrupted: {self.words}.")]
+    def _words(self) -> str:
+        return f"Interrupted: {self.words}."
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from display_answers import bare, completion
 from example_views import example_views
 from hypothesis import given
 from hypothesis import strategies as st
+from IPython.core.formatters import DisplayFormatter
 
 from llama_magic import display, errors
 from llama_magic.display import to_html, to_markdown, to_text
@@ -191,6 +193,19 @@ def test_an_overflow_shows_what_fills_the_window() -> None:
         assert "reserved answer" not in text  # the bar has it once, with the colour of what is reserved
         assert "reserved 256" in text
     assert to_html(error).count(inline.declarations()["lm-k-variable"].rstrip(";")) == 2  # bar and legend
+
+
+def test_an_error_that_was_caught_shows_itself_as_its_view() -> None:
+    """IPython's own formatter finds the view: words and remedy, escaped; a repr has neither."""
+    formatter = DisplayFormatter()
+    caught = errors.OptionError("No <img src=x> in `a.txt`.", remedy="Write --file.")
+    data, _ = formatter.format(caught)
+    assert data["text/plain"] == "OptionError: No <img src=x> in `a.txt`.\nWrite --file."
+    assert "&lt;img src=x&gt;" in data["text/html"]
+    assert "<img" not in data["text/html"]
+    stopped, _ = formatter.format(errors.GenerationInterrupted())
+    assert stopped["text/plain"] == "Interrupted: nothing is kept."
+    assert pickle.loads(pickle.dumps(caught)).remedy == "Write --file."
 
 
 def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from llama_magic.display.static.doc import Code, Fold, Head, Line, Node
 from llama_magic.display.views import gauge
 from llama_magic.display.views.view import view
-from llama_magic.errors import ContextOverflowError, LlamaMagicError, StructuredOutputError
+from llama_magic.errors import (
+    ContextOverflowError,
+    GenerationInterrupted,
+    LlamaMagicError,
+    StructuredOutputError,
+)
 from llama_magic.model.results import Budget, BudgetPart
 
 _KINDS = ("template", "system", "user", "assistant", "tool")
@@ -14,6 +19,8 @@ _KINDS = ("template", "system", "user", "assistant", "tool")
 @view.register(BaseException)
 def error(e: BaseException) -> list[Node]:
     """Show an error: its kind, its message, its remedy; an overflow with the gauge that shows it."""
+    if isinstance(e, GenerationInterrupted):
+        return [Line(f"Interrupted: {e.words}.", dim=True)]
     out: list[Node] = [Head(type(e).__name__, tone="bad")]
     if isinstance(e, ContextOverflowError):
         out.append(gauge.bar(_overflow(e), legend=True))
