@@ -9,7 +9,7 @@ Knows no llama.cpp: the engine passes in what it knows of graphics devices.
 from llama_magic.fit._check import affordable_cells, check, largest_context
 from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, round_context
 from llama_magic.fit._machine import Gpu, Machine, machine
-from llama_magic.fit._profiles import PROFILES, LoadProfile, profile
+from llama_magic.fit._profiles import PROFILES, LoadProfile, Tuning, profile
 from llama_magic.fit._speed import Speed, bytes_per_token, rates, rounded, speed
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Machine",
     "Options",
     "Speed",
+    "Tuning",
     "affordable_cells",
     "bytes_per_token",
     "check",

@@ -25,7 +25,14 @@ _REPACKED = frozenset({"Q4_0", "Q4_K", "IQ4_NL"})
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is to be loaded, as far as memory goes. `cells` counts KV cells of one context."""
+    """How a model is to be loaded, as far as memory goes.
+
+    `ctx` is one sequence's window in tokens; `cells` the KV cells of one context (None: `ctx` for each of
+    `n_seq` sequences); `contexts` how many contexts are made; `outputs` llama.cpp's `n_outputs_max` (None:
+    the batch); `extra_bufts` its `use_extra_bufts`; `adapters` the bytes of LoRA adapters, `draft` those of
+    a draft model with its context. A model that only embeds has one context without a cache, which reads a
+    whole text at once.
+    """
 
     ctx: int
     type_k: str = "f16"
@@ -72,7 +79,7 @@ class Estimate(Shown):
 
     def replace(self, **changes: Any) -> Estimate:
         """Return the estimate for other options (`ctx=…`, `type_k=…`)."""
-        return _estimate(self.info, replace(self.options, **changes))
+        return estimate(self.info, replace(self.options, **changes))
 
     def parts(self) -> Iterator[tuple[str, int, str]]:
         """Yield (what, bytes, why) for each part that is not 0."""
@@ -104,60 +111,15 @@ class Estimate(Shown):
         return self.explained()
 
 
-def estimate(
-    info: GGUFInfo,
-    *,
-    ctx: int,
-    type_k: str = "f16",
-    type_v: str = "f16",
-    n_seq: int = 1,
-    cells: int | None = None,
-    batch: int = 512,
-    ubatch: int = 512,
-    gpu_layers: int = 0,
-    flash_attn: str = "auto",
-    swa_full: bool = True,
-    contexts: int = 1,
-    outputs: int | None = None,
-    extra_bufts: bool = True,
-    mmap: bool = True,
-    adapters: int = 0,
-    draft: int = 0,
-) -> Estimate:
+def estimate(info: GGUFInfo, options: Options) -> Estimate:
     """Predict the memory of a load from its header alone (under 1 ms).
 
-    `ctx` is one sequence's window in tokens; `cells` the KV cells of one context (default: `ctx` for each
-    of `n_seq` sequences); `contexts` how many contexts are made; `outputs` llama.cpp's `n_outputs_max`
-    (default: the batch); `extra_bufts` its `use_extra_bufts`; `adapters` the bytes of LoRA adapters,
-    `draft` those of a draft model with its context. A model that only embeds has one context without a
-    cache, which reads a whole text at once. Raises `OptionError` for an unknown KV type.
+    Raises `OptionError` for an unknown KV type.
     """
-    options = Options(
-        ctx, type_k, type_v, n_seq, cells, batch, ubatch, gpu_layers, flash_attn, swa_full, contexts, outputs,
-        extra_bufts, mmap, adapters, draft,
-    )  # fmt: skip
-    for name in (type_k, type_v):
+    for name in (options.type_k, options.type_v):
         if name not in KV_TYPES:
             raise OptionError(f"There is no KV type {name!r}. Known: {', '.join(KV_TYPES)}.")
-    return _estimate(info, options)
-
-
-def round_context(n: int) -> int:
-    """Return `n` rounded up to a multiple of 256, as llama.cpp does with a context."""
-    return max(_PAD, -(-n // _PAD) * _PAD)
-
-
-def _cells(o: Options) -> int:
-    return round_context(o.ctx * o.n_seq if o.cells is None else o.cells)
-
-
-def _ubatch(o: Options) -> int:
-    batch = min(o.batch, _cells(o))
-    return min(batch, o.ubatch or batch)
-
-
-def _estimate(info: GGUFInfo, given: Options) -> Estimate:
-    o = given
+    o = options
     if info.only_embeds:
         o = replace(o, n_seq=1, batch=_cells(o), ubatch=_cells(o), outputs=1)
     weights = info.tensor_bytes
@@ -172,7 +134,21 @@ def _estimate(info: GGUFInfo, given: Options) -> Estimate:
     share = min(1.0, on_gpu / blocks)
     gpu = int(in_blocks * share + (weights - in_blocks if on_gpu > blocks else 0) + (kv + state) * share)
     gpu += compute if on_gpu else 0
-    return Estimate(weights, repacked, kv, state, compute, output, o.adapters, o.draft, gpu, given, info)
+    return Estimate(weights, repacked, kv, state, compute, output, o.adapters, o.draft, gpu, options, info)
+
+
+def round_context(n: int) -> int:
+    """Return `n` rounded up to a multiple of 256, as llama.cpp does with a context."""
+    return max(_PAD, -(-n // _PAD) * _PAD)
+
+
+def _cells(o: Options) -> int:
+    return round_context(o.ctx * o.n_seq if o.cells is None else o.cells)
+
+
+def _ubatch(o: Options) -> int:
+    batch = min(o.batch, _cells(o))
+    return min(batch, o.ubatch or batch)
 
 
 def _repacked(info: GGUFInfo) -> int:

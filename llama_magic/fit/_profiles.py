@@ -17,18 +17,10 @@ PROFILES = {
 }
 
 
-@dataclass(frozen=True)
-class LoadProfile:
-    """What a profile sets. `gpu_layers` -1 is all.
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How a model is held and decoded; a profile sets all of it, a load's options some. -1 layers are all."""
 
-    `window` is the longest context that it takes unasked, in tokens; the shared cache has cells for
-    `windows` of them.
-    """
-
-    name: str
-    description: str
-    window: int
-    windows: int
     threads: int
     batch: int
     ubatch: int
@@ -42,6 +34,20 @@ class LoadProfile:
     gpu_layers: int
 
 
+@dataclass(frozen=True)
+class LoadProfile:
+    """What a profile sets.
+
+    `window` is the longest context that it takes unasked, in tokens; the shared cache has cells for
+    `windows` of them.
+    """
+
+    name: str
+    window: int
+    windows: int
+    tuning: Tuning
+
+
 def profile(name: str, machine: Machine, info: GGUFInfo) -> LoadProfile:
     """Return the load options of a profile for this machine and model; `OptionError` for an unknown one.
 
@@ -52,11 +58,7 @@ def profile(name: str, machine: Machine, info: GGUFInfo) -> LoadProfile:
     batch, ubatch = {"batch": (2048, 512), "memory": (128, 128), "fast": (1024, 512)}.get(name, (512, 512))
     kv = "q8_0" if name == "memory" else "f16"
     cpu_only = not machine.gpus
-    return LoadProfile(
-        name=name,
-        description=PROFILES[name],
-        window={"quality": 8192, "memory": 2048}.get(name, 4096),
-        windows=16 if name == "batch" else 1,
+    tuning = Tuning(
         threads=machine.physical_cores,
         batch=batch,
         ubatch=ubatch,
@@ -69,3 +71,5 @@ def profile(name: str, machine: Machine, info: GGUFInfo) -> LoadProfile:
         swa_full=name != "memory",
         gpu_layers=0 if cpu_only else -1,
     )
+    window = {"quality": 8192, "memory": 2048}.get(name, 4096)
+    return LoadProfile(name, window, 16 if name == "batch" else 1, tuning)

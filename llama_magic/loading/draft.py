@@ -50,8 +50,7 @@ class Draft:
     def bytes_for(self, settings: Any) -> int:
         """Predict the memory that it takes, weights and context."""
         o = self.context(settings)
-        return fit.estimate(
-            self.info,
+        how = fit.Options(
             ctx=o.cells,
             batch=o.batch,
             ubatch=o.ubatch,
@@ -60,7 +59,8 @@ class Draft:
             gpu_layers=settings.gpu_layers,
             extra_bufts=settings.extra_bufts,
             mmap=settings.mmap,
-        ).total
+        )
+        return fit.estimate(self.info, how).total
 
 
 def check_source(value: Any) -> None:

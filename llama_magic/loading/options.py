@@ -54,23 +54,12 @@ CALLED_ELSEWHERE = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(fit.Tuning):
     """Every option of a load, settled. Equal settings on the same file mean the same model object."""
 
     window: int
     cells: int
-    threads: int
-    batch: int
-    ubatch: int
-    type_k: str
-    type_v: str
-    flash_attn: str
-    mmap: bool
-    mlock: bool
-    extra_bufts: bool
-    swa_full: bool
-    gpu_layers: int
     profile: str
     rope: tuple[tuple[str, Any], ...] = ()
     lora: tuple[Adapter, ...] = ()
@@ -112,8 +101,7 @@ class Settings:
 
     def _memory(self, info: GGUFInfo, context: ContextOptions) -> Estimate:
         layers = info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers
-        return fit.estimate(
-            info,
+        how = fit.Options(
             ctx=self.window,
             cells=context.cells,
             n_seq=context.sequences,
@@ -130,6 +118,7 @@ class Settings:
             adapters=sum(adapter.stamp[0] for adapter in context.adapters),
             draft=0 if self.draft is None else self.draft.bytes_for(self),
         )
+        return fit.estimate(info, how)
 
     def speed(self, info: GGUFInfo, machine: Machine, filled: int = 0) -> Speed | None:
         """Return the most tokens a second that one stream can write; None with layers on a GPU."""
@@ -144,7 +133,7 @@ class Settings:
 
     def shown(self) -> dict[str, Any]:
         """Return the settings as a user would write them."""
-        data = asdict(replace(self, draft=None))
+        data = {"window": self.window, "cells": self.cells, **asdict(replace(self, draft=None))}
         data["lora"] = [f"{adapter.path}:{adapter.scale:g}" for adapter in self.lora]
         data["draft"] = None if self.draft is None else self.draft.origin
         data.update(data.pop("rope") and dict(self.rope))
@@ -213,56 +202,45 @@ class LoadOptions:
         one = replace(least, window=window, cells=window)
         windows = 1 if info.only_embeds else base.windows  # texts are embedded one after the other
         cells = fit.affordable_cells(one.estimate(info), machine, windows)
-        batch = self._batch(base, cells, notes)
-        return replace(
-            one,
-            cells=cells,
-            batch=batch,
-            ubatch=min(batch, base.ubatch),
-            notes=tuple(notes),
-        )
+        batch = min(one.batch, fit.round_context(cells))
+        if self.batch and batch < self.batch:
+            notes.append(f"A batch of {self.batch:,} tokens is more than the {cells:,} that the cache holds.")
+        return replace(one, cells=cells, batch=batch, ubatch=min(batch, one.ubatch), notes=tuple(notes))
 
     def _least(self, base: LoadProfile, machine: Machine, notes: list[str], *, gpu: bool) -> Settings:
         """Return the settings with the shortest window, to be lengthened."""
-        batch = self.batch or base.batch
+        said = {
+            "threads": self.threads,
+            "batch": self.batch,
+            "type_k": self.kv_type,
+            "type_v": self.kv_type,
+            "flash_attn": self.flash_attn,
+            "mmap": self.mmap,
+            "mlock": self.mlock,
+            "gpu_layers": self.gpu_layers if gpu or self.gpu_layers is not None else 0,
+        }
+        tuning = asdict(base.tuning) | {name: value for name, value in said.items() if value is not None}
+        tuning["ubatch"] = min(tuning["batch"], tuning["ubatch"])
+        self._note_threads(tuning["threads"], machine, notes)
         return Settings(
+            **tuning,
             window=fit.round_context(0),
             cells=fit.round_context(0),
-            threads=self._threads(base, machine, notes),
-            batch=batch,
-            ubatch=min(batch, base.ubatch),
-            type_k=self.kv_type or base.type_k,
-            type_v=self.kv_type or base.type_v,
-            flash_attn=self.flash_attn or base.flash_attn,
-            mmap=base.mmap if self.mmap is None else self.mmap,
-            mlock=base.mlock if self.mlock is None else self.mlock,
-            extra_bufts=base.extra_bufts,
-            swa_full=base.swa_full,
-            gpu_layers=self.gpu_layers if self.gpu_layers is not None else (base.gpu_layers if gpu else 0),
             profile=base.name,
             rope=tuple((n, getattr(self, n)) for n in _ROPE if getattr(self, n) is not None),
             lora=self.lora,
             draft=self.draft if isinstance(self.draft, Draft) else None,
-            formatter=self.formatter
-            if isinstance(self.formatter, str)
-            else (repr(self.formatter) if self.formatter is not None else "auto"),
+            formatter=str(self.formatter or "auto"),
             template=_template_stamp(self.formatter),
         )
 
-    def _batch(self, base: LoadProfile, cells: int, notes: list[str]) -> int:
-        batch = self.batch or base.batch
-        if self.batch and batch > fit.round_context(cells):
-            notes.append(f"A batch of {batch:,} tokens is more than the {cells:,} that the cache holds.")
-        return min(batch, fit.round_context(cells))
-
-    def _threads(self, base: LoadProfile, machine: Machine, notes: list[str]) -> int:
-        threads = self.threads or base.threads
+    @staticmethod
+    def _note_threads(threads: int, machine: Machine, notes: list[str]) -> None:
         if threads > max(1, machine.logical_cores):
             notes.append(
                 f"{threads} threads on {machine.logical_cores} cores wait for each other at every step: "
                 f"--threads {machine.physical_cores} is faster."
             )
-        return threads
 
     def _window(
         self, info: GGUFInfo, machine: Machine, unasked: int, least: Settings, notes: list[str]

@@ -12,7 +12,7 @@ from llama_magic.experiments.difference import Difference, Side
 from llama_magic.experiments.forecast import Forecast, ForecastRow
 from llama_magic.experiments.throughput import Bench, Throughput
 from llama_magic.experiments.verification import Verdict, Verification
-from llama_magic.fit import Machine, Speed, estimate
+from llama_magic.fit import Machine, Options, Speed, estimate
 from llama_magic.lesson.exercise import check
 from llama_magic.lesson.question import Question
 from llama_magic.loading.alias import Alias
@@ -113,7 +113,7 @@ def _models() -> dict[str, Any]:
         "header": info,
         **{f"header: {part}": _Part(part, info) for part in ("tensors", "tokenizer", "template")},
         "plan": plan,
-        "fit": estimate(info, ctx=2048),
+        "fit": estimate(info, Options(ctx=2048)),
         "comparison": Comparison("o/r", quants, "Take Q4_0.", machine, quants[0], ("a note",)),
         "dry run": DryRun("smollm2", 98_000_000, info, 2048, None, {"ctx": 2048}, ("a note",), speed),
         "alias": Alias("quick", "smollm2", {"ctx": 2048}, ("a note",)),

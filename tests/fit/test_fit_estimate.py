@@ -18,6 +18,7 @@ from llama_magic.fit import (
     PROFILES,
     Gpu,
     Machine,
+    Options,
     affordable_cells,
     check,
     estimate,
@@ -92,8 +93,8 @@ def test_total_is_within_a_tenth_of_what_llama_cpp_allocates(measured: Any) -> N
     info, actual = measured
     for (ctx, kv, flash, swa_full, n_seq, ubatch), found in zip(_RUNS, actual, strict=True):
         e = estimate(
-            info, ctx=ctx, cells=ctx, type_k=kv, type_v=kv, n_seq=n_seq, ubatch=ubatch,
-            flash_attn="auto" if flash else "off", swa_full=swa_full,
+            info, Options(ctx=ctx, cells=ctx, type_k=kv, type_v=kv, n_seq=n_seq, ubatch=ubatch,
+            flash_attn="auto" if flash else "off", swa_full=swa_full)
         )  # fmt: skip
         total = sum(found.values())
         assert e.total / 2**20 == pytest.approx(total, rel=0.10), (ctx, kv, flash, found, e.explained())
@@ -104,7 +105,7 @@ def test_total_is_within_a_tenth_of_what_llama_cpp_allocates(measured: Any) -> N
 def test_weights_are_those_of_the_file(measured: Any) -> None:
     """Mapped and repacked weights together are llama.cpp's model buffers, within 2 %."""
     info, actual = measured
-    e = estimate(info, ctx=512)
+    e = estimate(info, Options(ctx=512))
     assert (e.weights + e.repacked) / 2**20 == pytest.approx(actual[0]["weights"], rel=0.02)
 
 
@@ -120,14 +121,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> GGUFInfo:
 
 def test_kv_cache_grows_by_bytes_per_token(tiny: GGUFInfo) -> None:
     """Doubling the context doubles the KV cache; q8_0 takes 34/64 of f16."""
-    one, two = estimate(tiny, ctx=1024), estimate(tiny, ctx=2048)
+    one, two = estimate(tiny, Options(ctx=1024)), estimate(tiny, Options(ctx=2048))
     assert two.kv == 2 * one.kv == 2048 * sum(tiny.kv_bytes_per_token())
-    assert estimate(tiny, ctx=1024, type_k="q8_0", type_v="q8_0").kv * 64 == one.kv * 34
+    assert estimate(tiny, Options(ctx=1024, type_k="q8_0", type_v="q8_0")).kv * 64 == one.kv * 34
 
 
 def test_parts_sum_to_the_total(tiny: GGUFInfo) -> None:
     """The parts that `explained` lists are all there is."""
-    e = estimate(tiny, ctx=1024, contexts=2, n_seq=3)
+    e = estimate(tiny, Options(ctx=1024, contexts=2, n_seq=3))
     assert sum(size for _, size, _ in e.parts()) == e.total
     assert e.explained().endswith(amounts.size(e.total))
 
@@ -135,7 +136,7 @@ def test_parts_sum_to_the_total(tiny: GGUFInfo) -> None:
 def test_unknown_kv_type_is_refused_by_name(tiny: GGUFInfo) -> None:
     """A KV type that llama.cpp has not is an OptionError that lists those it has."""
     with pytest.raises(OptionError, match=r"q3_9.*q8_0"):
-        estimate(tiny, ctx=512, type_k="q3_9")
+        estimate(tiny, Options(ctx=512, type_k="q3_9"))
 
 
 @pytest.mark.parametrize(("n", "rounded"), [(0, 256), (1, 256), (256, 256), (257, 512), (4000, 4096)])
@@ -147,7 +148,7 @@ def test_contexts_are_rounded_as_llama_cpp_rounds_them(n: int, rounded: int) -> 
 def test_too_long_a_context_is_refused_with_one_that_fits(tiny: GGUFInfo) -> None:
     """The refusal says by how much, and the context it names fits easily; 256 tokens more do not."""
     small = Machine(2, 2, 64 << 20, 48 << 20)
-    e = estimate(tiny, ctx=1 << 20)
+    e = estimate(tiny, Options(ctx=1 << 20))
     with pytest.raises(FitError) as caught:
         check(e, small)
     text = str(caught.value)
@@ -159,7 +160,7 @@ def test_too_long_a_context_is_refused_with_one_that_fits(tiny: GGUFInfo) -> Non
 
 def test_a_smaller_kv_type_is_named_where_it_suffices(tiny: GGUFInfo) -> None:
     """Where q8_0 halves the cache enough, that is the first cure."""
-    e = estimate(tiny, ctx=262144)
+    e = estimate(tiny, Options(ctx=262144))
     small = Machine(2, 2, 1 << 40, (e.private + e.replace(type_k="q8_0", type_v="q8_0").private) // 2)
     with pytest.raises(FitError, match="--kv-type q8_0"):
         check(e, small)
@@ -167,7 +168,7 @@ def test_a_smaller_kv_type_is_named_where_it_suffices(tiny: GGUFInfo) -> None:
 
 def test_mapped_weights_may_exceed_free_memory(tiny: GGUFInfo) -> None:
     """Page cache is reclaimable: weights larger than the free RAM are a note, read ones are a refusal."""
-    e = estimate(tiny, ctx=256)
+    e = estimate(tiny, Options(ctx=256))
     tight = Machine(2, 2, GIB, e.private + e.weights // 2)
     assert "slowly" in check(e, tight)[0]
     with pytest.raises(FitError):
@@ -178,7 +179,7 @@ def test_mapped_weights_may_exceed_free_memory(tiny: GGUFInfo) -> None:
 
 def test_gpu_part_is_checked_against_vram(tiny: GGUFInfo) -> None:
     """What does not fit the GPU names a number of layers that does."""
-    e = estimate(tiny, ctx=4096, gpu_layers=99)
+    e = estimate(tiny, Options(ctx=4096, gpu_layers=99))
     with pytest.raises(FitError, match=r"GPU.*\n(.*\n)*.*--gpu-layers 0"):
         check(e, replace(BIG, gpus=(Gpu("toy", 1 << 20, 1 << 10),)))
     assert check(e, replace(BIG, gpus=(Gpu("toy", GIB, GIB),))) == ()
@@ -186,16 +187,16 @@ def test_gpu_part_is_checked_against_vram(tiny: GGUFInfo) -> None:
 
 def test_context_zero_is_the_trained_one_capped_by_what_fits(tiny: GGUFInfo) -> None:
     """`--ctx 0` gives the trained length, less where memory is short, always a multiple of 256."""
-    assert largest_context(estimate(tiny, ctx=256), BIG) == 512
+    assert largest_context(estimate(tiny, Options(ctx=256)), BIG) == 512
     long = inspect(tiny.path)
     long.hparams.context = 1 << 22
     some = Machine(2, 2, 2 * GIB, (512 << 20) + (80 << 20))
-    found = largest_context(estimate(long, ctx=256), some)
+    found = largest_context(estimate(long, Options(ctx=256)), some)
     assert found % 256 == 0
     assert 256 < found < 1 << 22
-    assert check(estimate(long, ctx=found), replace(some, ram_available=80 << 20)) == ()
+    assert check(estimate(long, Options(ctx=found)), replace(some, ram_available=80 << 20)) == ()
     with pytest.raises(FitError):
-        largest_context(estimate(long, ctx=256), Machine(2, 2, 100 << 10, 100 << 10))
+        largest_context(estimate(long, Options(ctx=256)), Machine(2, 2, 100 << 10, 100 << 10))
 
 
 def test_absurd_trained_context_is_clamped(tiny: GGUFInfo) -> None:
@@ -203,7 +204,7 @@ def test_absurd_trained_context_is_clamped(tiny: GGUFInfo) -> None:
     wrong = inspect(tiny.path)
     wrong.hparams.context = 0xFFFFFFFF
     most = replace(BIG, ram_available=1 << 50, ram_total=1 << 50)
-    assert largest_context(estimate(wrong, ctx=256), most) <= 1 << 24
+    assert largest_context(estimate(wrong, Options(ctx=256)), most) <= 1 << 24
 
 
 @pytest.fixture(scope="module")
@@ -224,18 +225,18 @@ def test_the_longest_window_leaves_room_for_every_sequence(hybrid: GGUFInfo, opt
     """
     room = 128 << 20
     small = Machine(2, 2, 2 * GIB, (512 << 20) + room)
-    found = largest_context(estimate(hybrid, ctx=256, cells=256, **options), small)
+    found = largest_context(estimate(hybrid, Options(ctx=256, cells=256, **options)), small)
     tight = replace(small, ram_available=room)
-    check(estimate(hybrid, ctx=found, cells=found, **options), tight)
-    longer = estimate(hybrid, ctx=found + 256, cells=found + 256, **options)
+    check(estimate(hybrid, Options(ctx=found, cells=found, **options)), tight)
+    longer = estimate(hybrid, Options(ctx=found + 256, cells=found + 256, **options))
     assert longer.total > room
     with pytest.raises(FitError, match=rf"--ctx {found}\b"):
-        check(estimate(hybrid, ctx=1 << 20, cells=1 << 20, **options), tight)
+        check(estimate(hybrid, Options(ctx=1 << 20, cells=1 << 20, **options)), tight)
 
 
 def test_further_windows_take_half_of_the_memory_that_is_left(hybrid: GGUFInfo) -> None:
     """Beside the first, which is there in any case; keys, values and what is computed on them count."""
-    one = estimate(hybrid, ctx=2048, cells=2048, n_seq=18)
+    one = estimate(hybrid, Options(ctx=2048, cells=2048, n_seq=18))
     for left, least, most in (
         (0, 2048, 2048),
         (40 << 20, 2048 + 256, 15 * 2048),
@@ -261,15 +262,17 @@ def test_profiles_differ_where_they_say(tiny: GGUFInfo) -> None:
     """Every profile loads on this machine; memory takes least, batch takes most sequences."""
     made = {name: profile(name, BIG, tiny) for name in PROFILES}
     for p in made.values():
-        assert p.threads == BIG.physical_cores
+        assert p.tuning.threads == BIG.physical_cores
         assert p.window % 256 == 0
-        one = estimate(tiny, ctx=p.window, cells=p.window, type_k=p.type_k, type_v=p.type_v)
+        one = estimate(
+            tiny, Options(ctx=p.window, cells=p.window, type_k=p.tuning.type_k, type_v=p.tuning.type_v)
+        )
         cells = affordable_cells(one, BIG, p.windows)
         assert cells == p.window * p.windows
         check(one.replace(cells=cells), BIG)
-    assert made["memory"].type_k == "q8_0"
+    assert made["memory"].tuning.type_k == "q8_0"
     assert made["batch"].windows == max(p.windows for p in made.values()) > 1
-    assert not made["quality"].extra_bufts
+    assert not made["quality"].tuning.extra_bufts
     with pytest.raises(OptionError, match="balanced"):
         profile("quick", BIG, tiny)
 
@@ -287,6 +290,6 @@ def test_a_limit_of_the_address_space_counts(tiny: GGUFInfo, monkeypatch: pytest
     with pytest.raises(
         FitError, match=r"Or raise the limit of this process: `ulimit -v` lets it map 734 MB\."
     ):
-        check(estimate(tiny, ctx=1 << 20), narrow)
+        check(estimate(tiny, Options(ctx=1 << 20)), narrow)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1 << 60, 1 << 60))
     assert machine().ram_total == free.ram_total
