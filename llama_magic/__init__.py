@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from llama_magic.errors import LlamaMagicError as LlamaMagicError
     from llama_magic.errors import ModelClosedError as ModelClosedError
     from llama_magic.errors import OptionError as OptionError
+    from llama_magic.errors import OutOfTimeError as OutOfTimeError
     from llama_magic.errors import SchemaError as SchemaError
     from llama_magic.errors import ServerError as ServerError
     from llama_magic.errors import SourceError as SourceError
@@ -99,6 +100,7 @@ _ERRORS = (
     "LlamaMagicError",
     "ModelClosedError",
     "OptionError",
+    "OutOfTimeError",
     "SchemaError",
     "ServerError",
     "SourceError",

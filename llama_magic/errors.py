@@ -10,17 +10,13 @@ LlamaMagicError
 ├── TemplateError          prompt template or chat template
 ├── SchemaError            the schema cannot be honoured; names the keyword and where it stands
 ├── StructuredOutputError  the answer is not an instance; carries the text so far
-└── ModelClosedError       use after close
-
-Two branches stand for the caller's own mistakes, so that `except ValueError` and
-`except TypeError` work as in any Python library:
-
+├── ModelClosedError       use after close
 ├── OptionError            (also a ValueError) an option, verb or value that cannot be meant
-└── InputTypeError         (also a TypeError) a value of the wrong type
+├── InputTypeError         (also a TypeError) a value of the wrong type
+└── OutOfTimeError         (also a TimeoutError) `timeout` was up, in a call that writes nothing
 
-Every message says what was found, what was expected and what to do. In IPython an
-error is shown as its text alone, without a traceback, and one that was caught shows itself
-as a view; the exception itself is ordinary.
+Every message says what was found, what was expected and what to do. In IPython an error is shown as its text
+alone, without a traceback, and one that was caught shows itself as a view; the exception itself is ordinary.
 """
 
 from __future__ import annotations
@@ -70,10 +66,9 @@ class _Ours(BaseException):
 class LlamaMagicError(_Ours, Exception):
     """Base of every error of this package.
 
-    `message` says what is wrong; `remedy`, if given, is one sentence on what to do.
-    `str(error)` is both, separated by a line break. Of a list of prompts, `row` is the place (from 0)
-    of the one that failed first, and `completions` holds what there is of each, in order: None where
-    nothing was begun.
+    `message` says what is wrong; `remedy`, if given, is one sentence on what to do. `str(error)` is both, a
+    line each. Of a list of prompts, `row` is the place (from 0) of the one that failed first, `completions`
+    what there is of each, in order: None where nothing was begun.
     """
 
     row: int | None = None
@@ -210,8 +205,8 @@ class StreamStalledError(ServerError):
 class ContextOverflowError(LlamaMagicError, ValueError):
     """Prompt and reserved answer do not fit the context window.
 
-    `prompt_tokens`, `max_tokens` and `window` are counts of tokens; `parts` lists what fills
-    the window as `(label, tokens)` pairs, biggest contributor not first but in prompt order.
+    `prompt_tokens`, `max_tokens` and `window` are counts of tokens; `parts` lists what fills the window as
+    `(label, tokens)` pairs, in prompt order.
     """
 
     def __init__(
@@ -240,10 +235,9 @@ class SchemaError(LlamaMagicError):
 class StructuredOutputError(LlamaMagicError):
     """An answer is not an instance of what was asked for.
 
-    `text` is the answer so far, `partial` the part of it that could be read, `completion`
-    the `Completion` it came with, where there is one. Of several samples it is the first that failed;
-    `completions` holds them all, and `lm.vote` counts those that are instances. Of several prompts, see
-    `LlamaMagicError`.
+    `text` is the answer so far, `partial` the part of it that could be read, `completion` the `Completion` it
+    came with, where there is one. Of several samples it is the first that failed; `completions` holds them
+    all, and `lm.vote` counts those that are instances. Of several prompts, see `LlamaMagicError`.
     """
 
     def __init__(
@@ -266,19 +260,25 @@ class InputTypeError(LlamaMagicError, TypeError):
     """A value of the wrong type; names the types that are taken."""
 
 
+class OutOfTimeError(LlamaMagicError, TimeoutError):
+    """The `timeout` of a call that writes nothing was up; `completion` as of `GenerationInterrupted`."""
+
+    completion: Any = None
+
+
 class GenerationInterrupted(_Ours, KeyboardInterrupt):
     """Ctrl-C or the kernel's interrupt stopped a call; `completion` holds what is kept of it.
 
     That is the `Completion` of what was written (a list of them for a list of prompts, in order; None for
-    what was not begun), the `ReadThrough` of what was read, or None where nothing is kept; the message
-    says which. A `KeyboardInterrupt`, so that loops and *Run All* stop as they do for any interrupt.
+    what was not begun), the `ReadThrough` of what was read, the vectors of the texts that were embedded, or
+    None where nothing is kept; the message says which. A `KeyboardInterrupt`, so that loops and *Run All*
+    stop as they do for any interrupt.
     """
 
     def __init__(self, completion: Any = None, words: str | None = None) -> None:
+        begun = getattr(completion, "text", None) != ""
         kept = "nothing is kept" if completion is None else "what was written is kept"
-        if getattr(completion, "text", None) == "":
-            kept = "nothing was written yet"
-        self.words = words or kept
+        self.words = words or (kept if begun else "nothing was written yet")
         super().__init__(f"interrupted; {self.words}")
         self.completion = completion
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import _thread
 import contextlib
 import contextvars
+import math
 import os
 import queue
 import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -60,6 +62,68 @@ def afterwards(call: Callable[[], object]) -> None:
         calls.append(call)
 
 
+_LOOK_S = 0.1  # between two looks of a thread that waits: a bounded wait keeps Ctrl-C working on Windows
+_bounds = threading.local()
+
+
+class Reached(KeyboardInterrupt):
+    """A `Bound` of this thread is reached. Raised once: what a stopped call must still do is not bounded."""
+
+
+class Bound:
+    """Ends what a thread does within `with bound:`, after so many seconds or when another thread says `end`.
+
+    It is heard where the thread waits, or calls `look`, as Ctrl-C would be. `reached` says that it was.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.until = math.inf if seconds is None else time.monotonic() + seconds
+        self.reached = False
+        self.outer: Bound | None = None
+
+    def end(self) -> None:
+        """Let it be reached now. Any thread."""
+        self.until = -math.inf
+
+    def __enter__(self) -> Self:
+        self.outer, _bounds.innermost = getattr(_bounds, "innermost", None), self
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        _bounds.innermost = self.outer
+
+
+def left() -> float:
+    """Return the seconds until a bound of this thread is reached. Raises `Reached` where one is."""
+    least = math.inf
+    bound = getattr(_bounds, "innermost", None)
+    while bound is not None:
+        if not bound.reached:
+            least = min(least, bound.until - time.monotonic())
+            if least <= 0:
+                bound.reached = True
+                raise Reached
+        bound = bound.outer
+    return least
+
+
+def look() -> float:
+    """Return for how many seconds this thread may wait until it looks again. Raises `Reached`."""
+    return min(_LOOK_S, left())
+
+
+@contextlib.contextmanager
+def held(lock: Any) -> Iterator[None]:
+    """Hold an RLock; what bounds this thread also ends its waiting for it."""
+    try:
+        while not lock.acquire(timeout=look()):
+            pass
+        yield
+    finally:
+        if lock._is_owned():  # an interrupt may strike between the lock and the next bytecode
+            lock.release()
+
+
 class Latch:
     """Set once; then every wait is over. Safe in finalizers, in signal handlers, and beside Ctrl-C.
 
@@ -88,9 +152,9 @@ class Latch:
         return self._is_set
 
     def wait_long(self) -> None:
-        """Return when it is set; Ctrl-C works meanwhile, on Windows too."""
-        while not self.wait(0.1):
-            pass
+        """Return when it is set; Ctrl-C works meanwhile, on Windows too. Raises `Reached`."""
+        while not self._is_set:
+            self.wait(look())
 
 
 class Bell:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.engine.side import cuts, side_context, side_reader, tokens_within
 from llama_magic.errors import OptionError
-from llama_magic.request.vectors import as_texts, unit_rows
+from llama_magic.threads import look
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,28 +27,24 @@ def embed(
     engine: Engine,
     info: GGUFInfo,
     window: int,
-    texts: str | Iterable[str | Sequence[int]],
-    *,
-    normalize: bool,
-) -> NDArray[np.float32]:
-    """Return (len(texts), n_embd) float32; see `Model.embed`."""
-    import numpy as np
-
-    wanted = as_texts(texts, tokens=True)
+    texts: Sequence[str | Sequence[int]],
+    put: Callable[[Sequence[NDArray[np.float32]]], None],
+) -> None:
+    """Make a vector of each text; `put` is told of each, and of none now and then. See `Model.embed`."""
     pooling = _pooling(info)
     if pooling == _RANK:
         raise OptionError(
             f"{info.architecture} here is a reranker: it scores pairs and has no vector of a text.",
             remedy="Use an embedding model.",
         )
-    batches = [
-        tokens_within(engine.tokenizer, window, text, what=f"Text {i}", purpose="embed")
-        for i, text in enumerate(wanted)
-    ]
+    batches = []
+    for i, text in enumerate(texts):
+        look()
+        batches.append(tokens_within(engine.tokenizer, window, text, what=f"Text {i}", purpose="embed"))
+        put(())
     with engine.side_job("embed texts"):
-        rows = [_one(engine, info, tokens) for tokens in batches]
-    matrix = np.stack(rows) if rows else np.zeros((0, info.embedding_length), np.float32)
-    return unit_rows(matrix) if normalize else matrix
+        for tokens in batches:
+            put([_one(engine, info, tokens, put)])
 
 
 def _pooling(info: GGUFInfo) -> int:
@@ -62,7 +58,9 @@ def _whole(core: Core, info: GGUFInfo) -> bool:
     return core.weights.embeds or not causal or _pooling(info) == _FIRST
 
 
-def _one(engine: Engine, info: GGUFInfo, tokens: list[int]) -> NDArray[np.float32]:
+def _one(
+    engine: Engine, info: GGUFInfo, tokens: list[int], put: Callable[[Sequence[Any]], None]
+) -> NDArray[np.float32]:
     """Embed one text, piece by piece between the steps of running answers.
 
     llama.cpp pools each batch for itself, and holds logits of all its tokens. Where attention is causal the
@@ -74,6 +72,7 @@ def _one(engine: Engine, info: GGUFInfo, tokens: list[int]) -> NDArray[np.float3
         vector: NDArray[np.float32] | float = 0.0
         start = 0
         for end in cuts(len(tokens), reader.size):
+            put(())
             part = tokens[start:end]
             if last_only and end < len(tokens):
                 reader.pass_over(part, start)

@@ -20,7 +20,7 @@ from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.backend import Capabilities, check_waiting
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
-from llama_magic.threads import Latch, may_wait
+from llama_magic.threads import Latch, held, may_wait
 from llama_magic.weakly import when_gone
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Engine:
 
     def __init__(self, weights: Weights, options: EngineOptions, tokenizer: Vocabulary) -> None:
         self.tokenizer = tokenizer
-        self._side_lock = threading.Lock()
+        self._side_lock = threading.RLock()
         self._side_thread = 0  # that holds it
         self._core = Core(weights, options)
         self._pid = os.getpid()
@@ -144,7 +144,7 @@ class Engine:
         """Hold what side contexts have one of, for one caller at a time."""
         if self._side_thread == threading.get_ident() or not may_wait():
             raise BackendError(f"A finalizer asked to {what} in the middle of other work of this model.")
-        with self._side_lock:
+        with held(self._side_lock):
             self._side_thread = threading.get_ident()
             try:
                 yield

@@ -12,11 +12,11 @@ from llama_magic.experiments.caller import bind
 from llama_magic.experiments.design import Design
 from llama_magic.experiments.results import R, Results
 from llama_magic.experiments.settings import PROMPT
-from llama_magic.experiments.standing import Clock
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
 from llama_magic.model.interpolate import STATEMENTS
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import watched
+from llama_magic.words.standing import Clock
 
 if TYPE_CHECKING:
     from llama_magic.experiments.forecast import Pace

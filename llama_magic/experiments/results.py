@@ -10,11 +10,11 @@ from llama_magic.errors import OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
 from llama_magic.experiments.scoring import read_scores, scores_of
-from llama_magic.experiments.standing import Clock, Standing
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
 from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
+from llama_magic.words.standing import Clock, Standing
 
 
 class Result(Protocol):

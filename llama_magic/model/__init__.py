@@ -1,7 +1,7 @@
 """A model as people call it: the prompt, the call, the answer as it grows, structured answers, results.
 
-`model.py` is the door (`Model`), `generate.py` the calls that write, `file.py` what a model keeps of its
-file. The way of a call:
+`model.py` is the door (`Model`), `generate.py` the calls that write, `measuring.py` those that write nothing
+(`bounded` ends them), `file.py` what a model keeps of its file. The way of a call:
 
 - its options: `asked` checks them, `options` are they as keywords, `other_names` what other libraries call
   them, `bias` finds the token of a text;

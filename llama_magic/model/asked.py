@@ -18,7 +18,7 @@ from llama_magic.model.options import SPECULATE, Speculate
 from llama_magic.model.other_names import check_names
 from llama_magic.request.sampling import Sampling, check_seed, default_sampling
 from llama_magic.request.stages import PARAMETERS
-from llama_magic.words.given import flag, whole_number
+from llama_magic.words.given import flag, seconds_of, whole_number
 
 if TYPE_CHECKING:
     from llama_magic.request.request import Request
@@ -83,7 +83,7 @@ class Call:
             min_tokens=least,
             ignore_eos=flag("ignore_eos", given.pop("ignore_eos", False)),
             pressure=flag("pressure", given.pop("pressure", False)),
-            timeout=_seconds(given.pop("timeout", None)),
+            timeout=seconds_of(given.pop("timeout", None)),
             tag=_text("tag", given.pop("tag", None)),
             drop_thinking=flag("drop_thinking", given.pop("drop_thinking", False)),
             speculate=_speculate(given.pop("speculate", "auto")),
@@ -218,16 +218,6 @@ def _count(name: str, value: object, *, least: int) -> int | None:
     return number
 
 
-def _seconds(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputTypeError(f"timeout is {value!r}; expected seconds, a number.")
-    if not 0 < value <= _LONGEST:
-        raise OptionError(f"timeout is {value}; expected seconds: more than 0, {_LONGEST:,} at most.")
-    return float(value)
-
-
 def _speculate(value: object) -> Speculate:
     for known in SPECULATE:
         if isinstance(value, str) and value == known:
@@ -249,8 +239,6 @@ def _beginning(value: object) -> str | None:
         )
     return text
 
-
-_LONGEST = 1_000_000  # seconds; what a lock can wait is bounded
 
 # More samples than this are asked for in several calls; more alternatives a token cost more than decoding.
 _MOST = {"n": 1000, "logprobs": 1000}

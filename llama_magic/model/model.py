@@ -11,36 +11,29 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from llama_magic import environment, fit, formatters
 from llama_magic.errors import (
     BackendError,
-    GenerationInterrupted,
     InputTypeError,
     ModelClosedError,
     OptionError,
     shown_briefly,
 )
 from llama_magic.microscope.tokens import TokenStrip, check_length, conversation_strip, token_strip
-from llama_magic.model import bias, scoring
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
 from llama_magic.model.hearing import hearing
+from llama_magic.model.measuring import Measuring
 from llama_magic.model.results import Budget
-from llama_magic.request.backend import Counts, Embeds, Reads
+from llama_magic.request.backend import Counts
 from llama_magic.request.sampling import Sampling
-from llama_magic.request.vectors import rows_of
 from llama_magic.words.shown import Shown
 from llama_magic.words.signature import refusing
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from llama_magic.engine.engine import Engine
     from llama_magic.fit import Speed
     from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
     from llama_magic.microscope.cells import KVState
-    from llama_magic.microscope.reading import ReadThrough
     from llama_magic.microscope.savefile import Fingerprint
-    from llama_magic.microscope.tracing import SamplerTrace
     from llama_magic.model.file import LoadedFile
     from llama_magic.model.stats import ModelStats
     from llama_magic.request.backend import Backend
@@ -49,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @refusing
-class Model(Generating, Shown):
+class Model(Generating, Measuring, Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 
     Made by `llama_magic.load`, of facts and a `Backend`. `window` is the context window in tokens,
@@ -269,81 +262,7 @@ class Model(Generating, Shown):
         self._open()
         return self._calls.constraint(schema, regex=regex, choices=choices, grammar=grammar, lark=lark)
 
-    @shown_briefly("The embedding")
-    def embed(
-        self, texts: str | Iterable[str | Sequence[int]], *, normalize: bool = True
-    ) -> NDArray[np.float32]:
-        """Return one vector a text: (len(texts), n_embd) float32, of length 1 unless `normalize` is off.
-
-        A text may be given as its tokens.
-
-        Each text must fit the window; nothing is cut. Uses a context of its own.
-        """
-        self._open()
-        if isinstance(self.backend, Embeds):
-            return rows_of(self.backend.embed, texts, normalize=normalize)
-        engine = self._local("an embedding")
-        from llama_magic.engine.embedding import embed  # for weight: llama.cpp
-
-        return embed(engine, self.info, self.window, texts, normalize=normalize)
-
-    @shown_briefly("Scoring")
-    def score(self, prompt: str | Sequence[Any], texts: Sequence[str], *, end: bool = False) -> list[float]:
-        """Return the natural-log probability of each text as what comes after the prompt; nothing is drawn.
-
-        `prompt` is a text as it stands, or messages: then a text is the beginning of the answer. All tokens
-        of a text count, as the tokenizer cuts it by itself; with `end` the token that ends the answer does
-        too, so that "1" and "10" exclude each other. Costs one read of the prompt, less what it shares with
-        that of the last call, and one of each text that is longer than a token. A text's number depends on
-        prompt and text alone. Raises `ContextOverflowError`.
-        """
-        self._open()
-        wanted = scoring.Texts.of(self._calls, texts, end=end)
-        request = scoring.prepare(self._calls, prompt, wanted).request
-        return scoring.score(self._calls, [request], wanted)[0]
-
-    # --- the microscope -------------------------------------------------------------------
-
-    @shown_briefly("The reading")
-    def read(self, text: str) -> ReadThrough:
-        """Read a text through and say of each token how likely it was and what was expected.
-
-        Costs one read of the text. Raises `ContextOverflowError` for a text over the window, and
-        `GenerationInterrupted` on Ctrl-C, whose `completion` is the `ReadThrough` of what was read.
-        """
-        self._open()
-        from llama_magic.microscope.reading import read, read_elsewhere  # for weight: llama.cpp
-
-        if isinstance(self.backend, Reads):
-            return read_elsewhere(self.backend, self._tokenizer, self.window, self.name, text)
-        engine = self._local("a reading")
-        return read(engine, self._tokenizer, self.window, self.name, text)
-
-    @shown_briefly("The trace")
-    def xray(
-        self, prompt: str, sampling: Sampling | None = None, *, seed: int | None = None, **changes: Any
-    ) -> SamplerTrace:
-        """Return the next token's whole road through the sampler chain, after a raw prompt.
-
-        `changes` are fields of `Sampling`. Without a `seed` one is drawn; it stands in the trace.
-        """
-        self._local("a trace of the sampler")
-        if not isinstance(sampling, Sampling | None):
-            raise InputTypeError(
-                f"sampling is of type {type(sampling).__name__}; expected a Sampling.",
-                remedy="Write model.sampling.replace(top_k=5), or top_k=5 in the call itself.",
-            )
-        if "logit_bias" in changes:
-            changes["logit_bias"] = bias.by_id(changes["logit_bias"], self._tokenizer)
-        recipe = (sampling or self.sampling).replace(**changes)
-        options = {"sampling": recipe, "seed": seed, "max_tokens": 1}
-        try:
-            completion = self._run(self._calls.text(prompt, None, options, "xray"), stream=False)
-        except GenerationInterrupted:
-            raise GenerationInterrupted(
-                None, "no token was drawn yet, so there is no trace; nothing is kept"
-            ) from None
-        return completion.xray(0)
+    # --- the KV cache ----------------------------------------------------------------------
 
     @property
     @shown_briefly("Looking at the KV cache")

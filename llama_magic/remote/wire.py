@@ -20,6 +20,7 @@ from llama_magic.remote.address import Address
 from llama_magic.remote.patience import Patience
 from llama_magic.remote.values import DONE, MISREAD, Values, decoded
 from llama_magic.sources.http.settings import certificates, read_settings
+from llama_magic.threads import left, look
 from llama_magic.words.harmless import one_line
 
 CONNECT_S = 10.0
@@ -68,7 +69,7 @@ class Wire:
     def _in_turn(self) -> Iterator[None]:
         """Wait for the stream that runs; what reads that stream asks at once, or it would wait for itself."""
         turn = None if network.is_here() else self._turn
-        while turn is not None and not turn.acquire(timeout=0.1):
+        while turn is not None and not turn.acquire(timeout=look()):
             pass  # a bounded wait keeps Ctrl-C working on Windows
         try:
             yield
@@ -118,7 +119,7 @@ class Wire:
         url = self.address.base + path
         method = "GET" if body is None else "POST"
         how: Any = {"json": body, "headers": self.address.headers(), "extensions": self._noting}
-        with self._patience.within(BELIEVED * ASK_S) as late:
+        with self._patience.within(min(BELIEVED * ASK_S, left())) as late:
             try:
                 with self._sync.stream(method, url, **how) as response:
                     data = _bounded(response)
@@ -126,6 +127,7 @@ class Wire:
                 if not late:
                     raise faults.of_transport(self.address, error, False) from None
         if late:
+            left()
             raise faults.too_slow(self.address, path, BELIEVED * ASK_S)
         if response.status_code != 200:
             raise _after(faults.of_status(self.address, response.status_code, data), response)

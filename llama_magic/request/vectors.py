@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
+from llama_magic.words.counting import counted
+from llama_magic.words.standing import Clock, Standing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,21 +38,58 @@ def as_texts(texts: object, *, tokens: bool = False) -> list[Any]:
     return several
 
 
-def unit_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale each row, in place, to length 1; rows of zeros stay."""
-    import numpy as np
-
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    matrix /= np.where(lengths > 0, lengths, 1)
-    return matrix
+_PORTION = 64  # texts that a server is sent at a time
 
 
-def rows_of(
-    embed: Callable[[Sequence[str]], list[list[float]]], texts: object, *, normalize: bool
-) -> NDArray[np.float32]:
-    """Return (len(texts), n_embd) float32 of what `embed` makes of the texts."""
-    import numpy as np
+def portions(texts: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield the texts, as many at a time as a server is sent."""
+    return (texts[i : i + _PORTION] for i in range(0, len(texts), _PORTION))
 
-    wanted = as_texts(texts)
-    matrix = np.asarray(embed(wanted) if wanted else [], np.float32).reshape(len(wanted), -1)
-    return unit_rows(matrix) if normalize else matrix
+
+class Vectors:
+    """The vectors of `total` texts while they are made, each of `width` numbers; how far they are."""
+
+    def __init__(self, total: int, width: int) -> None:
+        self.total = total
+        self._width = width
+        self._rows: list[Any] = []
+        self._clock = Clock()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def put(self, rows: Iterable[Any]) -> None:
+        """Keep the vectors of the next texts."""
+        before = len(self._rows)
+        self._rows += rows
+        self._clock.done += len(self._rows) - before
+
+    @property
+    def missing(self) -> int:
+        """How many of them are not there."""
+        return self.total - len(self)
+
+    @property
+    def standing(self) -> Standing:
+        """How far it is now."""
+        rate, left = self._clock.pace(self.missing)
+        return Standing(len(self), self.total, 0, rate, left, "text")
+
+    @property
+    def words(self) -> str:
+        """What is kept, where it was stopped."""
+        of = counted(self.total, "text")
+        if not self._rows:
+            return f"none of {of} is embedded yet"
+        return f"{len(self):,} of {of} embedded; sys.last_value.completion holds their vectors"
+
+    def matrix(self, normalize: bool) -> NDArray[np.float32]:
+        """Return (len(self), width) float32, with `normalize` each row scaled to length 1; zeros stay."""
+        import numpy as np
+
+        width = len(self._rows[0]) if self._rows else self._width
+        matrix = np.asarray(self._rows, np.float32).reshape(len(self), width)
+        if normalize:
+            lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+            matrix /= np.where(lengths > 0, lengths, 1)
+        return matrix

@@ -1,7 +1,7 @@
 """What is said to people, and how: counts, sizes, nearest names, harmless text, tables, progress.
 
-- Said: `counting` and `amounts` are numbers with their noun, `calls` a call, `progress` how far a job is,
-  `names` which one was probably meant; `harmless` makes every character visible and inert.
+- Said: `counting` and `amounts` are numbers with their noun, `calls` a call, `progress` and `standing` how
+  far a job is, `names` which one was probably meant; `harmless` makes every character visible and inert.
 - Shown: `shown` is what shows itself, `tables` a small table.
 - Taken: `given` makes whole numbers and flags of what a caller gave, `files` paths and texts of what people
   named and editors saved; a `signature` names every option.

@@ -1,11 +1,14 @@
-"""What a caller gave, as Python's own: whole numbers and flags, NumPy's too. An array is neither."""
+"""What a caller gave, as Python's own: whole numbers, flags, seconds; NumPy's too. An array is none."""
 
 from __future__ import annotations
 
+import numbers
 import operator
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
+
+_LONGEST = 1_000_000  # seconds; what a lock can wait is bounded
 
 
 def whole(value: Any) -> int | None:
@@ -41,3 +44,15 @@ def flag(name: str, value: Any) -> bool:
     if plain is not None and not (isinstance(plain, int) and plain in (0, 1)):
         raise InputTypeError(f"{name} is of type {type(value).__name__}; expected True or False.")
     return bool(plain)
+
+
+def seconds_of(timeout: Any) -> float | None:
+    """Return a `timeout` as seconds, None of None. Raises `InputTypeError` and `OptionError`."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, numbers.Real):
+        raise InputTypeError(f"timeout is {timeout!r}; expected seconds, a number.")
+    seconds = float(timeout)
+    if not 0 < seconds <= _LONGEST:
+        raise OptionError(f"timeout is {timeout}; expected seconds: more than 0, {_LONGEST:,} at most.")
+    return seconds

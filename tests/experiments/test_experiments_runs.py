@@ -22,13 +22,13 @@ from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.live import watching
 from llama_magic.experiments.runs import Runs
 from llama_magic.experiments.scheduler import Scheduler
-from llama_magic.experiments.standing import Standing
 from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.stream import Stream
 from llama_magic.record.record import Record
 from llama_magic.request.backend import Capabilities
 from llama_magic.testing import Script, ScriptedBackend, scripted_loader, scripted_model
 from llama_magic.words.counting import counted
+from llama_magic.words.standing import Standing
 
 
 class Mood(BaseModel):

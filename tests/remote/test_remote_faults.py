@@ -139,6 +139,26 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 TRICKLED = [HEAD + b"X: a", HEAD + b"\r\n ", HEAD + b"Content-Length: 9999999\r\n\r\n "]
 
 
+def test_a_time_out_ends_a_question_to_a_server() -> None:
+    """Vectors that never come are given up after `timeout`; the next call works."""
+    server = RawServer(TRICKLED[1])
+    try:
+        model = lm.connect(server.url, probing=False)
+        server.trickles = "/v1/embeddings"
+        with pytest.raises(
+            errors.OutOfTimeError, match=r"after 0\.2 s: none of 2 texts is embedded"
+        ) as caught:
+            model.embed(["a", "b"], timeout=0.2)
+        assert caught.value.completion.shape[0] == 0
+        server.trickles = ""
+        said = {"message": {"content": "yes"}, "finish_reason": "stop"}
+        server.answer = response(json.dumps({"choices": [said]}).encode())
+        assert model.chat(ASK).text == "yes"
+        model.close()
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize(
     "answer", [HEAD + b"X: a", HEAD + b"\r\n ", HEAD + b"Content-Length: 9999999\r\n\r\n "]
 )

@@ -13,9 +13,9 @@ from llama_magic.display.bundle import both
 from llama_magic.display.static.doc import Bar, Head, Segment
 from llama_magic.display.views.experiments.runs import latest
 from llama_magic.experiments.results import Results
-from llama_magic.experiments.standing import Standing
 from llama_magic.words.amounts import duration
 from llama_magic.words.counting import counted
+from llama_magic.words.standing import Standing
 
 _PERIOD = 0.4  # seconds between two looks of a cell or a terminal
 _SILENT = 1.0  # and at most until it says that it has begun
@@ -102,8 +102,9 @@ class _Cell(hosts.Output):
 
     def show(self, results: Results[Any], standing: Standing) -> None:
         done = Segment("done", "prompt", standing.done)
+        rows = latest(results) if isinstance(results, Results) else ()
         head = Head("running", words(standing))
-        self.publish(both([head, Bar((done,), max(1, standing.total)), *latest(results)]))
+        self.publish(both([head, Bar((done,), max(1, standing.total)), *rows]))
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         if self.there:

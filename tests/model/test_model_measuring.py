@@ -1,0 +1,209 @@
+"""Calls that write nothing: bounded by `timeout`, stopped, awaited; what there is by then is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llama_magic as lm
+from llama_magic.microscope.reading import ReadThrough
+from llama_magic.model.measuring import Measuring
+from llama_magic.request.vectors import Vectors
+from llama_magic.threads import Bound, Latch, Reached, held, look
+from llama_magic.words.standing import Standing
+
+TWINS = ("embed", "score", "read", "xray")
+TEXTS = [f"Text {number} of many." for number in range(3_000)]
+LONG = " and on".join(map(str, range(250)))
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins_have_one_signature(name: str) -> None:
+    """Each of these calls and its twin for `await` take the same parameters, `timeout` among them."""
+    one, twin = (inspect.signature(getattr(Measuring, f"{a}{name}")).parameters for a in ("", "a"))
+    assert [(k, p.kind, p.default, p.annotation) for k, p in one.items()] == [
+        (k, p.kind, p.default, p.annotation) for k, p in twin.items()
+    ]
+    assert one["timeout"].default is None
+
+
+def test_a_time_out_keeps_the_vectors_that_there_are(short: Any) -> None:
+    """They are those of the first texts; the error says how many, and the model is free at once."""
+    with pytest.raises(lm.OutOfTimeError, match=r"The time was up after 0\.3 s: .* of 3,000 texts") as caught:
+        short.embed(TEXTS, timeout=0.3)
+    kept = caught.value.completion
+    assert len(kept) < len(TEXTS)
+    assert kept.shape[1] == short.info.embedding_length
+    assert np.array_equal(short.embed(TEXTS[:3])[: len(kept)], kept[:3])
+    assert isinstance(caught.value, TimeoutError)
+    assert "timeout=" in str(caught.value)
+
+
+def test_an_interrupt_keeps_the_vectors_that_there_are(short: Any) -> None:
+    """Ctrl-C between two texts: the first two are kept, and the message says so."""
+
+    def strike(standing: Standing) -> None:
+        if standing.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(lm.GenerationInterrupted, match="2 of 5 texts embedded") as caught:
+        short.embed(TEXTS[:5], progress=strike)
+    assert np.array_equal(caught.value.completion, short.embed(TEXTS[:2]))
+
+
+def test_embed_says_how_far_it_is(short: Any) -> None:
+    """A function is told each text that is done, of how many; without one nothing is printed of a few."""
+    told: list[Standing] = []
+    rows = short.embed(TEXTS[:4], progress=told.append)
+    assert {(s.done, s.total, s.noun) for s in told} == {(done, 4, "text") for done in (1, 2, 3, 4)}
+    assert told[-1].left_s == 0.0
+    assert np.array_equal(rows, short.embed(iter(TEXTS[:4]), progress=False))
+
+
+@pytest.mark.parametrize(
+    ("ask", "kept"),
+    [
+        (lambda m: m.read(LONG, timeout=1e-4), ReadThrough),
+        (lambda m: m.score(LONG, ["a"], timeout=1e-4), type(None)),
+        (lambda m: m.xray(LONG, timeout=1e-4), type(None)),
+        (lambda m: m.embed([LONG], timeout=1e-4), np.ndarray),
+    ],
+)
+def test_a_time_out_leaves_the_model_usable(short: Any, ask: Callable[[Any], Any], kept: type) -> None:
+    """Each of the calls ends with the error, also after a pool of processes; the next answer is as before."""
+    before = short.complete("Once", max_tokens=2, seed=1)
+    with pytest.raises(lm.OutOfTimeError, match=r"The time was up after 0\.0001 s") as caught:
+        ask(short)
+    assert short.complete("Once", max_tokens=2, seed=1).token_ids == before.token_ids
+    assert type(caught.value.completion) is kept
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again)) == (lm.OutOfTimeError, str(caught.value))
+
+
+def test_a_time_out_keeps_the_tokens_that_were_read(short: Any) -> None:
+    """Of a reading that is stopped behind its first piece that piece is kept, and said."""
+    with pytest.raises(lm.OutOfTimeError, match="The time was up") as caught:
+        short.read(LONG, timeout=1e-4)
+    read = caught.value.completion
+    assert read.interrupted
+    assert read.tokens == short.read(LONG).tokens[: len(read.tokens)]
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("bad", [0, -1.5, math.nan, math.inf, "3", True])
+def test_a_timeout_that_is_none_is_refused(short: Any, name: str, bad: Any) -> None:
+    """It is named before anything is read."""
+    given = {"embed": ["a"], "score": ("a", ["b"]), "read": "a b", "xray": "a"}[name]
+    arguments = given if isinstance(given, tuple) else (given,)
+    with pytest.raises((lm.OptionError, lm.InputTypeError), match=r"timeout is .*; expected seconds"):
+        getattr(short, name)(*arguments, timeout=bad)
+
+
+def test_awaited_calls_give_what_the_others_give(short: Any) -> None:
+    """At once and in any number; a NumPy number is seconds, too."""
+
+    async def ask() -> Any:
+        return await asyncio.gather(
+            short.aembed(TEXTS[:3], timeout=np.float32(60)),
+            short.ascore("The sky is", [" blue", " green"]),
+            short.aread("The sky is blue.", timeout=60),
+            short.axray("The sky is", seed=3, top_k=5),
+            *(short.aembed(text) for text in TEXTS[:8]),
+        )
+
+    rows, scores, reading, trace, *others = asyncio.run(ask())
+    assert np.array_equal(rows, short.embed(TEXTS[:3]))
+    assert scores == short.score("The sky is", [" blue", " green"])
+    assert reading == short.read("The sky is blue.")
+    assert trace.drawn == short.xray("The sky is", seed=3, top_k=5).drawn
+    assert np.array_equal(np.concatenate(others), short.embed(TEXTS[:8]))
+
+
+def test_a_cancelled_task_stops_what_is_computed(short: Any) -> None:
+    """After the cancellation no more texts are embedded, and the model answers others."""
+    told: list[Standing] = []
+    first = threading.Event()
+
+    def tell(standing: Standing) -> None:
+        told.append(standing)
+        first.set()
+
+    async def ask() -> None:
+        task = asyncio.create_task(short.aembed(TEXTS, progress=tell))
+        await asyncio.to_thread(first.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await short.aembed("another")).shape[0] == 1
+
+    asyncio.run(ask())  # it ends when the thread has
+    assert told[-1].done < len(TEXTS)
+
+
+def test_a_time_out_of_an_awaited_call(short: Any) -> None:
+    """It is the same error with the same rows kept, and another task of the loop is not disturbed."""
+
+    async def ask() -> Any:
+        bounded = short.aembed(TEXTS, timeout=0.2)
+        return await asyncio.gather(bounded, short.aembed(TEXTS[:2]), return_exceptions=True)
+
+    error, rows = asyncio.run(ask())
+    assert isinstance(error, lm.OutOfTimeError)
+    assert np.array_equal(error.completion[:2], rows[: len(error.completion)])
+
+
+# --- what bounds a thread -------------------------------------------------------------------------
+
+
+def test_a_bound_is_reached_once() -> None:
+    """What a stopped call still has to do waits as long as it must; the bound outside of it holds on."""
+    latch = Latch()
+    with Bound(1000) as outer:
+        with Bound(1e-9) as inner:
+            with pytest.raises(Reached):
+                latch.wait_long()
+            assert look() > 0  # once
+        assert (inner.reached, outer.reached) == (True, False)
+        outer.end()
+        with pytest.raises(Reached):
+            look()
+    assert look() > 0
+
+
+def test_a_bound_is_of_its_thread_alone() -> None:
+    """Another thread waits on, and one that waits for a lock hears of its own bound."""
+    lock = threading.RLock()
+    free = threading.Event()
+    inside = threading.Event()
+
+    def hold() -> None:
+        with held(lock):
+            inside.set()
+            free.wait()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    inside.wait()
+    with Bound(1e-9), pytest.raises(Reached), held(lock):
+        raise AssertionError("the lock was held by another thread")
+    free.set()
+    other.join()
+    with held(lock):
+        pass
+
+
+def test_vectors_of_nothing() -> None:
+    """No text is a matrix of no rows, as wide as the model's; a row of zeros stays."""
+    assert Vectors(0, 7).matrix(True).shape == (0, 7)
+    made = Vectors(2, 3)
+    made.put([np.zeros(3), np.array([3.0, 0, 4])])
+    assert made.matrix(True).tolist() == [[0, 0, 0], [np.float32(0.6), 0, np.float32(0.8)]]
+    assert made.missing == 0
