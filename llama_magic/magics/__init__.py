@@ -81,7 +81,7 @@ def _matcher(shell: Any) -> Any:
     """
 
     def match(context: Any) -> dict[str, Any]:
-        if "llama" not in context.text_until_cursor:
+        if "llama" not in context.full_text:
             return {"completions": []}
         from IPython.core.completer import SimpleCompletion  # weight: both are for the first Tab
 

@@ -15,6 +15,7 @@ from typing import Any
 from llama_magic import formatters, sources
 from llama_magic.magics._options import MODES, VERBS
 from llama_magic.magics._rows import Option, Verb
+from llama_magic.magics._words import line_until
 from llama_magic.request.sampling import Sampling
 from llama_magic.session import session as sessions
 from llama_magic.words.files import expanded
@@ -31,11 +32,13 @@ def complete(shell: Any, context: Any) -> tuple[str, list[str]]:
     `context` is the `CompletionContext` that IPython hands to a matcher of its second API.
     The word is `""` and the list empty where the cursor is not on a line of ours.
     """
-    text = context.text_until_cursor
+    at = context.cursor_line
+    first, above = line_until(context.full_text.split("\n"), at) if at else (0, "")
+    text = above + context.text_until_cursor
     found = _COMMAND.fullmatch(text)
     if found is None and shell.automagic and "llama" not in shell.user_ns:
         found = _AUTOMAGIC.fullmatch(text)
-    if found is None or (found["cell"] and context.cursor_line > 0):
+    if found is None or (found["cell"] and first > 0):
         return "", []
     before, word = _split(found["rest"])
     plain = word.replace('"', "").replace("'", "")

@@ -28,7 +28,8 @@ The body
   chat and structured: a body whose first line starts with system:, user: or assistant: is a list of \
 such blocks; indent that line by one blank to mean it literally.
   Chat turns belong to cells: running a cell again replaces its turn, and what came after is kept as a branch.
-  %%llama must be the first line of its cell: no comment above it. IPython refuses a cell without a body."""
+  %%llama must be the first line of its cell: no comment above it. IPython refuses a cell without a body.
+  A long line of options ends in a blank and \\, and goes on in the next."""
 
 _LINE = 70  # characters of a cell's output at 1,000 pixels, where longer lines are broken within words
 _LEFT = 26  # of them for what is written; a longer one has a line of its own

@@ -16,6 +16,7 @@ from llama_magic.magics import _help
 from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
 from llama_magic.magics._parse import parse_cell, parse_line
+from llama_magic.magics._words import continued
 from llama_magic.request.stages import MAX_SEED, PARAMETERS
 
 ipython: Any = _magic  # its decorators are not typed for methods
@@ -91,6 +92,7 @@ class LlamaMagics(_magic.Magics):
         return None if command.silent else result
 
     def _cell(self, line: str, cell: str) -> Any:
+        line, cell = continued(line, cell)
         command = parse_cell(line, self.kernel.namespace)
         if command.help:
             print(_help.mode_help(MODES[command.mode]))

@@ -2,7 +2,8 @@
 
 Quotes are removed and what they enclose is one word, blanks included (`--stop " "`). Pieces
 that touch are joined (`--stop="a b"`). A backslash is an ordinary character, so that
-`C:\\models\\x.gguf` survives; to write one kind of quote, enclose it in the other kind.
+`C:\\models\\x.gguf` survives; to write one kind of quote, enclose it in the other kind. One that
+stands alone at the end of a cell's line has the next one go on with it, as in a shell.
 
 Words are read one at a time, because the text of `%llama tokens TEXT` may hold a lone
 apostrophe and must never be cut at all.
@@ -10,10 +11,29 @@ apostrophe and must never be cut at all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llama_magic.errors import OptionError
+
+_GOES_ON = re.compile(r"(?:^|\s)\\\s*$")  # not `C:\runs\`: a blank stands before it
+
+
+def continued(line: str, body: str) -> tuple[str, str]:
+    """Return a cell's line with those of its body that go on with it, and the rest of the body."""
+    while body and (found := _GOES_ON.search(line)):
+        more, _, body = body.partition("\n")
+        line = f"{line[: found.start()]} {more}"
+    return line, body
+
+
+def line_until(lines: Sequence[str], at: int) -> tuple[int, str]:
+    """Return where the line begins that line `at` goes on with, and what stands before `at` in it."""
+    first = at
+    while first and _GOES_ON.search(lines[first - 1]):
+        first -= 1
+    return first, "".join(_GOES_ON.sub(" ", line) for line in lines[first:at])
 
 
 @dataclass(frozen=True)

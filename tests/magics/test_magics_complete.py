@@ -159,6 +159,10 @@ def test_a_line_magic_below_the_first_line(ip: Any) -> None:
 
     assert words("import os\n%llama lo") == ["load"]
     assert "structured" not in words("text\n%%llama str")
+    assert words("%%llama chat \\\n    --sess") == ["--session"]
+    assert words("%%llama chat\n    --sess") == []
+    assert words("import os\n%llama load \\\n    --flash") == ["--flash-attn"]
+    assert "--session" not in words("text\n%%llama chat \\\n    --sess")
 
 
 def test_ipykernel_answers_a_front_end_with_whole_words(tmp_path: Path) -> None:

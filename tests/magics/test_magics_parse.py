@@ -15,7 +15,7 @@ from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.magics import _help
 from llama_magic.magics._options import MODES, VERBS
 from llama_magic.magics._parse import CellCommand, LineCommand, parse_cell, parse_line
-from llama_magic.magics._words import Words
+from llama_magic.magics._words import Words, continued
 
 
 def split(line: str) -> list[str]:
@@ -45,6 +45,16 @@ def test_backslashes_are_ordinary() -> None:
         r"C:\models\x.gguf",
         r"C:\my models\y.gguf",
     ]
+
+
+def test_a_long_line_goes_on_behind_a_lone_backslash() -> None:
+    """As in a shell; a backslash that ends a word is part of it, and one without a next line stands."""
+    body = '    --over "temperature=0,0.8" \\\n--seed 7\nMood of: {{ text }} \\\nEnd\n'
+    line, rest = continued("map rows \\", body)
+    assert rest == "Mood of: {{ text }} \\\nEnd\n"
+    assert parse_cell(line) == parse_cell('map rows --over "temperature=0,0.8" --seed 7')
+    assert continued("map rows --record C:\\runs\\", "Hi\n") == ("map rows --record C:\\runs\\", "Hi\n")
+    assert continued("chat \\", "") == ("chat \\", "")
 
 
 @pytest.mark.parametrize(

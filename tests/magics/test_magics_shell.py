@@ -30,6 +30,16 @@ def last(model: Any) -> Request:
     return request
 
 
+def test_a_long_line_goes_on_in_the_next(run: Any, model: Any) -> None:
+    """A backslash at its end, as in a shell: options below it are the line's, of `%llama` as of `%%llama`."""
+    run("%%llama complete \\\n    --max-tokens 9 \\\n    --stop x\nOne.\nTwo \\")
+    asked = last(model)
+    assert asked.max_tokens == 9
+    assert asked.stops == ("x",)
+    assert asked.text == "One.\nTwo \\"
+    assert run("%llama sampler \\\n    top_k=3").result.top_k == 3
+
+
 def test_a_cell_gives_its_completion_to_underscore_and_out(ip: Any, run: Any, model: Any) -> None:
     """Without -o, `_`, `Out[n]` and the cell's result are the Completion."""
     model.backend.answers = ["Paris."]
