@@ -16,6 +16,8 @@ given to its `LlamaCPP`; they write the official formats, with one BOS and no sy
 - A file's own template: `_template`, whose `_plan` repairs conversations that it cannot write; `_running`
   runs it in the `_sandbox`, compiled by `_codegen`, with `_filters` and `_globals` from allow-lists, each
   call within `_bounds` and the whole within `_limits`.
+- A conversation that goes on: `_onward` renders what is new in it, where `_additive` proves of a template
+  that the rest stays as it is.
 - Messages: `_messages` checks them and their `_roles`, `_guard` keeps their text from becoming control
   tokens.
 - Answers: `_reader` reads thinking and calls by the `_marks` of a family, `_toolcalls` the calls;
@@ -32,6 +34,7 @@ from ._callform import CallForm
 from ._elsewhere import WrittenElsewhere
 from ._formatter import Formatter
 from ._messages import REASONING, normalise_messages
+from ._onward import Onward
 from ._reader import THINKING, ReplySpec
 from ._registry import FAMILIES, choose, detect, from_jinja, get, names, register
 from ._roles import check_roles
@@ -46,6 +49,7 @@ __all__ = [
     "BareCalls",
     "CallForm",
     "Formatter",
+    "Onward",
     "Part",
     "Piece",
     "Rendered",

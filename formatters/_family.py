@@ -71,6 +71,7 @@ class Family(Formatter):
     developer_role: ClassVar[bool] = False
     reply: ClassVar[ReplySpec] = PLAIN
     thinking_off: ClassVar[dict[str, Any] | None] = None
+    turns_alone: ClassVar[bool] = False  # what is written of a turn is the same whatever turns follow
 
     def __init__(self, notes: tuple[str, ...] = ()) -> None:
         self.notes = notes
@@ -78,6 +79,10 @@ class Family(Formatter):
     @property
     def spec(self) -> ReplySpec:
         return self.reply
+
+    @property
+    def additive(self) -> bool:
+        return bool(vars(type(self)).get("turns_alone"))  # a class made of this one may write otherwise
 
     @property
     def takes_tools(self) -> bool:

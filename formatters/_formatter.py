@@ -33,6 +33,14 @@ class Formatter:
         return False
 
     @property
+    def additive(self) -> bool:
+        """Whether it writes the turns of users and answers alike whatever follows them; False if unknown.
+
+        What it writes of one may depend on it, on the first turns, and on nothing else.
+        """
+        return False
+
+    @property
     def call_form(self) -> CallForm | None:
         """How this family writes tool calls, None where that is not known."""
         return form_of(self.spec)

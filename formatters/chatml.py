@@ -27,6 +27,7 @@ from ._types import Message
 
 class ChatML(Family):
     name = "chatml"
+    turns_alone = True
     stop = ("<|im_end|>", "<|endoftext|>")
     marks = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
     many_system = True

@@ -22,6 +22,7 @@ _TOKENS = {"system": "SYSTEM", "user": "USER", "assistant": "CHATBOT"}
 
 class CommandR(Family):
     name = "command_r"
+    turns_alone = True
     bos = "<BOS_TOKEN>"
     stop = ("<|END_OF_TURN_TOKEN|>", "<EOS_TOKEN>")
     marks = (

@@ -27,6 +27,7 @@ from ._types import Message
 
 class DeepSeek(Family):
     name = "deepseek"
+    turns_alone = True
     bos = "<｜begin▁of▁sentence｜>"
     stop = ("<｜end▁of▁sentence｜>",)
     marks = (

@@ -22,6 +22,7 @@ from ._types import Message
 
 class Gemma(Family):
     name = "gemma"
+    turns_alone = True
     bos = "<bos>"
     stop = ("<end_of_turn>", "<eos>")
     marks = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>")

@@ -13,6 +13,7 @@ from typing import Any
 
 from llama_magic.errors import OptionError
 
+from ._additive import is_additive
 from ._callform import CallForm, form_of
 from ._formatter import Formatter
 from ._marks import THINKING_OFF
@@ -70,6 +71,10 @@ class GGUFFormatter(Formatter):
     def takes_tools(self) -> bool:
         own = self.name == "gguf" and "tool_use" in self._others
         return own or "tools" in self.template.variables
+
+    @property
+    def additive(self) -> bool:
+        return type(self) is GGUFFormatter and is_additive(self.template.source)
 
     @property
     def call_form(self) -> CallForm | None:

@@ -55,6 +55,7 @@ _EFFORTS = ("low", "medium", "high")
 
 class GptOss(Family):
     name = "gpt_oss"
+    turns_alone = True
     marks = ("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
     stop = ("<|return|>", "<|call|>")
     reply = SPEC

@@ -22,6 +22,7 @@ from ._types import Message
 
 class Granite(Family):
     name = "granite"
+    turns_alone = True
     stop = ("<|end_of_text|>",)
     marks = ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>", "<|tool_call|>")
     many_system = True

@@ -23,6 +23,7 @@ from ._types import Message
 
 class Llama2(Family):
     name = "llama2"
+    turns_alone = True
     bos = "<s>"
     stop = ("</s>",)
     marks = ("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<s>", "</s>")

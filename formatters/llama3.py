@@ -27,6 +27,7 @@ from ._types import Message
 
 class Llama3(Family):
     name = "llama3"
+    turns_alone = True
     bos = "<|begin_of_text|>"
     stop = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
     marks = (

@@ -23,6 +23,7 @@ from ._types import Message
 
 class Phi(Family):
     name = "phi"
+    turns_alone = True
     stop = ("<|end|>", "<|endoftext|>")
     marks = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>")
     many_system = True

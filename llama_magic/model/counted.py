@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import NamedTuple
 
-from llama_magic.formatters import Part, Rendered
+from llama_magic.formatters import Onward, Part, Rendered
 from llama_magic.model.results import BudgetPart
 from llama_magic.request.filled import Filled, Span, spans_in
 from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError, followed, going_on
@@ -100,6 +102,7 @@ class Starts:
 
     def __init__(self) -> None:
         self._kept: tuple[Start, ...] = ()
+        self.onward = Onward()
 
     def find(
         self, tokenizer: Tokenizer, rendered: Rendered, roles: tuple[str, ...], filled: Sequence[Filled]
@@ -142,12 +145,11 @@ def count(
 
     Of a long text raises TooManyTokensError as soon as it is certain that there are more than `most`.
     """
-    roles = tuple([str(message["role"]) for message in rendered.messages])
+    roles: tuple[str, ...] = tuple(map(itemgetter("role"), rendered.messages))
     start = starts.find(tokenizer, rendered, roles, filled)
     place = _place(tokenizer, rendered, start)
-    ordinals = _ordinals(roles)
-    middle = _stretches(_between(rendered.parts, start.place, place), ordinals, filled)
-    end = _stretches(_between(rendered.parts, place), ordinals, filled)
+    middle = _stretches(_between(rendered.parts, start.place, place), roles, filled)
+    end = _stretches(_between(rendered.parts, place), roles, filled)
     begun = _begun_parts(rendered) if begins else 0
     ids, n_begun = _encoded(tokenizer, rendered, start, begun, most)
     texts = [stretch.text for stretch in (*middle, *end)]
@@ -233,13 +235,14 @@ def _encoded(
     return [*head, *tail], len(tail)
 
 
-def _ordinals(roles: Sequence[str]) -> list[int]:
-    """Return of each message the how manieth of its role it is, from 1."""
-    seen: dict[str, int] = {}
-    numbers = []
-    for role in roles:
-        seen[role] = number = seen.get(role, 0) + 1
-        numbers.append(number)
+def _ordinals(roles: Sequence[str], wanted: Sequence[int]) -> dict[int, int]:
+    """Return of some messages the how manieth of its role each is, from 1."""
+    first = min(wanted, default=0)
+    seen = Counter(roles[:first])
+    numbers = {}
+    for index in range(first, max(wanted, default=-1) + 1):
+        seen[roles[index]] += 1
+        numbers[index] = seen[roles[index]]
     return numbers
 
 
@@ -249,13 +252,15 @@ def _within(
     """Return those of the texts with variables that stand before a place."""
     if not filled:
         return ()
-    text = "".join(part.text for part in _between(rendered.parts, Cut(), place))
+    after = sum([len(part.text) for part in rendered.parts[place.part :]])
+    text = rendered.text[: len(rendered.text) - after + place.offset]
     return tuple((str(one), one.spans) for one in filled if (core := one.strip()) and core in text)
 
 
-def _stretches(parts: Sequence[Part], ordinals: Sequence[int], filled: Sequence[Filled]) -> list[Labelled]:
+def _stretches(parts: Sequence[Part], roles: Sequence[str], filled: Sequence[Filled]) -> list[Labelled]:
     """Return parts in order as what they are counted under: what the template wrote, turns, variables."""
     stretches: list[Labelled] = []
+    ordinals = _ordinals(roles, [part.index for part in parts if part.index is not None])
     for part in parts:
         if part.kind == "template":
             stretches.append(Labelled("template", "template", part.text))

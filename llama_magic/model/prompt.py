@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import formatters
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.counted import Labelled, Start, Starts, count, split
 from llama_magic.model.results import Budget, BudgetPart
@@ -175,21 +174,23 @@ def from_messages(
         raise InputTypeError(
             f"The messages are a {type(messages).__name__}; expected a list of dicts with role and content."
         )
-    filled = [
-        content
-        for m in messages
-        if isinstance(m, (dict, Mapping)) and isinstance(content := m.get("content"), Filled)
-    ]
-    said = formatters.normalise_messages(messages)
-    rendered = how.formatter.render(
+    starts = starts or Starts()
+    rendered, said, known = starts.onward.render(
+        how.formatter,
         messages,
-        add_generation_prompt=not how.continue_final,
-        continue_final=how.continue_final,
+        how.guarded,
         tools=how.tools,
-        guarded=how.guarded,
-        **how.variables,
+        continue_final=how.continue_final,
+        variables=how.variables,
     )
-    counted = count(tokenizer, rendered, filled, starts or Starts(), begins=how.begins, most=most)
+    filled = [  # of those that are known, none is
+        content
+        for m in (messages[known:] if known else messages)
+        if isinstance(m, (dict, Mapping))
+        and isinstance(content := m.get("content"), Filled)
+        and content.spans
+    ]
+    counted = count(tokenizer, rendered, filled, starts, begins=how.begins, most=most)
     if not counted.ids:
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
     return Prompt(
