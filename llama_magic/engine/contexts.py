@@ -18,7 +18,7 @@ EXACT_SEQUENCES = 16  # samples of seeded jobs decoded together
 CUT = 64
 TRIAL_CELLS = 256
 # Where prompts are read beside many answers: so much of each (the shared lane reads the rest), and at once.
-ASIDE_CELLS, ASIDE_BATCH = 512, 256 + 64
+PROMPT_CELLS, PROMPT_BATCH = 512, 256 + 64
 # Texts are read, for logits or a vector, in chunks of so many tokens; an interrupt loses one. More tokens
 # were read no faster: 8.5 s of CPU for 1,301 with 128, 256, 512.
 READING_CHUNK = 128
@@ -53,9 +53,9 @@ class Contexts:
         return replace(self.base, sequences=sequences, outputs=sequences, batch=CUT, ubatch=CUT)
 
     @property
-    def aside(self) -> ContextOptions:
+    def prompt_reader(self) -> ContextOptions:
         """Where prompts are read, one at a time, while many answers are written in the shared one."""
-        sequences, cells, batch = 1 + HELPER_SEQUENCES, min(self.base.cells, ASIDE_CELLS), ASIDE_BATCH
+        sequences, cells, batch = 1 + HELPER_SEQUENCES, min(self.base.cells, PROMPT_CELLS), PROMPT_BATCH
         return replace(
             self.base, cells=cells, sequences=sequences, outputs=sequences, batch=batch, ubatch=batch
         )
@@ -65,13 +65,13 @@ class Contexts:
         """Where it is tried whether rows are alike: as the exact one, with no more cells than that takes."""
         return replace(self.exact, cells=min(self.base.cells, TRIAL_CELLS))
 
-    def embedding(self, n_vocab: int, *, whole: bool, pooled: bool) -> ContextOptions:
-        """Where texts become vectors: each `whole` in one batch, or in chunks.
+    def embedding(self, n_vocab: int, *, at_once: bool, pooled: bool) -> ContextOptions:
+        """Where texts become vectors: each `at_once`, in one batch, or in chunks.
 
         `pooled` is by the file's own rule; otherwise a chunk has the mean of its tokens. llama.cpp holds the
         logits of a chunk as well, though nobody reads them.
         """
-        size = min(self.base.cells, self.base.cells if whole else _chunk(n_vocab) + CUT - 1)
+        size = min(self.base.cells, self.base.cells if at_once else _chunk(n_vocab) + CUT - 1)
         pooling = None if pooled else "mean"
         return self._one_sequence(self.base.cells, size, size, embeddings=True, pooling=pooling)
 

@@ -240,8 +240,8 @@ class Core:
             if self.options.draft is not None and self.draft_model is None:
                 self.draft_model = DraftModel(self.options.draft, self.weights.size_bytes)
             context = Context(self.weights, self.options.contexts.shared)
-            aside = None if self.weights.options.gpu_layers else lambda: self._made("aside")
-            self.lanes.shared = SharedLane(context, self.options.store_budget, self._ahead, aside=aside)
+            reader = None if self.weights.options.gpu_layers else lambda: self._made("prompt_reader")
+            self.lanes.shared = SharedLane(context, self.options.store_budget, self._ahead, reader)
             self.lanes.shared.draft_model = self.draft_model
         return self.lanes.shared
 

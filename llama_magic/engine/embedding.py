@@ -52,7 +52,7 @@ def _pooling(info: GGUFInfo) -> int:
     return int(info.metadata.get(f"{info.architecture}.pooling_type") or 0)
 
 
-def _whole(core: Core, info: GGUFInfo) -> bool:
+def _at_once(core: Core, info: GGUFInfo) -> bool:
     """Return whether a text is read in one batch: tokens see those that follow, or the first one counts."""
     causal = info.metadata.get(f"{info.architecture}.attention.causal", True)
     return core.weights.embeds or not causal or _pooling(info) == _FIRST
@@ -91,5 +91,5 @@ def context(core: Core, info: GGUFInfo) -> Context:
 
 def _options(info: GGUFInfo, core: Core) -> ContextOptions:
     """Return the options of the context for embeddings; the file's own pooling, where it names one, holds."""
-    whole, n_vocab = _whole(core, info), core.weights.vocab.n_tokens
-    return core.options.contexts.embedding(n_vocab, whole=whole, pooled=_pooling(info) != 0)
+    n_vocab, at_once = core.weights.vocab.n_tokens, _at_once(core, info)
+    return core.options.contexts.embedding(n_vocab, at_once=at_once, pooled=_pooling(info) != 0)

@@ -128,10 +128,11 @@ class Engine:
         with contextlib.suppress(ModelClosedError):
             self._core.post(function)
 
-    def exact_buffers(self) -> dict[str, int]:
-        """Return the bytes by kind of the context for seeded requests, none before the first of them."""
-        lane = self._core.lanes.exact
-        return {} if lane is None else dict(lane.context.buffers)
+    def made_since(self) -> dict[str, int]:
+        """Return the bytes of the contexts that were made since the load: `seeded`, `prompt_reader`."""
+        shared, exact = self._core.lanes.shared, self._core.lanes.exact
+        contexts = {"seeded": exact and exact.context, "prompt_reader": shared and shared.reader.context}
+        return {name: sum(made.buffers.values()) for name, made in contexts.items() if made}
 
     def abort(self, purpose: str) -> None:
         """Make the context for other work than generation stop what it computes. Any thread."""

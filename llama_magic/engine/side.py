@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def tokens_within(tokenizer: Tokenizer, window: int, text: object, *, what: str, purpose: str) -> list[int]:
-    """Return the tokens of a text (or tokens) that is read as a whole; `what` names it in errors ("Text 3").
+    """Return the tokens of a text (or tokens) that is read for itself; `what` names it in errors ("Text 3").
 
     Raises `InputTypeError` for what is no text, `OptionError` for an empty one, `ContextOverflowError`.
     """

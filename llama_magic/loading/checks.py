@@ -6,7 +6,7 @@ from llama_magic import fit
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError, OptionError
 from llama_magic.loading.options import ALL_LAYERS, LoadOptions
-from llama_magic.words import amounts
+from llama_magic.words.amounts import size
 
 
 def gpu_available(wanted: LoadOptions) -> bool:
@@ -25,12 +25,20 @@ def gpu_available(wanted: LoadOptions) -> bool:
 
 def room_for_seeded(need: int, *, on_gpu: bool) -> None:
     """Refuse the context for seeded answers where it would not fit."""
-    machine, size = fit.machine(), amounts.size
+    machine = fit.machine()
     have = machine.vram_free if on_gpu and machine.gpus else machine.ram_available
+    _must_fit("Answers with a seed have a context of their own, made at the first of them.", need, have)
+
+
+def room_for_prompts(need: int) -> None:
+    """Refuse the context in which prompts are read beside many answers; they are read among them then."""
+    _must_fit("Prompts beside many answers have a context of their own.", need, fit.machine().ram_available)
+
+
+def _must_fit(what: str, need: int, have: int) -> None:
     if need > have:
         raise FitError(
-            "Answers with a seed have a context of their own, made at the first of them. It needs "
-            f"{size(need)}, {size(need - have)} more than the {size(have)} there is.",
+            f"{what} It needs {size(need)}, {size(need - have)} more than the {size(have)} there is.",
             remedy="Ask without a seed, unload another model, or load with a smaller --ctx or with "
             "--kv-type q8_0.",
         )

@@ -44,6 +44,7 @@ def describe(
     memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
     memory["predicted_total"] = estimate.total
     memory["predicted_seeded"] = settings.seeded_bytes(info)
+    memory["predicted_prompt_reader"] = settings.prompt_reader_bytes(info)
     actual = dict(shared.weights.buffers)
     for kind, size in buffers.items():
         actual[kind] = actual.get(kind, 0) + size

@@ -14,7 +14,7 @@ from llama_magic.engine.engine import Engine
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.loading import draft
-from llama_magic.loading.checks import gpu_available, room_for_seeded
+from llama_magic.loading.checks import gpu_available, room_for_prompts, room_for_seeded
 from llama_magic.loading.facts import describe
 from llama_magic.loading.weights import SharedWeights, acquire, prove
 from llama_magic.model.model import Model
@@ -134,7 +134,7 @@ def _engine(
         settings.store_budget(machine),
         before={
             "exact": functools.partial(room_for_seeded, settings.seeded_bytes(info), on_gpu=on_gpu),
-            "aside": functools.partial(room_for_seeded, settings.aside_bytes(info), on_gpu=on_gpu),
+            "prompt_reader": functools.partial(room_for_prompts, settings.prompt_reader_bytes(info)),
         },
         draft=drafted,
     )

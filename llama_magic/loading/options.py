@@ -91,13 +91,15 @@ class Settings(fit.Tuning):
         """Predict the memory that the first answer with a seed adds: a context of its own."""
         return self._further_bytes(info, Contexts(self.context()).exact)
 
-    def aside_bytes(self, info: GGUFInfo) -> int:
-        """Predict the memory of the context in which prompts are read beside many answers."""
-        return self._further_bytes(info, Contexts(self.context()).aside)
+    def prompt_reader_bytes(self, info: GGUFInfo) -> int:
+        """Predict the memory that prompts beside many answers add; 0 where they are read among them."""
+        if self.gpu_layers or info.only_embeds or any(info.recurrent_state_bytes):
+            return 0
+        return self._further_bytes(info, Contexts(self.context()).prompt_reader)
 
     def _further_bytes(self, info: GGUFInfo, context: ContextOptions) -> int:
-        whole = self._memory(info, context)
-        return whole.private - whole.repacked - whole.adapters - whole.draft
+        made = self._memory(info, context)
+        return made.private - made.repacked - made.adapters - made.draft
 
     def _memory(self, info: GGUFInfo, context: ContextOptions) -> Estimate:
         layers = info.block_count + 1 if self.gpu_layers == ALL_LAYERS else self.gpu_layers

@@ -40,7 +40,7 @@ class AnswerList:
         except BaseException:
             self._cancel()
             raise
-        return whole(self._results)
+        return all_or_error(self._results)
 
     def _start(self, row: int) -> StructuredStream[Any] | LlamaMagicError:
         try:
@@ -98,7 +98,7 @@ def _so_far(stream: StructuredStream[Any] | LlamaMagicError) -> Any:
         return _kept(error)
 
 
-def whole(results: Sequence[Any]) -> list[Any]:
+def all_or_error(results: Sequence[Any]) -> list[Any]:
     """Return the results of all rows; raise the first error, which keeps them all and names its row."""
     failed = [row for row, result in enumerate(results) if isinstance(result, BaseException)]
     if not failed:

@@ -108,16 +108,15 @@ class Model(Generating, Measuring, Shown):
     def memory(self) -> dict[str, int]:
         """Bytes by kind: what was predicted at load and what llama.cpp then reported.
 
-        `predicted_seeded` comes on top with the first answer that has a seed (a context of its
-        own); both totals hold it from then on.
+        `predicted_seeded` comes on top with the first answer that has a seed (a context of its own),
+        `predicted_prompt_reader` once a prompt waits beside many answers; the totals hold them from then on.
         """
         memory = dict(self._file.memory)
         engine = self.backend.local
-        seeded = sum(engine.exact_buffers().values()) if engine is not None else 0
-        if seeded:
-            memory["actual_seeded"] = seeded
-            memory["actual_total"] += seeded
-            memory["predicted_total"] += memory["predicted_seeded"]
+        for name, size in (engine.made_since() if engine is not None else {}).items():
+            memory[f"actual_{name}"] = size
+            memory["actual_total"] += size
+            memory["predicted_total"] += memory[f"predicted_{name}"]
         return memory
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.asked import Beside
 from llama_magic.model.attempts import AsyncStructuredStream, StructuredStream
-from llama_magic.model.batch import AnswerList, whole
+from llama_magic.model.batch import AnswerList, all_or_error
 from llama_magic.model.call import Calls
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.thinking import Thinking
@@ -91,7 +91,7 @@ class StructuredCall:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""
         if _is_batch(prompt):
             rows = (self.of_row(row).arun(p, system=system) for row, p in enumerate(prompt))
-            return whole(await asyncio.gather(*rows, return_exceptions=True))
+            return all_or_error(await asyncio.gather(*rows, return_exceptions=True))
         return await self.astream(prompt, system=system).run()
 
     def astream(self, prompt: Any, *, system: str | None) -> AsyncStructuredStream[Any]:

@@ -188,13 +188,13 @@ class _Job:
                 ):
                     await self._read(reader, stream, bound)
             except (StreamCutError, StreamStalledError, TimeoutError):
-                if not reader.whole:
+                if not reader.complete:
                     raise  # else no more was to come, but counts
             self._send(reader.last())
             reader.finish(wire.address.base)
 
     async def _read(self, reader: SampleReader, stream: AsyncIterator[Any], bound: asyncio.Timeout) -> None:
-        """Read one answer to its end; once it is whole, that of the stream has to come soon."""
+        """Read one answer to its end; once it is complete, that of the stream has to come soon."""
         wire = self.backend.wire
         heard = 0.0  # when something of the answer came
         async for found in stream:
@@ -203,7 +203,7 @@ class _Job:
                 heard = now
                 self._check(reader)
             heard = heard or now
-            if reader.whole and bound.when() is None:
+            if reader.complete and bound.when() is None:
                 bound.reschedule(asyncio.get_running_loop().time() + TAIL_S)
             if now - heard > BELIEVED * wire.stall_s:
                 raise faults.only_alive(wire.address, now - heard)

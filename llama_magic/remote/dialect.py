@@ -116,7 +116,7 @@ def _likely(told: float | None) -> bool:
     return told is not None and not told > 1e-3
 
 
-def whole(text: str) -> str:
+def joined_pairs(text: str) -> str:
     """Return a text with halves of surrogate pairs joined; a half without its other one is U+FFFD."""
     if text.isascii():
         return text
@@ -139,7 +139,7 @@ class SampleReader:
     _half: str = ""  # the first half of a surrogate pair, whose other one comes with the next piece
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether the server said that the answer is at its end."""
         return self.ended
 
@@ -187,12 +187,12 @@ class SampleReader:
         """Return a piece with what was held back before it, less a half at its end."""
         text = self._half + text
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        return whole(text.removesuffix(self._half))
+        return joined_pairs(text.removesuffix(self._half))
 
     def end(self, reason: FinishReason, text: str = "", stop: str | None = None) -> FinishEvent:
         """Return the event that ends the sample; `text` was held back until now."""
         self.ended = True
-        text = whole(self._half + text)
+        text = joined_pairs(self._half + text)
         self._half = ""
         self.text += text
         return FinishEvent(self.sample, reason, text, stop)

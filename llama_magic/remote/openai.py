@@ -168,12 +168,12 @@ class OpenAIReader(SampleReader):
             super().finish(where)
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         return bool(self._reason) and self._reason not in _BROKEN_OFF
 
     def last(self) -> Iterator[Event]:
         """Yield what is due when the stream is over: the end, where nothing came after it."""
-        if self.whole and not self.ended:
+        if self.complete and not self.ended:
             yield self._ended()
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:

@@ -47,7 +47,7 @@ async def chat_completions(exchange: Exchange, asked: ChatCompletion) -> None:
     made = answer.completions()
     choices = [_choice(index, one, told[index]) for index, one in enumerate(made)]
     body = {**head, "object": "chat.completion", "system_fingerprint": fingerprint(model)}
-    await exchange.whole({**body, "choices": choices, "usage": usage_of(made)}, choices[0]["finish_reason"])
+    await exchange.respond({**body, "choices": choices, "usage": usage_of(made)}, choices[0]["finish_reason"])
 
 
 async def input_tokens(exchange: Exchange, asked: ChatCompletion) -> None:
@@ -55,7 +55,7 @@ async def input_tokens(exchange: Exchange, asked: ChatCompletion) -> None:
     model = exchange.state.model(asked.model)
     prepare = partial(prepared, model, asked, exchange.state.limits.max_tokens)
     counted = len((await exchange.state.aside(prepare)).request.prompt)
-    await exchange.whole({"object": "response.input_tokens", "input_tokens": counted})
+    await exchange.respond({"object": "response.input_tokens", "input_tokens": counted})
 
 
 def prepared(model: Model, asked: ChatCompletion, max_tokens: int | None) -> Assembler:

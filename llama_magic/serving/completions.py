@@ -46,7 +46,7 @@ async def completions(exchange: Exchange, asked: Asked) -> None:
     if asked.stream:
         await exchange.events(writer.frames())
     else:
-        await writer.whole()
+        await writer.respond()
     exchange.finish(writer.ended)
 
 
@@ -85,7 +85,7 @@ class _Writer:
         }  # fmt: skip
         self.ended = ""
 
-    async def whole(self) -> None:
+    async def respond(self) -> None:
         """Answer when all is written."""
         async for place, chunks in merged(self._answers):
             for chunk in chunks:
@@ -96,7 +96,7 @@ class _Writer:
             for place, samples in enumerate(made)
             for index, one in enumerate(samples)
         ]
-        await self._exchange.whole({**self._head, "choices": choices, "usage": usage_of(*made)}, self.ended)
+        await self._exchange.respond({**self._head, "choices": choices, "usage": usage_of(*made)}, self.ended)
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield the events of a stream."""

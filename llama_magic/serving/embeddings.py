@@ -29,7 +29,7 @@ async def embeddings(exchange: Exchange, asked: Embedding) -> None:
         for index, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    await exchange.whole({"object": "list", "data": data, "model": model.name, "usage": usage})
+    await exchange.respond({"object": "list", "data": data, "model": model.name, "usage": usage})
 
 
 def _embedded(model: Model, asked: Embedding) -> tuple[Any, int]:

@@ -86,7 +86,7 @@ class Exchange:
 
     # --- answering --------------------------------------------------------------------------
 
-    async def whole(self, body: Any, how: str = "200", status: int = 200, headers: Any = None) -> None:
+    async def respond(self, body: Any, how: str = "200", status: int = 200, headers: Any = None) -> None:
         """Answer with JSON; `how` it ended stands in the row."""
         response = Response(as_json(body), status, headers, "application/json")
         self.started, self._status = True, status
@@ -142,7 +142,7 @@ class Exchange:
         refusal = refusal_of(error)
         how = str(refusal.status)
         if not self.started:
-            await self.whole(refusal.body(), how, refusal.status, dict(refusal.headers))
+            await self.respond(refusal.body(), how, refusal.status, dict(refusal.headers))
         elif self.streams and not self.gone:
             self._status = refusal.status
             last = event(refusal.body())

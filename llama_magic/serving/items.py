@@ -31,7 +31,7 @@ class ResponseWriter:
         self._created = now()
         self.ended = ""
 
-    async def whole(self) -> dict[str, Any]:
+    async def body(self) -> dict[str, Any]:
         """Return the body when all is written."""
         told = self._told
         async for chunks in self._answer.chunks():

@@ -36,8 +36,8 @@ async def completion(exchange: Exchange, asked: NativeCompletion) -> None:
         return
     async for place, chunks in merged(answers):
         writers[place].add(chunks)
-    bodies = [writer.whole() for writer in writers]
-    await exchange.whole(bodies if len(bodies) > 1 else bodies[0], writers[0].ended)
+    bodies = [writer.body() for writer in writers]
+    await exchange.respond(bodies if len(bodies) > 1 else bodies[0], writers[0].ended)
 
 
 async def _frames(writers: Sequence[_Writer], answers: Sequence[ServedAnswer]) -> AsyncIterator[bytes]:
@@ -96,7 +96,7 @@ class _Writer:
         for chunk in chunks:
             self._probabilities += self._probabilities_of(chunk)
 
-    def whole(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         """Return the body when all is written."""
         (made,) = self._answer.completions()
         body = {**self._end(made), "content": made.text}

@@ -36,7 +36,7 @@ async def responses(exchange: Exchange, asked: Asked) -> None:
     if asked.stream:
         await exchange.events(writer.frames())
     else:
-        await exchange.whole(await writer.whole())
+        await exchange.respond(await writer.body())
     exchange.finish(writer.ended)
 
 

@@ -24,7 +24,7 @@ async def tokenize(exchange: Exchange, asked: Tokenize) -> None:
             ids = ids[len(model.tokenize("")) :]
         return [{"id": token, "piece": _piece(model, token)} for token in ids] if asked.with_pieces else ids
 
-    await exchange.whole({"tokens": await exchange.state.aside(cut)})
+    await exchange.respond({"tokens": await exchange.state.aside(cut)})
 
 
 def _piece(model: Model, token: int) -> str | list[int]:
@@ -38,7 +38,7 @@ def _piece(model: Model, token: int) -> str | list[int]:
 
 async def detokenize(exchange: Exchange, asked: Detokenize) -> None:
     """Join tokens."""
-    await exchange.whole({"content": await _joined(exchange, asked)})
+    await exchange.respond({"content": await _joined(exchange, asked)})
 
 
 async def apply_template(exchange: Exchange, asked: ApplyTemplate) -> None:
@@ -51,24 +51,24 @@ async def apply_template(exchange: Exchange, asked: ApplyTemplate) -> None:
         given = asking.messages(asked.messages)
         return model.prompt_for(given, tools=tools or None, tools_as_text=True, **variables)
 
-    await exchange.whole({"prompt": await exchange.state.aside(render)})
+    await exchange.respond({"prompt": await exchange.state.aside(render)})
 
 
 async def extra_tokenize(exchange: Exchange, asked: ExtraInput) -> None:
     """Cut a text into the tokens that it is as a prompt."""
     model = exchange.state.model(asked.model)
-    await exchange.whole({"tokens": await exchange.state.aside(lambda: model.tokenize(asked.input))})
+    await exchange.respond({"tokens": await exchange.state.aside(lambda: model.tokenize(asked.input))})
 
 
 async def extra_count(exchange: Exchange, asked: ExtraInput) -> None:
     """Count the tokens that a text is as a prompt."""
     model = exchange.state.model(asked.model)
-    await exchange.whole({"count": await exchange.state.aside(lambda: model.count_tokens(asked.input))})
+    await exchange.respond({"count": await exchange.state.aside(lambda: model.count_tokens(asked.input))})
 
 
 async def extra_detokenize(exchange: Exchange, asked: ExtraTokens) -> None:
     """Join tokens."""
-    await exchange.whole({"text": await _joined(exchange, asked)})
+    await exchange.respond({"text": await _joined(exchange, asked)})
 
 
 async def _joined(exchange: Exchange, asked: Detokenize | ExtraTokens) -> str:

@@ -44,7 +44,7 @@ def grown(text: str, cuts: list[int]) -> list[Any]:
     for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
         apply(root, growing.add(text[start:end]))
     again: list[Any] = []
-    apply(again, growing.whole())
+    apply(again, growing.anew())
     assert again == root
     return root
 

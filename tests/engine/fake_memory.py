@@ -123,7 +123,7 @@ class FakeState(FakeMemory):
 
 def cells_over(memory: FakeMemory, sequences: int = 4, budget: int = 10**6, **options: Any) -> Cells:
     """Return cells of so many sequences, and two for the helpers."""
-    store = PrefixStore(budget, whole=isinstance(memory, FakeState))
+    store = PrefixStore(budget, recurrent=isinstance(memory, FakeState))
     return Cells(memory, sequences + 2, store, window=memory.window, **options)
 
 

@@ -85,9 +85,9 @@ def test_texts_are_embedded_whole_or_in_pieces() -> None:
     Pieces have the logits of as few tokens as those of a reading.
     """
     contexts = Contexts(BASE)
-    pieces, whole = (contexts.embedding(49_152, whole=whole, pooled=False) for whole in (False, True))
+    pieces, whole = (contexts.embedding(49_152, at_once=once, pooled=False) for once in (False, True))
     assert (pieces.batch, whole.batch) == (191, 4096)
-    assert contexts.embedding(262_144, whole=False, pooled=True).batch == 127
+    assert contexts.embedding(262_144, at_once=False, pooled=True).batch == 127
     assert pieces.pooling == whole.pooling == "mean"
-    assert contexts.embedding(49_152, whole=True, pooled=True).pooling is None
+    assert contexts.embedding(49_152, at_once=True, pooled=True).pooling is None
     assert all(o.embeddings and o.sequences == 1 and o.outputs == o.batch for o in (pieces, whole))

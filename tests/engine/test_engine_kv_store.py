@@ -52,7 +52,7 @@ def test_what_is_put_again_counts_as_used() -> None:
 
 def test_a_state_that_is_of_use_as_a_whole_stands_for_no_other() -> None:
     """Of a recurrent model each is kept; a prompt takes the longest that it contains."""
-    store = PrefixStore(100, whole=True)
+    store = PrefixStore(100, recurrent=True)
     for tokens in ([1, 2, 3], [1, 2, 3, 4, 5], [1, 2]):
         store.put(tokens, _state(20))
     store.put([1, 2], _state(30))

@@ -176,7 +176,7 @@ def no_context() -> Any:
 def test_reading_and_writing_take_turns_where_they_are_kept_apart(apart: bool) -> None:
     """No batch then has both, who comes is read first, and both go on in turn; answers are the same."""
     context = FakeContext(2048, 5, batch=512)
-    lane = lane_of(SharedLane, context, aside=no_context if apart else None)
+    lane = lane_of(SharedLane, context, make_reader=no_context if apart else None)
     kinds: list[str] = []
     decode = context.decode
 

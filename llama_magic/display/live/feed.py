@@ -195,5 +195,5 @@ class _Channel:
         made = self._growing.add(text)
         self._length += len(text)
         self._state += 1
-        whole = [self._growing.whole()] if self._whole.due(self._length, early) or quiet else []
+        whole = [self._growing.anew()] if self._whole.due(self._length, early) or quiet else []
         return [self._state - 1, self._state, made, *whole]

@@ -34,7 +34,7 @@ class Growing:
         self._settle()
         return made
 
-    def whole(self) -> list[Change]:
+    def anew(self) -> list[Change]:
         """Return the one change that makes all of it from nothing."""
         return [[[], 0, [plain(one) for one in (*self._settled, *self._open)]]]
 

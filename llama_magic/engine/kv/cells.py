@@ -27,8 +27,8 @@ class Memory(Protocol):
 class Cells:
     """What lies in the sequences of a context, and what was moved from them to host memory (`store`).
 
-    `sequences` is how many the context has, helpers included. A recurrent model's state cannot be cut back,
-    so its `store` keeps whole ones. A sliding `window` is how many tokens back it looks at most (0: at all).
+    `sequences` is how many the context has, helpers included; `store` knows whether its states can be cut
+    back. A sliding `window` is how many tokens back it looks at most (0: at all).
     With a `cut`, only what was read as a prompt may be reused, in multiples of so many tokens; with 0, all.
     """
 
@@ -44,15 +44,19 @@ class Cells:
         self.memory = memory
         self.slots = [Slot(i) for i in range(sequences - HELPER_SEQUENCES)]
         self.store = store
-        self.recurrent = recurrent = store.whole
         self.cut = cut
         self.helpers = range(len(self.slots), sequences)  # sequences that no request uses
         self._scratch, self._pin = self.helpers
         self._pinned = False
         # Cells further back than this may be given away by llama.cpp; 0: none are.
-        self._reach = 0 if recurrent else window
+        self._reach = 0 if store.recurrent else window
 
     # --- what is there --------------------------------------------------------------------
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether a state cannot be cut back."""
+        return self.store.recurrent
 
     @property
     def used(self) -> int:
@@ -66,15 +70,15 @@ class Cells:
 
     def reusable(self, slot: Slot) -> int:
         """Return how many leading tokens of a slot another request may reuse."""
-        length = self.whole_cuts(slot.n_read) if self.cut else len(slot.tokens)
+        length = self.last_cut(slot.n_read) if self.cut else len(slot.tokens)
         return 0 if self.recurrent and length != len(slot.tokens) else length
 
     def exact_length(self, slot: Slot) -> int:
         """Return how many leading tokens of a slot a seeded request may reuse."""
         return self.reusable(slot) if self.cut else 0
 
-    def whole_cuts(self, length: int) -> int:
-        """Return `length` without what is behind the last cut."""
+    def last_cut(self, length: int) -> int:
+        """Return where the last cut lies within `length` tokens."""
         return length // self.cut * self.cut if self.cut else length
 
     def unused_slot(self) -> Slot | None:

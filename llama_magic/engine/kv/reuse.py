@@ -37,7 +37,7 @@ def match(cells: Cells, tokens: Sequence[int], limit: int) -> tuple[Slot, int]:
     def length(slot: Slot) -> int:
         if cells.recurrent and slot.in_use:
             return 0  # its state is another by the next step
-        return usable_prefix(slot.tokens, tokens, limit, whole=cells.recurrent)
+        return usable_prefix(slot.tokens, tokens, limit, recurrent=cells.recurrent)
 
     lengths = [(slot, length(slot)) for slot in cells.slots]
     return max(lengths, key=lambda pair: (pair[1], not pair[0].in_use and not pair[0].name))
@@ -97,9 +97,9 @@ def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
     the places where they would lie. At most `limit` tokens.
     """
     slot = cells.slots[0]
-    resident = _whole_cuts(cells, slot, tokens, limit)
+    resident = _up_to_a_cut(cells, slot, tokens, limit)
     entry, _ = cells.store.best(tokens, limit)
-    stored = 0 if entry is None else _whole_cuts(cells, entry, tokens, limit)
+    stored = 0 if entry is None else _up_to_a_cut(cells, entry, tokens, limit)
     if entry is not None and stored > resident:
         cells.park(slot)
         cells.memory.clear()
@@ -118,8 +118,8 @@ def take_exact(cells: Cells, tokens: Sequence[int], limit: int) -> Slot:
     return slot
 
 
-def _whole_cuts(cells: Cells, held: Slot | StoredPrefix, tokens: Sequence[int], limit: int) -> int:
+def _up_to_a_cut(cells: Cells, held: Slot | StoredPrefix, tokens: Sequence[int], limit: int) -> int:
     """Return how many leading tokens that were read as a prompt, in whole cuts, can be gone on from."""
     read = held.tokens if isinstance(held, StoredPrefix) else held.tokens[: held.n_read]
-    length = cells.whole_cuts(usable_prefix(read, tokens, limit, whole=cells.recurrent))
+    length = cells.last_cut(usable_prefix(read, tokens, limit, recurrent=cells.recurrent))
     return 0 if cells.recurrent and length != len(held.tokens) else length

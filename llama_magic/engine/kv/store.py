@@ -19,13 +19,13 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     return first if differs[first] else limit
 
 
-def usable_prefix(held: Sequence[int], tokens: Sequence[int], limit: int, *, whole: bool) -> int:
+def usable_prefix(held: Sequence[int], tokens: Sequence[int], limit: int, *, recurrent: bool) -> int:
     """Return how many leading tokens of `held` a prompt of `tokens` can go on from, `limit` at most.
 
-    `whole`: all of them or none, for a recurrent state cannot be cut back.
+    All of them or none of a `recurrent` model, whose state cannot be cut back.
     """
     shared = common_prefix(held, tokens)
-    if whole:
+    if recurrent:
         return shared if shared == len(held) <= limit else 0
     return min(shared, limit)
 
@@ -60,12 +60,12 @@ class StoredPrefix:
 class PrefixStore:
     """Keep saved sequences within `budget` bytes; the least recently used goes first.
 
-    `whole`: a saved sequence is of use as a whole only, so none stands for its beginnings.
+    Of a `recurrent` model none stands for its beginnings.
     """
 
-    def __init__(self, budget: int, *, whole: bool = False) -> None:
+    def __init__(self, budget: int, *, recurrent: bool = False) -> None:
         self.budget = budget
-        self.whole = whole
+        self.recurrent = recurrent
         self.bytes_used = 0
         self.entries: list[StoredPrefix] = []
 
@@ -82,11 +82,11 @@ class PrefixStore:
         for entry in list(self.entries):
             shared = common_prefix(entry.tokens, tokens)
             equal = shared == len(tokens) == len(entry.tokens)
-            if equal or (shared == len(tokens) and not names and not self.whole):
+            if equal or (shared == len(tokens) and not names and not self.recurrent):
                 entry.names += names
                 entry.last_used = time.monotonic()
                 return
-            if shared == len(entry.tokens) and not entry.names and not self.whole:
+            if shared == len(entry.tokens) and not entry.names and not self.recurrent:
                 self._drop(entry)
         new.last_used = time.monotonic()
         self.entries.append(new)
@@ -98,7 +98,7 @@ class PrefixStore:
         """Return the entry that `tokens` can go on from furthest, and how far: `limit` at most."""
         best, length = None, 0
         for entry in self.entries:
-            usable = usable_prefix(entry.tokens, tokens, limit, whole=self.whole)
+            usable = usable_prefix(entry.tokens, tokens, limit, recurrent=self.recurrent)
             if usable > length:
                 best, length = entry, usable
         if best is not None:

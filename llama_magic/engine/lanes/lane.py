@@ -44,7 +44,7 @@ class Lane:
         self.context = context
         self.weights = context.weights
         self.cells = context.n_ctx
-        self.kv = self._made_cells(PrefixStore(store_budget, whole=self.weights.recurrent))
+        self.kv = self._made_cells(PrefixStore(store_budget, recurrent=self.weights.recurrent))
         self._crowded = False  # a sample was sent back for want of cells, and none has ended since
         self._ahead = ahead
         self.waiting: deque[Running] = deque()

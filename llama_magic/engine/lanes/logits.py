@@ -27,9 +27,9 @@ class LogitRow:
     def _peaks(self) -> NDArray[np.float32]:
         """The largest of 64 tokens each; those left over at the end are their own."""
         columns = len(self.logits) // _EACH
-        whole = _EACH * columns
-        peaks = self.logits[:whole].reshape(_EACH, columns).max(axis=0) if columns else self.logits[:0]
-        return peaks if whole == len(self.logits) else np.concatenate((peaks, self.logits[whole:]))
+        even = _EACH * columns
+        peaks = self.logits[:even].reshape(_EACH, columns).max(axis=0) if columns else self.logits[:0]
+        return peaks if even == len(self.logits) else np.concatenate((peaks, self.logits[even:]))
 
     @cached_property
     def peak(self) -> float:

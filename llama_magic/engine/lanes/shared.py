@@ -9,9 +9,9 @@ from llama_magic.engine.job import Job
 from llama_magic.engine.kv.reuse import take_longest
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.kv.store import common_prefix
-from llama_magic.engine.lanes.aside import Aside
 from llama_magic.engine.lanes.composing import still_read
 from llama_magic.engine.lanes.lane import Lane
+from llama_magic.engine.lanes.prompt_reader import PromptReader
 from llama_magic.engine.lanes.running import Running, siblings
 from llama_magic.engine.native import Context
 
@@ -25,50 +25,54 @@ class SharedLane(Lane):
 
     `apart`: what is written and what is read take turns where both are many rows. On a processor attention
     goes by 64 of them, and looks at all cells that any of them looks at; with the rows of seven answers
-    among those of a prompt, a step took a fifth longer than two of them. `aside`, given there, makes a
-    small context in which prompts are read while many cells are used.
+    among those of a prompt, a step took a fifth longer than two of them. `make_reader`, given there, makes
+    a small context in which prompts are read while many cells are used.
     """
 
     def __init__(
-        self, context: Context, store_budget: int, ahead: Ahead, aside: Callable[[], Context] | None = None
+        self,
+        context: Context,
+        store_budget: int,
+        ahead: Ahead,
+        make_reader: Callable[[], Context] | None = None,
     ) -> None:
         super().__init__(context, store_budget, ahead)
-        self.apart = aside is not None
-        self._aside = Aside(aside)
+        self.apart = make_reader is not None
+        self.reader = PromptReader(make_reader)
 
     def cancel(self, job: Job) -> None:
         super().cancel(job)
-        self._aside.cancel(job)
+        self.reader.cancel(job)
 
     def halt(self) -> None:
         super().halt()
-        self._aside.halt()
+        self.reader.halt()
 
     def fail(self, error: BaseException) -> None:
         super().fail(error)
-        self._aside.retire()
+        self.reader.retire()
 
     def _retire(self) -> None:
         super()._retire()
-        self._aside.retire()
+        self.reader.retire()
 
     def close(self) -> None:
         try:
             super().close()
         finally:
-            self._aside.close()
+            self.reader.close()
 
     def _go_on(self) -> None:
-        """Read a prompt aside where that is its turn and worth it; else as every lane."""
-        who = self._aside.next(self) if self.apart and len(self.running) > 1 else None
+        """Read a prompt apart where that is its turn and worth it; else as every lane."""
+        who = self.reader.next(self) if self.apart and len(self.running) > 1 else None
         if who is None or (self.read_last and not all(map(still_read, self.running))):
             super()._go_on()
         else:
             self.read_last = True
-            self._aside.read(self, who)
+            self.reader.read(self, who)
 
     def begins(self, running: Running) -> bool:
-        return not (self.apart and self._aside.takes(self, running))
+        return not (self.apart and self.reader.takes(self, running))
 
     def may_guess(self, running: Running) -> bool:
         # What is certain and comes to the shared lane is of weights whose rows differ (`Core.accept`).

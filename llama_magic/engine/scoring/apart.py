@@ -38,8 +38,8 @@ class Apart(ScoreReader):
     def _row(self, prompt: list[int], odds: dict[Text, list[float]]) -> None:
         """Read the prompt, all but what is held of it, then the texts."""
         start = self.engine.call(partial(_begin, prompt))
-        whole = len(prompt) // GRAIN * GRAIN
-        for end in (*range(start + SCORING_CHUNK, whole, SCORING_CHUNK), whole, len(prompt)):
+        even = len(prompt) // GRAIN * GRAIN
+        for end in (*range(start + SCORING_CHUNK, even, SCORING_CHUNK), even, len(prompt)):
             if end > start:
                 self.engine.call(partial(self._chunk, prompt, odds, start, end))
                 start = end

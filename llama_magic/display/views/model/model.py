@@ -28,7 +28,8 @@ class ModelCard:
     actual_bytes: int | None
     notes: tuple[str, ...]
     speed_words: str = ""
-    seeded_bytes: int | None = None  # what the first answer with a seed adds, None once it did
+    seeded_bytes: int = 0  # what the first answer with a seed adds, 0 once it did
+    prompt_reader_bytes: int = 0  # what a prompt adds that is read beside many answers
 
 
 def card(model: Model) -> ModelCard:
@@ -51,7 +52,8 @@ def card(model: Model) -> ModelCard:
         predicted_bytes=memory.get("predicted_total"),
         actual_bytes=memory.get("actual_total"),
         notes=tuple(model.notes),
-        seeded_bytes=None if "actual_seeded" in memory else memory.get("predicted_seeded"),
+        seeded_bytes=_to_come(memory, "seeded"),
+        prompt_reader_bytes=_to_come(memory, "prompt_reader"),
         speed_words="" if speed is None else str(speed),
     )
 
@@ -65,7 +67,6 @@ def model(found: Model) -> list[Node]:
 @view.register(ModelCard)
 def model_card(c: ModelCard) -> list[Node]:
     """Show a loaded model: architecture, size, quantisation, context, template, memory foretold and used."""
-    seeded = c.seeded_bytes
     rows = (
         ("architecture", c.architecture),
         ("parameters", count(c.n_params) if c.n_params else ""),
@@ -75,11 +76,20 @@ def model_card(c: ModelCard) -> list[Node]:
         ("chat template", "the file's own" if c.formatter == "gguf" else c.formatter),
         ("memory, foretold", "" if c.predicted_bytes is None else size(c.predicted_bytes)),
         ("memory, used", "" if c.actual_bytes is None else size(c.actual_bytes)),
-        ("with a seed", "" if seeded is None else f"{size(seeded)} more from then on, at temperature 0 too"),
+        ("with a seed", _more(c.seeded_bytes, ", at temperature 0 too")),
+        ("with many at once", _more(c.prompt_reader_bytes)),
         ("speed", c.speed_words),
     )
     notes = [Line(note, tone="warn") for note in c.notes]
     return [Head("model", c.name), Grid(Table(("", ""), tuple(row for row in rows if row[1]))), *notes]
+
+
+def _to_come(memory: dict[str, int], name: str) -> int:
+    return 0 if f"actual_{name}" in memory else memory.get(f"predicted_{name}", 0)
+
+
+def _more(added: int, also: str = "") -> str:
+    return f"{size(added)} more from then on{also}" if added else ""
 
 
 def _context(window: int, trained: int) -> str:

@@ -22,7 +22,7 @@ from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import BackendError, FitError
 
 # Cells of others from which on it is worth it: 128 tokens then cost a twentieth more among them.
-ASIDE_FROM = 1024
+WORTH_FROM = 1024
 
 
 class Sharing(Protocol):
@@ -32,7 +32,7 @@ class Sharing(Protocol):
     running: list[Running]
 
 
-class Aside:
+class PromptReader:
     """Reads one prompt at a time, up to its last token, which the lane decodes with what it writes.
 
     `make` makes the context, and raises where there is no memory for it. `cancel` and `halt` come from any
@@ -41,7 +41,7 @@ class Aside:
 
     def __init__(self, make: Callable[[], Context] | None) -> None:
         self._make = make
-        self._context: Context | None = None
+        self.context: Context | None = None
         self._flights: Flights | None = None
         self._halted = False
         self._who: Running | None = None  # whose prompt is in the context
@@ -61,7 +61,7 @@ class Aside:
         if running.weights.recurrent or running.n_prompt <= TILE:
             return False
         others = (other.slot for other in lane.running if other.slot is not None)
-        return cells_used(others) >= ASIDE_FROM and self._open()
+        return cells_used(others) >= WORTH_FROM and self._open()
 
     def read(self, lane: Sharing, who: Running | None) -> None:
         """Read on, as many tokens as are read in a turn, of one prompt after the other."""
@@ -85,11 +85,11 @@ class Aside:
             who = self.next(lane)
 
     def _decode(self, job: Job, part: list[int], past: int) -> bool:
-        assert self._context is not None
+        assert self.context is not None
         assert self._flights is not None
         self._flights.take_off({job})
         places = range(past, past + len(part))
-        status = self._context.decode(part, places, [0] * len(part), ())
+        status = self.context.decode(part, places, [0] * len(part), ())
         if status is not DecodeStatus.DONE:
             self._who = None  # what was read is let go
         return status is DecodeStatus.DONE
@@ -108,10 +108,10 @@ class Aside:
 
     def _open(self) -> bool:
         """Make the context at its first use; False where it could not be made, then or before."""
-        if self._context is None and self._make is not None:
+        if self.context is None and self._make is not None:
             make, self._make = self._make, None
             try:
-                self._context = context = make()
+                self.context = context = make()
             except (BackendError, FitError):
                 return False
             self._cells_most, self._at_once = context.n_ctx, context.n_batch
@@ -120,7 +120,7 @@ class Aside:
             self._flights = Flights(context)
             if self._halted:  # meanwhile
                 self._flights.halt()
-        return self._context is not None
+        return self.context is not None
 
     # --- what happens to the lane -----------------------------------------------------------
 
@@ -144,5 +144,5 @@ class Aside:
         """Free the context."""
         self._who = self._refused = None
         self._make = None
-        if self._context is not None:
-            self._context.close()
+        if self.context is not None:
+            self.context.close()

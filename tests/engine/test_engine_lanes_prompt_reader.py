@@ -8,7 +8,7 @@ import pytest
 from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, lane_of, run
 
 import llama_magic as lm
-from llama_magic.engine.lanes import aside, running
+from llama_magic.engine.lanes import prompt_reader, running
 from llama_magic.engine.lanes.composing import BUSY_CHUNK
 from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.native import DecodeStatus
@@ -20,7 +20,7 @@ MANY = [i % 7 for i in range(100)]  # the cells of these are many, here
 @pytest.fixture(autouse=True)
 def _greedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "SamplerChain", GreedyChain)
-    monkeypatch.setattr(aside, "ASIDE_FROM", len(MANY))
+    monkeypatch.setattr(prompt_reader, "WORTH_FROM", len(MANY))
 
 
 class Both:
@@ -30,7 +30,7 @@ class Both:
         self.context = kind(size, 8, batch=512)
         self.small = FakeContext(room, 3, batch=256)
         self.made = 0
-        self.lane = lane_of(SharedLane, self.context, aside=self.make)
+        self.lane = lane_of(SharedLane, self.context, make_reader=self.make)
         self.first = self.ask(MANY, 60)
         while self.lane.running == [] or self.lane.running[0].reading:
             self.lane.step()
@@ -69,7 +69,7 @@ def test_a_prompt_is_read_beside_the_cells_of_others() -> None:
     assert both.small.used() == 0
 
 
-def test_reading_aside_takes_turns_with_what_is_written() -> None:
+def test_reading_apart_takes_turns_with_what_is_written() -> None:
     """A chunk, a step of the others, a chunk; twice as much where more prompts wait than one."""
     both = Both()
     both.ask(prompt(3 * BUSY_CHUNK))
@@ -133,7 +133,7 @@ def test_without_memory_for_it_the_lane_reads(error: Exception) -> None:
         tried.append(1)
         raise error
 
-    lane = lane_of(SharedLane, context, aside=make)
+    lane = lane_of(SharedLane, context, make_reader=make)
     asked = [Asked([first, *MANY], 20) for first in (1, 2, 3)]
     for one in asked:
         lane.submit(one.job)
@@ -144,7 +144,7 @@ def test_without_memory_for_it_the_lane_reads(error: Exception) -> None:
 
 
 def test_what_cannot_be_carried_over_is_read_by_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once; the next prompt is read aside again."""
+    """Once; the next prompt is read apart again."""
     both = Both()
     restore, refusals = both.context.restore_sequence, [False]
     monkeypatch.setattr(
@@ -211,18 +211,22 @@ def test_an_error_ends_all_and_the_lane_goes_on(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("name", "profile"), [("short", "balanced"), ("windowed", "balanced"), ("windowed", "memory")]
 )
-def test_what_was_read_aside_is_what_the_lane_would_have_read(path_of: Any, name: str, profile: str) -> None:
+def test_what_was_read_apart_is_what_the_lane_would_have_read(path_of: Any, name: str, profile: str) -> None:
     """By the log-probabilities of what follows a prompt, sliding windows that are kept whole or not."""
     options: dict[str, Any] = {"max_tokens": 1000, "temperature": 0.8, "top_k": 1 << 20, "reuse": False}
     with lm.load(path_of(name), ctx=2048, threads=1, profile=profile) as model:
         ids = [model.tokenize(word)[-1] for word in (" winter", " stone", " river", "a")]
         text = [ids[(i * i) % 4] for i in range(290)]
         alone = model.complete(text, logprobs=3, **{**options, "max_tokens": 1})
+        before = model.memory
         stream = model.complete([ids[0]] * 120, stream=True, ignore_eos=True, **options)
         next(iter(stream))
         beside = model.complete(text, logprobs=3, **{**options, "max_tokens": 1})
         lane = model.backend.call(lambda core: core.lanes.shared)
-        assert lane._aside._context is not None
+        assert lane.reader.context is not None
+        added = model.memory["actual_prompt_reader"]
+        assert added == pytest.approx(before["predicted_prompt_reader"], rel=0.1)
+        assert model.memory["actual_total"] == before["actual_total"] + added
         stream.cancel()
         first, second = ({t: p for t, _, p in made.logprobs[0].top} for made in (alone, beside))
     common = first.keys() & second.keys()
