@@ -39,13 +39,17 @@ class AsyncStream(InProcess, Generic[C]):
 
     _what, _instead = Stream._what, Stream._instead
 
-    def __init__(self, backend: Backend, assembler: Assembler) -> None:
+    def __init__(self, backend: Backend, assembler: Assembler, until: float | None = None) -> None:
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
         self._done = False
         self._mail = mail()
         cancel = partial(backend.cancel, assembler.request)
         courier = _courier(self._mail, self._chunks, cancel)
-        self._inner: Stream[C] = Stream(backend, assembler, courier)
+        self._inner: Stream[C] = Stream(backend, assembler, courier, until)
+
+    @property
+    def until(self) -> float | None:
+        return self._inner.until
 
     @property
     def budget(self) -> Budget:

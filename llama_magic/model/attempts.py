@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llama_magic.errors import StructuredOutputError
+from llama_magic.errors import ContextOverflowError, StructuredOutputError
 from llama_magic.model.astream import AsyncStream
 from llama_magic.model.finished import is_stopped
 from llama_magic.model.stream import C, Stream
 from llama_magic.model.succession import AsyncSuccession, Succession
+from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -37,11 +39,14 @@ class Attempts:
     left: int
     asked: int = 1
 
-    def again(self, error: StructuredOutputError) -> bool:
-        """Prepare the next attempt, which is told what was wrong; False where none is left."""
+    def again(self, error: StructuredOutputError, until: float | None) -> bool:
+        """Prepare the next attempt, which is told what was wrong; False where none is left, or no time."""
         made = error.completion
         cut = made is None or made.finish_reason != "stop" or is_stopped(made)
-        if cut or self.left < 1:
+        late = until is not None and time.monotonic() >= until
+        if cut or late or self.left < 1:
+            if late and self.left and not cut:
+                error.add("The time was up before it could be asked again.")
             if self.asked > 1:
                 error.add(f"It was asked {self.asked} times.")
             return False
@@ -51,6 +56,14 @@ class Attempts:
         answer = {"role": "assistant", "content": error.text}
         self.messages = [*self.messages, answer, {"role": "user", "content": again}]
         return True
+
+    def over(self, error: StructuredOutputError) -> bool:
+        """Say that the next attempt does not fit the window, and ask no more: False."""
+        self.left = 0
+        self.asked -= 1
+        asked = counted(self.asked, "time")
+        error.add(f"It was asked {asked}; told what was wrong, the prompt is over the window.")
+        return False
 
 
 class StructuredStream(Succession[C]):
@@ -63,11 +76,12 @@ class StructuredStream(Succession[C]):
     def __init__(self, call: Asking, messages: list[Any]) -> None:
         self._call = call
         self._attempts = Attempts(messages, call.retries)
-        self._stream = self._begin()
+        self._stream = self._begin(None)
         self._at_end: Callable[[], None] | None = None
 
-    def _begin(self) -> Stream[C]:
-        return Stream(self._call.calls.backend, self._call.assembler(self._attempts.messages))
+    def _begin(self, until: float | None) -> Stream[C]:
+        made = self._call.assembler(self._attempts.messages)
+        return Stream(self._call.calls.backend, made, until=until)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -108,9 +122,13 @@ class StructuredStream(Succession[C]):
         return False
 
     def _retry(self, error: StructuredOutputError) -> bool:
-        if not self._attempts.again(error):
+        until = self._stream.until
+        if not self._attempts.again(error, until):
             return False
-        self._stream = self._begin()
+        try:
+            self._stream = self._begin(until)
+        except ContextOverflowError:
+            return self._attempts.over(error)
         if self._at_end is not None:
             self._stream.on_end(self._at_end)
         return True
@@ -132,10 +150,10 @@ class AsyncStructuredStream(AsyncSuccession[C]):
     def __init__(self, call: Asking, messages: list[Any]) -> None:
         self._call = call
         self._attempts = Attempts(messages, call.retries)
-        self._stream = self._begin()
+        self._stream = self._begin(None)
 
-    def _begin(self) -> AsyncStream[C]:
-        return AsyncStream(self._call.calls.backend, self._call.assembler(self._attempts.messages))
+    def _begin(self, until: float | None) -> AsyncStream[C]:
+        return AsyncStream(self._call.calls.backend, self._call.assembler(self._attempts.messages), until)
 
     async def __anext__(self) -> Chunk:
         while True:
@@ -149,10 +167,18 @@ class AsyncStructuredStream(AsyncSuccession[C]):
         try:
             _ = self._stream.completion
         except StructuredOutputError as error:
-            if self._attempts.again(error):
-                self._stream = self._begin()
-                return True
+            return self._retry(error)
         return False
+
+    def _retry(self, error: StructuredOutputError) -> bool:
+        until = self._stream.until
+        if not self._attempts.again(error, until):
+            return False
+        try:
+            self._stream = self._begin(until)
+        except ContextOverflowError:
+            return self._attempts.over(error)
+        return True
 
     def cancel(self) -> None:
         """Stop now, and ask no more; what was written so far is kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import queue
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -48,7 +49,9 @@ class Stream(InProcess, Generic[C]):
         backend: Backend,
         assembler: Assembler,
         deliver: Callable[[Chunk | None], None] | None = None,
+        until: float | None = None,
     ) -> None:
+        """`until` is when the time is up of a call that this is not the first answer of."""
         self._assembler = assembler
         self.request = assembler.request  # what the backend was asked
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
@@ -58,8 +61,10 @@ class Stream(InProcess, Generic[C]):
         know(assembler)
         self._backend = backend = begin(backend, self.request, assembler)
         self._ended = when_gone(self, partial(_drop, backend, assembler))
-        if assembler.terms.timeout is not None:
-            _thread.start_new_thread(_time_out, (backend, assembler, assembler.terms.timeout))
+        timeout = assembler.terms.timeout
+        self.until = time.monotonic() + timeout if until is None and timeout is not None else until
+        if self.until is not None:
+            _thread.start_new_thread(_time_out, (backend, assembler, self.until))
 
     @property
     def budget(self) -> Budget:
@@ -239,9 +244,9 @@ def _drop(backend: Backend, assembler: Assembler) -> None:
     backend.cancel(assembler.request)
 
 
-def _time_out(backend: Backend, assembler: Assembler, seconds: float) -> None:
-    """Stop a request that is not through after so many seconds."""
-    if not assembler.ended.wait(seconds):
+def _time_out(backend: Backend, assembler: Assembler, until: float) -> None:
+    """Stop a request that is not through by then."""
+    if not assembler.ended.wait(max(0.0, until - time.monotonic())):
         assembler.timed_out = True
         while not assembler.ended.wait(0.05):  # the first word may come before the backend knows of it
             backend.cancel(assembler.request)

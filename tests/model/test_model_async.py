@@ -8,6 +8,7 @@ import gc
 import itertools
 import signal
 import threading
+import time
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Literal
 
@@ -308,3 +309,84 @@ def test_a_time_that_cannot_be_meant(scripted: Any, value: Any) -> None:
     """Zero, negatives, no number, and what no clock holds are refused by name."""
     with pytest.raises((lm.OptionError, lm.InputTypeError), match="timeout is"):
         scripted.complete("一", timeout=value)
+
+
+def _structured(model: Any, awaited: bool, *given: Any, **how: Any) -> Any:
+    return asyncio.run(model.astructured(*given, **how)) if awaited else model.structured(*given, **how)
+
+
+class _Late:
+    """Takes all the time of a call, wherever it is called in it; counts how often it was."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        until = time.monotonic() + self.seconds
+        while time.monotonic() < until:
+            pass
+        return "late"
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_the_time_of_a_call_is_that_of_all_its_attempts(awaited: bool) -> None:
+    """A check that takes all of it leaves none for the attempts after it: retries do not begin it anew."""
+    late = _Late(0.3)
+
+    class Never(BaseModel):
+        x: int
+
+        @field_validator("x")
+        @classmethod
+        def _refused(cls, _value: int) -> int:
+            raise ValueError(late())
+
+    model = scripted_model(['{"x": 1}'] * 10, window=4096)
+    how: dict[str, Any] = {"retries": 9, "timeout": 0.3}
+    with pytest.raises(
+        lm.StructuredOutputError, match=r"late .* The time was up before it could be asked"
+    ) as caught:
+        _structured(model, awaited, "A number?", Never, **how)
+    assert caught.value.text == '{"x": 1}'
+    assert late.calls == 1
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_the_time_of_a_call_is_that_of_all_its_tools(short: Any, awaited: bool) -> None:
+    """A tool that takes all of it ends the call; the answer after it is not begun anew."""
+    late = _Late(1.0)
+
+    def clock() -> str:
+        """Tell the time."""
+        return late()
+
+    how: dict[str, Any] = {
+        "tools": [clock], "tools_as_text": True, "tools_auto": True, "tool_choice": "required",
+        "tool_rounds": 9, "timeout": 1.0, "max_tokens": 400, "ignore_eos": True,
+    }  # fmt: skip
+    answer = asyncio.run(short.achat(HI, **how)) if awaited else short.chat(HI, **how)
+    assert answer.finish_reason == "timeout"
+    assert late.calls <= 1
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_further_attempt_over_the_window_is_no_overflow(awaited: bool) -> None:
+    """The prompt did fit: the error is of the answer, which it holds, and says why it was not asked again."""
+
+    class Never(BaseModel):
+        x: int
+
+        @field_validator("x")
+        @classmethod
+        def _refused(cls, _value: int) -> int:
+            raise ValueError("never")
+
+    model = scripted_model(['{"x": 1}'] * 99, window=80)
+    how: dict[str, Any] = {"retries": 99, "max_tokens": 9}
+    with pytest.raises(
+        lm.StructuredOutputError, match=r"never .* It was asked \d+ times; .* over the window"
+    ) as caught:
+        _structured(model, awaited, "A number?", Never, **how)
+    assert caught.value.text == '{"x": 1}'

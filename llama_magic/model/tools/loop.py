@@ -150,10 +150,10 @@ class ToolStream(Succession[Any]):
 
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
-        self._stream = self._begin()
+        self._stream = self._begin(None)
 
-    def _begin(self) -> Stream[Any]:
-        return Stream(self._rounds.calls.backend, self._rounds.next())
+    def _begin(self, until: float | None) -> Stream[Any]:
+        return Stream(self._rounds.calls.backend, self._rounds.next(), until=until)
 
     @property
     def announce(self) -> Callable[[dict[str, Any]], None] | None:
@@ -173,7 +173,7 @@ class ToolStream(Succession[Any]):
             for call in due:
                 turn = self._run(call)
                 yield Chunk("", "", turns=(turn,))
-            self._stream = self._begin()
+            self._stream = self._begin(self._stream.until)
 
     def _run(self, call: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -196,11 +196,11 @@ class AsyncToolStream(AsyncSuccession[Any]):
 
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
-        self._stream = self._begin()
+        self._stream = self._begin(None)
         self._chunks = self._read()
 
-    def _begin(self) -> AsyncStream[Any]:
-        return AsyncStream(self._rounds.calls.backend, self._rounds.next())
+    def _begin(self, until: float | None) -> AsyncStream[Any]:
+        return AsyncStream(self._rounds.calls.backend, self._rounds.next(), until)
 
     async def __anext__(self) -> Chunk:
         return await anext(self._chunks)
@@ -218,4 +218,4 @@ class AsyncToolStream(AsyncSuccession[Any]):
                 if inspect.isawaitable(result):
                     result = await _awaited(result)
                 yield Chunk("", "", turns=(self._rounds.answered(call, result),))
-            self._stream = self._begin()
+            self._stream = self._begin(self._stream.until)
