@@ -9,12 +9,15 @@ import asyncio
 import contextlib
 import gc
 import json
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 import llama_magic as lm
 
@@ -39,10 +42,15 @@ LISTS = {"type": "array", "items": {"enum": ["red", "green", 3]}, "minItems": 1,
 
 @dataclass(frozen=True)
 class Place:
-    """What the calls are made of: a model, and where files may be put."""
+    """What the calls are made of: a model, the same behind a server of ours, and files."""
 
     model: Any
-    folder: Path
+    remote: Any
+    port: int  # of the server
+    path: Path
+    other: Path  # the file of a second model
+    adapter: Path | None
+    folder: Path  # where files may be put
 
 
 Call = Callable[[Place, Random], Any]
@@ -176,6 +184,66 @@ def fork(at: Place, draw: Random) -> Any:
     return _said(answer.fork(3, "a", max_tokens=6, seed=2))
 
 
+@held
+def tools(at: Place, draw: Random) -> Any:
+    options = {"tools": [double], "tools_auto": True, "tools_as_text": True, "tool_rounds": 1}
+    choice = draw.choice(["required", "double"])
+    asked = [{"role": "user", "content": draw.choice(TEXTS)}]
+    try:
+        answer = at.model.chat(asked, tool_choice=choice, seed=draw.randrange(4), max_tokens=70, **options)
+    except lm.BackendError as error:  # 70 tokens do not hold each call
+        return str(error)
+    return answer.text, [step["content"] for step in answer.steps]
+
+
+def double(number: Annotated[int, Field(ge=0, le=99)]) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@held
+def decide(at: Place, draw: Random) -> Any:
+    rows = [{"text": text} for text in draw.sample(TEXTS, 3)]
+    question = "Is this good? {{ text }}"
+    odds = lm.decide(rows, question, options=["yes", "no"], model=at.model, progress=False)
+    return [{name: round(value, 3) for name, value in decision.logprobs.items()} for decision in odds]
+
+
+@held
+def mapped(at: Place, draw: Random) -> Any:
+    rows = [{"text": text} for text in draw.sample(TEXTS, 4)]
+    record = draw.choice([None, at.folder / "runs.sqlite", at.folder / "more.sqlite"])
+    options = {"seed": draw.randrange(3), "max_tokens": 6, "record": record, "progress": False}
+    runs = lm.map(rows, "Say {{ text }}", model=at.model, **options)
+    assert not runs.failures, runs.failures[0].error
+    return [_said(run.completion) for run in runs]
+
+
+@held
+def far(at: Place, draw: Random) -> Any:
+    options = {"max_tokens": draw.choice([4, 24]), "seed": draw.randrange(5)}
+    if draw.random() < 0.5:
+        return at.remote.chat(_chat(draw), **options).text
+    return json.dumps(at.remote.structured(draw.choice(TEXTS), SCHEMA, **options | {"max_tokens": 80}).parsed)
+
+
+@held
+def adapted(at: Place, draw: Random) -> Any:
+    lora = f"{at.adapter}:{draw.choice([0.5, 1])}" if at.adapter else None
+    with _ALONE[0], lm.load(at.path, ctx=256, threads=1, lora=lora) as model:
+        return _said(model.complete(TEXTS[1], max_tokens=8, seed=draw.randrange(3)))
+
+
+@held
+def another(at: Place, draw: Random) -> Any:
+    with _ALONE[1], lm.load(at.other, ctx=draw.choice([256, 512]), threads=1) as model:
+        return _said(model.complete(TEXTS[1], max_tokens=20, seed=draw.randrange(3)))
+
+
+# Two threads that load the same with the same options have one model, which the first of them closes.
+_ALONE = [threading.Lock() for _ in range(3)]
+
+
 # --- whose value is no matter
 
 
@@ -233,3 +301,29 @@ def saved(at: Place, draw: Random) -> None:
     with contextlib.suppress(lm.OptionError):  # nothing is there to save
         at.model.kv_save(path)
         at.model.kv_restore(path)
+
+
+@loose
+def vanishes(at: Place, draw: Random) -> None:
+    asked = {"messages": _chat(draw), "max_tokens": 60, "stream": draw.random() < 0.7}
+    body = json.dumps(asked).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", at.port), timeout=60) as client:
+        client.sendall((head.encode() + body)[: draw.choice([20, -7, None])])
+        client.settimeout(draw.random() / 2)
+        with contextlib.suppress(TimeoutError):
+            client.recv(draw.randrange(1, 2000))
+
+
+@loose
+def closed_beneath(at: Place, draw: Random) -> None:
+    with _ALONE[2], lm.load(at.other, ctx=768, threads=1) as model:
+        stream = model.complete(TEXTS[0], max_tokens=200, ignore_eos=True, stream=True)
+        for _ in zip(range(draw.randrange(4)), stream, strict=False):
+            pass
+        closing = threading.Thread(target=model.close)
+        closing.start()
+        with contextlib.suppress(lm.ModelClosedError):
+            for _ in stream:
+                pass
+        closing.join()

@@ -3,11 +3,14 @@
     PYTHONPATH=tests python tests/model/soak_mixed.py [SECONDS [SEED [MODEL …]]]
 
 Each model gets so many seconds. Says the seed that gives the same calls once more (their order in time is the
-machine's). A call that takes minutes ends the run with the stacks of all threads.
+machine's). The main thread asks, too, and is interrupted now and then. A call that takes minutes ends the run
+with the stacks of all threads.
 """
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import faulthandler
 import json
 import os
@@ -18,6 +21,7 @@ import threading
 import time
 import traceback
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,7 @@ import llama_magic as lm
 # Of each kind of cache, and of rows that are alike or not; "windowed" is a Gemma 3 of repacked weights.
 MODELS = ("smollm2", "short", "windowed", "lfm2", "jamba", "falcon-h1", "qwen3next", "mamba2", "rwkv7",
           "llama4", "deepseek2", "gpt-oss", "granitehybrid")  # fmt: skip
+OTHER = "qwen3"  # loaded and closed meanwhile
 THREADS = 6
 PATIENCE = 240.0  # seconds that a call may take beside all others
 _DRAWS = 5  # of each kind whose value is held: what each of them asks for
@@ -47,6 +52,7 @@ class Crowd:
         self.counts: Counter[str] = Counter()
         self.at: dict[int, tuple[str, float]] = {}
         self.wrong: list[str] = []
+        self.over = threading.Event()
 
     def learn(self) -> None:
         """Ask for each value that is held while nothing else runs, and nothing is reused."""
@@ -56,18 +62,34 @@ class Crowd:
                 self.known[kind, which] = self._value(kind, which)
 
     def run(self, seconds: float) -> None:
-        """Let all threads ask for so long; end the process where one of them hangs."""
+        """Let all threads ask for so long, and this one, which is interrupted meanwhile."""
         until = time.monotonic() + seconds
+        asked = [partial(self._ask, number, until) for number in range(THREADS)]
         threads = [
-            threading.Thread(target=self._ask, args=(number, until), daemon=True) for number in range(THREADS)
+            threading.Thread(target=run, daemon=True) for run in (*asked, partial(self._strike, until))
         ]
-        for thread in threads:
+        for thread in (*threads, threading.Thread(target=self._watch, daemon=True)):
             thread.start()
-        while any(thread.is_alive() for thread in threads):
-            threads[0].join(1)
+        while any(thread.is_alive() for thread in threads):  # until the last interrupt has come
+            with contextlib.suppress(KeyboardInterrupt):
+                self._ask(THREADS, until)
+                self.at.pop(THREADS, None)
+                threads[-1].join(1)
+        self.over.set()
+
+    def _strike(self, until: float) -> None:
+        draw = random.Random(f"{self.seed} strikes")
+        while time.monotonic() < until:
+            time.sleep(draw.random())
+            if THREADS in self.at:
+                _thread.interrupt_main()
+
+    def _watch(self) -> None:
+        """End the process where a call hangs."""
+        while not self.over.wait(1):
             for name, since in list(self.at.values()):
                 if time.monotonic() - since > PATIENCE:
-                    print(f"HANGS: {name}, since {PATIENCE:.0f} s, seed {self.seed}", flush=True)
+                    print(f"HANGS: {name}, for {PATIENCE:.0f} s, seed {self.seed}", flush=True)
                     faulthandler.dump_traceback()
                     os._exit(3)
 
@@ -93,6 +115,8 @@ class Crowd:
                 self.wrong.append(
                     f"{name} {what}:\n    {value!s:.600}\nquiet:\n    {self.known[what]!s:.600}"
                 )
+        except KeyboardInterrupt:
+            self.counts["interrupted"] += 1
         except BaseException:
             self.wrong.append(f"{name} {what}:\n{traceback.format_exc()}")
 
@@ -116,9 +140,15 @@ def main(seconds: float = 45, seed: str = "", *names: str) -> int:
 
 
 def _of_one(name: str, folder: Path, seconds: float, seed: str) -> int:
-    path = build(name, folder)
-    with lm.load(path, ctx=1024, threads=1) as model:
-        crowd = Crowd(mixed_calls.Place(model, folder), f"{seed} {name}")
+    path, other = (build(which, folder) for which in (name, OTHER))
+    adapter = random_models.write_adapter(folder / "a.gguf", path) if random_models.adapted(path) else None
+    with (
+        lm.load(path, ctx=1024, threads=1) as model,
+        lm.serve(model, port=0) as server,
+        lm.connect(server.url, name="far") as remote,
+    ):
+        place = mixed_calls.Place(model, remote, server.port, path, other, adapter, folder)
+        crowd = Crowd(place, f"{seed} {name}")
         crowd.learn()
         began = time.monotonic()
         crowd.run(seconds)
