@@ -75,6 +75,18 @@ class Confusion(Printed):
             sum(self.counts[label][label] for label in self.labels) / self.total if self.total else math.nan
         )
 
+    @property
+    def apart(self) -> str | None:
+        """What is to be known where no answer is ever a label, else None: they may be written otherwise."""
+        rights = [right for right in self.labels if any(self.counts[right].values())]
+        answers = [said for said in self.labels if any(self.counts[right][said] for right in rights)]
+        if not self.total or not set(rights).isdisjoint(answers):
+            return None
+        return (
+            f"No answer is ever what {self.column!r} holds: it holds {_few(rights)}, and answered was "
+            f"{_few(answers)}. Is it the right column, and written alike?"
+        )
+
     def precision(self, label: str) -> float:
         """The share of the answers `label` that are right; 0 where there are none."""
         answered = sum(self.counts[right][label] for right in self.labels)
@@ -112,6 +124,10 @@ def confuse(results: Sequence[Any], column: str, field: str | None) -> Confusion
     counted = Counter(pairs)
     counts = {right: {said: counted[right, said] for said in labels} for right in labels}
     return Confusion(column, labels, counts, len(results) - len(pairs), len(pairs))
+
+
+def _few(labels: Sequence[str]) -> str:
+    return ", ".join(map(repr, labels[:3])) + (", …" if len(labels) > 3 else "")
 
 
 def _label(value: Any) -> str:

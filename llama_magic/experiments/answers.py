@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.model.evaluate import is_gap
@@ -41,9 +42,25 @@ def same(answer: Any, wanted: Any) -> bool:
     return alike(answer, wanted) or said(answer).strip() == said(wanted).strip()
 
 
-def flat(columns: Mapping[str, Any], own: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Put what is told of a result beside the columns of its row, which keep their names."""
-    made = dict(columns)
+def flat(
+    place: Mapping[str, Any], columns: Mapping[str, Any], own: Iterable[tuple[str, Any]]
+) -> dict[str, Any]:
+    """Put what is told of a result beside the columns of its row, which keep their names; nothing is lost.
+
+    `place` stands before them, `own` after them. What has a name that is taken is called "seed (run)".
+    """
+    made: dict[str, Any] = {}
+    for name, value in place.items():
+        made[_free(name, {**columns, **made})] = value
+    made |= columns
     for name, value in own:
-        made[f"{name} (run)" if name in columns else name] = value
+        made[_free(name, made)] = value
     return made
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """Return the name, or what it is called beside another of that name."""
+    if name not in taken:
+        return name
+    names = (f"{name} (run{f' {count}' if count else ''})" for count in itertools.count())
+    return next(one for one in names if one not in taken)

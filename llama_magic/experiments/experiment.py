@@ -80,7 +80,17 @@ class Experiment(Design, Generic[R]):
                     f"The {which} names no column, so every row was asked the same. "
                     f"A column is written {{{{ {known[0]} }}}}."
                 )
-        return (*sorted(same), *sorted(unread))
+        return (*sorted(same), *sorted(unread), *self._named_alike(known))
+
+    def _named_alike(self, columns: Sequence[str]) -> list[str]:
+        """Say which axes are called as a column is: a table of results has both."""
+        axes = dict.fromkeys(name for setting in self.settings for name in setting.values)
+        return [
+            f"The rows have a column {name!r}, too: in to_pandas() it keeps its name, and the axis is "
+            f"'{name} (run)'."
+            for name in axes
+            if name in columns
+        ]
 
     def carry_out(self, results: Results[R]) -> None:
         """Ask for what is missing in `results`, model by model.

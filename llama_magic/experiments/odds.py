@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ from llama_magic.experiments.answers import flat
 from llama_magic.experiments.calibration import Calibration, calibrate
 from llama_magic.experiments.results import Results
 from llama_magic.words.shown import Shown
+from llama_magic.words.tables import percent
+
+_RARE = 0.05  # what options have together, below which it is said
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Decision(Shown):
     def record(self) -> dict[str, Any]:
         """Return it as one flat dict: columns of the row, settings, choice, probabilities, scores."""
         return flat(
-            {"row": self.row, **self.inputs},
+            {"row": self.row},
+            self.inputs,
             [
                 *self.settings.items(),
                 ("choice", self.choice),
@@ -107,6 +112,21 @@ class Decision(Shown):
 
 class Odds(Results[Decision]):
     """Decisions of `lm.decide`, in row order."""
+
+    @property
+    def rare(self) -> str | None:
+        """What is to be known where the options are hardly what the model would write, else None."""
+        masses = [one.mass for one in self if one.logprobs]
+        if not masses or (middle := statistics.median(masses)) >= _RARE:
+            return None
+        options = list(next(one.logprobs for one in self if one.logprobs))
+        shown = ", ".join(map(repr, options[:3])) + (", …" if len(options) > 3 else "")
+        return (
+            f"Together the options ({shown}) have {percent(middle)} of what the model would write (median): "
+            "they are compared where it hardly means either. Write them as it would begin its answer "
+            "(options={'yes': 'Yes', 'no': 'No'}), or ask for them in the prompt; model.xray(odds[0].prompt) "
+            "shows what it would write."
+        )
 
     def calibration(self, column: str, *, bins: int = 10) -> Calibration:
         """Compare how sure the decisions were with how often they were right.

@@ -61,7 +61,8 @@ class Run(Shown):
         """Return it as one flat dict: columns of the row, settings, answer, its fields, scores, figures."""
         usage = None if self.completion is None else self.completion.usage
         return flat(
-            {"row": self.row, "sample": self.sample, **self.inputs},
+            {"row": self.row, "sample": self.sample},
+            self.inputs,
             [
                 *self.settings.items(),
                 ("answer", self._written()),

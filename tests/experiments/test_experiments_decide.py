@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ import llama_magic as lm
 from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.engine.native import Context
 from llama_magic.experiments.deciding import overlaps
-from llama_magic.experiments.odds import Odds
+from llama_magic.experiments.odds import Decision, Odds
 from llama_magic.model.journal import journal
 from llama_magic.request.backend import Scores
 from llama_magic.testing import ScriptedBackend, scripted_model
@@ -388,6 +389,19 @@ def test_calibration_is_shown_in_words_and_as_bars() -> None:
     assert [*calibration.to_pandas()["rows"]] == [0, 0, 0, 0, 0, 1, 0, 0, 2, 0]
     with pytest.raises(lm.OptionError, match="labl"):
         lm.decide(["0.1"], options=["yes", "no"], model=scripted_model(odds=_odds)).calibration("labl")
+
+
+def test_options_that_the_model_would_hardly_write_are_noted() -> None:
+    """Below a twentieth together (the median of rows) it is said what to do; above, nothing."""
+    rare, usual = math.log(0.01), math.log(0.4)
+
+    def odds(*rows: float) -> Odds:
+        made = [Decision(i, i, {}, {}, {"yes": one, "no": one}) for i, one in enumerate(rows)]
+        return Odds(None, dict(enumerate([*made, Decision(9, 9, {}, {}, error=ValueError("x"))])))
+
+    assert "('yes', 'no') have 2.0% of what the model would write" in to_text(odds(rare, rare, usual))
+    assert odds(rare, usual, usual).rare is None
+    assert odds().rare is None
 
 
 def test_decisions_read_well_without_styles() -> None:

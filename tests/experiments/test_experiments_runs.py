@@ -525,6 +525,39 @@ def test_a_table_of_all_that_is_known() -> None:
     assert len(lm.map([], model=model).to_pandas()) == 0
 
 
+def test_a_table_keeps_a_row_s_columns_and_axes_of_the_same_name_apart() -> None:
+    """Runs that are judged: the writer's columns keep their names, the judge's axes stand beside them."""
+    model = scripted_model(lambda r: "ok")
+    rows = [{"text": "a", "row": 7, "sample": 2, "top_k": 5}]
+    runs = lm.map(rows, "{{ text }}", model=model, over={"top_k": [3, 4], "seed": [1, 2]})
+    frame = runs.to_pandas()
+    assert list(frame["top_k"]) == [5] * 4
+    assert list(frame["top_k (run)"]) == [3, 3, 4, 4]
+    assert list(frame["row"]) == [7] * 4
+    assert list(frame["row (run)"]) == list(frame["sample (run)"]) == [0] * 4
+    assert "column 'top_k', too" in to_text(runs)
+    assert "column 'seed'" not in to_text(runs)
+
+
+def test_an_axis_of_seeds_can_be_grouped_by() -> None:
+    """The column `seed` is the axis, the same for every row; what was drawn with stands beside it."""
+    model = scripted_model(lambda r: "ok")
+    runs = lm.map(["a", "b"], "{{ text }}", model=model, over={"seed": [1, 2]})
+    frame = runs.to_pandas()
+    assert list(frame["seed"]) == [1, 2, 1, 2]
+    assert list(frame["seed (run)"]) == [run.seed for run in runs]
+    assert frame["seed (run)"].nunique() == 4
+
+
+def test_labels_that_no_answer_ever_is_are_said() -> None:
+    """Where the column holds "Yes" and answers are "yes", 0 % right is the table's fault; said only then."""
+    model = scripted_model(said)
+    rows = [{"text": "yes", "label": "Yes", "sound": "no"}, {"text": "no", "label": "No", "sound": "no"}]
+    runs = lm.map(rows, "{{ text }}", model=model)
+    assert "it holds 'No', 'Yes', and answered was 'no', 'yes'" in to_text(runs.confusion("label"))
+    assert runs.confusion("sound").apart is None
+
+
 def _html_rows(page: str) -> int:
     return page.count("<tr") - page.count("<thead")
 

@@ -38,6 +38,7 @@ def confusion(c: Confusion) -> list[Node]:
         Head("confusion", f"{c.column} · {counted(c.total, 'answer')}{left_out}"),
         Grid(Table((f"{c.column} is", *answered, "recall"), tuple(rows))),
         Line(f"Right {_share(c.accuracy)}."),
+        *([Line(c.apart, tone="warn")] if c.apart else []),
     ]
 
 

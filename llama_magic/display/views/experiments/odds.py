@@ -36,7 +36,7 @@ def odds(o: Odds) -> list[Node]:
         out.append(pages(columns(o), list(o)))
     if o.missing:
         out.append(Line(f"{o.missing:,} of {o.total:,} are missing; .resume() goes on.", tone="warn"))
-    out.extend(Line(note, tone="warn") for note in o.notes)
+    out.extend(Line(note, tone="warn") for note in (*o.notes, *([o.rare] if o.rare else [])))
     return out
 
 
