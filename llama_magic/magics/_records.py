@@ -64,7 +64,7 @@ def replay(kernel: Kernel, command: LineCommand) -> Any:
     made = session.replay_from(path, only=only)
     assert made is not None
     others = "nothing else is answered" if only else "everything else is asked of the model"
-    print(f"What equals a request of {made.record.path} is answered from it;\n{others}.")
+    print(f"Answered from {made.record.path}:\nwhat equals a request of it; {others}.")
     return None
 
 

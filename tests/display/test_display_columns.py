@@ -56,12 +56,10 @@ def test_a_mixed_history_has_the_columns_that_a_window_holds() -> None:
     lines = to_text(history).splitlines()
     assert lines[0] == "history: 3 generations, the newest first"
     html = to_html(history)
-    assert re.findall(r"<th [^>]*>([^<]*)</th>", html) == [
-        "#", "prompt", "answer", "tokens", "how",
-    ]  # fmt: skip
+    assert re.findall(r"<th [^>]*>([^<]*)</th>", html) == ["#", "prompt", "answer", "how"]
     hows = re.findall(r"<td[^>]*>([^<]*)</td></tr>", html)
     assert hows == [
-        f"{how}, seed\u00a042, 1\u00a0s"
+        f"1\u00a0token, {how}, seed\u00a042, 1\u00a0s"
         for how in ("chat, other, stopped", "complete, smollm2, cut", "chat, smollm2")
     ]
 
@@ -176,11 +174,14 @@ def test_a_record_tells_how_each_answer_came_about_in_one_column() -> None:
     headers = ("#", "time", "tag", "label", "mode", "model", "prompt", "answer", "tokens", "ended", "seed")
     rows = (
         (1, "noon", "t", "", "chat", "m", "p", "a", 3, "stop", "7"),
-        (2, "one", "", "x", "chat", "m", "p", "a", 3, "", ""),
+        (2, "one", "", "x", "chat", "m", "p", "a", 1, "", ""),
     )
     found = listed(Table(headers, rows, "c"), ("#", "answer"), ["model"])
     assert found.headers == ("#", "answer", "how")
-    assert found.rows == ((1, "a", "tag\u00a0t, chat, seed\u00a07"), (2, "a", "label\u00a0x, chat"))
+    assert found.rows == (
+        (1, "a", "3\u00a0tokens, tag\u00a0t, chat, seed\u00a07"),
+        (2, "a", "1\u00a0token, label\u00a0x, chat"),
+    )
     assert found.caption == "c"
 
 

@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 from llama_magic.display import mimebundle, to_html, to_markdown, to_text
 from llama_magic.display.static.commonmark import read
 from llama_magic.model.results import Budget, Usage
+from llama_magic.request.sampling import Sampling
 
 TAGS = {
     "div",
@@ -328,6 +329,8 @@ def test_an_unseeded_answer_says_what_was_reused() -> None:
     assert receipt["usage"]["cached_tokens"] == 96
     assert "reused 96 tokens" in bundle["text/plain"]
     assert "seed 42 (drawn)" in bundle["text/plain"]
+    cold = replace(completion("Hi", seeded=False), sampling=Sampling(temperature=0))
+    assert to_text(cold).startswith("chat: smollm2 · temperature 0\n")  # a draw had nothing to choose
 
 
 def test_formats_choose_what_is_stored() -> None:

@@ -1,4 +1,4 @@
-"""Lists of kept answers: texts and figures have columns, what else is known of each stands in one."""
+"""Lists of kept answers: texts have columns, what else is known of each stands in one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from llama_magic.request.events import CUT
+from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table, cell_text
 
 _NAMED = ("tag", "label", "seed")  # what would not be known for what it is without its name
-_HOW = ("tag", "label", "mode", "model", "ended", "seed", "seconds", "tok/s")
+_HOW = ("tokens", "tag", "label", "mode", "model", "ended", "seed", "seconds", "tok/s")
 _UNITS = {"seconds": "s", "tok/s": "tok/s"}
 
 
 def listed(whole: Table, columns: Sequence[str], left_out: Collection[str] = ()) -> Table:
     """Return a list with these `columns`, and how each answer came about in a last one.
 
-    That is its tag, label, mode, model, its end unless it came by itself, seed, time and speed, but what is
-    `left_out`: a column for each of them would leave the texts a few letters a line.
+    That is its tokens, tag, label, mode, model, its end unless it came by itself, seed, time and speed, but
+    what is `left_out`: a column for each of them would leave the texts a few letters a line.
     """
     rows = [dict(zip(whole.headers, row, strict=True)) for row in whole.rows]
     for row in rows:
@@ -33,6 +34,8 @@ def _told(row: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def _words(name: str, value: Any) -> str:
+    if name == "tokens":
+        return counted(value, "token").replace(" ", "\u00a0")
     if name in _UNITS:
         return f"{cell_text(value)}\u00a0{_UNITS[name]}"
     return f"{name}\u00a0{value}" if name in _NAMED else str(value)

@@ -75,8 +75,10 @@ def notes(r: Completion) -> list[str]:
 
 
 def seed_words(r: Completion) -> str:
-    """Say the seed, and whether it was given or drawn."""
-    return f"seed {r.seed}" if r.seeded else f"seed {r.seed} (drawn)"
+    """Say the seed, and whether it was given or drawn; a drawn one has nothing to say at temperature 0."""
+    if r.seeded:
+        return f"seed {r.seed}"
+    return f"temperature {r.sampling.temperature:g}" if r.sampling.greedy else f"seed {r.seed} (drawn)"
 
 
 def ending(r: Completion) -> str:

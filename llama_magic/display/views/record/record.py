@@ -9,7 +9,7 @@ from llama_magic.display.views.kept import listed
 from llama_magic.display.views.view import view
 from llama_magic.record.record import Record
 
-_COLUMNS = ("#", "time", "prompt", "answer", "tokens")
+_COLUMNS = ("#", "time", "prompt", "answer")
 
 
 @view.register(Record)

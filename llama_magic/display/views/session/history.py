@@ -23,7 +23,7 @@ _ENDED = {
 }
 
 
-_COLUMNS = ("#", "prompt", "answer", "tokens")
+_COLUMNS = ("#", "prompt", "answer")
 
 
 @view.register(HistoryEntry)
