@@ -15,9 +15,10 @@ from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.odds import Odds
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
+from llama_magic.words.given import seconds_of
 
 _OPTIONS = frozenset({"mode", "system", "template_variables"})
-_OWN = frozenset({"options", "abstain_below", "end"})
+_OWN = frozenset({"options", "abstain_below", "end", "timeout"})
 
 
 @shown_briefly("The decisions")
@@ -31,6 +32,7 @@ def decide(
     over: Mapping[str, Any] | None = None,
     abstain_below: float = 0.0,
     end: bool = False,
+    timeout: float | None = None,
     score: Any = None,
     record: Any = None,
     on_error: str = "keep",
@@ -53,8 +55,9 @@ def decide(
     A row is read once for all options, and what rows begin with alike once for all rows. With `end` the
     token that ends an answer counts as well, so that "1" and "10" exclude each other. `score`, `over`,
     `models`, `record`, `on_error`, `dry_run`, `progress`, `variables`, `mode` and `system` as for `map`; a
-    bad row costs no other, an interrupt keeps what is done. `odds.calibration("label")` says how far they
-    can be trusted.
+    bad row costs no other, an interrupt keeps what is done. A row that takes more than `timeout` seconds has
+    an `OutOfTimeError`; rows that are read together have their time together first.
+    `odds.calibration("label")` says how far they can be trusted.
     """
     named = _read_options(options)
     if (
@@ -78,7 +81,8 @@ def decide(
         known=_OPTIONS,
         own=_OWN,
     )
-    made = Deciding.of(design, options=named, end=end, abstain_below=float(abstain_below))
+    seconds = seconds_of(timeout)
+    made = Deciding.of(design, options=named, end=end, abstain_below=float(abstain_below), timeout=seconds)
     return forecast(made) if dry_run else Odds(made, {}).resume()
 
 

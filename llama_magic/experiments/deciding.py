@@ -16,6 +16,7 @@ from llama_magic.experiments.results import Results
 from llama_magic.experiments.scoring import scores_of
 from llama_magic.experiments.tasks import Task, conversation, key_of
 from llama_magic.model.asked import Beside
+from llama_magic.model.bounded import bounded
 from llama_magic.model.scoring import Texts, check_scores, prepare, score
 from llama_magic.model.thinking import Thinking
 from llama_magic.threads import to_its_end
@@ -35,6 +36,7 @@ class Deciding(Experiment[Decision]):
     options: Mapping[str, str] = field(default_factory=dict)  # by name: what is written for it
     end: bool = False
     abstain_below: float = 0.0
+    timeout: float | None = None  # of a row
 
     def check(self, model: Model, tasks: Sequence[Task]) -> None:
         """Raise for a model that tells no probabilities, unless the record holds all that is asked of it."""
@@ -74,7 +76,7 @@ class Deciding(Experiment[Decision]):
                     asked.append((task, assembler))
                 else:
                     yield self._made(task, assembler, *kept)
-        found = _read(model, [assembler.request for _, assembler in asked], texts)
+        found = _read(model, [assembler.request for _, assembler in asked], texts, self.timeout)
         for (task, assembler), outcome in zip(asked, found, strict=True):
             try:
                 if isinstance(outcome, Exception):
@@ -152,17 +154,20 @@ class Deciding(Experiment[Decision]):
 
 
 def _read(
-    model: Model, requests: Sequence[Request], texts: Texts
+    model: Model, requests: Sequence[Request], texts: Texts, timeout: float | None
 ) -> list[tuple[list[float], float] | Exception]:
     """Return the odds of each row and the seconds it took, or its error: whose that is, is found out."""
     began = time.perf_counter()
     try:
-        found = score(model.calls, requests, texts) if requests else []
+        if not requests:
+            return []
+        with bounded(None if timeout is None else timeout * len(requests)):
+            found = score(model.calls, requests, texts)
     except Exception as error:
         if len(requests) == 1:
             return [error]
-        return [outcome for request in requests for outcome in _read(model, [request], texts)]
-    seconds = (time.perf_counter() - began) / max(1, len(found))
+        return [outcome for request in requests for outcome in _read(model, [request], texts, timeout)]
+    seconds = (time.perf_counter() - began) / len(found)
     return [(odds, seconds) for odds in found]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,7 @@ class Generation(Experiment[Run]):
         if key is None:
             return False
         try:
-            kept = self.record.find(label=key)[:1]
-            completion = kept[0] if kept else None
+            completion = _in_time(self.record.find(label=key), task.setting.options.get("timeout"))
             if completion is not None and (constraint := constraint_of(model, task.setting)) is not None:
                 completion = replace(completion, parsed=constraint.parse(completion.text))
         except LlamaMagicError:  # what is kept is no instance any more
@@ -95,6 +94,15 @@ class Generation(Experiment[Run]):
         if completion is None:
             return made
         return replace(made, seconds=completion.timings.total_s, seed=completion.seed)
+
+
+def _in_time(kept: Sequence[Completion[Any]], timeout: float | None) -> Completion[Any] | None:
+    """Return an answer that ended, else one that had no less time than it would have now; else None."""
+    for one in sorted(kept, key=lambda one: one.finish_reason == "timeout"):
+        had = one.receipt["asked"].get("timeout") if one.finish_reason == "timeout" else None
+        if had is None or (timeout is not None and timeout <= had):
+            return one
+    return None
 
 
 def _blank(task: Task) -> Run:

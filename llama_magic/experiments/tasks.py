@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MODES = ("chat", "complete")
 _KINDS = ("grammar", "regex", "choices")
+_BESIDE = ("seed", "tag", "timeout")
 # Options of a task beside those of a call: what an axis may hold, too.
 OPTIONS = frozenset(
     {"mode", "system", "schema", "template_variables", "retries", "thinking", "show_schema", *_KINDS}
@@ -159,11 +160,10 @@ def keys_of(model: Model, tasks: Iterable[Task]) -> dict[int, str]:
 def key_of(model: Model, task: Task, **more: Any) -> str:
     """Return the SHA-256, in hexadecimal, of what is asked as JSON.
 
-    That is the model file, prompt, options, seed and sample, and `more`.
+    That is the model file, prompt, options, seed and sample, and `more`. The seed is the row's; a tag, and
+    how long an answer may take, are no part of what is asked.
     """
-    options = {
-        name: value for name, value in task.setting.options.items() if name != "seed"
-    }  # it is the row's
+    options = {name: value for name, value in task.setting.options.items() if name not in _BESIDE}
     schema = options.pop("schema", None)
     if schema is not None:
         options["schema"] = told_apart(model.constraint(schema).schema)

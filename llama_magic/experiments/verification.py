@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -132,7 +132,7 @@ class _Models:
         prompts = _prompts(receipt, again)
         if step is None and not prompts:
             return Verdict(one.where, equal=True)
-        reasons = (*prompts, *finding.differences(receipt, model))
+        reasons = (*prompts, *_lost_order(receipt), *finding.differences(receipt, model))
         place = len(then) if step is None else step
         was, is_here = ("".join(text for _, text in side[place : place + 1]) for side in (then, now))
         return Verdict(one.where, equal=False, step=step, expected=was, found=is_here, reasons=reasons)
@@ -178,3 +178,21 @@ def _prompts(receipt: Receipt, again: Completion[Any]) -> tuple[tuple[str, Any, 
     if receipt.get("prompt", again.prompt) == again.prompt and receipt.get("prompt_sha256", digest) == digest:
         return ()
     return (("prompt", receipt.get("prompt", "another"), again.prompt),)
+
+
+def _lost_order(receipt: Receipt) -> tuple[tuple[str, Any, Any], ...]:
+    """Return what differs of a schema whose fields a file has sorted: receipts of before held it as JSON."""
+    schema = receipt.get("asked", {}).get("constraint", {}).get("schema")
+    if not isinstance(schema, Mapping) or not _has_order(schema):
+        return ()
+    lost = "lost in this file, saved by an earlier version (run its cell again)"
+    return (("order of the schema's fields", lost, "by name"),)
+
+
+def _has_order(schema: Any) -> bool:
+    """Whether an object in a schema has several fields."""
+    if isinstance(schema, Mapping):
+        fields = schema.get("properties")
+        several = isinstance(fields, Mapping) and len(fields) > 1
+        return several or any(map(_has_order, schema.values()))
+    return isinstance(schema, list) and any(map(_has_order, schema))

@@ -44,7 +44,7 @@ def decide(call: CellRun) -> Any:
         raise OptionError(
             "%%llama decide needs --options.", remedy='Write the answers to weigh: --options "yes|no".'
         )
-    rows, names = _rows(call), ("options", "abstain_below", "end")
+    rows, names = _rows(call), ("options", "abstain_below", "end", "timeout")
     given = {name: call.options[name] for name in names if name in call.options}
     return _run(call, lambda: decide_rows(rows, _prompts(call.body), **given, **_common(call)))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_magic import display
-from llama_magic.errors import GenerationInterrupted
+from llama_magic.errors import GenerationInterrupted, OutOfTimeError
 from llama_magic.magics._call import CellRun
 from llama_magic.session.history import of_reading
 
@@ -27,7 +27,7 @@ def surprise(call: CellRun) -> Any:
     def note(read: Any) -> None:
         call.kernel.session.remember(of_reading(read, call.model, time.perf_counter() - began))
 
-    return _look(call, lambda model: model.read(text), note)
+    return _look(call, lambda model: model.read(text, timeout=call.options.get("timeout")), note)
 
 
 def xray(call: CellRun) -> Any:
@@ -35,8 +35,8 @@ def xray(call: CellRun) -> Any:
 
     def trace(model: Any) -> Any:
         given = call.kernel.call_defaults() | dict(call.options)
-        seed = {"seed": given["seed"]} if "seed" in given else {}
-        return model.xray(text, model.sampling.replace(**call.sampling()), **seed)
+        own = {name: given[name] for name in ("seed", "timeout") if name in given}
+        return model.xray(text, model.sampling.replace(**call.sampling()), **own)
 
     if not call.options.get("live"):
         return _look(call, trace)
@@ -56,13 +56,13 @@ def _live(call: CellRun, look: Callable[[Any], Any], board: Callable[[Any], Any]
 def _look(call: CellRun, look: Callable[[Any], Any], note: Callable[[Any], None] = lambda _: None) -> Any:
     """Run a mode that generates nothing; the display hook shows its result, or this does for `-o`.
 
-    What an interrupted reading has so far is bound and shown, then the interrupt goes on.
+    What an interrupted reading has so far, or one whose time was up, is bound and shown, then that is raised.
     """
     call.model = call.kernel.get_model(call.options.get("model"))
-    interruption: GenerationInterrupted | None = None
+    interruption: GenerationInterrupted | OutOfTimeError | None = None
     try:
         result = _interruptible(lambda: look(call.model))
-    except GenerationInterrupted as error:
+    except (GenerationInterrupted, OutOfTimeError) as error:
         if error.completion is None:
             raise
         result, interruption = error.completion, error

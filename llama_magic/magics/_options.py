@@ -103,6 +103,9 @@ def _of_parameter(parameter: Parameter) -> Option:
 
 
 SAMPLING = tuple(map(_of_parameter, PARAMETERS.values()))
+TIMEOUT = _o(
+    "--timeout", "float", "end it after this many seconds (each answer, each row); what is there is kept", "S"
+)
 TAG = _o("--tag", "text", "a word to find answers again by, in history and record", "T")
 LIMITS = (
     _o("-n --max-tokens", "positive", "longest answer, in tokens", "N"),
@@ -117,7 +120,7 @@ LIMITS = (
         dest="n",
     ),
     _o("--overflow", "choice", "what to do when prompt and answer exceed the window", choices=OVERFLOW),
-    _o("--timeout", "float", "end the answer after this many seconds; what is there is kept", "S"),
+    TIMEOUT,
     TAG,
     _o("--speculate", "choice", "guess tokens ahead where that pays", choices=SPECULATE),
     _o("--fresh", "flag", "reuse nothing of the KV cache", value=False, dest="reuse"),
@@ -258,7 +261,7 @@ MODES = {
             "decide",
             "a question with {{ column }}; how likely each option is as its answer, nothing drawn",
             "Odds",
-            (MODEL, *_DECIDES, SYSTEM, *_EXPERIMENT, OUT, FORMAT, QUIET),
+            (MODEL, *_DECIDES, TIMEOUT, SYSTEM, *_EXPERIMENT, OUT, FORMAT, QUIET),
             arguments="DF",
             least=1,
             most=1,
@@ -266,7 +269,10 @@ MODES = {
         ),
         Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, LIVE, OUT, QUIET, RAW)),
         Mode(
-            "surprise", "text to read through; nothing is generated", "ReadThrough", (MODEL, OUT, QUIET, RAW)
+            "surprise",
+            "text to read through; nothing is generated",
+            "ReadThrough",
+            (MODEL, TIMEOUT, OUT, QUIET, RAW),
         ),
         Mode(
             "xray",
@@ -275,6 +281,7 @@ MODES = {
             (
                 MODEL,
                 SEED,
+                TIMEOUT,
                 *SAMPLING,
                 LIVE,
                 OUT,

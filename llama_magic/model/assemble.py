@@ -82,7 +82,7 @@ def assemble(
         prompt=prompt.ids,
         max_tokens=limit,
         sampling=call.sampling,
-        seed=call.seed if call.seed is not None else secrets.randbelow(2**32 - 1),
+        seed=_drawn(call.sampling) if call.seed is None else call.seed,
         exact=call.seed is not None,
         certain=call.sampling.certain,
         n=call.n,
@@ -128,6 +128,11 @@ def assemble(
         again=ask.again,
     )
     return Assembler(terms, tokenizer, request)
+
+
+def _drawn(sampling: Sampling) -> int:
+    """Draw a seed: 0 where nothing is left to chance, so that a notebook run again is saved as it was."""
+    return 0 if sampling.certain else secrets.randbelow(2**32 - 1)
 
 
 def changed(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -313,7 +313,11 @@ class Parameters:
     @property
     def certain(self) -> bool:
         """Whether nothing is left to chance, so that the same logits give the same answer."""
-        return self.greedy or self.top_k == 1
+        if not (self.top_k == 1 and self.chosen_by("top_k")):
+            return self.greedy
+        # XTC leaves tokens out by chance, where it runs before the one is chosen.
+        before = self.samplers[: self.samplers.index("top_k")]
+        return "xtc" not in before or self.xtc_probability <= 0
 
     @property
     def plain(self) -> bool:

@@ -416,6 +416,21 @@ def test_decisions_read_well_without_styles() -> None:
     assert "no text" in to_text(odds[1])
 
 
+def test_a_row_that_takes_too_long_is_its_own_error(short: Any, tmp_path: Path) -> None:
+    """With a `timeout` that no row keeps each has the error, and the next call decides them all."""
+    how: dict[str, Any] = {"options": ["yes", "no"], "model": short, "record": tmp_path / "r.sqlite"}
+    odds = lm.decide(TEXTS, **how, timeout=1e-4)
+    assert [type(one.error) for one in odds] == [lm.OutOfTimeError] * 3
+    assert [one.choice for one in odds.failures] == [None] * 3
+    with pytest.raises(lm.OutOfTimeError, match="The time was up"):
+        lm.decide(TEXTS, **how, timeout=1e-4, on_error="stop")
+    found = lm.decide(TEXTS, **how, timeout=600)
+    assert [one.error for one in found] == [None] * 3
+    assert found[0].logprobs == lm.decide(TEXTS[:1], options=["yes", "no"], model=short)[0].logprobs
+    with pytest.raises(lm.OptionError, match="timeout is 0"):
+        lm.decide(TEXTS, **how, timeout=0)
+
+
 def test_decisions_go_on_from_a_record(tmp_path: Path) -> None:
     """What is in the record is not read again, in another kernel either; other options are."""
     path = tmp_path / "odds.sqlite"

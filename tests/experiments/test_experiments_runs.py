@@ -306,6 +306,28 @@ def test_another_call_is_not_answered_from_the_record(tmp_path: Path, change: di
     assert len(model.backend.requests) == (wanted if "n" not in change else 4)
 
 
+def test_a_tag_and_a_time_are_no_part_of_what_is_asked(tmp_path: Path) -> None:
+    """Answers of a record are found under another tag, and where they may take longer or shorter."""
+    model = scripted_model(_until(""))
+    for beside in ({}, {"tag": "monday"}, {"tag": "tuesday", "timeout": 60}, {"timeout": 99}):
+        runs = lm.map(["a", "b"], schema=Mood, model=model, record=tmp_path / "r.sqlite", **beside)
+        assert [run.parsed for run in runs] == [Mood(mood="a"), Mood(mood="b")]
+    assert len(model.backend.requests) == 2
+
+
+def test_an_answer_out_of_time_is_asked_again_with_more_time(tmp_path: Path) -> None:
+    """One that was cut is found where it would be cut again; with more time it is asked for."""
+    hold = threading.Event()
+    model = scripted_model([Script("one two", at=1, hold=hold), "three four", "five six"])
+    asked_for = []
+    for timeout in (0.05, 0.05, 0.04, 60, 60, 0.05):
+        how = {"model": model, "record": tmp_path / "r.sqlite", "timeout": timeout}
+        (run,) = lm.map(["a"], **how)
+        asked_for.append((run.text, len(model.backend.requests)))
+    assert asked_for == [("one", 1)] * 3 + [("three four", 2)] * 3
+    hold.set()
+
+
 def test_unseeded_answers_are_found_too_and_bad_ones_are_not_kept(tmp_path: Path) -> None:
     """A row that failed is asked again by the next call; each place keeps its own drawn answer."""
     model = scripted_model(["one", Script("x", at=0, error=lm.BackendError("lost")), "two"])

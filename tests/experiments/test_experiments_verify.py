@@ -15,6 +15,7 @@ from scripted_gguf import EOS, chain
 
 import llama_magic as lm
 from llama_magic import command, display
+from llama_magic.display.views.experiments.verification import reasons
 from llama_magic.experiments import finding
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.journal import journal
@@ -88,6 +89,23 @@ def test_a_saved_schema_keeps_the_order_of_its_fields(loaded: Callable[..., Any]
     answer = loaded("short").structured("A city?", schema, seed=2, max_tokens=40)
     assert list(answer.parsed) == ["name", "country"]
     assert lm.verify(notebook(tmp_path / "a.ipynb", answer)).badge == "1 of 1 answer comes out equal here"
+
+
+def test_a_schema_that_lost_its_order_is_named(loaded: Callable[..., Any], tmp_path: Path) -> None:
+    """Receipts of before hold the schema itself, and a notebook sorted its fields: that is what differs."""
+    schema = "name: Literal['Lyon', 'Rome'], country: Literal['France', 'Italy']"
+    model = loaded("short")
+    whole, one = (
+        model.structured("A city?", s, seed=2, max_tokens=40).receipt for s in (schema, "name: int")
+    )
+    for receipt in (whole, one):
+        receipt["asked"]["constraint"]["schema"] = json.loads(receipt["asked"]["constraint"]["schema"])
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"receipt": r}, sort_keys=True) for r in (whole, one)), "utf-8")
+    first, second = lm.verify(path, model=model).verdicts
+    assert second.equal
+    assert first.reasons[0][0] == "order of the schema's fields"
+    assert "order of the schema's fields: lost in this file, saved by an earlier version" in reasons(first)
 
 
 def test_our_own_notebooks_keep_the_order_of_fields() -> None:

@@ -13,6 +13,7 @@ from llama_magic.errors import (
     ContextOverflowError,
     GenerationInterrupted,
     OptionError,
+    OutOfTimeError,
     SourceError,
     StructuredOutputError,
     TemplateError,
@@ -409,6 +410,23 @@ def test_looking_modes(ip: Any, run: Any, engine: Any) -> None:
     assert run("%%llama tokens -o strip\na b").result is None
     assert ip.user_ns["strip"] == engine.token_strip("a b")
     assert isinstance(run("%%llama surprise -n 5\nx").error_in_exec, OptionError)
+
+
+def test_looking_modes_take_a_time(
+    ip: Any, run: Any, engine: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--timeout ends them; what was read until then is bound and shown."""
+    text = " ".join(map(str, range(250)))
+    assert isinstance(run(f"%%llama surprise --timeout 0.0001 -o r\n{text}").error_in_exec, OutOfTimeError)
+    assert ip.user_ns["r"].interrupted
+    assert "The time was up after 0.0001 s" in capsys.readouterr().out
+    assert isinstance(run(f"%%llama xray --timeout 0.0001 -o t\n{text}").error_in_exec, OutOfTimeError)
+    assert "t" not in ip.user_ns
+    assert run("%%llama surprise --timeout 60\nsome text").result == engine.read("some text")
+    assert run("%%llama xray --timeout 60 -t 0\nprompt").result.sampling.temperature == 0
+    ip.user_ns["rows"] = ["a", "b"]
+    run('%%llama decide rows --options "yes|no" --timeout 0.00001 -o odds\n{{ text }}').raise_error()
+    assert [type(one.error) for one in ip.user_ns["odds"]] == [OutOfTimeError] * 2
 
 
 def test_looking_without_an_engine_says_so(run: Any, model: Any) -> None:

@@ -106,3 +106,13 @@ def test_speed_is_that_of_drawn_tokens(scripted_model: Any) -> None:
     assert HistoryEntry(answer, 1).tokens_per_second is None
     free = model.complete("q", max_tokens=30, ignore_eos=True)
     assert free.timings.tokens_per_second > 0
+
+
+def test_what_chance_has_no_part_in_draws_no_seed(short: Any) -> None:
+    """At temperature 0 the seed of an unseeded call is 0, so that equal runs are saved equal."""
+    cold = [short.complete("Once", temperature=0, max_tokens=3, reuse=False) for _ in range(2)]
+    assert cold[0].receipt == cold[1].receipt
+    assert (cold[0].seed, cold[0].seeded) == (0, False)
+    assert len({short.complete("Once", max_tokens=1).seed for _ in range(3)}) == 3
+    several = short.complete("Once", n=3, temperature=0, max_tokens=2)
+    assert len({answer.text for answer in several}) == 1

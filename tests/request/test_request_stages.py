@@ -41,6 +41,26 @@ def _values(parameter: Parameter) -> Iterator[Any]:
             yield value
 
 
+@pytest.mark.parametrize(
+    ("recipe", "certain"),
+    [
+        ({}, False),
+        ({"temperature": 0}, True),
+        ({"temperature": 0, "top_k": 1, "samplers": ()}, True),
+        ({"temperature": 0, "mirostat": 1}, False),
+        ({"top_k": 1}, True),
+        ({"top_k": 1, "samplers": ("temperature",)}, False),
+        ({"top_k": 1, "mirostat": 2}, False),
+        ({"top_k": 1, "samplers": ("xtc", "top_k"), "xtc_probability": 0.5}, False),
+        ({"top_k": 1, "samplers": ("top_k", "xtc"), "xtc_probability": 0.5}, True),
+        ({"top_k": 1, "samplers": ("xtc", "top_k")}, True),
+    ],
+)
+def test_what_leaves_nothing_to_chance(recipe: dict[str, Any], certain: bool) -> None:
+    """Temperature 0, or one token left by a stage that runs, with no chance before it."""
+    assert Sampling(**recipe).certain is certain
+
+
 def _recipes(stage: str) -> Iterator[Sampling]:
     """Yield recipes in which one or two of a stage's parameters differ from the default."""
     base = Sampling(samplers=("top_k", stage) if stage != "top_k" else ("top_k",))
