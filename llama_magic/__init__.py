@@ -107,6 +107,19 @@ _ERRORS = (
     "StructuredOutputError",
     "TemplateError",
 )
+_ELSEWHERE = {  # what others have at this place
+    **dict.fromkeys(
+        ("Llama", "LLM", "AutoModel", "from_pretrained"),
+        "lm.load('file.gguf'), lm.load('owner/repo:Q4_K_M').",
+    ),
+    **dict.fromkeys(
+        ("OpenAI", "AsyncOpenAI", "Client"),
+        "lm.serve() answers OpenAI's client, lm.connect(url) asks a server.",
+    ),
+    **dict.fromkeys(
+        ("chat", "complete", "structured", "generate", "embed", "score"), "ask a model: lm.load(…).chat(…)."
+    ),
+}
 __all__ = [*sorted(_PLACES), *_ERRORS, "lesson", "load_ipython_extension", "unload_ipython_extension"]  # noqa: PLE0604 - texts, all of them
 
 
@@ -117,7 +130,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_PLACES[name]), name)
     if name in _ERRORS:
         return getattr(importlib.import_module("llama_magic.errors"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    here = f". Here: {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{here}")
 
 
 def __dir__() -> list[str]:

@@ -48,10 +48,23 @@ CALLED_ELSEWHERE = {
     "num_gpu": "gpu_layers",
     "n_threads": "threads", "num_thread": "threads", "n_batch": "batch", "batch_size": "batch",
     "num_batch": "batch", "cache_type_k": "kv_type", "cache_type_v": "kv_type", "use_mmap": "mmap",
-    "use_mlock": "mlock", "alias": "name", "rope_scale": "rope_freq_scale",
+    "use_mlock": "mlock", "lora_path": "lora", "alias": "name", "rope_scale": "rope_freq_scale",
     "type_k": "kv_type", "type_v": "kv_type", "cache_type": "kv_type", "chat_format": "formatter",
     "chat_template": "formatter", "draft_model": "draft", "model_draft": "draft", "md": "draft",
 }  # fmt: skip
+
+_NOT_OF_LOAD = {
+    **dict.fromkeys(
+        ("model_path", "path", "model", "filename", "repo_id", "source", "url", "hf"),
+        "It is the first argument: lm.load('file.gguf'), lm.load('owner/repo:Q4_K_M').",
+    ),
+    **dict.fromkeys(
+        ("seed", "temperature", "top_p", "top_k", "min_p", "max_tokens", "stop"),
+        "It belongs to a call: model.chat(…, seed=7, temperature=0).",
+    ),
+    **dict.fromkeys(("embedding", "embeddings", "logits_all"), "Nothing needs it: leave it out."),
+    "verbose": "llama.cpp prints nothing here; progress=False shows no progress either.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +187,8 @@ class LoadOptions:
         known = {f.name for f in fields(cls)}
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
+            if name in _NOT_OF_LOAD:
+                raise OptionError(f"There is no load option {name!r}.", remedy=_NOT_OF_LOAD[name])
             if name not in known:
                 raise OptionError(
                     f"There is no load option {name!r}. {meant(name, known | _OF_LOAD, CALLED_ELSEWHERE)}"

@@ -77,7 +77,7 @@ class Call:
             seed=None if seed is None else check_seed(seed),
             stop=stop,
             n=_count("n", given.pop("n", 1), least=1) or 1,
-            logprobs=_count("logprobs", given.pop("logprobs", None), least=0),
+            logprobs=_alternatives(given.pop("logprobs", None)),
             overflow=check_overflow(given.pop("overflow", "error")),
             reuse=flag("reuse", given.pop("reuse", True)),
             min_tokens=least,
@@ -216,6 +216,15 @@ def _count(name: str, value: object, *, least: int) -> int | None:
         limit = f"{least} or more" if most is None else f"{least} to {most}"
         raise OptionError(f"{name} is {number}; expected {limit}.")
     return number
+
+
+def _alternatives(value: object) -> int | None:
+    if isinstance(value, bool):  # as OpenAI's API has it
+        raise OptionError(
+            f"logprobs is {value}; expected how many alternatives of each token are kept.",
+            remedy="Write logprobs=5, and leave top_logprobs out; 0 keeps the answer's own alone.",
+        )
+    return _count("logprobs", value, least=0)
 
 
 def _speculate(value: object) -> Speculate:

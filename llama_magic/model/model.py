@@ -21,6 +21,7 @@ from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
 from llama_magic.model.hearing import hearing
 from llama_magic.model.measuring import Measuring
+from llama_magic.model.other_names import METHODS, CalledElsewhere
 from llama_magic.model.results import Budget
 from llama_magic.request.backend import Counts
 from llama_magic.request.sampling import Sampling
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @refusing
-class Model(Generating, Measuring, Shown):
+class Model(Generating, Measuring, CalledElsewhere, Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 
     Made by `llama_magic.load`, of facts and a `Backend`. `window` is the context window in tokens,
@@ -50,6 +51,8 @@ class Model(Generating, Measuring, Shown):
     llama.cpp's defaults).
     `close()` cancels what runs and frees the memory; any use after it is `ModelClosedError`.
     """
+
+    _elsewhere = METHODS
 
     def __init__(self, name: str, file: LoadedFile, backend: Backend) -> None:
         self.name = name

@@ -1,9 +1,10 @@
-"""What a call's options are called elsewhere, and where an option that is none here belongs."""
+"""What names of other libraries are called here: options of a call, methods, parts of an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from llama_magic.errors import OptionError
 from llama_magic.request.stages import OTHER_NAMES
@@ -17,6 +18,7 @@ CALLED_ELSEWHERE = {
     **OTHER_NAMES,
     "fresh": "reuse=False", "cache_prompt": "reuse", "samples": "n", "num_samples": "n",
     "num_return_sequences": "n", "max_new_tokens": "max_tokens", "max_length": "max_tokens",
+    "max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens",
     "n_predict": "max_tokens", "num_predict": "max_tokens", "stop_sequences": "stop", "stop_strings": "stop",
     "top_logprobs": "logprobs", "max_time": "timeout", "time_limit": "timeout",
     "request_timeout": "timeout",
@@ -24,6 +26,20 @@ CALLED_ELSEWHERE = {
 # What another method, or the magic alone, takes.
 _NOT_HERE = {
     "schema": "model.structured(prompt, schema) answers with an instance.",
+    **dict.fromkeys(
+        ("user", "store", "metadata", "service_tier", "safety_identifier", "stream_options"),
+        "Leave it out: nobody reads it here. The usage of a stream is stream.completion.usage.",
+    ),
+    **dict.fromkeys(("functions", "function_call"), "model.chat takes tools=[…] and tool_choice=…."),
+    "model": "The model is what is asked: lm.load(…).chat(…).",
+    "echo": "answer.prompt + answer.text is both.",
+    "suffix": "No text is filled in between two others: models go on from one.",
+    "best_of": "n=… gives all answers; choose among them.",
+    "extra_body": "Write what it holds as options of the call.",
+    "logits_processor": "logit_bias=, grammar=, regex= and choices= say what may be written.",
+    "stopping_criteria": "stop= and timeout= end an answer, and so does leaving the loop of stream=True.",
+    "tfs_z": "llama.cpp has no such stage any more; top_p and min_p are its kin.",
+    "penalize_nl": "llama.cpp has it no more; leave it out.",
     "response_format": "model.structured(prompt, schema) answers with an instance.",
     "retries": "model.structured takes it.",
     "retry": "model.structured takes retries.",
@@ -43,6 +59,55 @@ _NOT_HERE = {
     "ctx": "The window is set when a model is loaded: lm.load(…, ctx=…).",
     "threads": "It is set when a model is loaded: lm.load(…, threads=…).",
 }
+
+# What methods and attributes of others are called here.
+METHODS = {
+    **dict.fromkeys(
+        ("create_chat_completion", "create_chat_completion_openai_v1", "apply_chat_template"),
+        "model.chat(messages, …) gives a Completion, whose text is the answer. "
+        "Clients of OpenAI's API go on as they are beside lm.serve().",
+    ),
+    **dict.fromkeys(("create_completion", "generate", "__call__"), "model.complete(prompt, …)."),
+    **dict.fromkeys(("create_embedding", "encode"), "model.embed([…]) gives an array, a row a text."),
+    **dict.fromkeys(("metadata", "n_vocab", "n_embd", "n_params"), "model.info is the file's header."),
+    **dict.fromkeys(("n_ctx", "context_params"), "model.window."),
+    **dict.fromkeys(("token_eos", "token_bos", "token_nl"), "%llama inspect --tokenizer says them."),
+    **dict.fromkeys(
+        ("save_state", "load_state", "n_tokens"),
+        "model.kv_save(path), model.kv_restore(path).",
+    ),
+    **dict.fromkeys(("reset", "set_cache"), "Leave it out: each call stands alone, and reuses what it may."),
+    **dict.fromkeys(("eval", "scores", "eval_logits"), "model.read(text) and model.score(prompt, texts)."),
+    "set_seed": "A seed belongs to a call: model.chat(…, seed=7).",
+    "from_pretrained": "lm.load('owner/repo:Q4_K_M').",
+    "responses": "Clients of OpenAI's API go on as they are beside lm.serve().",
+}
+PARTS = {
+    **dict.fromkeys(
+        ("choices", "content", "message", "output_text", "response"),
+        "answer.text is the answer, answer.tool_calls what it calls; with n= there is a list of answers.",
+    ),
+    **dict.fromkeys(
+        ("model_dump", "to_dict", "dict", "json", "model_dump_json"), "answer.receipt is a dict."
+    ),
+    **dict.fromkeys(("created",), "answer.time."),
+    **dict.fromkeys(("reasoning", "reasoning_content"), "answer.thinking."),
+    "output_parsed": "answer.parsed.",
+}
+PIECES = dict.fromkeys(("choices", "content", "message"), "chunk.delta is new, chunk.text all so far.")
+
+
+class CalledElsewhere:
+    """What others call its attributes is named by the error."""
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # a checker is to see which attributes there are
+
+        def __getattr__(self, name: str) -> Any:
+            known = self._elsewhere.get(name)
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{said}. Here: {known}" if known else said, name=name, obj=self)
 
 
 def check_names(given: Iterable[str], known: AbstractSet[str]) -> None:

@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 from llama_magic.errors import OptionError
 from llama_magic.model.branching import Branching, Origin
 from llama_magic.model.drafts import Drafts
+from llama_magic.model.other_names import PARTS, PIECES, CalledElsewhere
 from llama_magic.request.events import FinishReason
 from llama_magic.request.fixed import Fixed
 from llama_magic.words.counting import counted
@@ -112,7 +113,7 @@ class Budget(Shown):
 
 
 @dataclass(frozen=True)
-class Chunk:
+class Chunk(CalledElsewhere):
     """A piece of an answer on its way.
 
     `delta` is the new text, `text` all of it so far. `thinking` is the new text of a thinking
@@ -122,6 +123,8 @@ class Chunk:
     `forced` of the tokens were not drawn: a constraint left no choice. `guessed` of them were guessed ahead;
     `struck` are the texts of guesses that stood in their place and did not come.
     """
+
+    _elsewhere = PIECES
 
     delta: str
     text: str
@@ -139,7 +142,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Completion(Branching, Shown, Generic[T]):
+class Completion(Branching, CalledElsewhere, Shown, Generic[T]):
     """An answer and everything needed to explain or repeat it.
 
     `text` is the answer without thinking, control tokens and stop strings; `raw_text` is all
@@ -162,6 +165,8 @@ class Completion(Branching, Shown, Generic[T]):
     for (ISO 8601, UTC), and `tag` what the caller wrote on it: these stand beside the receipt, not in it.
     `replayed` says where the answer was read from, where it was not written now.
     """
+
+    _elsewhere = PARTS
 
     text: str
     prompt: str

@@ -1,0 +1,88 @@
+"""What people type who come from other libraries: the error names what it is called here."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+import llama_magic as lm
+from llama_magic.errors import OptionError
+from llama_magic.model.other_names import METHODS, PARTS, PIECES
+from llama_magic.model.results import Chunk, Completion
+from llama_magic.testing import scripted_model
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"max_completion_tokens": 4}, "Did you mean max_tokens?"),
+        ({"user": "me"}, "Leave it out"),
+        ({"store": False}, "Leave it out"),
+        ({"functions": []}, "takes tools=[…]"),
+        ({"model": "gpt-4o"}, "lm.load(…).chat(…)"),
+        ({"response_format": {"type": "json_object"}}, "model.structured(prompt, schema)"),
+        ({"echo": True}, "answer.prompt + answer.text"),
+        ({"logprobs": True}, "logprobs=5"),
+        ({"tfs_z": 1.0}, "no such stage any more"),
+    ],
+)
+def test_a_call_knows_options_of_other_clients(option: dict[str, Any], words: str) -> None:
+    """No other option, near in letters and far in sense, is offered in their place."""
+    model = scripted_model(lambda _: "ok")
+    with pytest.raises(lm.LlamaMagicError) as caught:
+        model.chat("hi", **option)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"model_path": "x.gguf"}, "It is the first argument: lm.load('file.gguf')"),
+        ({"seed": 3}, "It belongs to a call"),
+        ({"verbose": False}, "llama.cpp prints nothing here"),
+        ({"logits_all": True}, "leave it out"),
+        ({"lora_path": "x.gguf"}, "Did you mean lora?"),
+    ],
+)
+def test_a_load_knows_options_of_llama_cpp_python(option: dict[str, Any], words: str) -> None:
+    """What `Llama(…)` takes and a load does not is said with what to write."""
+    with pytest.raises(OptionError) as caught:
+        lm.load(**option)
+    assert words in str(caught.value)
+
+
+def test_methods_and_parts_of_other_clients_are_named() -> None:
+    """An attribute that llama-cpp-python or openai has is answered by ours; any other as Python does."""
+    model = scripted_model(lambda _: "ok")
+    untyped: Any = model
+    with pytest.raises(AttributeError, match=r"no attribute 'create_chat_completion'\. Here: model\.chat\("):
+        untyped.create_chat_completion(messages=[])
+    with pytest.raises(AttributeError, match=r"'Model' object has no attribute 'nonsense'$"):
+        _ = untyped.nonsense
+    answer: Any = model.chat("hi")
+    with pytest.raises(AttributeError, match=r"Here: answer\.text"):
+        _ = answer.choices
+    chunk: Any = next(iter(model.chat("hi", stream=True)))
+    with pytest.raises(AttributeError, match=r"Here: chunk\.delta"):
+        _ = chunk.choices
+    with pytest.raises(AttributeError, match=r"Here: lm\.load\('file\.gguf'\)"):
+        _ = lm.Llama
+    assert pickle.loads(pickle.dumps(answer)) == copy.deepcopy(answer) == answer
+    assert not hasattr(answer, "_ipython_display_")
+
+
+def test_what_is_named_in_their_place_is_there() -> None:
+    """Every `model.x`, `answer.x` and `chunk.x` of these sentences is an attribute."""
+    model = scripted_model(lambda _: "ok")
+    for table, kind in ((METHODS, type(model)), (PARTS, Completion), (PIECES, Chunk)):
+        assert not [name for name in table if name in dir(kind)]
+    text = " ".join((*METHODS.values(), *PARTS.values(), *PIECES.values()))
+    here = {"model": model, "answer": model.chat("hi"), "chunk": next(iter(model.chat("hi", stream=True)))}
+    named = set(re.findall(r"\b(model|answer|chunk)\.(\w+)", text))
+    assert len(named) > 10
+    for whose, name in named:
+        assert name in dir(here[whose]), (whose, name)
