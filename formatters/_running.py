@@ -22,7 +22,7 @@ _GO_ONLY = re.compile(
 _GO = re.compile(r"\{\{-?\s*(?:(?:if|with|range|else if|else|end|block|define|template)\b|[.$][A-Za-z])")
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def compiled(source: str) -> jinja2.Template:
     """Compile a template, in the sandbox. Raises TemplateError."""
     if len(source) > _sandbox.MAX_SOURCE:
@@ -46,7 +46,7 @@ def compiled(source: str) -> jinja2.Template:
         ) from error
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def names_and_texts(source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that a template reads from outside, and all that stands in it between quotes.
 
