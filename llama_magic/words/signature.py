@@ -37,7 +37,9 @@ def _checked(method: Callable[P, T]) -> Callable[P, T]:
             try:
                 signature.bind(*args, **options)
             except TypeError as unfit:
-                raise InputTypeError(_words(method.__qualname__, signature, options, unfit)) from None
+                # The class that people know, not the part of it that holds the method.
+                name = f"{type(args[0]).__name__}.{method.__name__}" if args else method.__qualname__
+                raise InputTypeError(_words(name, signature, options, unfit)) from None
             raise
 
     return call
