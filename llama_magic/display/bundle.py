@@ -54,11 +54,12 @@ def mimebundle(obj: Any, format: Format = "auto", earlier: Earlier | None = None
         text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
         data = json.loads(text)
         return {"application/json": data, "text/plain": json_visible(text)} | _receipt_entry(receipt)
-    out: dict[str, Any] = {"text/plain": to_text(obj)}
+    page = nodes(obj)
+    out: dict[str, Any] = {"text/plain": render_text.page(page)}
     if format == "markdown":
-        out["text/markdown"] = to_markdown(obj)
+        out["text/markdown"] = render_markdown.page(page)
     elif format in ("auto", "html"):
-        out["text/html"] = to_html(obj)
+        out["text/html"] = render_html.page(page)
     return out | _receipt_entry(receipt)
 
 

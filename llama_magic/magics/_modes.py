@@ -80,7 +80,7 @@ def _chat(call: CellRun) -> Any:
         stream,
         "chat" if name == "default" else f"chat in session {name}",
         keep,
-        Earlier(before, len(messages) + 1, last),
+        Earlier(before, len(messages) + 1, last, chat.told),
     )
 
 

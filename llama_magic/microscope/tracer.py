@@ -51,7 +51,9 @@ class Tracer:
         self._tokenizer = tokenizer
         self._sampling = request.sampling
         self._begun = len(request.begun)  # steps that are part of the prompt
-        self._prompt = tuple(request.prompt[: len(request.prompt) - self._begun])
+        given = request.prompt
+        whole = not self._begun and isinstance(given, tuple)  # those of a long chat are not copied
+        self._prompt = given if whole else tuple(given[: len(given) - self._begun])
         self._tape: StepTape | None = request.handle.tapes[index] if request.handle.tapes else None
         self._constraint = request.constraint
         self._seed, self._exact = request.sample_seed(index), request.exact

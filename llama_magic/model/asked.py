@@ -12,6 +12,7 @@ from llama_magic import formatters
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model import bias
 from llama_magic.model import prompt as prompting
+from llama_magic.model.growing import GrowingDigest
 from llama_magic.model.guard import Overflow, check_overflow
 from llama_magic.model.keyed import as_json, as_text, told_apart
 from llama_magic.model.options import SPECULATE, Speculate
@@ -168,11 +169,12 @@ def digest(
     thinking: str,
     model: str,
     made_with: Mapping[str, Any],
+    growing: GrowingDigest,
 ) -> str:
     """Return what equal requests to the same file have in common, whatever computes it, in hexadecimal.
 
     `prompt` are its tokens in JSON, "" where they are yet to be written. `thinking` is what was chosen of it,
-    in words. A seed that was drawn is no part.
+    in words. A seed that was drawn is no part. `growing` knows of the request before, of the same model.
     """
     engine = made_with.get("engine", {})
     file = made_with.get("file", {}).get("fingerprint") or [model, dict(made_with)]
@@ -197,8 +199,13 @@ def digest(
         asked += [told_apart(request.tools), request.tool_choice, request.parallel_tool_calls]
     # The tokens of a long chat come as text: to write thousands of them would cost each turn more.
     before, after = (json.dumps(as_json(some), sort_keys=True) for some in ([mode, file, matters], asked))
-    text = f"{before[:-1]}, {prompt or json.dumps(list(request.prompt))}, {after[1:]}"
-    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    ids = prompt or json.dumps(list(request.prompt))
+    return growing.digest(f"{before[:-1]}, {ids[:-1]}", f"{ids[-1]}, {after[1:]}")
+
+
+def hashing() -> Any:
+    """Return what digests of requests are made with."""
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
 
 def _given(options: object, names: Iterable[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from llama_magic.microscope.advice import advise
 from llama_magic.model.answer import Again, Assembler, Terms
 from llama_magic.model.asked import Beside, Call, digest, for_receipt
 from llama_magic.model.begun import begin, held
+from llama_magic.model.growing import GrowingDigest
 from llama_magic.model.guard import check_budget
 from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
 from llama_magic.model.tools.offer import Offer
@@ -55,7 +56,12 @@ class Ask:
 
 
 def assemble(
-    name: str, file: LoadedFile, backend: Backend, ask: Ask, visible_ids: frozenset[int]
+    name: str,
+    file: LoadedFile,
+    backend: Backend,
+    ask: Ask,
+    visible_ids: frozenset[int],
+    growing: GrowingDigest,
 ) -> Assembler:
     """Prepare the request of a call to the model `name`. Raises `OptionError` for what cannot be honoured."""
     call, constraint, formatter, offer = ask.call, ask.constraint, ask.formatter, ask.offer
@@ -106,7 +112,7 @@ def assemble(
     )
     if lack := capabilities.lacks(request):
         raise OptionError(f"{name} cannot honour {lack}.", remedy="Leave it out, or load the model here.")
-    request.digest = digest(ask.mode, request, prompt.told, constraint, note, name, file.made_with)
+    request.digest = digest(ask.mode, request, prompt.told, constraint, note, name, file.made_with, growing)
     terms = Terms(
         mode=ask.mode,
         model=name,

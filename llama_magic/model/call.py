@@ -12,10 +12,11 @@ from llama_magic import structured
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler
-from llama_magic.model.asked import Beside, Call
+from llama_magic.model.asked import Beside, Call, hashing
 from llama_magic.model.assemble import Ask, assemble, changed
 from llama_magic.model.begun import text_of
 from llama_magic.model.counted import Starts
+from llama_magic.model.growing import GrowingDigest
 from llama_magic.model.guard import Guard
 from llama_magic.model.overflow import Fit
 from llama_magic.model.stats import ModelStats
@@ -66,6 +67,7 @@ class Calls:
         self.max_tokens: int | None = None  # of an answer, where a call does not say
         self._visible: dict[str, frozenset[int]] = {}
         self._starts = Starts()
+        self._growing = GrowingDigest(hashing)  # the digest of the last request
         self._keep = True
 
     @property
@@ -267,7 +269,9 @@ class Calls:
 
     def _assemble(self, ask: Ask) -> Assembler:
         ask = replace(ask, keep=self._keep)
-        made = assemble(self.name, self._file, self.backend, ask, self.visible_ids(ask.formatter))
+        made = assemble(
+            self.name, self._file, self.backend, ask, self.visible_ids(ask.formatter), self._growing
+        )
         made.counts = self.stats
         return made
 

@@ -87,7 +87,8 @@ class Start:
             before = totals.get((label, kind))
             totals[label, kind] = BudgetPart(label, kind, count + (before.tokens if before else 0))
         more = ids[: sum(counts)]
-        told = ", ".join(filter(None, (self.told, json.dumps(more)[1:-1])))
+        told = json.dumps(more)[1:-1]
+        told = f"{self.told}, {told}" if self.told and told else self.told or told
         return Start(ids=[*self.ids, *more], told=told, totals=totals, weights=weights)
 
     def at(self, place: Cut, rendered: Rendered, roles: tuple[str, ...], filled: Sequence[Filled]) -> Start:
@@ -129,7 +130,8 @@ class Counted:
     begun: int
     begun_text: str
     parts: tuple[BudgetPart, ...]  # one a label, in order of first appearance
-    weights: tuple[tuple[str, int], ...]  # role and tokens of each message
+    roles: tuple[str, ...]
+    weights: Mapping[int | None, int]  # tokens by message
 
 
 def count(
@@ -160,7 +162,6 @@ def count(
     whole = before.going_on(end, counts[len(middle) :], ids[len(before.ids) - len(start.ids) :])
     if sure and len(before.ids) > 1:  # a BOS alone is dropped before one of the template's
         starts.keep(before.at(place, rendered, roles[: _told(rendered, start, place)], filled), start)
-    of_each = map(whole.weights.get, range(len(roles)), itertools.repeat(0))
     begun_text = "".join([part.text for part in rendered.parts[len(rendered.parts) - begun :]])
     return Counted(
         whole.ids,
@@ -168,7 +169,8 @@ def count(
         n_begun,
         begun_text,
         whole.filling,
-        tuple(zip(roles, of_each, strict=True)),
+        roles,
+        whole.weights,
     )
 
 

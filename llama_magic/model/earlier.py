@@ -7,11 +7,14 @@ its turns. `restored` puts the receipts of a notebook together again.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
+from llama_magic.model.growing import GrowingDigest
 from llama_magic.model.results import BudgetPart, Completion
 
 _FEW = 12  # parts of a prompt that are told one by one
@@ -27,12 +30,54 @@ _SHARED = ("engine", "file", "sampling")  # of a receipt: mostly as in the turn 
 class Earlier:
     """What answers saved before hold of a chat: its messages before a turn, and the last of these answers.
 
-    `own` is the number of the turn's own messages: those of the cell, and the answer.
+    `own` is the number of the turn's own messages: those of the cell, and the answer. `told` is of the chat.
     """
 
     messages: Messages
     own: int
     last: Completion[Any] | None = None
+    told: Digests | None = None
+
+
+class Digests:
+    """The digests of a chat that grows: what was read for the last of them is not read again.
+
+    Any thread asks; each digest is that of all of the text, whatever was asked before.
+    """
+
+    def __init__(self) -> None:
+        self._said: tuple[list[tuple[Any, ...]], Any] = [], hashlib.sha256(b"[")
+        self._prompt = GrowingDigest(hashlib.sha256)
+
+    def __reduce__(self) -> Any:
+        return Digests, ()  # what a hash has read cannot be copied out of this process
+
+    def of_messages(self, messages: Messages) -> str:
+        """Return `digest` of a conversation."""
+        try:
+            said = list(map(_SAID, messages))
+        except KeyError:  # a message without a content
+            return digest(messages)
+        known, before = self._said
+        if not _TEXTS.issuperset(map(type, itertools.chain.from_iterable(said))):
+            return digest(messages)  # what may change, or is equal to what is written otherwise
+        if said[: len(known)] != known:
+            known, before = [], hashlib.sha256(b"[")
+        read = before.copy()
+        if new := json.dumps(said[len(known) :], separators=(",", ":"))[1:-1]:
+            read.update(f"{',' if known else ''}{new}".encode())
+        self._said = said, read
+        whole = read.copy()
+        whole.update(b"]")
+        return str(whole.hexdigest())
+
+    def of_prompt(self, text: str) -> str:
+        """Return the SHA-256 of a prompt."""
+        return self._prompt.digest(text)
+
+
+_SAID = itemgetter("role", "content")
+_TEXTS = frozenset((str, type(None)))
 
 
 def digest(messages: Messages) -> str:
@@ -54,12 +99,13 @@ def receipt_of_turn(completion: Completion[Any], earlier: Earlier) -> dict[str, 
         return completion.receipt
     own_budget = replace(completion.budget, parts=())
     receipt = replace(completion, prompt="", messages=own, budget=own_budget).receipt
-    reference = {"messages": len(earlier.messages), "sha256": digest(earlier.messages)}
+    told = earlier.told or Digests()
+    reference = {"messages": len(earlier.messages), "sha256": told.of_messages(earlier.messages)}
     before = {**earlier.last.made_with, "sampling": earlier.last.sampling.to_dict()}
     same = [key for key in _SHARED if key in receipt and receipt[key] == before.get(key)]
     return {
         **{key: value for key, value in receipt.items() if key not in ("prompt", *same)},
-        "prompt_sha256": _sha256(completion.prompt),
+        "prompt_sha256": told.of_prompt(completion.prompt),
         "budget": {key: value for key, value in receipt["budget"].items() if key != "parts"},
         "earlier": {**reference, **({"left_out": left_out} if left_out else {}), "same": same},
         "messages": list(own[:-1] if own[-1] == _answer(receipt) else own),
@@ -92,6 +138,8 @@ def restored(receipts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def without_oldest(messages: Messages, count: int) -> list[Mapping[str, Any]]:
     """Return a conversation without its `count` oldest messages; system and developer messages stay."""
+    if count <= 0:
+        return list(messages)
     kept = []
     for message in messages:
         if count > 0 and message.get("role") not in _STAY:
@@ -103,13 +151,14 @@ def without_oldest(messages: Messages, count: int) -> list[Mapping[str, Any]]:
 
 def gathered(parts: Sequence[BudgetPart]) -> tuple[BudgetPart, ...]:
     """Return the parts of a prompt, those of many earlier messages as one."""
-    old = [at for at, part in enumerate(parts) if part.kind in _TURNS][:-1]
-    if len(parts) <= _FEW or len(old) < 2:
+    turns = [part for part in parts if part.kind in _TURNS] if len(parts) > _FEW else []
+    if len(turns) < 3:
         return tuple(parts)
-    merged = set(old)
-    one = BudgetPart("earlier turns", "earlier", sum(parts[at].tokens for at in old))
-    rest = (part for at, part in enumerate(parts) if at > old[0] and at not in merged)
-    return (*parts[: old[0]], one, *rest)
+    *old, last = turns
+    first = next(at for at, part in enumerate(parts) if part is old[0])
+    one = BudgetPart("earlier turns", "earlier", sum([part.tokens for part in old]))
+    rest = [part for part in parts[first:] if part.kind not in _TURNS or part is last]
+    return (*parts[:first], one, *rest)
 
 
 def _answer(receipt: Mapping[str, Any]) -> dict[str, Any]:

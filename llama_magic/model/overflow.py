@@ -10,6 +10,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from llama_magic.errors import ContextOverflowError, InputTypeError
@@ -22,6 +23,7 @@ from llama_magic.words.counting import counted
 
 Render = Callable[[Sequence[Any]], Prompt]  # raises TooManyTokensError
 _STAYS = ("system", "developer")
+_CONTENT = itemgetter("content")
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Fit:
 
     def _try(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:
         try:
-            least = sum(map(self._least, messages)) if isinstance(messages, (list, tuple)) else 0
+            least = sum(map(self._least, messages)) if _has_longer(messages, self.guard.window) else 0
             least += self._least_begun(messages[-1]) if is_begun(messages) else 0
             if least > self.guard.window:
                 raise TooManyTokensError(least)
@@ -208,6 +210,16 @@ def _most_of(prompt: Any) -> str:
         if 2 * (end - start) > len(text):
             label, size = f"{{{{ {name} }}}}", end - start
     return f"{label}, {counted(size, 'character')}"
+
+
+def _has_longer(messages: Sequence[Any], size: int) -> bool:
+    """Say whether a list of messages may hold a text of so many characters or more."""
+    if not isinstance(messages, (list, tuple)):
+        return False
+    try:  # nearly always dicts with texts, hundreds of them in a long chat
+        return max(map(len, map(_CONTENT, messages)), default=0) >= size
+    except (TypeError, KeyError, AttributeError):
+        return True
 
 
 def _stripped(text: str) -> str:

@@ -10,6 +10,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.counted import Labelled, Start, Starts, count, split
 from llama_magic.model.results import Budget, BudgetPart
 from llama_magic.request.filled import Filled, spans_of
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.messages import assistant_message
 from llama_magic.request.tokenizer import PIECE, Tokenizer, TooManyTokensError, attribute_tokens, checked_ids
 
@@ -22,7 +23,7 @@ class Prompt:
     """A prompt ready to decode: its text, its tokens, and what fills it."""
 
     text: str
-    ids: list[int]
+    ids: Sequence[int]
     parts: tuple[BudgetPart, ...]
     notes: tuple[str, ...] = ()
     messages: tuple[dict[str, Any], ...] = ()
@@ -30,7 +31,8 @@ class Prompt:
     shortened: bool = False  # to fit the window: what was given is more
     begun: tuple[int, ...] = ()  # the last of `ids`, where the answer is to hold them
     begun_text: str = ""  # and the end of `text` that they stand for
-    weights: tuple[tuple[str, int], ...] = ()  # role and tokens of each message, or of the one text
+    roles: tuple[str, ...] = ()  # of each message, or what the one text is
+    tokens: Mapping[int | None, int] = field(default_factory=dict, repr=False)  # by number of the message
     told: str = ""  # `ids` in JSON, where that is known
 
     def beginning(self, ids: Sequence[int], text: str) -> Prompt:
@@ -50,6 +52,11 @@ class Prompt:
             begun=tuple(ids),
             begun_text=text,
         )
+
+    @property
+    def weights(self) -> list[tuple[str, int]]:
+        """The role and the tokens of each message, or of the one text."""
+        return [(role, self.tokens.get(at, 0)) for at, role in enumerate(self.roles)]
 
     @property
     def sent(self) -> tuple[dict[str, Any], ...]:
@@ -145,7 +152,8 @@ def from_text(tokenizer: Tokenizer, text: object, most: int | None = None) -> Pr
         ids,
         Start().going_on(stretches, counts, ids).filling,
         notes,
-        weights=(("prompt", len(ids)),),
+        roles=("prompt",),
+        tokens={0: len(ids)},
     )
 
 
@@ -195,14 +203,15 @@ def from_messages(
         raise OptionError("The conversation renders to an empty prompt; write something in the last message.")
     return Prompt(
         rendered.text,
-        counted.ids,
+        Fixed(counted.ids),
         counted.parts,
         tuple(dict.fromkeys((*how.formatter.notes, *rendered.notes))),
         tuple(said[:-1] if how.begins else said),
         how.continue_final and not how.begins,
         begun=tuple(counted.ids[len(counted.ids) - counted.begun :]),
         begun_text=counted.begun_text,
-        weights=counted.weights,
+        roles=counted.roles,
+        tokens=counted.weights,
         told=counted.told,
     )
 

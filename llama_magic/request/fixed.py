@@ -6,6 +6,7 @@ model.chat(answer.messages + [{"role": "user", "content": "And then?"}])
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, SupportsIndex, TypeVar, overload
 
 T_co = TypeVar("T_co", covariant=True)
@@ -16,6 +17,10 @@ class Fixed(tuple[T_co, ...]):
 
     __slots__ = ()
     __hash__ = tuple.__hash__
+
+    def __new__(cls, items: Iterable[T_co] = ()) -> Fixed[T_co]:
+        # One that is fixed already is the same, as of tuples: a long chat would hold its prompts twice.
+        return items if type(items) is cls else super().__new__(cls, items)
 
     def __eq__(self, other: object) -> bool:
         return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.model.earlier import Digests
 from llama_magic.session.turns import (
     Branch,
     Message,
@@ -36,11 +37,15 @@ from llama_magic.words.shown import Shown
 
 @dataclass
 class Chat(Shown):
-    """One conversation. `turns` are the current ones; `branches` were replaced, oldest first."""
+    """One conversation. `turns` are the current ones; `branches` were replaced, oldest first.
+
+    `told` are its digests, for what is saved of it.
+    """
 
     name: str = "default"
     turns: list[Turn] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
+    told: Digests = field(default_factory=Digests, repr=False, compare=False)
 
     @property
     def system(self) -> str | None:

@@ -63,6 +63,7 @@ class History(Printed, Sequence[HistoryEntry]):
 
     def __init__(self, limit: int = HISTORY_LIMIT) -> None:
         self._entries: deque[HistoryEntry] = deque(maxlen=limit)
+        self._by_id: dict[int, HistoryEntry] = {}  # of the completion, which the entry keeps alive
         self._numbers = itertools.count(1)
         self.left_out = 0  # generations that a selection did not want
         self.keeps_as: Callable[[], str | None] = lambda: None
@@ -74,11 +75,14 @@ class History(Printed, Sequence[HistoryEntry]):
 
     def add(self, completion: Completion) -> HistoryEntry:
         """Append a generation, once; the oldest one falls out when the list is full."""
-        for known in reversed(self._kept()):
-            if known.completion is completion:
-                return known
+        known = self._by_id.get(id(completion))
+        if known is not None:
+            return known
         entry = HistoryEntry(completion, next(self._numbers), self.keeps_as())
+        if self._entries and len(self._entries) == self._entries.maxlen:
+            self._by_id.pop(id(self._entries[0].completion), None)
         self._entries.append(entry)
+        self._by_id[id(completion)] = entry
         return entry
 
     def __len__(self) -> int:
@@ -133,6 +137,7 @@ class History(Printed, Sequence[HistoryEntry]):
         some = History()
         some.left_out = len(self) - len(found)
         some._entries.extend(found if last is None else found[-last:])
+        some._by_id = {id(entry.completion): entry for entry in some}
         return some
 
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -70,7 +71,7 @@ def flatten(turns: Sequence[Turn]) -> list[Message]:
     """Return the conversation, system prompt first. Its messages are those of the turns, to be read alone."""
     system = system_of(turns)
     head: list[Message] = [] if not system else [{"role": "system", "content": system}]
-    return head + [message for turn in turns for message in turn.messages]
+    return [*head, *itertools.chain.from_iterable([turn.messages for turn in turns])]
 
 
 def turns_from_messages(messages: Sequence[Message]) -> list[Turn]:

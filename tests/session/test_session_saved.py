@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llama_magic.display.bundle import mimebundle
-from llama_magic.model.earlier import Earlier, restored
-from llama_magic.model.results import RECEIPT_MIME, Completion
+from llama_magic.model.earlier import Digests, Earlier, digest, gathered, restored
+from llama_magic.model.results import RECEIPT_MIME, BudgetPart, Completion
+from llama_magic.request.filled import Filled
 from llama_magic.session.chat import Chat
+from llama_magic.session.history import History
 from llama_magic.session.turns import Turn, answer_message
 from llama_magic.testing import scripted_model
 
@@ -113,3 +120,74 @@ def test_a_reference_to_what_is_not_there_stays() -> None:
         notebook.ask(text)
     [found] = restored(notebook.receipts()[1:])
     assert found["earlier"]["messages"] == 2
+
+
+_contents = (
+    st.none() | st.text(max_size=6) | st.sampled_from([1, True, 1.0, ["a"], Filled("a", [("x", 0, 1)])])
+)
+_messages = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(("user", "assistant")), "content": _contents}), max_size=5
+)
+
+
+@given(said=st.lists(st.tuples(st.sampled_from(("more", "back", "change", "other")), _messages), max_size=8))
+def test_the_digests_of_a_chat_that_grows_are_those_of_its_whole_text(said: list[tuple[str, Any]]) -> None:
+    """Turns, turns taken back, a message changed in place, another chat; whatever contents are."""
+    told: Digests = Digests()
+    chat: list[dict[str, Any]] = []
+    for what, messages in said:
+        if what == "other":
+            chat = list(messages)
+        elif what == "back":
+            chat = chat[: len(messages)]
+        elif what == "change" and chat and messages:
+            chat[len(messages) % len(chat)]["content"] = messages[0]["content"]
+        else:
+            chat = [*chat, *messages]
+        assert told.of_messages(chat) == digest(chat)
+        text = "".join(str(message["content"]) for message in chat)
+        assert told.of_prompt(text) == hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def test_a_list_that_is_changed_in_place_is_told_anew() -> None:
+    """What may change is no text that was told before; a message without content has a digest, too."""
+    told, chat = Digests(), [{"role": "user", "content": ["a"]}, {"role": "user"}]
+    before = told.of_messages(chat)
+    chat[0]["content"].append("b")
+    assert told.of_messages(chat) == digest(chat) != before
+
+
+def test_a_chat_that_was_saved_can_be_copied() -> None:
+    """A chat with digests is copied and pickled, and says the same afterwards."""
+    notebook = Notebook()
+    notebook.ask("one")
+    notebook.chat.told.of_messages(notebook.chat.messages)
+    for copied in (
+        copy.deepcopy(Chat("c", notebook.chat.turns[:0], [])),
+        pickle.loads(pickle.dumps(Digests())),
+    ):
+        told = copied.told if isinstance(copied, Chat) else copied
+        assert told.of_messages(notebook.chat.messages) == digest(notebook.chat.messages)
+
+
+def test_an_answer_is_in_the_history_once() -> None:
+    """Each answer that is added again is found, until it has fallen out of a list that is full."""
+    model, history = scripted_model(["a", "b", "c"]), History(limit=2)
+    answers = [model.complete("x") for _ in range(3)]
+    assert [history.add(answer).number for answer in (*answers[:2], *answers[:2])] == [1, 2, 1, 2]
+    assert history.add(answers[2]).number == 3
+    assert history.add(answers[1]).number == 2
+    assert history.add(answers[0]).number == 4
+    assert [entry.number for entry in history] == [3, 4]
+    assert [history.select(1).add(answer).number for answer in answers[:1]] == [4]
+
+
+def test_the_parts_of_many_turns_are_told_as_one() -> None:
+    """All turns but the last are one part, which stands where the first of them did; others stay."""
+    kinds = ["template", "system", *["user", "variable", "assistant", "tool"] * 3, "user"]
+    parts = [BudgetPart(f"{kind} {at}", kind, at) for at, kind in enumerate(kinds)]
+    found = gathered(parts)
+    assert [part.kind for part in found] == ["template", "system", "earlier", *["variable"] * 3, "user"]
+    assert found[2].tokens == sum(part.tokens for part in parts[2:-1] if part.kind != "variable")
+    assert gathered(parts[:12]) == tuple(parts[:12])
+    assert gathered([parts[0]] * 13 + parts[2:4]) == (*[parts[0]] * 13, *parts[2:4])
