@@ -59,13 +59,13 @@ def test_a_long_history_is_paged_the_newest_first() -> None:
     assert re.findall(r"answer(\d+)", text) == [str(number) for number in range(120, 70, -1)]
     assert text.endswith("50 of 120: %llama history N shows the last N, history.to_pandas() has all.")
     assert text.splitlines()[0].endswith("the newest first · all chat · all ended by themselves")
-    assert text.splitlines()[1].split() == ["#", "prompt", "answer", "tokens", "how"]
-    assert text.splitlines()[2].endswith("  seed 42, 1 s")
+    assert text.splitlines()[1].split() == ["#", "prompt", "answer", "how"]
+    assert text.splitlines()[2].endswith("  1 token, seed 42, 1 s")
     history.add(replace(completion("other"), model="another"))
     assert "another" in to_text(history)
     history.add(completion("cut", finish_reason="length"))
     assert to_text(history).splitlines()[0].endswith("the newest first · all chat")
-    assert to_text(history).splitlines()[2].endswith("  smollm2, cut, seed 42, 1 s")
+    assert to_text(history).splitlines()[2].endswith("  1 token, smollm2, cut, seed 42,")
 
 
 def test_a_command_that_doctor_gives_can_be_copied() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import pickle
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 import gguf
 import numpy as np
+import pytest
 from display_answers import bare, completion
 from example_views import example_views
 from hypothesis import given
@@ -380,7 +382,7 @@ def test_history_lists_what_was_asked_and_answered() -> None:
         1,
     )
     table = display.mimebundle([entry])["text/plain"]
-    assert re.search(r"Is it\? +Yes\. .*  chat, smollm2, seed 42", table)
+    assert re.search(r"Is it\? +Yes\. +1 token, chat, smollm2, seed 42", table)
 
 
 def test_the_history_leaves_out_what_means_nothing() -> None:
@@ -484,15 +486,52 @@ def test_colours_are_of_marks_and_seen_on_both_themes() -> None:
     assert set(re.findall(r"[{; ]color: ([^;]+);", css)) == {"inherit"}
 
 
+# Machado, Oliveira and Fernandes 2009, severity 1: what is seen of linear RGB.
+_BLIND = {
+    "deuteranopia": ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969)),
+    "protanopia": ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.052)),
+}
+
+
+def _seen(colour: str, by: str) -> tuple[float, float, float]:
+    """Return a colour in CIELAB as somebody sees it who has one kind of cones less."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    seen = [max(0.0, sum(map(math.prod, zip(row, linear, strict=True)))) for row in _BLIND[by]]
+    to_xyz = ((0.434, 0.376, 0.190), (0.213, 0.715, 0.072), (0.018, 0.109, 0.873))  # 1, 1, 1 for white
+    x, y, z = (math.cbrt(sum(map(math.prod, zip(row, seen, strict=True)))) for row in to_xyz)
+    return 116 * y, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("by", _BLIND)
+def test_who_is_red_green_blind_tells_the_parts_of_a_gauge_apart(by: str) -> None:
+    """In CIELAB any two are 15 apart; template and user, system and answer were 2."""
+    css = (Path(display.__file__).parent / "static" / "base.css").read_text()
+    marks = [colour for name, colour in re.findall(r"--lm-(\w+): (#\w{6});", css) if name != "bad"]
+    assert len(marks) == 6
+    for one, other in itertools.combinations(marks, 2):
+        assert math.dist(_seen(one, by), _seen(other, by)) >= 15, (one, other)
+
+
 def test_the_history_fits_a_terminal() -> None:
-    """A table over 80 columns with several long cells is told row by row: no line is longer."""
+    """Prompt, answer and the rest stand side by side, each in lines of its own, and no line is longer."""
     from llama_magic.session.history import HistoryEntry
 
     long = "The answer goes on, and it goes on for more than a line of a terminal would hold."
     text = to_text([HistoryEntry(completion(long), number) for number in (1, 2)])
     assert max(len(line) for line in text.splitlines()) <= 80
-    assert text.count("  answer: The answer goes on, and it goes on") == 2
-    assert text.count("\n  how: chat, seed 42, 1 s, 78 tok/s") == 2
+    assert text.count("  The answer goes on, and ") == 2
+    assert text.count("  18 tokens, chat, seed\n") == 2
+
+
+def test_a_table_with_many_long_cells_is_told_row_by_row() -> None:
+    """In 80 columns there is no room for four of them side by side."""
+    names = ("prompt", "answer", "other", "how")
+    text = to_text(
+        Table(("#", *names), tuple((i, *(f"{name} {'word ' * 9}" for name in names)) for i in (1, 2)))
+    )
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert text.count("\n  answer: answer word word") == 2
 
 
 def test_names_and_values_stay_side_by_side() -> None:

@@ -22,6 +22,7 @@ _NONE = Html()
 _LINE = Html("\n")
 # Of a table, which a live view writes anew at every move.
 _TD = Html('<td class="lm-td{}"{}>{}</td>')
+_TH = Html('<th class="lm-th{}" scope="col"{}>{}</th>')
 _HEAD = Html('<thead><tr class="lm-tr">{}</tr></thead>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
 _TR_ON = Html('<tr class="lm-on">{}</tr>')  # the next one says more of the same
@@ -171,7 +172,7 @@ def _grid(node: doc.Grid) -> Html:
         return Html('<p class="lm-line">{}</p>').format(table.empty)
     marks = columns.marks(table)
     head = _NONE.join(
-        Html('<th class="lm-th{}" scope="col"{}>{}</th>').format(heading, _aligned(mark), name)
+        _TH.format(heading, _aligned(mark), name) if name else _EMPTY
         for heading, mark, name in zip(columns.headings(table, marks), marks, table.headers, strict=True)
     )
     repeated = _repeated(table)
