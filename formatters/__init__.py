@@ -11,8 +11,7 @@ given to its `LlamaCPP`; they write the official formats, with one BOS and no sy
 
 - `_formatter` is what all of them can be asked, `_registry` finds one, `_types` is what they take and give.
 - What is `_elsewhere`, in a module or on a server, is given messages and gives a string.
-- The families: `chatml`, `command_r`, `deepseek`, `gemma`, `gpt_oss`, `granite`, `llama2`, `llama3`,
-  `mistral`, `phi`, each a `_family` written by hand.
+- The families are `_registry.FAMILIES`, each a `_family` written by hand.
 - A file's own template: `_template`, whose `_plan` repairs conversations that it cannot write; `_running`
   runs it in the `_sandbox`, compiled by `_codegen`, with `_filters` and `_globals` from allow-lists, each
   call within `_bounds` and the whole within `_limits`.

@@ -1,4 +1,4 @@
-"""What is read in one go: files, functions, rooms, names; `python tests/test_lengths.py` lists long ones."""
+"""What is read in one go: files, functions, names; `python tests/test_lengths.py` lists long ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FILE, FUNCTION = 300, 40  # lines; of a function those below its signature and docstring
-ROOM = 12  # files that are found without a map
 
 
 def longer() -> dict[str, int]:
@@ -45,16 +44,6 @@ def test_what_is_longer_is_named() -> None:
 def test_what_is_named_is_longer() -> None:
     """What was cut since is an exception no more."""
     assert named() <= longer().keys()
-
-
-def test_a_large_room_has_a_map() -> None:
-    """A folder of more than twelve files says in its `__init__` what stands where, and names each file."""
-    for folder in (*(ROOT / "llama_magic").rglob("__init__.py"), ROOT / "formatters" / "__init__.py"):
-        files = {path.stem for path in folder.parent.glob("*.py")} - {"__init__"}
-        if len(files) > ROOM:
-            said = ast.get_docstring(ast.parse(folder.read_text(encoding="utf-8"))) or ""
-            words = set(re.findall(r"\w+", said))
-            assert files <= words, f"{folder.parent}: {files - words}"
 
 
 def test_a_class_has_its_name_to_itself() -> None:

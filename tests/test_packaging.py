@@ -35,14 +35,29 @@ def test_formatters_are_a_link_into_the_package() -> None:
     assert str(link.readlink()) == "../formatters"
 
 
+def _in_tables(folder: Path) -> set[str]:
+    """Return the strings of the tables (`FAMILIES = (…)`) in a folder's files."""
+    return {
+        str(part.value)
+        for path in folder.glob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).isupper()
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant)
+    }
+
+
 def test_what_stands_in_a_room_is_said_where_it_begins() -> None:
-    """The top of its `__init__` names each file, but of rooms of two; a view stands where its result does."""
+    """The top of its `__init__` names each file, but of rooms of two, and what a table of the room names.
+
+    A view stands where its result does.
+    """
     unsaid = {}
     for room in _packages():
         folder = ROOT.joinpath(*room.split("."))
         files = [path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")]
         said = re.findall(r"\w+", ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "")
-        missing = sorted(set(files) - set(said))
+        missing = sorted(set(files) - set(said) - _in_tables(folder))
         if len(files) > 2 and missing and room != "llama_magic" and ".views" not in room:
             unsaid[room] = missing
     assert unsaid == {}
