@@ -9,6 +9,7 @@ from typing import Any
 from llama_magic import display
 from llama_magic.errors import GenerationInterrupted, OutOfTimeError
 from llama_magic.magics._call import CellRun
+from llama_magic.session.blocks import split_blocks
 from llama_magic.session.history import of_reading
 
 
@@ -31,12 +32,15 @@ def surprise(call: CellRun) -> Any:
 
 
 def xray(call: CellRun) -> Any:
-    text = call.fill(call.body)
+    """Trace the next token of the body: a raw text, or after system:/user: blocks as a chat has them."""
+    blocks = [(role, call.fill(text)) for role, text in split_blocks(call.body)]
+    said = [{"role": role, "content": text} for role, text in blocks]
+    prompt: Any = said if len(said) > 1 else call.fill(call.body)
 
     def trace(model: Any) -> Any:
         given = call.kernel.call_defaults() | dict(call.options)
         own = {name: given[name] for name in ("seed", "timeout") if name in given}
-        return model.xray(text, model.sampling.replace(**call.sampling()), **own)
+        return model.xray(prompt, model.sampling.replace(**call.sampling()), **own)
 
     if not call.options.get("live"):
         return _look(call, trace)

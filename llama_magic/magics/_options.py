@@ -276,7 +276,7 @@ MODES = {
         ),
         Mode(
             "xray",
-            "a prompt; the next token's road through the sampler chain",
+            "a raw prompt, or system:/user: blocks; the next token's road through the sampler chain",
             "SamplerTrace",
             (
                 MODEL,

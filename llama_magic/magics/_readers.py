@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,8 @@ def _read_tools(flag: str, text: str, option: Option) -> tuple[str, ...]:
 
 def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
     token, equals, bias = text.rpartition("=")
+    if re.search(r"=\s*[-+.\d]+\s*[,;]", token):
+        raise OptionError(f"{flag} holds several: {text!r}; expected one.", remedy=f"Write {flag} for each.")
     value = _number(flag, bias, float, "ID=NUMBER or 'TEXT'=NUMBER") if equals else None
     if value is not None and token.isdecimal():
         return int(token), float(value)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import GenerationInterrupted, InputTypeError, shown_briefly
 from llama_magic.model import bias, scoring
 from llama_magic.model.bounded import beside_the_loop, bounded, out_of_time
 from llama_magic.model.call import Calls
+from llama_magic.model.results import Completion
 from llama_magic.model.stream import Stream
 from llama_magic.request.backend import Backend, Embeds, Reads
+from llama_magic.request.messages import is_conversation
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.vectors import Vectors, as_texts, portions
 from llama_magic.words.shown import watched
@@ -157,9 +159,12 @@ class Measuring:
     # --- read -------------------------------------------------------------------------------
 
     @shown_briefly("The reading")
-    def read(self, text: str, *, timeout: float | None = None) -> ReadThrough:
+    def read(
+        self, text: str | Sequence[Mapping[str, Any]] | Completion[Any], *, timeout: float | None = None
+    ) -> ReadThrough:
         """Read a text through and say of each token how likely it was and what was expected.
 
+        Messages are read as their prompt, an answer is read behind its own.
         Costs one read of the text. Raises `ContextOverflowError` for a text over the window,
         `OutOfTimeError` after `timeout` seconds, and `GenerationInterrupted` on Ctrl-C: the `completion` of
         these two is the `ReadThrough` of what was read.
@@ -167,13 +172,19 @@ class Measuring:
         self._open()
         from llama_magic.microscope.reading import read, read_elsewhere  # for weight: llama.cpp
 
+        if isinstance(text, Completion):
+            text = text.prompt + text.raw_text
+        elif is_conversation(text):
+            text = self._calls.render(text).text
         with bounded(timeout):
             if isinstance(self.backend, Reads):
                 return read_elsewhere(self.backend, self._tokenizer, self.window, self.name, text)
             engine = self._local("a reading")
             return read(engine, self._tokenizer, self.window, self.name, text)
 
-    def aread(self, text: str, *, timeout: float | None = None) -> Coroutine[Any, Any, ReadThrough]:
+    def aread(
+        self, text: str | Sequence[Mapping[str, Any]] | Completion[Any], *, timeout: float | None = None
+    ) -> Coroutine[Any, Any, ReadThrough]:
         """Like `read`, for `await`."""
         return _aside("read", lambda: self.read(text, timeout=timeout))
 
@@ -182,14 +193,14 @@ class Measuring:
     @shown_briefly("The trace")
     def xray(
         self,
-        prompt: str,
+        prompt: str | Sequence[int] | Sequence[Mapping[str, Any]],
         sampling: Sampling | None = None,
         *,
         seed: int | None = None,
         timeout: float | None = None,
         **changes: Any,
     ) -> SamplerTrace:
-        """Return the next token's whole road through the sampler chain, after a raw prompt.
+        """Return the next token's whole road through the sampler chain, after a raw prompt or after messages.
 
         `changes` are fields of `Sampling`. Without a `seed` one is drawn; it stands in the trace. Raises
         `OutOfTimeError` after `timeout` seconds.
@@ -200,14 +211,20 @@ class Measuring:
                 f"sampling is of type {type(sampling).__name__}; expected a Sampling.",
                 remedy="Write model.sampling.replace(top_k=5), or top_k=5 in the call itself.",
             )
+        if isinstance(prompt, Completion):
+            raise InputTypeError(
+                "The prompt is an answer.",
+                remedy="answer.xray(0) traces its first token, model.xray(answer.prompt) one anew.",
+            )
+        asked: Any = self._calls.render(prompt).ids if is_conversation(prompt) else prompt
         if "logit_bias" in changes:
             changes["logit_bias"] = bias.by_id(changes["logit_bias"], self._tokenizer)
         recipe = (sampling or self.sampling).replace(**changes)
         options = {"sampling": recipe, "seed": seed, "max_tokens": 1, "timeout": timeout}
         words = "no token was drawn yet, so there is no trace; nothing is kept"
-        asked: Stream[Any] = Stream(self.backend, self._calls.text(prompt, None, options, "xray"))
+        stream: Stream[Any] = Stream(self.backend, self._calls.text(asked, None, options, "xray"))
         try:
-            completion = asked.run()
+            completion = stream.run()
         except GenerationInterrupted:
             raise GenerationInterrupted(None, words) from None
         if completion.finish_reason == "timeout":
@@ -216,7 +233,7 @@ class Measuring:
 
     def axray(
         self,
-        prompt: str,
+        prompt: str | Sequence[int] | Sequence[Mapping[str, Any]],
         sampling: Sampling | None = None,
         *,
         seed: int | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, TypeGuard
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -68,3 +68,9 @@ def assistant_message(
         function = {"name": call["name"], "arguments": arguments}
         made.append({"id": call["id"], "type": "function", "function": function})
     return {**message, "tool_calls": made} if made else message
+
+
+def is_conversation(given: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    """Tell whether this is a list of messages."""
+    listed = isinstance(given, (list, tuple)) and bool(given)
+    return listed and all(isinstance(one, Mapping) and "role" in one for one in given)  # type: ignore[attr-defined]

@@ -128,6 +128,17 @@ def test_a_misspelt_role_is_refused_with_the_right_one(role: str, meant: str) ->
         formatters.get("mistral").messages_to_prompt(messages)
 
 
+@pytest.mark.parametrize(("role", "meant"), [("human", "user"), ("gpt", "assistant"), ("Model", "assistant")])
+def test_a_role_of_another_tool_s_data_is_refused_with_ours(role: str, meant: str) -> None:
+    """ShareGPT's "human" is like none of ours in letters; "critic" is somebody's own and passes."""
+    template = formatters.gguf.Template(CHATML)
+    with pytest.raises(OptionError, match=rf"messages\[0\] has the role '{role}'.*mean '{meant}'"):
+        template.messages_to_prompt([{"role": role, "content": "a"}])
+    assert "critic" in template.messages_to_prompt([{"role": "critic", "content": "a"}])
+    own = "{% for m in messages %}{{ 'says' if m.role == 'model' else 'asks' }} {{ m.content }}{% endfor %}"
+    assert formatters.gguf.Template(own).messages_to_prompt([{"role": "model", "content": "a"}]) == "says a"
+
+
 @pytest.mark.parametrize("role", ["critic", "user_2", "assistant2", "narrator", "developer", "function"])
 def test_a_role_that_somebody_made_up_passes(role: str) -> None:
     """A template that writes roles as they stand writes one that is like no other, too."""

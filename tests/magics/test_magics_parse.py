@@ -129,6 +129,7 @@ def test_the_mode_may_stand_anywhere_and_chat_is_the_default() -> None:
         ("chat --schema X", "structured"),
         ("complete --session a", "chat"),
         ("--logit-bias yes=1", "inner quotes"),
+        ("--logit-bias \"' a'=5,'b'=8\"", "Write --logit-bias for each."),
         ('--stop ""', "empty"),
         ("--stop 'x", "never closed"),
         ("--choices 'a||b'", "empty choice"),

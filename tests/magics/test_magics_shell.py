@@ -443,6 +443,10 @@ def test_xray_takes_a_seed_and_a_live_one_is_shown_once(
     assert run("%%llama xray --seed 5\nprompt").result.seed == 5
     run("%config LlamaMagics.seed = 6")
     assert run("%%llama xray\nprompt").result.seed == 6
+    blocks = run("%%llama xray --seed 5\nsystem: be brief\nuser: prompt").result
+    asked = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "prompt"}]
+    assert blocks.drawn == engine.xray(asked, seed=5).drawn
+    assert "<|user|>prompt<|end|>" in str(blocks)
     capsys.readouterr()
     trace = run("%%llama xray --live\nprompt").result
     said = capsys.readouterr().out

@@ -186,6 +186,18 @@ def test_an_interrupted_reading_keeps_what_was_read(short: Any, monkeypatch: pyt
     assert caught.value.completion.interrupted
 
 
+def test_a_conversation_and_an_answer_are_read_as_their_prompt(short: Any) -> None:
+    """What a chat is sent needs no writing by hand: messages, and an answer behind its own prompt."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    answer = short.chat(messages, max_tokens=4, seed=1)
+    assert short.read(messages).text == answer.prompt
+    whole = short.read(answer)
+    assert [token.id for token in whole.tokens] == [*answer.prompt_token_ids, *answer.token_ids]
+    assert short.xray(messages, seed=1).drawn.id == answer.token_ids[0]
+    with pytest.raises(InputTypeError, match=r"answer\.xray\(0\)"):
+        short.xray(answer)
+
+
 def test_an_interrupted_xray_says_that_nothing_is_kept(short: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no trace before the draw, and no answer whose words could be kept."""
     from llama_magic.model.stream import Stream
