@@ -172,7 +172,10 @@ class Chat(Shown):
         return self.branches[number - 1]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write JSON: `{"messages": […]}` as OpenAI's, and our turns beside it under `llama_magic`."""
+        """Write JSON: `{"messages": […]}` as OpenAI's, and our turns beside it under `llama_magic`.
+
+        To a path that ends with .jsonl it is one line.
+        """
         target = user_path(path)
         data = {
             "messages": self.messages,
@@ -193,9 +196,16 @@ class Chat(Shown):
     def load(cls, path: str | os.PathLike[str], name: str | None = None) -> Chat:
         """Read a chat from `save`'s file, or from any JSON list of messages or object with `messages`."""
         source = user_path(path)
+        text = decoded(read_whole(source, "The chat file"))
         try:
-            data = json.loads(decoded(read_whole(source, "The chat file")))
+            data = json.loads(text)
         except ValueError as error:
+            if _is_json(text.partition("\n")[0]):
+                raise SourceError(
+                    f"{source} holds JSON line by line; expected one conversation.",
+                    remedy="Take one in Python: rows = [json.loads(line) for line in open(path)], then "
+                    "model.chat(rows[0]['messages']), or lm.map([row['messages'] for row in rows]).",
+                ) from None
             raise SourceError(f"{source} is not JSON: {error}.") from None
         except RecursionError:
             raise SourceError(
@@ -254,10 +264,19 @@ def _line(message: Message) -> str:
     return f"{message['role']}: {' '.join((message.get('content') or '', *calls)).strip()}"
 
 
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _as_json(data: dict[str, Any], target: Path) -> bytes:
     """Return `data` as UTF-8; halves of surrogate pairs, which UTF-8 has not, as JSON's own escapes."""
     try:
-        text = json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+        indent = None if target.suffix == ".jsonl" else 1
+        text = json.dumps(data, ensure_ascii=False, indent=indent) + "\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise InputTypeError(
             f"The chat cannot be written to {target}: a message holds what JSON has not ({error})."

@@ -88,7 +88,7 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.00095 else f"{share:.2%}" if share >= 0.00005 else "<0.01%"
 
 
-_FIGURE = re.compile(r"[-+]?\d[\d,]*(\.\d+)?( ?(%|ms|s|[kMGT]?B)| ± \d[\d,]*(\.\d+)?)?")
+_FIGURE = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]\d+)?( ?(%|ms|s|[kMGT]?B)| ± \d[\d,]*(\.\d+)?)?")
 
 
 def is_number(value: Any) -> bool:

@@ -580,6 +580,21 @@ def test_labels_that_no_answer_ever_is_are_said() -> None:
     assert runs.confusion("sound").apart is None
 
 
+def test_numbers_of_rows_and_answers_are_shown_as_they_are() -> None:
+    """1913 is a year, and a latitude keeps its digits: in the table, in one run, in the answer alone."""
+    model = scripted_model(lambda _: '{"opened": 1913, "at": 48.85661}')
+    schema = {"type": "object", "properties": {"opened": {"type": "integer"}, "at": {"type": "number"}}}
+    rows = [{"text": "a", "built": 1899}]
+    runs = lm.map(rows, "{{ text }} {{ built }}", schema=schema, model=model, over={"temperature": [0.125]})
+    for shown in (runs, runs[0], runs[0].completion):
+        for page in (to_text(shown), to_html(shown), to_markdown(shown)):
+            assert "1913" in page
+            assert "48.85661" in page
+            assert "1,9" not in page
+    assert "1899" in to_text(runs)
+    assert "0.125" in to_text(runs[0])
+
+
 def _html_rows(page: str) -> int:
     return page.count("<tr") - page.count("<thead")
 

@@ -322,3 +322,19 @@ def test_load_with_nothing_is_the_current_model(
             s.use(next(name for name, known in s.models.items() if known is smaller))
             assert lm.load() is smaller
         assert lm.load(dry_run=True).info.path == model.path
+
+
+def test_a_chat_is_one_line_of_a_jsonl_file(tmp_path: Path) -> None:
+    """As fine-tuning data has it; a file of several lines says how one is taken."""
+    turn = Turn([{"role": "user", "content": "a\nb"}, {"role": "assistant", "content": "c"}])
+    path = Chat("c", [turn]).save(tmp_path / "c.jsonl")
+    line = path.read_text()
+    assert line.count("\n") == 1
+    assert json.loads(line)["messages"] == turn.messages
+    assert Chat.load(path).messages == turn.messages
+    path.write_text(line * 2)
+    with pytest.raises(SourceError, match=r"holds JSON line by line(.|\n)*rows\[0\]\['messages'\]"):
+        Chat.load(path)
+    path.write_text("{not JSON}\n{}")
+    with pytest.raises(SourceError, match="is not JSON"):
+        Chat.load(path)

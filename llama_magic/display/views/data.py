@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_magic.display.static.doc import Code, Grid, Head, Node
 from llama_magic.words.plain import plain as plain_data
+from llama_magic.words.plain import said
 from llama_magic.words.tables import Table
 
 
@@ -40,5 +41,5 @@ def leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
     shown = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
     if isinstance(value, (list, Mapping)):
         shown = "[]" if isinstance(value, list) else "{}"
-    shown = "null" if shown is None else shown
+    shown = "null" if shown is None else shown if isinstance(shown, str) else said(shown)
     return [(path or "value", shown)]
