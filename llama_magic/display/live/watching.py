@@ -147,12 +147,12 @@ class _Kept(hosts.Output):
 
 
 class _Log:
-    """A line now and then: nothing of a short experiment."""
+    """A line now and then: nothing of a short experiment, and nothing among what a script writes itself."""
 
     period = _SELDOM
 
     def show(self, results: Results[Any], standing: Standing) -> None:
-        print(words(standing), flush=True)
+        print(words(standing), file=sys.stderr, flush=True)
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         """Say no more: the results themselves are what follows."""
