@@ -9,9 +9,9 @@ of the template between any two; else, and for whatever is not a plain exchange 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from llama_magic.errors import LlamaMagicError
@@ -22,6 +22,7 @@ from ._types import Message, Part, Rendered
 
 _KEPT = 8  # chats of a model that may go on in turns
 _TURNS = ("user", "assistant")
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
 
 
 class Said(NamedTuple):
@@ -46,18 +47,26 @@ class _Begun:
 
     way: _Way
     messages: list[Message]
+    roles: list[str]
+    contents: list[str]  # both are of the messages
     parts: tuple[Part, ...]
     text: str
 
     def opens(self, messages: list[Any]) -> bool:
         """Say whether a conversation begins with the very same messages and has more."""
         some = messages[: len(self.messages)]
+        if len(messages) == len(some) or not {dict}.issuperset(map(type, some)) or {*map(len, some)} != {2}:
+            return False
+        try:
+            roles, contents = list(map(_ROLE, some)), list(map(_CONTENT, some))
+        except KeyError:
+            return False
         # Types are looked at last: what says that it is equal, and is no plain text, is not the same.
         return (
-            len(messages) > len(self.messages)
-            and {dict}.issuperset(map(type, some))
-            and some == self.messages
-            and {str}.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, some))))
+            roles == self.roles
+            and contents == self.contents
+            and {str}.issuperset(map(type, roles))
+            and {str}.issuperset(map(type, contents))
         )
 
 
@@ -149,8 +158,18 @@ def _begun(way: _Way, said: Said, before: _Begun | None) -> _Begun | None:
     while rendered.parts[end - 1].index != len(messages) - 2:
         end -= 1
     after = sum([len(part.text) for part in rendered.parts[end:]])
-    kept = [*([] if before is None else before.messages), *map(dict.copy, messages[known:-1])]
-    return _Begun(way, kept, rendered.parts[:end], rendered.text[: len(rendered.text) - after])
+    new = messages[known:-1]
+    kept, roles, contents = (
+        ([], [], []) if before is None else (before.messages, before.roles, before.contents)
+    )
+    return _Begun(
+        way,
+        [*kept, *map(dict.copy, new)],
+        [*roles, *map(_ROLE, new)],
+        [*contents, *map(_CONTENT, new)],
+        rendered.parts[:end],
+        rendered.text[: len(rendered.text) - after],
+    )
 
 
 def _ends(rendered: Rendered, messages: list[Any], way: _Way) -> list[int] | None:

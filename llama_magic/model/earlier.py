@@ -7,7 +7,6 @@ its turns. `restored` puts the receipts of a notebook together again.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from llama_magic.model.growing import GrowingDigest
 from llama_magic.model.results import BudgetPart, Completion
 
 _FEW = 12  # parts of a prompt that are told one by one
-_TURNS = ("user", "assistant", "tool")
+_TURNS = frozenset(("user", "assistant", "tool"))
 _STAY = ("system", "developer")
 Messages = Sequence[Mapping[str, Any]]
 
@@ -46,7 +45,7 @@ class Digests:
     """
 
     def __init__(self) -> None:
-        self._said: tuple[list[tuple[Any, ...]], Any] = [], hashlib.sha256(b"[")
+        self._said: tuple[list[Any], list[Any], Any] = [], [], hashlib.sha256(b"[")
         self._prompt = GrowingDigest(hashlib.sha256)
 
     def __reduce__(self) -> Any:
@@ -55,18 +54,20 @@ class Digests:
     def of_messages(self, messages: Messages) -> str:
         """Return `digest` of a conversation."""
         try:
-            said = list(map(_SAID, messages))
+            roles, contents = list(map(_ROLE, messages)), list(map(_CONTENT, messages))
         except KeyError:  # a message without a content
             return digest(messages)
-        known, before = self._said
-        if not _TEXTS.issuperset(map(type, itertools.chain.from_iterable(said))):
+        if not (_TEXTS.issuperset(map(type, roles)) and _TEXTS.issuperset(map(type, contents))):
             return digest(messages)  # what may change, or is equal to what is written otherwise
-        if said[: len(known)] != known:
-            known, before = [], hashlib.sha256(b"[")
-        read = before.copy()
-        if new := json.dumps(said[len(known) :], separators=(",", ":"))[1:-1]:
+        of_roles, of_contents, read = self._said
+        known = len(of_roles)
+        if roles[:known] != of_roles or contents[:known] != of_contents:
+            known, read = 0, hashlib.sha256(b"[")
+        read = read.copy()
+        said = list(zip(roles[known:], contents[known:], strict=True))
+        if new := json.dumps(said, separators=(",", ":"))[1:-1]:
             read.update(f"{',' if known else ''}{new}".encode())
-        self._said = said, read
+        self._said = roles, contents, read
         whole = read.copy()
         whole.update(b"]")
         return str(whole.hexdigest())
@@ -76,7 +77,7 @@ class Digests:
         return self._prompt.digest(text)
 
 
-_SAID = itemgetter("role", "content")
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
 _TEXTS = frozenset((str, type(None)))
 
 

@@ -241,11 +241,8 @@ class Chat(Shown):
 
     def _place(self, cell: str | None) -> int:
         """Return the position of the turn of `cell`, or the end."""
-        if cell is not None:
-            for position, turn in enumerate(self.turns):
-                if turn.cell == cell:
-                    return position
-        return len(self.turns)
+        cells = [] if cell is None else [turn.cell for turn in self.turns]
+        return cells.index(cell) if cell in cells else len(self.turns)
 
 
 def _grown(answer: Any) -> Iterator[Any]:

@@ -64,7 +64,10 @@ def _part_text(part: object, where: str) -> str:
 
 
 def system_of(turns: Sequence[Turn]) -> str | None:
-    return next((turn.system for turn in reversed(turns) if turn.system is not None), None)
+    for turn in reversed(turns):
+        if turn.system is not None:
+            return turn.system
+    return None
 
 
 def flatten(turns: Sequence[Turn]) -> list[Message]:

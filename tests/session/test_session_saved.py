@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_magic.display.bundle import mimebundle
+from llama_magic.formatters.gguf import GGUFFormatter, Template
 from llama_magic.model.earlier import Digests, Earlier, digest, gathered, restored
 from llama_magic.model.results import RECEIPT_MIME, BudgetPart, Completion
 from llama_magic.request.filled import Filled
@@ -21,6 +23,13 @@ from llama_magic.session.chat import Chat
 from llama_magic.session.history import History
 from llama_magic.session.turns import Turn, answer_message
 from llama_magic.testing import scripted_model
+
+SMOLLM2 = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou are helpful.<|im_end|>\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 
 
 class Notebook:
@@ -66,6 +75,33 @@ def test_an_output_is_as_long_as_its_turn() -> None:
     assert "earlier turns" in notebook.outputs[-1]["text/html"]
     assert sum(part.tokens for part in notebook.answers[-1].budget.parts) == last["usage"]["prompt_tokens"]
     _whole(notebook)
+
+
+def _calls(work: Callable[[], None]) -> int:
+    """Return how many functions are called by some work of this thread, Python's own among them."""
+    found, before = 0, sys.getprofile()
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+@pytest.mark.parametrize("formatter", ["chatml", "template"])
+def test_a_turn_costs_as_much_after_a_hundred(formatter: str) -> None:
+    """To ask, to answer, to save: no function is called once a message, so a turn costs what is new in it."""
+    notebook = Notebook(window=20_000)
+    if formatter == "template":
+        notebook.model.formatter = GGUFFormatter(Template(SMOLLM2))
+    calls = [_calls(lambda at=at: notebook.ask(f"question {at:03}")) for at in range(120)]  # type: ignore[misc]
+    early, late = sorted(calls[15:35])[10], sorted(calls[100:])[10]
+    assert late < early + 60, (early, late)
 
 
 def _rerun(notebook: Notebook) -> None:
