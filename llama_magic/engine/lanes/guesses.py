@@ -32,8 +32,10 @@ class Drafter:
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, ...], int] = {}  # the end of a beginning -> how long that is
-        self._known = 0  # tokens whose ends are in it
+        # By size: the end of a beginning -> how long that is. Of a long prompt all are found in C.
+        self._places: dict[int, dict[tuple[int, ...], int]] = {FIRST: {}, AGAIN: {}}
+        self._next = {FIRST: FIRST, AGAIN: AGAIN}  # by size: the beginning that is not in it yet
+        self._known = 0  # tokens at the last guess
         self._source = 0  # the place that the text last went on from, as far as it has come; 0: none
         self._misses = 0  # tokens since, that were not as they are there
         self._instead: dict[int, int] = {}  # by a token of the source: what came in its place the last time
@@ -46,7 +48,7 @@ class Drafter:
         end = len(tokens)
         self._source += (end - self._known) * (self._source > 0)
         self._compare(tokens, end)
-        self._learn(tokens, end)
+        self._known = end
         place, alike = self._place(tokens, end)
         loss = (FAR_LOSS if alike >= FAR else LOSS) + SHARE * written
         most = min(most, int((self._balance + loss) / ROW))
@@ -72,7 +74,7 @@ class Drafter:
             if alike := self._alike(tokens, self._source, end):
                 return self._source, alike  # behind a word that was changed the text goes on as before
         for size in (FIRST, AGAIN) if paid else (FIRST,):
-            place = self._places.get(tuple(tokens[end - size : end]))
+            place = self._learned(size, tokens, end).get(tuple(tokens[end - size : end]))
             if place is not None:
                 return place, self._alike(tokens, place, end)
         return 0, 0
@@ -94,12 +96,16 @@ class Drafter:
             return
         self._instead[tokens[place - 2]] = tokens[end - 2]
 
-    def _learn(self, tokens: Sequence[int], end: int) -> None:
-        for place in range(max(self._known, AGAIN), end):
-            for size in (AGAIN, FIRST):
-                if place >= size:
-                    self._places[tuple(tokens[place - size : place])] = place
-        self._known = end
+    def _learned(self, size: int, tokens: Sequence[int], end: int) -> dict[tuple[int, ...], int]:
+        """Return where the text went on from so many tokens the last time, by these."""
+        places, first = self._places[size], self._next[size]
+        if first + 1 == end:  # a token came
+            places[tuple(tokens[first - size : first])] = first
+        elif first < end:
+            shifted = [tokens[first - size + at : end - size + at] for at in range(size)]
+            places.update(zip(zip(*shifted, strict=True), range(first, end), strict=True))
+        self._next[size] = max(first, end)
+        return places
 
     def hear(self, token: int) -> tuple[bool, tuple[int, ...]]:
         """Take a token that came; say whether it was guessed, and which guesses end with it."""
