@@ -19,7 +19,7 @@ from llama_magic.words.shown import Shown
 
 _SAMPLING_KEYS = frozenset(option.key for option in SAMPLING)
 # What the cell itself does; every other option is a keyword of the call on the model.
-_OF_THE_CELL = {"grammar", "instruct", "live", "model", "new", "out", "format", "quiet", "raw", "schema"}
+_OF_THE_CELL = {"grammar", "live", "model", "new", "out", "format", "quiet", "raw", "schema"}
 _OF_THE_CELL |= {"session", "system", "tools", "models", "score", "over", *_SAMPLING_KEYS}
 
 

@@ -46,10 +46,7 @@ def _complete(call: CellRun) -> Any:
         )
     prompt = call.fill(call.body)
     call.model = call.kernel.get_model(call.options.get("model"))
-    extra: dict[str, Any] = {"instruct": True} if call.options.get("instruct") else {}
-    if (system := call.system()) is not None:
-        extra["system"] = system
-    stream = call.model.complete(prompt, stream=True, **extra, **call.keywords())
+    stream = call.model.complete(prompt, stream=True, system=call.system(), **call.keywords())
     return finish(call, stream, "complete")
 
 

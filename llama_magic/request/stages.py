@@ -31,7 +31,7 @@ class Parameter:
     """One parameter. Its type and default stand in `Parameters`, under its name.
 
     `low` and `high` are taken too; `choices` are the only values instead. `reader` names how the option is
-    read (`magics._parse.READERS`), where the type does not say it. `file_key` is its key under
+    read (`magics._readers.READERS`), where the type does not say it. `file_key` is its key under
     `general.sampling` in a GGUF file; `other_names` are what other libraries call it.
     """
 

@@ -343,6 +343,10 @@ def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
         "206 MB",
     ):
         assert words in text
+    assert "more from then on" not in text
+    to_come = to_text(replace(card, seeded_bytes=101_000_000, prompt_reader_bytes=20_900_000))
+    assert re.search(r"with a seed +101 MB more from then on, at temperature 0 too\n", to_come)
+    assert re.search(r"with many at once +20\.9 MB more from then on\n?$", to_come, re.MULTILINE)
 
 
 def test_long_lists_of_a_header_are_brief_in_text_and_whole_in_html(tmp_path: Path) -> None:
