@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llama_magic.errors import shown_briefly
@@ -36,7 +36,7 @@ def map(
     system: str | None = None,
     grammar: str | None = None,
     regex: str | None = None,
-    choices: Sequence[Any] | None = None,
+    choices: Sequence[Any] | Callable[[dict[str, Any]], Sequence[Any]] | None = None,
     template_variables: Mapping[str, Any] | None = None,
     retries: int = 0,
     thinking: bool = False,
@@ -47,9 +47,10 @@ def map(
 
     `rows`: a DataFrame, a Series, a list of dicts, of texts or of conversations, any iterable. `prompt`: a
     text or messages with `{{ column }}`, or a dict of names to such; left out, a row is the prompt itself.
-    With a `schema` answers are instances of it. `over` is a dict of axes, each an option of a call, a
-    sampling parameter or a name in the prompt with its values; `models` an axis too, whose names are loaded
-    when their turn comes. Every row is asked with every combination, `n` times.
+    With a `schema` answers are instances of it; `schema`, `choices`, `regex` and `grammar` may be functions
+    of a row's columns, a dict (`choices=lambda row: row["options"]`). `over` is a dict of axes, each an
+    option of a call, a sampling parameter or a name in the prompt with its values; `models` an axis too,
+    whose names are loaded when their turn comes. Every row is asked with every combination, `n` times.
 
     `seed` gives each row a seed of its own: itself to the first row, to row k (from 0) the first four bytes
     (big-endian) of the SHA-256 of "SEED/k", modulo 2**32 - 1; `run.seed` says which, and the row asked alone

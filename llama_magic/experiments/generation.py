@@ -49,7 +49,7 @@ class Generation(Experiment[Run]):
             return False
         try:
             completion = _in_time(self.record.find(label=key), task.setting.options.get("timeout"))
-            if completion is not None and (constraint := constraint_of(model, task.setting)) is not None:
+            if completion is not None and (constraint := constraint_of(model, task.options)) is not None:
                 completion = replace(completion, parsed=constraint.parse(completion.text))
         except LlamaMagicError:  # what is kept is no instance any more
             return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import types
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +67,29 @@ class Task:
             None if given is None else sample_seed(row_seed(check_seed(given), self.row.place), self.sample)
         )
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of its call; in place of a function (`schema=`, `choices=`) what it gives for the row.
+
+        Raises `OptionError` where it fails.
+        """
+        given = self.setting.options
+        return {**given, **{name: self._of_row(name, given[name]) for name in _of_rows(given)}}
+
+    def _of_row(self, name: str, function: Callable[[dict[str, Any]], Any]) -> Any:
+        if self.row.error is not None:
+            raise self.row.error
+        try:
+            made = function({**self.row.inputs, **self.setting.variables})
+        except Exception as error:
+            words = f"{name}= failed on this row: {type(error).__name__}: {error}"
+            raise OptionError(words, remedy="It is told a dict of the row's columns.") from error
+        if made is None:
+            raise OptionError(
+                f"{name}= gave None for this row.", remedy="Let it return what the answer must be."
+            )
+        return made
+
     def filled(self) -> TextOrMessages:
         """Return the prompt of this row. Raises what is wrong with the row, or `TemplateError`."""
         if self.row.error is not None:
@@ -111,14 +136,14 @@ def prepared(model: Model, task: Task) -> Assembler:
 
 def _made(model: Model, task: Task) -> Assembler | tuple[StructuredCall, list[Any]]:
     filled, system, calls = task.filled(), task.system(), model.calls.passing()
-    options = {**task.setting.options, "seed": task.seed}
+    options = {**task.options, "seed": task.seed}
     own = {name: options.pop(name, None) for name in OPTIONS}
     if own["schema"] is not None:
         variables, retries = own["template_variables"] or {}, own["retries"] or 0
         thinking, shown = bool(own["thinking"]), bool(own["show_schema"])
         call = StructuredCall(calls, own["schema"], retries, variables, options, thinking, shown)
         return call, call.messages(filled, system)
-    constraint = constraint_of(model, task.setting)
+    constraint = constraint_of(model, own)
     if own["mode"] == "complete":
         if not isinstance(filled, str) or system is not None:
             raise OptionError(
@@ -163,7 +188,7 @@ def key_of(model: Model, task: Task, **more: Any) -> str:
     That is the model file, prompt, options, seed and sample, and `more`. The seed is the row's; a tag, and
     how long an answer may take, are no part of what is asked.
     """
-    options = {name: value for name, value in task.setting.options.items() if name not in _BESIDE}
+    options = {name: value for name, value in task.options.items() if name not in _BESIDE}
     schema = options.pop("schema", None)
     if schema is not None:
         options["schema"] = told_apart(model.constraint(schema).schema)
@@ -185,13 +210,20 @@ def check_call(model: Model, setting: Setting) -> None:
     """Raise for what is wrong with a setting's options for this model, whatever the row is."""
     options = {name: value for name, value in setting.options.items() if name not in OPTIONS}
     Call.read(model.sampling, options, model.backend.tokenizer)
-    constraint_of(model, setting)
+    of_rows = _of_rows(setting.options)
+    constraint_of(model, {name: value for name, value in setting.options.items() if name not in of_rows})
 
 
-def constraint_of(model: Model, setting: Setting) -> Constraint | None:
-    """Return what answers of a setting must be, None where they may be anything."""
-    kinds = {kind: setting.options[kind] for kind in _KINDS if setting.options.get(kind) is not None}
-    schema = setting.options.get("schema")
+def _of_rows(options: Mapping[str, Any]) -> list[str]:
+    """Return which options are functions of the row; a class and a type are none."""
+    kinds = (types.FunctionType, types.MethodType, functools.partial)
+    return [name for name in ("schema", *_KINDS) if isinstance(options.get(name), kinds)]
+
+
+def constraint_of(model: Model, options: Mapping[str, Any]) -> Constraint | None:
+    """Return what an answer must be, None where it may be anything."""
+    kinds = {kind: options[kind] for kind in _KINDS if options.get(kind) is not None}
+    schema = options.get("schema")
     return model.constraint(schema, **kinds) if kinds or schema is not None else None
 
 
