@@ -22,12 +22,14 @@ from llama_magic.model.tools.offer import Offer
 from llama_magic.request.messages import Messages
 from llama_magic.structured import Constraint
 from llama_magic.words.given import flag
+from llama_magic.words.signature import refusing
 
 T = TypeVar("T")
 One = Completion[None]
 Many = list[Completion[None]]
 
 
+@refusing
 class Generating:
     """What `Model` can be asked to write. Every call becomes one request to the backend."""
 

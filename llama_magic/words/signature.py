@@ -52,6 +52,10 @@ def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], 
         if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"
     ]
     wrong = next((option for option in options if option not in named), None)
+    if wrong is None and "positional" in str(unfit):
+        ordered = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+        takes = f"{' and '.join(ordered)} alone" if ordered else "nothing"
+        return f"{name}: {unfit}. It takes {takes} without a name; write the others as name=value."
     if wrong is None:
         return f"{name}: {unfit}."
     takes = f" It takes {', '.join(named)}." if named else ""

@@ -25,6 +25,13 @@ from llama_magic.testing import scripted_model
         (lambda m: m.kv_save("a", "b", "c"), "Model.kv_save: too many positional arguments"),
         (lambda m: m.count_tokens(txt="a"), "Model.count_tokens has no option 'txt'. Did you mean text"),
         (lambda m: m.close(now=True), "Model.close has no option 'now'"),
+        (
+            lambda m: m.complete("a", 5),
+            "Model.complete: too many positional arguments. It takes prompt alone",
+        ),
+        (lambda m: m.acomplete("a", 5), "Model.acomplete: too many positional arguments. It takes prompt"),
+        (lambda m: m.structured("a"), "Model.structured: missing a required argument: 'schema'"),
+        (lambda m: m.close(1), "It takes nothing without a name"),
     ],
 )
 def test_a_wrong_keyword_of_any_method_is_named(call: Callable[[Any], Any], said: str) -> None:
