@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
+from llama_magic.experiments.runs import Run
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -121,15 +122,16 @@ def vote(completions: Iterable[Completion]) -> Vote:
     that is not there is `Shape.MISSING`. Where some answers hold an object and others something else,
     objects count as one value there; if they win, those answers vote on what is inside. Lists alike.
 
-    Answers that were interrupted, or are no instance, are left out. Raises `OptionError` where none
-    is left, and `InputTypeError` for what is no structured answer.
+    `Runs` of a map are answers, too. Those that were interrupted, or are no instance, are left out. Raises
+    `OptionError` where none is left, and `InputTypeError` for what is no structured answer.
     """
     if not isinstance(completions, Iterable):
         raise InputTypeError(
             f"A vote is over several answers; got {completions!r:.80}.",
             remedy="Ask for some with n=8 and pass the list.",
         )
-    given = list(completions)
+    answers = (_answer(one) if isinstance(one, Run) else one for one in completions)
+    given = [one for one in answers if one is not None]
     constraints: list[Constraint] = []
     for one in given:
         constraint = getattr(one, "_constraint", None)
@@ -147,6 +149,11 @@ def vote(completions: Iterable[Completion]) -> Vote:
             remedy="Vote over answers to one question.",
         )
     return count([one.text for one in given], constraints[0])
+
+
+def _answer(run: Run) -> Completion | None:
+    """Return what a run of a map wrote, also where it is no instance; None of nothing."""
+    return run.completion or getattr(run.error, "completion", None)
 
 
 def count(texts: Sequence[str], constraint: Constraint) -> Vote:

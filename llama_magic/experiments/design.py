@@ -13,7 +13,7 @@ from llama_magic.experiments.models import Models, read_models
 from llama_magic.experiments.prompts import PromptTemplate, read_prompts
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import TEXT, Row
-from llama_magic.experiments.scoring import Scores, read_scores
+from llama_magic.experiments.scoring import Scores, check_columns, read_scores
 from llama_magic.experiments.settings import Setting, read_settings
 from llama_magic.experiments.tasks import OPTIONS, check_options
 from llama_magic.model.interpolate import STATEMENTS
@@ -98,7 +98,7 @@ def read_design(
             check_seed(setting.options["seed"])
     _check_names(prompts, rows, {**(variables or {}), **dict.fromkeys([*given, *(over or ())])})
     scores = read_scores(score)
-    _check_columns(score, rows)
+    check_columns(score, (row.inputs for row in rows))
     return Design(
         rows,
         settings,
@@ -151,11 +151,3 @@ def _check_names(
 
 def _is_code(value: Any) -> bool:
     return callable(value) or isinstance(value, types.ModuleType)
-
-
-def _check_columns(score: Any, rows: Sequence[Row]) -> None:
-    wanted = score.values() if isinstance(score, Mapping) else [score]
-    columns = {name for row in rows for name in row.inputs}
-    for column in wanted:
-        if isinstance(column, str) and rows and column not in columns:
-            raise OptionError(f"No row has a column {column!r} to equal. {meant(column, columns)}")

@@ -113,6 +113,8 @@ class Decision(Shown):
 class Odds(Results[Decision]):
     """Decisions of `lm.decide`, in row order."""
 
+    _blank = Decision(0, 0, {}, {})
+
     @property
     def rare(self) -> str | None:
         """What is to be known where the options are hardly what the model would write, else None."""

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, overload
 from llama_magic.errors import OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
-from llama_magic.experiments.scoring import read_scores, scores_of
+from llama_magic.experiments.scoring import check_columns, read_scores, scores_of
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
 from llama_magic.words.plain import alike
@@ -65,9 +65,12 @@ class Results(Printed, Sequence[R], Generic[R]):
     `resume()` goes on with those.
     """
 
+    _blank: R  # a result of nothing: it has the columns that each of them has
+
     def __init__(self, experiment: Work | None, kept: Mapping[int, R]) -> None:
         self._experiment = experiment
         self._kept = dict(kept)
+        self._total = len(self._kept)  # where there is no experiment
         self._ordered: list[R] | None = None
         # The columns that the prompts ask for: those to show.
         self.columns: tuple[str, ...] = () if experiment is None else tuple(experiment.columns)
@@ -111,6 +114,10 @@ class Results(Printed, Sequence[R], Generic[R]):
         self.columns, self.notes = other.columns, other.notes
         self._labels, self._known = other._labels, other._known
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out how they were asked for: models live in this process. A copy has nothing to resume."""
+        return {**vars(self), "_experiment": None, "clock": None, "_total": self.total}
+
     def put(self, result: R) -> None:
         """Keep a result, in place of what stood there."""
         self._kept.pop(result.place, None)  # the newest stands last
@@ -132,7 +139,7 @@ class Results(Printed, Sequence[R], Generic[R]):
     @property
     def total(self) -> int:
         """How many results were asked for."""
-        return len(self._kept) if self._experiment is None else len(self._experiment.tasks)
+        return self._total if self._experiment is None else len(self._experiment.tasks)
 
     @property
     def missing(self) -> int:
@@ -156,7 +163,10 @@ class Results(Printed, Sequence[R], Generic[R]):
     def resume(self, *, errors: bool = False) -> Self:
         """Go on with what is missing, and return itself; with `errors`, ask again where there was one."""
         if self._experiment is None:
-            raise OptionError("A part of the results cannot be resumed.", remedy="Resume the whole of them.")
+            raise OptionError(
+                "A part or a copy of results cannot be resumed.",
+                remedy="Resume the results themselves; elsewhere make the same call with the same record=.",
+            )
         if errors:
             for result in self.failures:
                 self._kept.pop(result.place)
@@ -239,6 +249,7 @@ class Results(Printed, Sequence[R], Generic[R]):
     def scored(self, score: Any) -> Self:
         """Return the same results with other scores; nothing is asked again. `score` as for `map`."""
         scores = read_scores(score)
+        check_columns(score, (result.inputs for result in self))
         made = {r.place: replace(r, scores=scores_of(r, scores)) for r in self}  # type: ignore[type-var]
         other = type(self)(self._experiment, made)
         other._alike(self)
@@ -269,6 +280,8 @@ class Results(Printed, Sequence[R], Generic[R]):
         rows = [result.row for result in self]
         labels = rows if self._labels is None else [self._labels[row] for row in rows]
         index = None if self._labels is None and len(set(rows)) < len(rows) else labels or None
+        if not rows:
+            return pandas.DataFrame(columns=list(self._blank.record()))
         return pandas.DataFrame([result.record() for result in self], index)
 
     def __repr__(self) -> str:

@@ -91,3 +91,5 @@ class Run(Shown):
 
 class Runs(Results[Run]):
     """Answers of `lm.map` or `lm.sweep`, in row order."""
+
+    _blank = Run(0, 0, 0, {}, {})

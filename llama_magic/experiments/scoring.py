@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from llama_magic.errors import InputTypeError
+from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.answers import same
+from llama_magic.words.names import meant
 
 Score = Callable[[Any], Any]
 Scores = dict[str, Score]
@@ -35,6 +36,15 @@ def _score(given: Any) -> Score:
         f"A score is a {type(given).__name__}; expected a function of a run, the name of a column that the "
         "answer is to equal, or a dict of names to such."
     )
+
+
+def check_columns(given: Any, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raise where scores name a column to equal that no row has."""
+    known = [row.keys() for row in rows]
+    columns = set[str]().union(*known)
+    for column in given.values() if isinstance(given, Mapping) else [given]:
+        if isinstance(column, str) and known and column not in columns:
+            raise OptionError(f"No row has a column {column!r} to equal. {meant(column, columns)}")
 
 
 def _equals(column: str) -> Score:

@@ -126,7 +126,7 @@ class Measuring:
     def score(
         self,
         prompt: str | Sequence[Any],
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         end: bool = False,
         timeout: float | None = None,
@@ -148,7 +148,7 @@ class Measuring:
     def ascore(
         self,
         prompt: str | Sequence[Any],
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         end: bool = False,
         timeout: float | None = None,

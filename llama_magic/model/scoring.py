@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.errors import BackendError, ContextOverflowError, InputTypeError, OptionError
 from llama_magic.model.asked import Beside
 from llama_magic.request.backend import Scores
+from llama_magic.request.vectors import as_texts
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -28,14 +29,15 @@ class Texts:
     @classmethod
     def of(cls, calls: Calls, texts: object, *, end: bool = False) -> Texts:
         """Return them checked. Raises `InputTypeError` and `OptionError`."""
-        if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
+        if isinstance(texts, str):
             raise InputTypeError(f"The texts are {texts!r:.80}; expected a list of texts, one at least.")
+        texts = as_texts(texts)
+        if not texts:
+            raise InputTypeError("The texts are an empty list; expected one text at least.")
         last = (_ending(calls),) if end else ()
         tokenizer = calls.backend.tokenizer
         made = []
         for place, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise InputTypeError(f"A text to score is a {type(text).__name__}; expected a str.")
             if (least := tokenizer.at_least(text)) > calls.window:
                 raise ContextOverflowError(
                     f"Text {place} to score has at least {least:,} tokens, and the window {calls.window:,}.",

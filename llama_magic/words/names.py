@@ -42,4 +42,4 @@ def hint(name: str, known: Iterable[str], other_names: Mapping[str, str] | None 
 def meant(name: str, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
     """Return `Did you mean …?` as `hint` does, or all known names where none is near."""
     names = sorted(known)
-    return hint(name, names, other_names).lstrip() or f"Known: {', '.join(names)}."
+    return hint(name, names, other_names).lstrip() or f"Known: {', '.join(names) or 'none'}."

@@ -416,6 +416,17 @@ def test_decisions_read_well_without_styles() -> None:
     assert "no text" in to_text(odds[1])
 
 
+def test_texts_to_score_come_in_any_form() -> None:
+    """A list, a column, an array, a generator: anything that has an order; one text alone is none of them."""
+    model = scripted_model(odds=lambda r, t: {"a": 0.5, "b": 0.25}[t])
+    wanted = [pytest.approx(np.log(0.5)), pytest.approx(np.log(0.25))]
+    for several in (["a", "b"], ("a", "b"), pd.Series(["a", "b"]), np.array(["a", "b"]), iter(["a", "b"])):
+        assert model.score("x", several) == wanted
+    for wrong in ("a", [], {"a", "b"}, ["a", 5]):
+        with pytest.raises(lm.InputTypeError, match="expected"):
+            model.score("x", wrong)
+
+
 def test_a_row_that_takes_too_long_is_its_own_error(short: Any, tmp_path: Path) -> None:
     """With a `timeout` that no row keeps each has the error, and the next call decides them all."""
     how: dict[str, Any] = {"options": ["yes", "no"], "model": short, "record": tmp_path / "r.sqlite"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import json
+import pickle
 import re
 import sys
 import threading
@@ -304,6 +306,39 @@ def test_another_call_is_not_answered_from_the_record(tmp_path: Path, change: di
     lm.map(["a", "b"], model=model, **{**how, **change})
     wanted = 2 * (change.get("n", 1) + 1)
     assert len(model.backend.requests) == (wanted if "n" not in change else 4)
+
+
+def test_runs_are_copied_and_pickled(tmp_path: Path) -> None:
+    """A copy says all that they say, what is missing too; it cannot be gone on with, and says what can."""
+    model = scripted_model(_until("25"))
+    with pytest.raises(lm.GenerationInterrupted) as caught:
+        lm.map(TEXTS, schema=Mood, model=model, over={"top_k": [1]}, score=lambda run: True)
+    runs = caught.value.completion
+    for copied in (pickle.loads(pickle.dumps(runs)), copy.deepcopy(runs)):
+        assert (len(copied), copied.missing, repr(copied)) == (len(runs), runs.missing, repr(runs))
+        assert copied.missing > 0
+        assert copied.to_pandas().equals(runs.to_pandas())
+        assert copied.summary(by="top_k") == runs.summary(by="top_k")
+        with pytest.raises(lm.OptionError, match="make the same call with the same record="):
+            copied.resume()
+    assert len(runs.resume()) == 40
+
+
+def test_no_rows_are_a_table_with_its_columns() -> None:
+    """So a pipeline that takes `["answer"]` of what comes back works on an empty table as well."""
+    model = scripted_model()
+    assert list(lm.map([], "{{ text }}", model=model).to_pandas()["answer"]) == []
+    assert list(lm.decide([], "{{ text }}", options=["a", "b"], model=model).to_pandas()["choice"]) == []
+    assert model.backend.requests == []
+
+
+def test_a_score_by_a_column_that_is_not_there(tmp_path: Path) -> None:
+    """It is named by `scored` as by the call; it made each score an error that nobody saw."""
+    runs = lm.map([{"text": "a", "right": "a"}], "{{ text }}", model=scripted_model(lambda r: "a"))
+    assert runs.scored("right")[0].scores == {"right": True}
+    for wrong in ("rigth", {"x": "rigth"}):
+        with pytest.raises(lm.OptionError, match=r"No row has a column 'rigth' to equal. Did you mean right"):
+            runs.scored(wrong)
 
 
 def test_a_tag_and_a_time_are_no_part_of_what_is_asked(tmp_path: Path) -> None:

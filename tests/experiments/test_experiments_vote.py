@@ -13,6 +13,7 @@ import llama_magic as lm
 from llama_magic import display, structured
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.ballot import Shape, Vote, count
+from llama_magic.testing import scripted_model
 
 
 def _count(values: list[Any], schema: Any = True) -> Vote:
@@ -155,3 +156,13 @@ def test_samples_carry_their_vote(loaded: Any) -> None:
     other = model.structured("A number?", {"type": "integer"}, max_tokens=40)
     with pytest.raises(OptionError, match="different schemas"):
         lm.vote([*answers, other])
+
+
+def test_runs_of_a_map_vote() -> None:
+    """What a map gave is answers as well: a row with an error has no vote."""
+    said = iter(['"red"', '"blue"', '"red"'])
+    model = scripted_model(lambda request: next(said))
+    rows = [{"text": "a"}, {"text": None}, {"text": "b"}, {"text": "c"}]
+    runs = lm.map(rows, "{{ text }}", schema={"enum": ["red", "blue"]}, model=model)
+    vote = lm.vote(runs)
+    assert (vote.parsed, vote.ballots, vote.fields[0].votes) == ("red", 3, 2)
