@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, ModelClosedError
 from llama_magic.experiments.caller import bind
 from llama_magic.experiments.design import Design
-from llama_magic.experiments.results import R, Results
+from llama_magic.experiments.protocols import R
+from llama_magic.experiments.results import Results
 from llama_magic.experiments.settings import PROMPT
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
 from llama_magic.model.interpolate import STATEMENTS

@@ -4,59 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Self, overload
 
 from llama_magic.errors import OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
+from llama_magic.experiments.protocols import R, Work
 from llama_magic.experiments.scoring import check_columns, read_scores, scores_of
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
 from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
 from llama_magic.words.standing import Clock, Standing
-
-
-class Result(Protocol):
-    """One result of an experiment: `Run`, `Decision`. `place` is where it stands among them."""
-
-    @property
-    def place(self) -> int: ...
-    @property
-    def row(self) -> int: ...
-    @property
-    def sample(self) -> int: ...
-    @property
-    def inputs(self) -> Mapping[str, Any]: ...
-    @property
-    def settings(self) -> Mapping[str, Any]: ...
-    @property
-    def error(self) -> Exception | None: ...
-    @property
-    def scores(self) -> Mapping[str, Any]: ...
-    @property
-    def seconds(self) -> float: ...
-    def answer(self, field: str | None = None) -> Any: ...
-    def record(self) -> dict[str, Any]: ...
-
-
-R = TypeVar("R", bound=Result)
-
-
-class Work(Protocol):
-    """What the results are of: an `Experiment`."""
-
-    @property
-    def tasks(self) -> Sequence[Any]: ...
-    @property
-    def settings(self) -> Sequence[Any]: ...
-    @property
-    def columns(self) -> Sequence[str]: ...
-    @property
-    def labels(self) -> list[Any] | None: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-    def carry_out(self, results: Any) -> None: ...
 
 
 class Results(Printed, Sequence[R], Generic[R]):

@@ -49,9 +49,9 @@ class CellRun:
     def options(self) -> Mapping[str, Any]:
         return self.command.options
 
-    def fill(self, text: str) -> str:
-        """Return the text with `{{ }}` filled; it knows where the values stand."""
-        return text if self.options.get("raw") else interpolate(text, self.kernel.namespace)
+    def fill(self, text: str, what: str = "the body") -> str:
+        """Return the text with `{{ }}` filled; it knows where the values stand. `what` errors call it."""
+        return text if self.options.get("raw") else interpolate(text, self.kernel.namespace, what)
 
     def system(self) -> str | None:
         """Return the text of `--system`, filled like a body and like every option."""

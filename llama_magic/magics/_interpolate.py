@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from llama_magic.magics._variables import LineVariables
@@ -10,17 +11,19 @@ from llama_magic.model.evaluate import BODY
 from llama_magic.model.interpolate import Filling, expression, value_of
 from llama_magic.request.filled import Filled
 
+_SYSTEM = replace(BODY, what="--system")
+
 
 def interpolate_line(text: str, namespace: Mapping[str, Any], *, raw: bool) -> Filled:
-    """Fill a text of the line: `{expression}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
+    """Fill `--system`: `{expression}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
     filling, variables = Filling(), LineVariables(namespace)
     at = 0
     while found := variables.find(text, at, "" if raw else "{{"):
         if not found.source:
-            source, end = expression(text, found.start)
+            source, end = expression(text, found.start, _SYSTEM)
             filling.text(text[at : found.start if source else end])
             if source:
-                filling.value(source, value_of(text, found.start, source, namespace, BODY))
+                filling.value(source, value_of(text, found.start, source, namespace, _SYSTEM))
             at = end
             continue
         filling.text(text[at : found.start])

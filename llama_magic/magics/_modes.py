@@ -109,8 +109,9 @@ def _messages(call: CellRun) -> tuple[list[Message], str | None, dict[str, str]]
     """
     messages: list[Message] = []
     system = call.system()
-    for role, text in split_blocks(call.body):
-        filled = call.fill(text)
+    blocks = split_blocks(call.body)
+    for role, text in blocks:
+        filled = call.fill(text, f"the {role}: block" if len(blocks) > 1 else "the body")
         if role == "system":
             if messages or system is not None:
                 raise OptionError(

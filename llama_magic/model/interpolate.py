@@ -25,9 +25,12 @@ STATEMENTS = (
 )
 
 
-def interpolate(body: str, namespace: Mapping[str, Any]) -> Filled:
-    """Return a cell's body filled; it knows where each value stands: `(expression, start, end)`."""
-    return BraceTemplate(body, BODY).fill(namespace)
+def interpolate(body: str, namespace: Mapping[str, Any], what: str = BODY.what) -> Filled:
+    """Return a cell's body filled; it knows where each value stands: `(expression, start, end)`.
+
+    `what` is what errors call it, where it is a part of one.
+    """
+    return BraceTemplate(body, replace(BODY, what=what)).fill(namespace)
 
 
 class BraceTemplate:

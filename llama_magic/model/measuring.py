@@ -222,14 +222,15 @@ class Measuring:
         recipe = (sampling or self.sampling).replace(**changes)
         options = {"sampling": recipe, "seed": seed, "max_tokens": 1, "timeout": timeout}
         words = "no token was drawn yet, so there is no trace; nothing is kept"
-        stream: Stream[Any] = Stream(self.backend, self._calls.text(asked, None, options, "xray"))
-        try:
-            completion = stream.run()
-        except GenerationInterrupted:
-            raise GenerationInterrupted(None, words) from None
-        if completion.finish_reason == "timeout":
-            raise out_of_time(timeout, words)
-        return completion.xray(0)
+        with bounded(timeout):
+            stream: Stream[Any] = Stream(self.backend, self._calls.text(asked, None, options, "xray"))
+            try:
+                completion = stream.run()
+            except GenerationInterrupted:
+                raise GenerationInterrupted(None, words) from None
+            if completion.finish_reason == "timeout":
+                raise out_of_time(timeout, words)
+            return completion.xray(0)
 
     def axray(
         self,

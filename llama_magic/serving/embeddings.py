@@ -35,7 +35,7 @@ async def embeddings(exchange: Exchange, asked: Embedding) -> None:
 def _embedded(model: Model, asked: Embedding) -> tuple[Any, int]:
     """Return the vectors, and how many tokens were read. On a thread beside the loop."""
     texts = [asking.prompt(model, one) for one in asking.prompts(asked.input)]
-    vectors = asking.naming("input", lambda: model.embed(texts))
+    vectors = asking.naming("input", lambda: model.embed(texts, progress=False))
     if asked.dimensions is not None and asked.dimensions != vectors.shape[1]:
         raise Refusal(
             400, f"dimensions is {asked.dimensions}; this model has {vectors.shape[1]}.", "dimensions"

@@ -18,6 +18,18 @@ def sent(model: Any) -> list[tuple[str, str]]:
     return [(m["role"], m["content"]) for m in model.backend.requests[-1].messages]
 
 
+def test_a_name_that_is_missing_is_named_with_its_place(run: Any, model: Any) -> None:
+    """The line is that of the block, or of --system, in which the braces stand."""
+    for cell, place in (
+        ("%%llama chat\nsystem: x\nuser: hi\nyou {{ nope }}", "on line 2 of the user: block"),
+        ("%%llama chat\nsystem: {{ nope\nuser: x", "on line 1 of the system: block"),
+        ("%%llama chat --system 'a {{ nope }}'\nhi", "on line 1 of --system"),
+        ("%%llama chat\nhi\n{{ nope }}", "on line 2 of the body"),
+    ):
+        assert place in str(run(cell).error_in_exec)
+    assert model.backend.requests == []
+
+
 def test_without_cell_ids_every_run_appends(run: Any, session: Any, model: Any) -> None:
     """In a terminal each chat cell is a new turn and sends all turns before it."""
     model.backend.answers = ["A1", "A2"]
