@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from llama_magic.errors import GenerationInterrupted, OutOfTimeError
 from llama_magic.model.mail import mail
@@ -13,6 +15,7 @@ from llama_magic.threads import Bound
 from llama_magic.words.given import seconds_of
 
 T = TypeVar("T")
+_END_S = 0.15  # for a stopped call: it hears of it a tenth of a second later, at most
 
 
 @contextlib.contextmanager
@@ -44,18 +47,34 @@ def out_of_time(seconds: object, words: str, completion: object = None) -> OutOf
 
 
 async def beside_the_loop(name: str, call: Callable[[], T]) -> T:
-    """Make a call that waits on a thread beside the loop; where its task is cancelled it ends there, too."""
+    """Make a call that waits on a thread beside the loop; where its task is cancelled it ends there, too.
+
+    The `CancelledError` has the `completion` that an interrupt would have.
+    """
     bound = Bound()
 
     def work() -> T:
         with bound:
             return call()
 
+    copied = contextvars.copy_context().run
+    made = asyncio.get_running_loop().run_in_executor(None, partial(copied, work))
     try:
         with mail().awaited():
-            return await asyncio.to_thread(work)
+            return await asyncio.shield(made)
     except asyncio.CancelledError as error:
         bound.end()
+        made.add_done_callback(_heard)
         shown = GenerationInterrupted(words=f"{name} was stopped; nothing of it is kept")
+        await asyncio.wait({made}, timeout=_END_S)  # what it prints at its end belongs to this call
+        if made.done() and isinstance(stop := made.exception(), GenerationInterrupted):
+            shown = stop
         error._render_traceback_ = shown._render_traceback_  # type: ignore[attr-defined]
+        error.completion = shown.completion  # type: ignore[attr-defined]
         raise
+
+
+def _heard(made: asyncio.Future[Any]) -> None:
+    """Look at how a call ended that nobody awaits any more, so that asyncio has nothing to complain of."""
+    if not made.cancelled():
+        made.exception()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import llama_magic as lm
+from llama_magic.display.live import watching
 from llama_magic.microscope.reading import ReadThrough
 from llama_magic.model.measuring import Measuring
 from llama_magic.request.vectors import Vectors
@@ -131,6 +132,7 @@ def test_a_cancelled_task_stops_what_is_computed(short: Any) -> None:
     """After the cancellation no more texts are embedded, and the model answers others."""
     told: list[Standing] = []
     first = threading.Event()
+    kept: list[Any] = []
 
     def tell(standing: Standing) -> None:
         told.append(standing)
@@ -140,12 +142,42 @@ def test_a_cancelled_task_stops_what_is_computed(short: Any) -> None:
         task = asyncio.create_task(short.aembed(TEXTS, progress=tell))
         await asyncio.to_thread(first.wait)
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError) as caught:
             await task
+        kept.append(caught.value.completion)  # type: ignore[attr-defined]
         assert (await short.aembed("another")).shape[0] == 1
 
     asyncio.run(ask())  # it ends when the thread has
     assert told[-1].done < len(TEXTS)
+    assert len(kept[0]) == told[-1].done > 0
+    assert np.array_equal(kept[0][:1], short.embed(TEXTS[:1]))
+
+
+def test_what_is_quick_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal vectors are first spoken of after a second, rows of a map at once."""
+
+    class Terminal:
+        period = 0.4
+
+        def __init__(self) -> None:
+            self.shown: list[int] = []
+
+        def show(self, results: Any, standing: Standing) -> None:
+            self.shown.append(standing.done)
+
+        def end(self, results: Any, standing: Standing) -> None:
+            pass
+
+    now = [100.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    made, host = Vectors(9, 1), Terminal()
+    monkeypatch.setattr(watching, "_host", lambda: host)
+    with watching.watching(made, True) as tick:
+        for moment in (100.1, 100.9, 101.1, 101.2, 101.6):
+            now[0] = moment
+            made.put([np.zeros(1)])
+            tick()
+    assert host.shown == [3, 5]
 
 
 def test_a_time_out_of_an_awaited_call(short: Any) -> None:

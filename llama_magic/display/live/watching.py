@@ -46,13 +46,13 @@ def words(standing: Standing) -> str:
 
 
 @contextlib.contextmanager
-def watching(
-    results: Results[Any], progress: bool | Callable[[Standing], Any]
-) -> Iterator[Callable[[], None]]:
-    """Show how far `results` are, wherever this runs; yields what is called whenever they may be further."""
+def watching(results: Any, progress: bool | Callable[[Standing], Any]) -> Iterator[Callable[[], None]]:
+    """Show how far `Results`, or `Vectors`, are, wherever this runs; yields what is called now and then."""
     host = _host() if progress is True else _Told(progress)
     began = time.monotonic()
-    seen, due = len(results), began + (host.period if host.period == _SELDOM else 0.0)
+    # A first row is worth to be seen at once; of what is counted alone nothing is said where it is quick.
+    first = 0.0 if isinstance(results, Results) or progress is not True else _SILENT
+    seen, due = len(results), began + (_SELDOM if host.period == _SELDOM else first)
     # Whoever looks sees that it is at work, before the first result, too.
     silent = isinstance(host, (_Cell, _Terminal))
 
