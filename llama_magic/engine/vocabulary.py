@@ -54,7 +54,8 @@ class Vocabulary:
 
     def _tokens(self, text: str, *, begins: bool, parse_special: bool, most: int | None) -> list[int]:
         """Tokenize a text, a long one in pieces; `begins` says that nothing stands before it."""
-        if most is not None and (least := self.at_least(text)) > most:
+        # Of a short text at the end of too many tokens 0 is known: it is counted, and so are all.
+        if most is not None and (least := self.at_least(text)) > max(0, most):
             raise TooManyTokensError(least)
         known = self._segments if parse_special and len(text) >= FROM else None
         if known is not None and len(cut := known.cut(text)) > 1:

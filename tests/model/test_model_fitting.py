@@ -140,6 +140,24 @@ def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str)
         assert max(caught.value.prompt_tokens, caught.value.max_tokens) > real.window
 
 
+def test_a_conversation_is_refused_alike_again_and_again(loaded: Any) -> None:
+    """One that is some turns too long is counted to its end each time, also where its head is known."""
+    model = loaded("short", ctx=256)
+    chat: list[Any] = []
+    for turn in range(9):
+        chat.append({"role": "user", "content": f"question {turn}"})
+        chat.append({"role": "assistant", "content": "yes " * 25})
+    chat.append({"role": "user", "content": "last"})
+    said = []
+    for overflow in ("error", "error", "truncate-prompt", "error"):
+        with pytest.raises(lm.ContextOverflowError, match="It is filled by: template") as caught:
+            model.chat(chat, max_tokens=20, overflow=overflow)
+        said.append((caught.value.prompt_tokens, caught.value.parts))
+    assert said == [said[0]] * 4
+    assert said[0][0] == model.count_tokens(chat) > 256
+    assert "--overflow drop-oldest" in str(caught.value)
+
+
 def test_a_stop_text_of_any_length_is_compared_as_text(real: Any) -> None:
     """A stop text that is far longer than any control token is not tokenized to see whether it is one."""
     tokenizer = real.backend.tokenizer
