@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic import fit
 from llama_magic.errors import GenerationInterrupted, OptionError
 from llama_magic.experiments.models import read_models
+from llama_magic.model.bounded import bounded
 from llama_magic.model.stream import Stream
 from llama_magic.words.given import whole_number
 from llama_magic.words.progress import Progress, ProgressCallback
@@ -95,6 +96,7 @@ def bench(
     n_gen: int = 128,
     repetitions: int = 5,
     progress: ProgressCallback | None = None,
+    timeout: float | None = None,
 ) -> Bench:
     """Measure how fast a model reads a prompt and writes an answer, as llama-bench does.
 
@@ -104,7 +106,8 @@ def bench(
     the current one. Neither history nor `model.stats` hear of it. `progress` is told a `Progress` before
     each run.
 
-    Raises `OptionError`; `GenerationInterrupted` on Ctrl-C, whose `completion` is the `Bench` so far.
+    Raises `OptionError`; `GenerationInterrupted` on Ctrl-C, and `OutOfTimeError` after `timeout` seconds: the
+    `completion` of both is the `Bench` so far.
     """
     for name, value, least in (
         ("n_prompt", n_prompt, 0),
@@ -118,7 +121,8 @@ def bench(
     models = read_models(model, None)
     (name,) = models.names
     try:
-        return _measured(models.open(name), n_prompt, n_gen, repetitions, progress or _nobody)
+        with bounded(timeout):
+            return _measured(models.open(name), n_prompt, n_gen, repetitions, progress or _nobody)
     finally:
         models.leave(name)
 

@@ -8,11 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from llama_magic.errors import LlamaMagicError, OptionError, StructuredOutputError, shown_briefly
+from llama_magic.errors import (
+    GenerationInterrupted,
+    LlamaMagicError,
+    OptionError,
+    StructuredOutputError,
+    shown_briefly,
+)
 from llama_magic.experiments import finding
 from llama_magic.experiments.difference import first_difference, steps_of
 from llama_magic.experiments.saved_answers import Saved, read_answers
 from llama_magic.loading import hooks
+from llama_magic.model.bounded import bounded
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
@@ -77,7 +84,9 @@ class Verification(Printed):
 
 
 @shown_briefly("Verifying")
-def verify(of: Any, *, model: Any = None, told: Told | None = None, **options: Any) -> Verification:
+def verify(
+    of: Any, *, model: Any = None, told: Told | None = None, timeout: float | None = None, **options: Any
+) -> Verification:
     """Write every seeded answer again and compare it, token by token.
 
     `of`: the path of a notebook, a record or an export, a `Record`, or answers. Asked is `model`, or the
@@ -85,18 +94,36 @@ def verify(of: Any, *, model: Any = None, told: Told | None = None, **options: A
     `options` of `load` in place of those. Where it is not found the current model is asked, and the file is
     named as another. `told` hears each verdict. Nothing of it goes into history or record.
 
-    Raises `SourceError` for a file that is none of these, `InputTypeError` for what is no answer.
+    Raises `SourceError` for a file that is none of these, `InputTypeError` for what is no answer;
+    `GenerationInterrupted` on Ctrl-C, and `OutOfTimeError` after `timeout` seconds, whose `completion` is the
+    `Verification` of the answers that were written again by then.
     """
+    with bounded(timeout):
+        return _verified(of, model, told, options)
+
+
+def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -> Verification:
     began = time.perf_counter()
     name, found = read_answers(of)
     seeded = [one for one in found if one.receipt.get("seeded")]
-    verdicts = []
-    with _Models(model, options) as models:
-        for one in seeded:
-            verdicts.append(models.judge(one))
-            if told is not None:
-                told(verdicts[-1], len(seeded))
-    return Verification(name, tuple(verdicts), len(found) - len(seeded), time.perf_counter() - began)
+    verdicts: list[Verdict] = []
+
+    def made() -> Verification:
+        return Verification(name, tuple(verdicts), len(found) - len(seeded), time.perf_counter() - began)
+
+    try:
+        with _Models(model, options) as models:
+            for one in seeded:
+                verdicts.append(models.judge(one))
+                if told is not None:
+                    told(verdicts[-1], len(seeded))
+    except KeyboardInterrupt:
+        so_far = made()
+        words = (
+            f"{so_far.total:,} of {counted(len(seeded), 'answer')} were written again, {so_far.equal:,} equal"
+        )
+        raise GenerationInterrupted(so_far, words) from None
+    return made()
 
 
 class _Models:

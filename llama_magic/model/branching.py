@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.errors import OptionError
+from llama_magic.model.bounded import bounded
 from llama_magic.words import shown
 from llama_magic.words.counting import counted
 from llama_magic.words.given import whole_number
@@ -49,18 +50,20 @@ class Branching:
     _origin: Origin | None
     _branches: list[Any]
 
-    def alternatives(self, step: int, k: int = 5) -> tuple[Alternative, ...]:
+    def alternatives(self, step: int, k: int = 5, *, timeout: float | None = None) -> tuple[Alternative, ...]:
         """Return the `k` likeliest tokens at a step of `token_ids` (from 0; -1 is the last), likeliest first.
 
         Under a constraint these are of the tokens that it allows; probabilities are the model's own in any
         case. Logits of older steps are read again. An answer that was not made by an engine in this process
-        knows what it was asked for with `logprobs`. Raises `OptionError` where nothing is known.
+        knows what it was asked for with `logprobs`. Raises `OptionError` where nothing is known, and
+        `OutOfTimeError` after `timeout` seconds.
         """
         place = self._step(step, len(self.token_ids) - 1)
         k = whole_number("k", k)
         if k < 1:
             raise OptionError(f"k is {k}; expected 1 or more.")
-        likely = self._tracer.likely(place, k) if self._tracer is not None else self._told(place)[:k]
+        with bounded(timeout):
+            likely = self._tracer.likely(place, k) if self._tracer is not None else self._told(place)[:k]
         drawn = self.token_ids[place]
         return tuple(Alternative(token, text, p, token == drawn) for token, text, p in likely)
 

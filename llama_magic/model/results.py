@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from llama_magic.errors import OptionError
+from llama_magic.model.bounded import bounded
 from llama_magic.model.branching import Branching, Origin
 from llama_magic.model.drafts import Drafts
 from llama_magic.model.other_names import PARTS, PIECES, CalledElsewhere
@@ -239,17 +240,18 @@ class Completion(Branching, CalledElsewhere, Shown, Generic[T]):
         """
         return self._drafts or Drafts(((self.raw_text, "drawn"),), reason=self._unguessed)
 
-    def xray(self, step: int) -> SamplerTrace:
+    def xray(self, step: int, *, timeout: float | None = None) -> SamplerTrace:
         """Return how token `step` of `token_ids` (from 0; -1 is the last) was drawn.
 
         Where the answer ended at a token of its own, that draw is the step after the last
         token. The logits of the latest steps of a model are kept (64 MB); older steps are read
         again, and the trace says so. Raises `OptionError` for a step that is none, and for an
-        answer that was not made in this process.
+        answer that was not made in this process; `OutOfTimeError` after `timeout` seconds.
         """
         if self._tracer is None:
             raise OptionError("This answer was not generated in this process, so no step of it is known.")
-        return self._tracer(step)
+        with bounded(timeout):
+            return self._tracer(step)
 
     @property
     def receipt(self) -> dict[str, Any]:

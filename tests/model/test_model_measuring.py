@@ -192,6 +192,40 @@ def test_a_time_out_of_an_awaited_call(short: Any) -> None:
     assert np.array_equal(error.completion[:2], rows[: len(error.completion)])
 
 
+def test_looking_at_an_answer_takes_a_time(short: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`xray` and `alternatives` of a step give with a timeout what they give without, and refuse none."""
+    answer = short.complete("Once upon", max_tokens=4, seed=1)
+    assert answer.xray(1, timeout=600).drawn == answer.xray(1).drawn
+    assert answer.alternatives(1, k=2, timeout=600) == answer.alternatives(1, 2)
+    for look_at in (answer.xray, answer.alternatives):
+        with pytest.raises(lm.OptionError, match="timeout is 0"):
+            look_at(1, timeout=0)
+    monkeypatch.setattr(short.backend.steps, "kept", lambda number: False)  # so they are read again
+    with pytest.raises(lm.OutOfTimeError, match="step 3 was not read again to its end"):
+        answer.xray(3, timeout=1e-4)
+
+
+def test_long_works_take_a_time(short: Any) -> None:
+    """`verify` and `bench` end in time, and keep what they have; so does an interrupt."""
+    answers = [short.complete(text, max_tokens=3, seed=1) for text in TEXTS[:4]]
+    with pytest.raises(lm.OutOfTimeError, match="0 of 4 answers were written again, 0 equal") as caught:
+        lm.verify(answers, model=short, timeout=1e-4)
+    assert caught.value.completion.total == 0
+
+    def strike(verdict: Any, every: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(
+        lm.GenerationInterrupted, match="1 of 4 answers were written again, 1 equal"
+    ) as stopped:
+        lm.verify(answers, model=short, told=strike)
+    assert stopped.value.completion.verdicts[0].where == "answer 1"
+    assert bool(lm.verify(answers, model=short, timeout=600))
+    with pytest.raises(lm.OutOfTimeError, match="nothing was measured yet"):
+        lm.bench(short, n_prompt=8, n_gen=4, timeout=1e-4)
+    assert len(lm.bench(short, n_prompt=8, n_gen=4, repetitions=1, timeout=600).speeds) == 2
+
+
 # --- what bounds a thread -------------------------------------------------------------------------
 
 
