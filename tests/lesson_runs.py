@@ -54,7 +54,10 @@ from llama_magic.model.journal import journal
 from llama_magic.session import session
 journal.clear()
 session.current().__init__()
-get_ipython().run_line_magic("reset", "-f")"""
+get_ipython().run_line_magic("reset", "-f")
+import gc  # what was imported is no garbage: it was looked through three times a lesson
+gc.freeze()
+del gc"""
 
 
 def run(paths: Sequence[Path], folder: Path) -> dict[str, list[str]]:

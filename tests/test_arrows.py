@@ -6,6 +6,7 @@ Every import of our own modules counts, those under `TYPE_CHECKING` and inside f
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,10 +48,18 @@ def _modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache  # five tests look at each of 300 files
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return what in a file may name a module."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Constant)
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(node for node in nodes if isinstance(node, kinds))
+
+
 def _imports(name: str, path: Path, modules: dict[str, Path]) -> Iterator[tuple[str, int]]:
     """Yield each of our modules that a module imports, with the line."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             yield from ((a.name, node.lineno) for a in node.names if a.name.startswith("llama_magic"))
         elif isinstance(node, ast.ImportFrom):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 FILE, FUNCTION = 300, 40  # lines; of a function those below its signature and docstring
 
 
+@functools.cache
 def longer() -> dict[str, int]:
     """Return what is longer, with its lines: files as `room/file.py`, functions as `file.function`."""
     found: dict[str, int] = {}

@@ -100,20 +100,19 @@ def test_shared_cells_are_counted_once(short: Any) -> None:
     assert check(short).used == (prompt - 1) + sum(1 + n - 1 for n in written)
 
 
-def test_restored_continuations_are_fresh_ones(real: Any, tmp_path: Path) -> None:
+def test_restored_continuations_are_fresh_ones(model: Any, tmp_path: Path) -> None:
     """Saved, forgotten and restored, a sequence goes on exactly as after a cold read, and is reused."""
     path = tmp_path / "sequence.kv"
-    real.kv_clear()
-    real.complete(PROMPT, max_tokens=4, seed=7)
-    assert real.kv_save(path) == path
-    real.kv_clear()
-    fresh = real.complete(PROMPT + "Then", max_tokens=12, seed=7)
+    model.complete(PROMPT, max_tokens=4, seed=7)
+    assert model.kv_save(path) == path
+    model.kv_clear()
+    fresh = model.complete(PROMPT + "Then", max_tokens=12, seed=7)
     assert fresh.usage.cached_tokens == 0
-    real.kv_clear()
-    real.kv_restore(path)
-    assert check(real).used == 0
-    restored = real.complete(PROMPT + "Then", max_tokens=12, seed=7)
-    check(real)
+    model.kv_clear()
+    model.kv_restore(path)
+    assert check(model).used == 0
+    restored = model.complete(PROMPT + "Then", max_tokens=12, seed=7)
+    check(model)
     assert restored.token_ids == fresh.token_ids
     assert restored.usage.cached_tokens >= 64
 

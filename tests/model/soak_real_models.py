@@ -1,7 +1,7 @@
 """Tests with the real models in place of the small ones that stand for them in `make test`.
 
-Decisions, forks, prefill, steps of answers, embeddings of two pieces on Gemma and SmolLM2; all real servers
-on SmolLM2.
+Decisions, forks, prefill, steps of answers, restored sequences, embeddings of two pieces on Gemma and
+SmolLM2; all real servers on SmolLM2.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ WHICH = (
     "model/test_model_forks.py", "model/test_model_prefill.py",
     "model/test_model_answers.py::test_embeddings_are_the_mean_over_the_text",
     "microscope/test_microscope_xray.py::test_every_step_of_an_answer_draws_what_the_answer_has",
+    "microscope/test_microscope_kv.py::test_restored_continuations_are_fresh_ones",
     "remote/test_remote_real.py",
 )  # fmt: skip
 

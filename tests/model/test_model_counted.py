@@ -110,7 +110,7 @@ def _rendered(tokenizer: Any, how: Rendering, chat: list[dict[str, Any]], starts
 
 
 @pytest.mark.parametrize("family", ["gguf", "chatml", "gemma", "llama2", "mistral", "deepseek"])
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(said=st.lists(steps, min_size=3, max_size=14), system=texts)
 def test_a_chat_is_counted_as_if_each_prompt_were_read_whole(
     vocabularies: dict[str, Any], family: str, said: list[tuple[str, str, str]], system: str
