@@ -110,8 +110,8 @@ def test_names_are_found_where_it_is_called() -> None:
 
 
 def test_cells_are_single_calls(loaded: Callable[..., Any]) -> None:
-    """A sweep over prompts and seeds on a real model: each cell is, token by token, the single call."""
-    model = loaded("smollm2")
+    """A sweep over prompts and seeds: each cell is, token by token, the single call."""
+    model = loaded("short")
     head = "You tell stories to children. " * 4
     prompts = {name: f"{head}Begin one about a {name}." for name in ("cat", "king", "boat")}
     runs = lm.sweep(prompts, {"seed": [1, 2], "temperature": [0.9]}, model=model, max_tokens=10)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,14 @@ def answers(loaded: Callable[..., Any]) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def of_the_demo(loaded: Callable[..., Any]) -> list[Any]:
+def of_the_demo(loaded: Callable[..., Any], short_demo: Path) -> Iterator[list[Any]]:
     """Answers of the demo model, which is found on the disk where it is to be loaded with other options."""
-    model = loaded("smollm2")
-    return [*(model.complete("The sea", max_tokens=5, seed=seed) for seed in range(7)),
-            model.complete(LONG, max_tokens=20, seed=0)]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(short_demo)
+        patch.setenv("PYTHONPATH", os.pathsep.join((str(short_demo), os.environ["PYTHONPATH"])))
+        model = loaded("short")
+        yield [*(model.complete("The sea", max_tokens=5, seed=seed) for seed in range(7)),
+               model.complete(LONG, max_tokens=20, seed=0)]  # fmt: skip
 
 
 def test_all_come_out_equal(answers: list[Any], tmp_path: Path) -> None:
@@ -156,7 +160,7 @@ def test_the_number_of_threads_is_no_reason_where_rows_are_alike(
     of_the_demo: list[Any], path_of: Callable[[str], Path]
 ) -> None:
     """Attention then looks at each row by itself, and no sum is split over the threads."""
-    with lm.load(path_of("smollm2"), ctx=2048, threads=2) as model:
+    with lm.load(path_of("short"), ctx=2048, threads=2) as model:
         alike = model.backend.call(lambda core: core.lane(exact=True).together)
     assert bool(lm.verify(of_the_demo, threads=2)) >= alike
 
@@ -168,7 +172,7 @@ def test_what_is_another_is_named(of_the_demo: list[Any], path_of: Callable[[str
     verdict = next(v for v in found.verdicts if not v.equal)
     assert (bool(found), verdict.reasons) == (False, (reason,))
     then = of_the_demo[int(verdict.where.removeprefix("answer ")) - 1]
-    with lm.load(path_of("smollm2"), **{"ctx": 2048, "threads": 1, **option}) as model:
+    with lm.load(path_of("short"), **{"ctx": 2048, "threads": 1, **option}) as model:
         now = lm.rerun(then, model=model)
     assert verdict.step == next(i for i, (a, b) in enumerate(zip(then.token_ids, now.token_ids)) if a != b)  # noqa: B905
     assert (verdict.expected, verdict.found) == (then.pieces()[verdict.step], now.pieces()[verdict.step])
@@ -269,9 +273,9 @@ def test_the_command(of_the_demo: list[Any], tmp_path: Path, capsys: pytest.Capt
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_the_command_is_one_of_a_shell(tmp_path: Path, loaded: Callable[..., Any]) -> None:
+def test_the_command_is_one_of_a_shell(tmp_path: Path, of_the_demo: list[Any]) -> None:
     """`python -m llama_magic verify` in a process of its own finds the demo model by the receipt."""
-    path = notebook(tmp_path / "a.ipynb", loaded("smollm2").complete("The sea", max_tokens=5, seed=1))
+    path = notebook(tmp_path / "a.ipynb", of_the_demo[1])
     done = subprocess.run(
         [sys.executable, "-m", "llama_magic", "verify", str(path)],
         capture_output=True,
