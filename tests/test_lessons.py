@@ -10,6 +10,7 @@ from typing import Any
 import nbformat
 import pytest
 from lesson_runs import FOLDER, LESSONS, README, run_in_turn, wrong
+from traitlets.config import Config
 
 PARTS = (
     "**Goal:**", "## Predict", "## Run", "## Explain", "## Exercise 1", "## Exercise 2", "## A misconception",
@@ -59,6 +60,20 @@ def test_a_lesson_has_all_its_parts(path: Path) -> None:
     [predict] = [cell for cell in cells if "lm.lesson.predict(" in cell.source]
     assert predict.metadata.jupyter.source_hidden  # it holds the answer
     assert predict.source.startswith("lm.lesson.predict(")  # which is what is seen of it
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_what_is_folded_stays_out_of_a_page_to_hand_out(path: Path) -> None:
+    """nbconvert knows no fold but goes by tags: by the README's line no answer stands on the page."""
+    from nbconvert import HTMLExporter
+
+    [tag] = re.findall(r"remove_input_tags=(\S+)", README)
+    book = nbformat.read(path, as_version=4)
+    config = {"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {tag}}}
+    page = HTMLExporter(config=Config(config)).from_notebook_node(book)[0]
+    assert "answer=" not in re.sub("<[^>]+>", "", page)
+    folded = [cell for cell in book.cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
+    assert all(tag in cell.metadata.tags for cell in folded)
 
 
 @pytest.mark.parametrize("path", LESSONS[1:], ids=lambda path: path.stem)
