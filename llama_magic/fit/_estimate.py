@@ -123,7 +123,8 @@ def estimate(info: GGUFInfo, options: Options) -> Estimate:
     if info.only_embeds:
         o = replace(o, n_seq=1, batch=_cells(o), ubatch=_cells(o), outputs=1)
     weights = info.tensor_bytes
-    repacked = _repacked(info) if o.extra_bufts and o.gpu_layers == 0 else 0
+    # Of weights that are read, not mapped, there is no first copy.
+    repacked = _repacked(info) if o.extra_bufts and o.mmap and o.gpu_layers == 0 else 0
     kv = 0 if info.only_embeds else o.contexts * _kv(info, o)
     state = o.contexts * o.n_seq * sum(info.recurrent_state_bytes)
     compute = o.contexts * _compute(info, o)

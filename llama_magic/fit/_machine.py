@@ -12,6 +12,7 @@ from pathlib import Path
 from llama_magic.words import amounts
 from llama_magic.words.counting import counted
 
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")  # who has some, on Linux
 _HEAPS, _AT_LEAST = 128 << 20, 640 << 20
 
 
@@ -30,7 +31,7 @@ class Machine:
 
     `load_average` counts the threads that ran or waited to run in the last minute, on all `all_cores` of
     the machine, a container's neighbours included; None on Windows. `address_space` is what `ulimit -v`
-    allows, None without such a limit.
+    allows, None without such a limit. `huge_pages`: a process that asks for them has some (Linux).
     """
 
     physical_cores: int
@@ -41,6 +42,7 @@ class Machine:
     load_average: float | None = None
     all_cores: int = 1
     address_space: int | None = None
+    huge_pages: bool = False
 
     @property
     def busy(self) -> bool:
@@ -86,6 +88,7 @@ def machine(gpus: Iterable[Gpu] = ()) -> Machine:
         load,
         os.cpu_count() or logical,
         addresses,
+        _huge_pages(),
     )
 
 
@@ -94,6 +97,11 @@ def _read(path: str | Path) -> str:
         return Path(path).read_text()
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+def _huge_pages() -> bool:
+    setting = _read(HUGE_PAGES)
+    return "[always]" in setting or "[madvise]" in setting
 
 
 def _affinity() -> set[int]:

@@ -17,9 +17,15 @@ PROFILES = {
 }
 
 
+_WORTH = 16 << 20  # bytes of weights: what is less stays in the processor's caches
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How a model is held and decoded; a profile sets all of it, a load's options some. -1 layers are all."""
+    """How a model is held and decoded; a profile sets all of it, a load's options some. -1 layers are all.
+
+    `mmap` None: the weights are mapped from the file, or read into memory where that makes them faster.
+    """
 
     threads: int
     batch: int
@@ -27,7 +33,7 @@ class Tuning:
     type_k: str
     type_v: str
     flash_attn: str
-    mmap: bool
+    mmap: bool | None
     mlock: bool
     extra_bufts: bool
     swa_full: bool
@@ -48,6 +54,18 @@ class LoadProfile:
     tuning: Tuning
 
 
+def pays_to_read(info: GGUFInfo, machine: Machine) -> bool:
+    """Say whether weights are better read into memory than mapped: huge pages are had there only.
+
+    Then they are no longer shared with other processes, so a quarter of what is free is the most.
+    """
+    return (
+        machine.huge_pages
+        and machine.address_space is None
+        and _WORTH <= info.tensor_bytes <= machine.ram_available // 4
+    )
+
+
 def profile(name: str, machine: Machine, info: GGUFInfo) -> LoadProfile:
     """Return the load options of a profile for this machine and model; `OptionError` for an unknown one.
 
@@ -58,6 +76,7 @@ def profile(name: str, machine: Machine, info: GGUFInfo) -> LoadProfile:
     batch, ubatch = {"batch": (2048, 512), "memory": (128, 128), "fast": (1024, 512)}.get(name, (512, 512))
     kv = "q8_0" if name == "memory" else "f16"
     cpu_only = not machine.gpus
+    reads = cpu_only and pays_to_read(info, machine)
     tuning = Tuning(
         threads=machine.physical_cores,
         batch=batch,
@@ -65,8 +84,8 @@ def profile(name: str, machine: Machine, info: GGUFInfo) -> LoadProfile:
         type_k=kv,
         type_v=kv,
         flash_attn="auto",
-        mmap=True,
-        mlock=name == "fast" and 4 * info.tensor_bytes < machine.ram_available,
+        mmap=True if name == "memory" else None,
+        mlock=name == "fast" and not reads and 4 * info.tensor_bytes < machine.ram_available,
         extra_bufts=name not in ("quality", "memory") and cpu_only,
         swa_full=name != "memory",
         gpu_layers=0 if cpu_only else -1,

@@ -58,7 +58,7 @@ class Draft:
             outputs=o.outputs,
             gpu_layers=settings.gpu_layers,
             extra_bufts=settings.extra_bufts,
-            mmap=settings.mmap,
+            mmap=settings.mapped,
         )
         return fit.estimate(self.info, how).total
 

@@ -59,7 +59,7 @@ def dry_run(source: Any, wanted: LoadOptions, revision: str | None, offline: boo
         there, of_draft = header(meant, None, offline)
         found = draft.Draft(there.origin, there.origin, (), "", None, of_draft)
         wanted = replace(wanted, draft=draft.judged(found))
-    settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
+    settings = wanted.settle(info, machine, gpu=gpu_available(wanted)).held(info, machine)
     estimate = settings.estimate(info)
     notes = [*located.notes, *settings.notes]
     try:

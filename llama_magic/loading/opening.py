@@ -16,7 +16,7 @@ from llama_magic.errors import InvalidGGUFError
 from llama_magic.loading import draft
 from llama_magic.loading.checks import gpu_available, room_for_prompts, room_for_seeded
 from llama_magic.loading.facts import describe
-from llama_magic.loading.weights import SharedWeights, acquire, prove
+from llama_magic.loading.weights import SharedWeights, acquire, mapped_already, prove
 from llama_magic.model.model import Model
 from llama_magic.threads import Latch, at_fork, may_wait, module_lock
 
@@ -77,6 +77,7 @@ def _open(
     known = _models.get(key)
     if known is not None and not known.closed:
         return known
+    settings = settings.held(info, machine, mapped_already(identity))
     for adapter in settings.lora:
         gguf.validate_adapter(gguf.inspect(adapter.path), info)
     estimate = settings.estimate(info)

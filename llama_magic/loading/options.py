@@ -81,6 +81,21 @@ class Settings(fit.Tuning):
     template: tuple[int, int] | None = None  # size and time of its file: an edited one is another
     notes: tuple[str, ...] = ()
 
+    @property
+    def mapped(self) -> bool:
+        """Whether the weights are mapped from the file, as far as that is settled."""
+        return self.mmap is not False
+
+    def held(self, info: GGUFInfo, machine: Machine, loaded: bool | None = None) -> Settings:
+        """Return the settings with it said whether the weights are mapped, as pays on this machine now.
+
+        `loaded` says so of weights of that file which are in memory already, to be shared.
+        """
+        if self.mmap is not None:
+            return self
+        reads = not (self.gpu_layers or self.mlock) and fit.pays_to_read(info, machine)
+        return replace(self, mmap=not reads if loaded is None else loaded)
+
     def context(self) -> ContextOptions:
         """Return the parameters that every context of the engine is derived from."""
         return ContextOptions(
@@ -129,7 +144,7 @@ class Settings(fit.Tuning):
             swa_full=context.swa_full,
             outputs=context.outputs,
             extra_bufts=self.extra_bufts,
-            mmap=self.mmap,
+            mmap=self.mapped,
             adapters=sum(adapter.stamp[0] for adapter in context.adapters),
             draft=0 if self.draft is None else self.draft.bytes_for(self),
         )

@@ -57,7 +57,7 @@ def prove(
     trial = crash_check.Trial(
         tuple(str(path) for path in found.parts),
         settings.gpu_layers,
-        settings.mmap,
+        settings.mapped,
         settings.extra_bufts,
         settings.type_k,
         settings.type_v,
@@ -108,6 +108,11 @@ def _tensor_in(text: str) -> str:
     return f"tensor {found[1]}" if found else "tensor data"
 
 
+def mapped_already(identity: Identity) -> bool | None:
+    """Say of the weights of a file that are in memory whether they are mapped; None where there are none."""
+    return next((options.mmap for held, options in _weights if held == identity), None)
+
+
 def acquire(
     found: Resolved,
     settings: Settings,
@@ -117,7 +122,7 @@ def acquire(
 ) -> SharedWeights:
     """Return the weights of a file, shared with models that hold them already."""
     options = WeightsOptions(
-        settings.gpu_layers, settings.mmap, settings.mlock, use_extra_bufts=verdict.use_extra_bufts
+        settings.gpu_layers, settings.mapped, settings.mlock, use_extra_bufts=verdict.use_extra_bufts
     )
     key = (identity, options)
     shared = _weights.get(key)

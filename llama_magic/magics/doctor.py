@@ -179,6 +179,13 @@ def instructions(report: Mapping[str, Any]) -> Check:
 def _machine(kernel: Kernel, machine: Machine | None) -> Iterable[Check]:
     machine = machine or fit.machine()
     yield Check("machine", str(machine))
+    if fit.HUGE_PAGES.exists():
+        yield Check(
+            "huge pages",
+            "for who asks" if machine.huge_pages else "for nobody",
+            "" if machine.huge_pages else "Let who asks have some: models write a fifth faster from them.",
+            "" if machine.huge_pages else f"echo madvise | sudo tee {fit.HUGE_PAGES}",
+        )
     if machine.load_average is None:
         return
     cores = counted(machine.all_cores, "core")

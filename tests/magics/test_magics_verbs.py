@@ -214,6 +214,32 @@ def test_doctor_advises_fewer_threads_on_busy_cores(ip: Any, session: Any, model
     assert "A load takes 4 threads; load with --threads 2" in line.advice
 
 
+def test_doctor_says_where_nobody_has_huge_pages(
+    ip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the line that mends it; a system that knows no huge pages has no such line."""
+    from llama_magic import fit
+    from llama_magic.magics import _known, doctor
+
+    setting = tmp_path / "enabled"
+    for module in (fit, fit._machine):
+        monkeypatch.setattr(module, "HUGE_PAGES", setting)
+
+    def line() -> Any:
+        checks = doctor.examine(_known.get(ip).kernel).checks
+        return next((check for check in checks if check.name == "huge pages"), None)
+
+    assert line() is None
+    for words, well in (
+        ("always [madvise] never", True),
+        ("[always] madvise never", True),
+        ("[never]", False),
+    ):
+        setting.write_text(words)
+        assert line().ok is well
+    assert line().command == f"echo madvise | sudo tee {setting}"
+
+
 def test_doctor_says_what_an_old_openmp_costs(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where idle OpenMP threads cannot be given back, doctor says what that costs and what to do; a newer
     one, LLVM's and none are fine.

@@ -5,8 +5,8 @@ Return codes become exceptions of `llama_magic.errors`; pointers stay inside the
 what to decode, keep or drop is decided by `llama_magic.engine`.
 
 - `weights` of a file and their `vocab`; a `context` on them, whose batches are filled by `rows`; a `sampler`.
-- `stopping` a decode; files that are `mapped`, and written over; rows that are `alike` whatever is beside
-  them.
+- `stopping` a decode; files that are `mapped`, and written over; `huge` pages for weights that are not; rows
+  that are `alike` whatever is beside them.
 - The library: `backend` starts it and keeps its log, `openmp` has its pools of threads, `spinning` says how
   these wait.
 """

@@ -12,6 +12,7 @@ from typing import Any
 import llama_cpp
 
 from llama_magic.engine.native import backend
+from llama_magic.engine.native.huge import NewMemory
 from llama_magic.engine.native.mapped import MappedFiles
 from llama_magic.engine.native.vocab import Vocab
 from llama_magic.errors import BackendError, ModelClosedError, OptionError
@@ -96,10 +97,14 @@ class Weights:
         params.use_extra_bufts = self.options.use_extra_bufts
         params.vocab_only = self.options.vocab_only
         params.check_tensors = self.options.check_tensors
-        if on_progress is not None:
-            # Kept on self: llama.cpp calls it until the load returns.
-            self._progress = llama_cpp.llama_progress_callback(lambda share, _data: on_progress(share))
-            params.progress_callback = self._progress
+        memory = NewMemory()
+
+        def progress(share: float, _data: object) -> bool:
+            memory.ask()  # at the first call the buffers are there, and nothing is in them yet
+            return on_progress is None or on_progress(share)
+
+        self._progress = llama_cpp.llama_progress_callback(progress)  # kept until the load returns
+        params.progress_callback = self._progress
         files = [os.fsencode(path) for path in self.paths]
         if len(files) == 1:
             pointer = llama_cpp.llama_model_load_from_file(files[0], params)
