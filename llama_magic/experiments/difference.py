@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import OptionError
-from llama_magic.model.again import Receipt, receipt_of
+from llama_magic.model.again import receipt_of
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
+from llama_magic.model.shapes import Receipt
 from llama_magic.words.shown import Printed
 
 Step = tuple[Any, str]

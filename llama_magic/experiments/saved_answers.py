@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SourceError
-from llama_magic.model.again import Receipt, receipt_of
+from llama_magic.model.again import receipt_of
 from llama_magic.model.earlier import restored
 from llama_magic.model.results import RECEIPT_MIME, Completion
+from llama_magic.model.shapes import Receipt
 from llama_magic.record.record import Record, open_record
 from llama_magic.sources import read_whole, user_path
 
@@ -83,14 +84,14 @@ def _of_file(path: Path) -> list[Saved]:
     text = read_whole(path, "The file").decode("utf-8-sig", "replace")
     try:
         return _of_notebook(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     try:
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]
         if not lines:
             raise ValueError("it is empty")
         return [Saved(f"line {number}", receipt_of(line)[0]) for number, line in enumerate(lines, 1)]
-    except (ValueError, InputTypeError):
+    except (ValueError, InputTypeError, RecursionError):
         raise SourceError(
             f"{path} is no notebook, no record and no export of one.",
             remedy="Give an .ipynb file, a file of %llama record, or one of its export.",

@@ -19,14 +19,15 @@ from llama_magic.experiments import finding
 from llama_magic.experiments.difference import first_difference, steps_of
 from llama_magic.experiments.saved_answers import Saved, read_answers
 from llama_magic.loading import hooks
+from llama_magic.model import shapes
 from llama_magic.model.bounded import bounded
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 
 if TYPE_CHECKING:
-    from llama_magic.model.again import Receipt
     from llama_magic.model.model import Model
+    from llama_magic.model.shapes import Receipt
 
 Told = Callable[["Verdict", int], None]  # called with each verdict and how many there will be
 
@@ -148,6 +149,7 @@ class _Models:
         if "earlier" in receipt:
             return Verdict(one.where, equal=False, error="It goes on from answers that are not in this file.")
         try:
+            shapes.check(receipt)
             model = self._model(receipt)
             again = self._again(model, receipt)
         except LlamaMagicError as error:
@@ -172,7 +174,11 @@ class _Models:
             except StructuredOutputError as error:  # the answer was none then, too
                 made = list(error.completions) or [error.completion]
             self._written = key, made
-        return self._written[1][receipt.get("sample", 0)]
+        written, sample = self._written[1], receipt.get("sample", 0)
+        if sample >= len(written):
+            many = counted(len(written), "answer")
+            raise OptionError(f"It is said to be sample {sample} (from 0) of a call of {many}.")
+        return written[sample]
 
     def _model(self, receipt: Receipt) -> Model:
         if self._given is not None:
@@ -181,7 +187,7 @@ class _Models:
         if not self._options and (found := finding.made_by(receipt, here)) is not None:
             return found
         wanted = finding.load_options(receipt) | self._options
-        key = (receipt.get("file", {}).get("fingerprint"), tuple(sorted(wanted.items())))
+        key = (receipt.get("file", {}).get("fingerprint"), repr(sorted(wanted.items())))
         if key in self._own:
             return self._own[key]
         path = finding.file_on_disk(receipt)

@@ -10,6 +10,7 @@ from llama_magic.errors import InputTypeError
 from llama_magic.model.asked import KEYED, OF_A_CALL, Beside
 from llama_magic.model.keyed import from_text
 from llama_magic.model.results import Completion
+from llama_magic.model.shapes import Receipt, check
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import first_seed
 from llama_magic.request.sampling import Sampling
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from llama_magic.model.call import Calls
     from llama_magic.structured import Constraint
 
-Receipt = Mapping[str, Any]
 _NEEDED = ("mode", "messages", "sampling", "seed", "token_ids", "budget")
 
 
@@ -39,7 +39,7 @@ def receipt_of(answer: object) -> tuple[Receipt, Constraint | None]:
             remedy="lm.verify takes the whole notebook; a record keeps each receipt whole.",
         )
     if isinstance(answer, Mapping) and all(name in answer for name in _NEEDED):
-        return answer, None
+        return check(answer), None
     if isinstance(answer, Mapping) and "samples" in answer:
         raise InputTypeError(
             "This is the receipt of several samples.", remedy='Pass one of them: receipt["samples"][0].'

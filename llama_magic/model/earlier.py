@@ -15,6 +15,7 @@ from typing import Any
 
 from llama_magic.model.growing import GrowingDigest
 from llama_magic.model.results import BudgetPart, Completion
+from llama_magic.model.shapes import flaw
 
 _FEW = 12  # parts of a prompt that are told one by one
 _TURNS = frozenset(("user", "assistant", "tool"))
@@ -116,18 +117,21 @@ def receipt_of_turn(completion: Completion[Any], earlier: Earlier) -> dict[str, 
 def restored(receipts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the receipts of a notebook, in its order, each with all messages that were sent for it.
 
-    One that refers to what is not there stays as it is, with `earlier` in it.
+    One that refers to what is not there stays as it is, with `earlier` in it, and so does a damaged one.
     """
     conversations: dict[str, tuple[list[Any], dict[str, Any]]] = {}
     found: list[dict[str, Any]] = []
     for receipt in map(dict, receipts):
+        if flaw(receipt, of_a_turn=True) is not None:
+            found.append(receipt)
+            continue
         own = list(receipt.get("messages", ()))
         reference = receipt.get("earlier")
         known = ([], {}) if reference is None else conversations.get(reference["sha256"])
         if known is not None:
             before, last = known
             if reference is not None:
-                receipt |= {key: last[key] for key in reference["same"]}
+                receipt |= {key: last[key] for key in reference["same"] if key in last}
                 if not own or own[-1].get("role") != "assistant":
                     own.append(_answer(receipt))
                 receipt["messages"] = [*without_oldest(before, reference.get("left_out", 0)), *own]

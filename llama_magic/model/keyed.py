@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from llama_magic.errors import InputTypeError
+
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
@@ -32,7 +34,12 @@ def as_text(value: Any) -> str:
 
 def from_text(value: Any) -> Any:
     """Return what `as_text` was given; receipts of before hold the value itself."""
-    return json.loads(value) if isinstance(value, str) else value
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise InputTypeError(
+            f"The receipt is damaged: {value!r:.60} is not the JSON text of a value."
+        ) from None
 
 
 def told_apart(value: Any) -> Any:

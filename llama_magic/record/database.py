@@ -210,6 +210,8 @@ class Database:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError:  # of SQLite's own words, which name what it found
+            raise SourceError(f"The record {self.path} is damaged: names in it are no text.") from None
         except sqlite3.Error as error:
             if _code(error) == sqlite3.SQLITE_NOTADB:
                 raise SourceError(

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 
-from llama_magic.errors import OptionError
+from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.model.results import Completion
+from llama_magic.model.shapes import check
 from llama_magic.record.database import Database
 from llama_magic.record.saved import as_text, beside, completion_of, line
 from llama_magic.sources import user_path, write_whole
@@ -100,7 +101,7 @@ class Record(Printed, Sequence[Completion[Any]]):
 
         rows = self.database.read(f"SELECT {', '.join(_TABLE)} FROM answers ORDER BY id")
         frame = pandas.DataFrame(rows, columns=list(_TABLE)).set_index("id")
-        time = pandas.to_datetime(frame["time"], format="ISO8601", utc=True)
+        time = pandas.to_datetime(frame["time"], format="ISO8601", utc=True, errors="coerce")
         return frame.assign(time=time, seeded=frame["seeded"].astype(bool))
 
     def export(self, path: str | os.PathLike[str]) -> Path:
@@ -188,5 +189,15 @@ def _summary(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _completion(row: tuple[Any, ...]) -> Completion[Any]:
-    receipt, more, answer, time, tag, *_ = row
-    return completion_of(json.loads(receipt), json.loads(more), id=answer, time=time, tag=tag)
+    receipt, more, answer, time, tag, *_, number = row
+    try:
+        if not isinstance(time, str):
+            raise InputTypeError("Its time is no text.")
+        told = check(json.loads(receipt))
+        return completion_of(told, json.loads(more), id=answer, time=time, tag=tag)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = error.message if isinstance(error, InputTypeError) else f"{error!r:.200}."
+        raise SourceError(
+            f"Answer {number} of the record is damaged: {why}",
+            remedy="The others are not lost: record[0], record[1], … give them one by one.",
+        ) from None

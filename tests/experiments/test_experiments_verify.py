@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
 import re
@@ -154,6 +156,41 @@ def test_a_receipt_that_was_changed_differs(answers: list[Any], tmp_path: Path, 
     assert [verdict.equal for verdict in found.verdicts] == [True, False]
     if field in ("token_ids", "cut"):
         assert found.verdicts[1].step == (2 if field == "token_ids" else 4)
+
+
+def ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to each value of JSON data, at most three steps long."""
+    if way:
+        yield way
+    if isinstance(value, dict) and len(way) < 3:
+        for key in value:
+            yield from ways(value[key], (*way, key))
+
+
+def test_a_damaged_receipt_costs_no_other(answers: list[Any], tmp_path: Path) -> None:
+    """Whatever stands in a field, or if it is missing, it is judged, and so is what comes after it."""
+    sound = answers[9].receipt
+    data = json.loads(notebook(tmp_path / "a.ipynb", answers[0]).read_text("utf-8"))
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    missing = object()
+    for way, value in itertools.product(ways(sound), (missing, None, -1, 2**70, "x", ["x"], {"a": 1}, deep)):
+        changed = json.loads(json.dumps(sound))
+        place = functools.reduce(lambda data, step: data[step], way[:-1], changed)
+        if value is missing:
+            del place[way[-1]]
+        else:
+            place[way[-1]] = value
+        output = {"data": {"application/vnd.llama-magic.v1+json": {**changed, "seeded": True}}}
+        data["cells"].insert(-1, {"outputs": [output]})
+    (tmp_path / "a.ipynb").write_text(json.dumps(data), "utf-8")
+    found = lm.verify(tmp_path / "a.ipynb")
+    assert len(found.verdicts) == len(data["cells"]) - 1 > 300
+    assert found.verdicts[-1].equal
+    said = [verdict.error for verdict in found.verdicts if verdict.error.startswith("The receipt is damaged")]
+    assert "The receipt is damaged: its token_ids is missing." in said
+    assert f"The receipt is damaged: its seed is {2**70}; expected a whole number." in said
 
 
 def test_the_number_of_threads_is_no_reason_where_rows_are_alike(

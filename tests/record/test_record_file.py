@@ -423,3 +423,32 @@ def test_a_place_that_a_record_has_not_is_an_index_error(place: int, path: Path)
         record.add(*(model.complete(text, max_tokens=5) for text in "ab"))
     with pytest.raises(IndexError):
         record[place]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("receipt", "json_set(receipt, '$.usage', 'x')"), ("receipt", "json_remove(receipt, '$.token_ids')"),
+     ("receipt", "json_set(receipt, '$.sampling.old', 1)"), ("time", "x'ff00'"),
+     ("more", "json_remove(more, '$.timings.load_s')"), ("more", "'[1]'")],
+)  # fmt: skip
+def test_an_answer_that_is_damaged_is_named(path: Path, tmp_path: Path, column: str, value: str) -> None:
+    """It says which it is and what is wrong with it; the others are read as before."""
+    made = written(tmp_path)
+    with Record(path) as record:
+        for one in made:
+            record.add(one)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        connection.execute(f"UPDATE answers SET {column} = {value} WHERE id = 2")
+    connection.close()
+    with open_record(path) as record:
+        assert record[0] == made[0]
+        assert record[2] == made[2]
+        for ask in (
+            lambda: record[1],
+            lambda: list(record),
+            lambda: record.export(tmp_path / "x"),
+            record.table,
+        ):
+            with pytest.raises(SourceError, match=r"Answer 2 of the record is damaged: \w"):
+                ask()
