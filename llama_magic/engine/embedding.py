@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llama_magic.gguf import GGUFInfo
 
 PURPOSE = "embedding"
-_FIRST, _LAST, _RANK = 2, 3, 4  # LLAMA_POOLING_TYPE_CLS, _LAST, _RANK
+_NONE, _MEAN, _FIRST, _LAST, _RANK = range(5)  # LLAMA_POOLING_TYPE_NONE, _MEAN, _CLS, _LAST, _RANK
 
 
 def embed(
@@ -36,6 +36,11 @@ def embed(
         raise OptionError(
             f"{info.architecture} here is a reranker: it scores pairs and has no vector of a text.",
             remedy="Use an embedding model.",
+        )
+    if pooling not in (_NONE, _MEAN, _FIRST, _LAST):  # llama.cpp would end the process
+        raise OptionError(
+            f"The file names pooling {pooling}; known are 0 (none), 1 (mean), 2 (first), 3 (last token).",
+            remedy="Use an embedding model; of this one generation works, vectors do not.",
         )
     batches = []
     for i, text in enumerate(texts):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -60,6 +61,9 @@ class ReadToken:
         return None if self.logprob is None else max(0.0, -self.logprob / math.log(2))
 
 
+_LARGEST = math.log(sys.float_info.max)
+
+
 @dataclass(frozen=True)
 class ReadThrough(Printed):
     """A text, token by token. `model` names who read it.
@@ -85,7 +89,8 @@ class ReadThrough(Printed):
     @property
     def perplexity(self) -> float:
         """Exp of the mean surprise: as unsure as among so many equally likely tokens. NaN for one token."""
-        return math.exp(-self.logprob / len(self.known)) if self.known else math.nan
+        mean = -self.logprob / len(self.known) if self.known else math.nan
+        return math.inf if mean > _LARGEST else math.exp(mean)
 
     @property
     def bits_per_byte(self) -> float:

@@ -268,6 +268,16 @@ def test_a_read_through_counts_in_bits() -> None:
     assert "“·a”" not in text
 
 
+def test_a_text_that_cannot_be_has_an_endless_perplexity() -> None:
+    """Weights that are damaged give such; two to so many bits is more than a number holds."""
+    for logprob in (-1e4, -math.inf):
+        second = ReadToken(2, " a", logprob, 9, 1.0)
+        read = ReadThrough("x a", (ReadToken(1, "x", None, None, None), second))
+        assert read.perplexity == math.inf
+        assert "perplexity inf" in to_text(read)
+        assert "perplexity inf" in to_html(read)
+
+
 def test_logprobs_are_shown_with_what_else_was_likely() -> None:
     """Each token with its probability where it was unsure and its place, as people and as Python count; the
     least sure with their alternatives."""

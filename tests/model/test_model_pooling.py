@@ -13,6 +13,7 @@ import random_models
 from raw_llama import raw
 
 import llama_magic as lm
+from llama_magic.errors import OptionError
 
 WINDOW = 1024
 LENGTHS = (1, 5, 63, 64, 65, 191, 192, 255, 256, 300, 900)
@@ -78,3 +79,15 @@ def test_a_text_is_read_for_few_outputs_where_the_last_token_tells(
         model.embed([[5] * 900])
     assert seen[:-1] == ([0] * (len(seen) - 1))
     assert seen[-1] <= 191 if name == "last" else seen == [900]
+
+
+@pytest.mark.parametrize("pooling", [5, 2**31, 2**32 - 2, 2**32 - 1])
+def test_a_pooling_that_nobody_knows_is_refused(
+    pooling: int, write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its number, before llama.cpp ends the process; the model writes on."""
+    monkeypatch.setitem(_FACTS, "odd", {"pooling_type": pooling})
+    with lm.load(write("odd"), ctx=WINDOW, threads=1) as model:
+        with pytest.raises(OptionError, match=f"The file names pooling {pooling}; known are 0"):
+            model.embed("a text")
+        assert len(model.complete("a", max_tokens=3, ignore_eos=True).token_ids) == 3

@@ -135,3 +135,10 @@ def test_a_schema_is_compiled_with_the_check_loaded_and_no_slow_grammar() -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[] False", "[True, False]"]
+
+
+def test_a_token_of_thousands_of_bytes_is_not_offered(scripted_model: Any) -> None:
+    """llguidance panics at one; the others write the answer, and without a mask it is drawn as before."""
+    model = scripted_model({"a": "b" * 3000})
+    assert model.complete("a", max_tokens=1).text == "b" * 3000
+    assert model.complete("a", regex="b{5}c", max_tokens=9).text == "bbbbbc"

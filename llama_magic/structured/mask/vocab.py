@@ -66,6 +66,7 @@ class Holes:
         return np.flatnonzero(bits == 0) if int(bits.sum()) > self._n_tokens * 7 // 8 else None
 
 
+_LONGEST = 1024  # bytes of a token that is offered; of 3,000 llguidance's trie panics
 _OF_NUMBER = tuple(bytes([byte]) for byte in b"0123456789.eE")
 
 
@@ -83,10 +84,13 @@ class Trie:
         plain = [bytes(vocabulary.token_bytes(token)) for token in range(count)]
         ends = [int(token) for token in vocabulary.eog_ids] or [int(vocabulary.eos_id)]
         stops = set(ends)
-        control = [t for t in range(count) if t in stops or vocabulary.is_control(t)]
+        control = [
+            t for t in range(count) if t in stops or vocabulary.is_control(t) or len(plain[t]) > _LONGEST
+        ]
         tokens = list(plain)
         for token in control:  # 0xff before the text marks a special token in llguidance's trie
-            tokens[token] = b"\xff" + (plain[token] or b"<%d>" % token)
+            text = plain[token] if len(plain[token]) <= _LONGEST else b""
+            tokens[token] = b"\xff" + (text or b"<%d>" % token)
             plain[token] = b""
         if vocabulary.eos_id in stops:
             ends = [int(vocabulary.eos_id), *(t for t in ends if t != vocabulary.eos_id)]

@@ -23,7 +23,7 @@ def read_through(read: ReadThrough) -> list[Node]:
     """Show a text token by token, shaded by surprise (bits), then what surprised most."""
     tokens = read.tokens
     known = [(i, token.bits) for i, token in enumerate(tokens) if token.bits is not None]
-    most = max([8.0, *(math.ceil(bits) for _, bits in known)])
+    most = max([8.0, *(math.ceil(bits) for _, bits in known if bits < math.inf)])
     out: list[Node] = [Head("surprise", _figures(read, known))]
     if known:
         legend = (
@@ -48,7 +48,7 @@ def _figures(read: ReadThrough, known: list[tuple[int, float]]) -> str:
         return words
     total = sum(bits for _, bits in known)
     mean = total / len(known)
-    return f"{words} · {total:,.1f} bits · {mean:.2f} bits a token · perplexity {2**mean:,.2f}"
+    return f"{words} · {total:,.1f} bits · {mean:.2f} bits a token · perplexity {read.perplexity:,.2f}"
 
 
 def _piece(place: int, name: str, token: ReadToken, most: float) -> Piece:
@@ -56,7 +56,7 @@ def _piece(place: int, name: str, token: ReadToken, most: float) -> Piece:
         return Piece(name, token.id, hint=f"place {place + 1}, nothing before it")
     said = f"place {place + 1}, {token.bits:.2f} bits, rank {token.rank:,}"
     note = f"{token.bits:.0f}" if token.bits >= _SAID else ""
-    return Piece(name, token.id, hint=said, shade=0.8 * token.bits / most, note=note)
+    return Piece(name, token.id, hint=said, shade=min(0.8, 0.8 * token.bits / most), note=note)
 
 
 def _worst(tokens: Sequence[ReadToken], names: Sequence[str], known: Sequence[tuple[int, float]]) -> Node:
