@@ -99,7 +99,7 @@ class LlamaMagicError(_Ours, Exception):
 
 def _narrow(text: str) -> str:
     """Break a text at blanks, but for lines that begin with one; a terminal has lines of its own."""
-    if sys.stdout is not None and sys.stdout.isatty():
+    if getattr(sys.stdout, "isatty", bool)():  # standard output may be none, or an object that only writes
         return text
     return "\n".join(x if x[:1].isspace() else "\n".join(_NARROW.wrap(x)) for x in text.split("\n"))
 

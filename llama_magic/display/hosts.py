@@ -107,14 +107,6 @@ def _request(kernel: Any) -> dict[str, Any]:
     return parent if isinstance(parent, dict) else {}
 
 
-def is_screen(out: Any) -> bool:
-    """Say whether an output is a terminal; one that cannot be asked is none."""
-    try:
-        return bool(out.isatty())
-    except Exception:
-        return False
-
-
 def say(text: str, out: Any = None) -> bool:
     """Write to standard output; return False where it does not take it, no reason to lose an answer."""
     try:

@@ -17,6 +17,7 @@ from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._parse import LineCommand, parse_line
 from llama_magic.words.amounts import duration
 from llama_magic.words.progress import Progress
+from llama_magic.words.screens import is_screen
 
 _TAG = "llama-magic-verified"
 
@@ -77,7 +78,7 @@ def command(arguments: Sequence[str]) -> int:
 
 def _say(verdict: Verdict, every: int) -> None:
     """Print a line for an answer that is another here, as it comes."""
-    if not verdict.equal and sys.stderr.isatty():
+    if not verdict.equal and is_screen(sys.stderr):
         print(f"{verdict.where} of {every} is another here", file=sys.stderr, flush=True)
 
 

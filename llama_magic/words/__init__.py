@@ -4,7 +4,7 @@
   far a job is, `names` which one was probably meant; `harmless` makes every character visible and inert.
 - Shown: `shown` is what shows itself, `tables` a small table.
 - Taken: `given` makes whole numbers and flags of what a caller gave, `files` paths and texts of what people
-  named and editors saved; a `signature` names every option.
+  named and editors saved; a `signature` names every option. `screens` says what is a terminal.
 - Objects: `plain` makes data and words of values whatever their methods do; `inprocess` cannot be copied,
   `lazy` names are imported at their first use.
 """

@@ -16,7 +16,9 @@ import pytest
 from as_ipython import traceback_of
 from nbconvert import HTMLExporter, MarkdownExporter
 
+import llama_magic as lm
 from llama_magic.errors import LlamaMagicError
+from llama_magic.testing import scripted_model
 
 HERE = Path(__file__).parent
 IMPORTS = (
@@ -85,6 +87,27 @@ def test_an_error_is_broken_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (code, remedy) == (f"  {'code ' * 20}", "Do this.")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert traceback_of(error) == [f"LlamaMagicError: {error}"]
+
+
+class Tee:
+    """What scripts put in place of standard output: it writes, and knows no more."""
+
+    def write(self, _text: str) -> int:
+        return 0
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("out", [None, Tee()], ids=["none", "an object that writes alone"])
+def test_an_output_that_is_no_stream_is_no_terminal(out: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map shows nothing on its way, errors and tables have their words: each raised AttributeError."""
+    monkeypatch.setattr("sys.stdout", out)
+    runs = lm.map(["a", "b"], model=scripted_model(lambda request: "said"))
+    assert [run.completion.text for run in runs] == ["said", "said"]
+    assert "said" in str(runs)
+    assert str(LlamaMagicError("No.", remedy="Do this.")) == "No.\nDo this."
+    assert traceback_of(LlamaMagicError("No.")) == ["LlamaMagicError: No."]
 
 
 def test_a_long_map_leaves_nothing_of_its_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from llama_magic.model.results import Chunk, Completion
 from llama_magic.threads import Latch, set_going
 from llama_magic.words.harmless import visible
 from llama_magic.words.progress import Progress
+from llama_magic.words.screens import is_screen
 
 _WAIT = 0.5  # seconds before a long prompt is worth a word
 _PERIOD = 0.2
@@ -30,7 +31,7 @@ class Terminal:
         self._thinking = False
         self._samples = False
         self._done = False
-        self._reading = Ticker(self._read(progress)) if hosts.is_screen(self._out) else None
+        self._reading = Ticker(self._read(progress)) if is_screen(self._out) else None
 
     def begin(self) -> None:
         """Wait for the first words."""

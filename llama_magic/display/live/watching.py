@@ -15,6 +15,7 @@ from llama_magic.display.views.experiments.runs import latest
 from llama_magic.experiments.results import Results
 from llama_magic.words.amounts import duration
 from llama_magic.words.counting import counted
+from llama_magic.words.screens import is_screen
 from llama_magic.words.standing import Standing
 
 _PERIOD = 0.4  # seconds between two looks of a cell or a terminal
@@ -77,7 +78,7 @@ def _host() -> _Host:
     if where == "plain" and not hosts.is_captured(shell):
         return _Kept(shell)
     # `jupyter console` shows what a kernel writes, which is no terminal to the kernel.
-    seen = where == "terminal" and (getattr(shell, "kernel", None) is not None or sys.stdout.isatty())
+    seen = where == "terminal" and (getattr(shell, "kernel", None) is not None or is_screen(sys.stdout))
     return _Terminal() if seen else _Log()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from llama_magic.display.static import doc
 from llama_magic.words.counting import counted
 from llama_magic.words.harmless import blanks_shown, one_line, visible
+from llama_magic.words.screens import is_screen
 from llama_magic.words.tables import cell_text, is_number
 
 _CELL = 320  # columns; a wider cell is cut with an ellipsis
@@ -111,7 +112,7 @@ def _pages(node: doc.Pages) -> str:
 
 def terminal() -> int:
     """Return the columns of the terminal that is written to; of a file or a notebook, those of most."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _TERMINAL
+    return shutil.get_terminal_size().columns if is_screen(sys.stdout) else _TERMINAL
 
 
 def _rooms(widths: list[int]) -> dict[int, int]:
