@@ -78,6 +78,7 @@ class Page:
         self.errors: list[str] = []
         self.dialogs: list[str] = []
         self._shared: str | None = None  # the id of the kernel
+        self._fresh: str | None = None  # that of one which never ran a cell
         self._shows = ""  # the notebook that was opened by `show`
         self._theme = LIGHT
         self._prompts: dict[int, str] = {}  # of cells, before they were run
@@ -107,13 +108,17 @@ class Page:
 
     def open(self, name: str, *, own_kernel: bool = False) -> None:
         """Show a notebook in the JupyterLab that is loaded, and nothing else."""
+        kernel = self._open(name, None if own_kernel else self._shared)
+        if not own_kernel:
+            self._shared = kernel
+
+    def _open(self, name: str, kernel: str | None) -> str:
+        """Show a notebook with this kernel, or a new one; return the kernel's id."""
         self.name = name
         self._begin()
-        kernel = {"id": self._shared} if self._shared and not own_kernel else None
-        self.page.evaluate(_OPEN, [name, kernel])
+        self.page.evaluate(_OPEN, [name, {"id": kernel} if kernel else None])
         self.wait_idle()
-        if not own_kernel:
-            self._shared = self.server.kernel(name)["id"]  # type: ignore[index]
+        return str(self.server.kernel(name)["id"])  # type: ignore[index]
 
     def show(self, name: str, sources: list[str]) -> None:
         """Show cells with the shared kernel: in the notebook that is open, where it is one of `show`.
@@ -135,22 +140,22 @@ class Page:
         self.page.set_viewport_size(SIZE)
 
     def reopen(self) -> None:
-        """Show a copy of the notebook as it is saved; its own kernel has run nothing of it."""
+        """Show a copy of the notebook as it is saved, to be looked at; its kernel never ran a cell."""
         copy = f"again-{self.name}"
         shutil.copy(self.server.root / self.name, self.server.root / copy)
-        self.open(copy, own_kernel=True)
+        self._fresh = self._open(copy, self._fresh)
 
     def release(self) -> None:
         """Let the answer go that a `Gate` holds."""
         (self.server.root / "release").touch()
 
     def leave(self) -> None:
-        """End what still runs, and all kernels but the shared one."""
+        """End what still runs, and all kernels but the shared one and the fresh one."""
         if self.page.locator(".jp-InputPrompt", has_text="[*]").count():
             self.interrupt()
             self.wait_idle()
         for kernel in self.server.ask("kernels"):
-            if kernel["id"] != self._shared:
+            if kernel["id"] not in (self._shared, self._fresh):
                 self.server.ask(f"kernels/{kernel['id']}", "DELETE")
         if self._theme != LIGHT:
             self.theme(LIGHT)

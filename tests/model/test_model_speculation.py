@@ -145,7 +145,7 @@ def test_guesses_change_no_token_where_rows_are_alike(certain: Any, options: Any
     """Greedy and seeded, behind what was read, reused, or written as guesses; else there are none."""
     text = "One, two, three, four, five, six, seven, eight, nine, ten. "
     drafted = 0
-    for prompt in (text * 12 + "One, two,", text * 12 + "One, two, three, four. One, two,"):
+    for prompt in (text * 14 + "One, two,", text * 14 + "One, two, three, four. One, two,"):
         answers = [
             certain.complete(prompt, max_tokens=16, speculate=how, **options) for how in ("off", "auto")
         ]
