@@ -39,6 +39,11 @@ class Tuning:
     swa_full: bool
     gpu_layers: int
 
+    @property
+    def mapped(self) -> bool:
+        """Whether the weights are mapped from the file, as far as that is settled."""
+        return self.mmap is not False
+
 
 @dataclass(frozen=True)
 class LoadProfile:

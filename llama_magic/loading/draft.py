@@ -25,7 +25,7 @@ _PADDING = 128  # tokens by which vocabularies of one family differ at their end
 class Draft:
     """The file of a draft model as it lay there; `found` is None where it was not fetched (a dry run).
 
-    `settings` of its methods are those of the model that it drafts for.
+    `window` and `tuning` of its methods are those of the model that it drafts for.
     """
 
     name: str
@@ -35,30 +35,30 @@ class Draft:
     found: Resolved | None = field(repr=False, compare=False)
     info: GGUFInfo = field(repr=False, compare=False)
 
-    def context(self, settings: Any) -> ContextOptions:
+    def context(self, window: int, tuning: fit.Tuning) -> ContextOptions:
         """Return the parameters of its context: one sequence, of the model's window."""
         known = self.info.positions
         return ContextOptions(
-            cells=min(settings.window, known) if known else settings.window,
+            cells=min(window, known) if known else window,
             outputs=1,
             batch=_BATCH,
             ubatch=_BATCH,
-            threads=settings.threads,
-            flash_attn=settings.flash_attn,
+            threads=tuning.threads,
+            flash_attn=tuning.flash_attn,
         )
 
-    def bytes_for(self, settings: Any) -> int:
+    def bytes_for(self, window: int, tuning: fit.Tuning) -> int:
         """Predict the memory that it takes, weights and context."""
-        o = self.context(settings)
+        o = self.context(window, tuning)
         how = fit.Options(
             ctx=o.cells,
             batch=o.batch,
             ubatch=o.ubatch,
             flash_attn=o.flash_attn,
             outputs=o.outputs,
-            gpu_layers=settings.gpu_layers,
-            extra_bufts=settings.extra_bufts,
-            mmap=settings.mapped,
+            gpu_layers=tuning.gpu_layers,
+            extra_bufts=tuning.extra_bufts,
+            mmap=tuning.mapped,
         )
         return fit.estimate(self.info, how).total
 
@@ -95,14 +95,14 @@ def judged(draft: Draft) -> Draft:
     return draft
 
 
-def options(draft: Draft, weights: Weights, target: Weights, settings: Any) -> DraftOptions:
+def options(draft: Draft, weights: Weights, target: Weights, window: int, tuning: fit.Tuning) -> DraftOptions:
     """Return what the engine needs of it; raises `OptionError` where it has other tokens than the model."""
     if difference := _difference(weights.vocab, target.vocab):
         raise OptionError(
             f"draft is {draft.name}, which has other tokens than {target.paths[0].name}: {difference}.",
             remedy="Name a smaller model of the same family, with the same tokenizer.",
         )
-    return DraftOptions(weights, draft.context(settings))
+    return DraftOptions(weights, draft.context(window, tuning))
 
 
 def _difference(draft: Vocab, model: Vocab) -> str:

@@ -126,7 +126,7 @@ def _engine(
     if guessing is not None and guessing.found is not None:
         verdict = prove(guessing.found, guessing.info, settings, report)
         held.append(acquire(guessing.found, settings, verdict, guessing.identity, report))
-        drafted = draft.options(guessing, held[-1].weights, shared.weights, settings)
+        drafted = draft.options(guessing, held[-1].weights, shared.weights, settings.window, settings)
     if shared.vocabulary is None:
         shared.vocabulary = Vocabulary(shared.weights.vocab, f"{info.digest}:{id(shared.weights)}")
     on_gpu = bool(settings.gpu_layers)

@@ -81,11 +81,6 @@ class Settings(fit.Tuning):
     template: tuple[int, int] | None = None  # size and time of its file: an edited one is another
     notes: tuple[str, ...] = ()
 
-    @property
-    def mapped(self) -> bool:
-        """Whether the weights are mapped from the file, as far as that is settled."""
-        return self.mmap is not False
-
     def held(self, info: GGUFInfo, machine: Machine, loaded: bool | None = None) -> Settings:
         """Return the settings with it said whether the weights are mapped, as pays on this machine now.
 
@@ -146,7 +141,7 @@ class Settings(fit.Tuning):
             extra_bufts=self.extra_bufts,
             mmap=self.mapped,
             adapters=sum(adapter.stamp[0] for adapter in context.adapters),
-            draft=0 if self.draft is None else self.draft.bytes_for(self),
+            draft=0 if self.draft is None else self.draft.bytes_for(self.window, self),
         )
         return fit.estimate(info, how)
 
