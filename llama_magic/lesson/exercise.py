@@ -98,6 +98,8 @@ def _difference(answer: Any, expected: Any) -> str:
     if _is_number(expected) and not _is_number(answer):
         return f"A number is expected, and this is {_kind(answer)}{_way_to_a_number(answer)}."
     if _is_number(expected):
+        if math.isnan(answer):
+            return "That is nan, which is no number: a value that it was made of is missing."
         return "That is too much." if answer > expected else "That is too little."
     if type(answer) is not type(expected):
         return f"Expected is {_kind(expected)}, and this is {_kind(answer)}."

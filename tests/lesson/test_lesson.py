@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -153,6 +154,7 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     (np.float32(2.5), 3, False, "you have 2.5. That is too little."),
     (4, 3, False, "too much"),
     (2, 3, False, "too little"),
+    (math.nan, 3, False, "That is nan, which is no number"),
     ("3", 3, False, "A number is expected, and this is a text: leave out the quotes."),
     ("3 m", 3, False, "A number is expected, and this is a text."),
     (np.array([[3.0]]), 3, True, "Right: 3.0."),
