@@ -27,6 +27,14 @@ COMMANDS = {
     "serve": Command("serve a model to other programs", "llama_magic.magics.serve:command"),
     "doctor": Command("what is wrong here, and what to do", "llama_magic.magics.doctor:command"),
 }
+# What is asked for in a notebook, and by a script in Python.
+_IN_PYTHON = {
+    **{name: f"lm.load(…).{name}(…)" for name in ("chat", "complete", "structured", "embed")},
+    **{name: f"lm.{name}(rows, prompt, …)" for name in ("map", "sweep", "decide")},
+    **{name: f"lm.{name}(…)" for name in ("load", "inspect", "bench", "rerun", "diff")},
+    "ask": "lm.load(…).chat(…)",
+    "run": "lm.load(…).chat(…)",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = COMMANDS.get(words[0])
     if command is None:
-        meant = hint(words[0], COMMANDS)
+        here = _IN_PYTHON.get(words[0])
+        meant = (
+            f" In a script it is {here}, after import llama_magic as lm."
+            if here
+            else hint(words[0], COMMANDS)
+        )
         print(f"llama-magic: there is no command {words[0]!r}.{meant}\n\n{_help()}", file=sys.stderr)
         return 2
     try:

@@ -66,6 +66,11 @@ class Experiment(Design, Generic[R]):
         return None if all(label is None for label in labels) else labels
 
     @property
+    def index(self) -> tuple[Any, ...]:
+        """What that table calls its index, a name a level."""
+        return self.rows[0].index if self.rows else ()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of all results: of prompts that ask every row the same, or hold `{% … %}`."""
         known = list(dict.fromkeys(name for row in self.rows for name in row.inputs))

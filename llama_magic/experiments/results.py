@@ -10,6 +10,7 @@ from llama_magic.errors import OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
 from llama_magic.experiments.protocols import R, Work
+from llama_magic.experiments.rows import as_table
 from llama_magic.experiments.scoring import check_columns, read_scores, scores_of
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
@@ -37,6 +38,7 @@ class Results(Printed, Sequence[R], Generic[R]):
         # What is to be known of all of them.
         self.notes: tuple[str, ...] = () if experiment is None else experiment.notes
         self._labels = None if experiment is None else experiment.labels
+        self._index = () if experiment is None else experiment.index
         self._known = () if experiment is None else tuple(s.values for s in experiment.settings)
 
     # --- a sequence -------------------------------------------------------------------------
@@ -71,7 +73,7 @@ class Results(Printed, Sequence[R], Generic[R]):
     def _alike(self, other: Self) -> None:
         """Take over what is told of all results."""
         self.columns, self.notes = other.columns, other.notes
-        self._labels, self._known = other._labels, other._known
+        self._labels, self._index, self._known = other._labels, other._index, other._known
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out how they were asked for: models live in this process. A copy has nothing to resume."""
@@ -237,11 +239,9 @@ class Results(Printed, Sequence[R], Generic[R]):
         import pandas
 
         rows = [result.row for result in self]
-        labels = rows if self._labels is None else [self._labels[row] for row in rows]
-        index = None if self._labels is None and len(set(rows)) < len(rows) else labels or None
         if not rows:
             return pandas.DataFrame(columns=list(self._blank.record()))
-        return pandas.DataFrame([result.record() for result in self], index)
+        return as_table([result.record() for result in self], rows, self._labels, self._index)
 
     def __repr__(self) -> str:
         missing = f", {self.missing:,} missing" if self.missing else ""

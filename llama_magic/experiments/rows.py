@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,13 +17,14 @@ TEXT, MESSAGES = "text", "messages"  # the columns of rows that are texts, or co
 class Row:
     """One row: its place (from 0) and its columns; `error` says why it is none that can be asked.
 
-    `label` is what its table calls it, None where that is its place.
+    `label` is what its table calls it, None where that is its place; `index` the names of the table's index.
     """
 
     place: int
     inputs: Mapping[str, Any] = field(default_factory=dict)
     error: LlamaMagicError | None = None
     label: Any = None
+    index: tuple[Any, ...] = ()
 
     @property
     def itself(self) -> Any:
@@ -44,7 +45,10 @@ def read_rows(given: Any) -> list[Row]:
     return (
         rows
         if labels is None
-        else [replace(row, label=label) for row, label in zip(rows, labels, strict=True)]
+        else [
+            replace(row, label=label, index=tuple(given.index.names))
+            for row, label in zip(rows, labels, strict=True)
+        ]
     )
 
 
@@ -54,6 +58,24 @@ def _labels(given: Any) -> list[Any] | None:
         return None
     labels = list(given.index)
     return None if labels == list(range(len(labels))) else labels
+
+
+def as_table(
+    records: Sequence[Mapping[str, Any]],
+    places: Sequence[int],
+    labels: Sequence[Any] | None,
+    names: Sequence[Any],
+) -> Any:
+    """Return a `pandas.DataFrame` of what is told of rows, by the index of their table and its names."""
+    import pandas
+
+    index: Any = list(places) if places and len(set(places)) == len(places) else None
+    if labels is not None and places:
+        mine = [labels[place] for place in places]
+        index = pandas.Index(mine, name=names[0] if names else None, tupleize_cols=False)
+        if len(names) > 1:
+            index = pandas.MultiIndex.from_tuples(mine, names=names)
+    return pandas.DataFrame(list(records), index)
 
 
 def _items(given: Any) -> Iterable[Any]:

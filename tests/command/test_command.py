@@ -29,6 +29,8 @@ def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr()
     assert said.out == ""
     assert "there is no command 'docter'. Did you mean doctor?" in said.err
+    assert main(["map", "rows.csv"]) == 2
+    assert "'map'. In a script it is lm.map(rows, prompt, …)" in capsys.readouterr().err
 
 
 def test_an_error_is_its_text_and_an_interrupt_is_130(

@@ -501,6 +501,10 @@ def test_answers_go_back_to_the_rows_that_they_are_of() -> None:
     assert list(both.where(top_k=2).to_pandas().index) == ["y", "z"]
     numbered = lm.map(["a", "b"], model=model, n=2)
     assert list(numbered.to_pandas().index) == [0, 1, 2, 3]
+    named = lm.map(frame[:2].rename_axis("key"), "{{ text }}", model=model, over={"top_k": [3, 4]})
+    assert list(named.where(top_k=4).to_pandas().reset_index()["key"]) == ["w", "x"]
+    levels = frame[:1].set_index(pd.MultiIndex.from_tuples([("w", 1)], names=["a", "b"]))
+    assert lm.map(levels, "{{ text }}", model=model).to_pandas().index.names == ["a", "b"]
     pairs = frame[:1].set_index(pd.MultiIndex.from_tuples([("w", 1)]))
     assert list(lm.map(pairs, "{{ text }}", model=model).to_pandas().index) == [("w", 1)]
 
