@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from llama_magic.record.record import Record, open_record
 from llama_magic.sources import read_whole, user_path
 
 _SQLITE = b"SQLite format 3\0"
+_MAP = re.compile(r"^(%%llama\s+|[^#\n]*\b(lm|llama_magic)\.)(map|sweep|decide)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,18 @@ def _of_file(path: Path) -> list[Saved]:
             f"{path} is no notebook, no record and no export of one.",
             remedy="Give an .ipynb file, a file of %llama record, or one of its export.",
         ) from None
+
+
+def maps_of(of: Any) -> int:
+    """Return how many cells of a notebook ask for many answers, which a record holds and it does not."""
+    if not isinstance(of, (str, os.PathLike)) or user_path(of).suffix != ".ipynb":
+        return 0
+    try:
+        cells = json.loads(read_whole(user_path(of), "The notebook"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError):
+        return 0
+    return sum(_MAP.search(text) is not None for text in texts)
 
 
 def _of_notebook(notebook: Any) -> list[Saved]:

@@ -17,7 +17,7 @@ from llama_magic.errors import (
 )
 from llama_magic.experiments import finding
 from llama_magic.experiments.difference import first_difference, steps_of
-from llama_magic.experiments.saved_answers import Saved, read_answers
+from llama_magic.experiments.saved_answers import Saved, maps_of, read_answers
 from llama_magic.loading import hooks
 from llama_magic.model import shapes
 from llama_magic.model.bounded import bounded
@@ -54,7 +54,8 @@ class Verdict:
 class Verification(Printed):
     """What came out of `verify`. True where every seeded answer came out equal, or there was none.
 
-    `unseeded` answers were not asked again: they drew their seed, and promise nothing. `seconds` is the time
+    `unseeded` answers were not asked again: they drew their seed, and promise nothing. `maps` cells of a
+    notebook asked for many answers, which stand in a record, and were not compared. `seconds` is the time
     that it took, loading what was not here included.
     """
 
@@ -62,6 +63,7 @@ class Verification(Printed):
     verdicts: tuple[Verdict, ...]
     unseeded: int = 0
     seconds: float = 0.0
+    maps: int = 0
 
     @property
     def total(self) -> int:
@@ -82,6 +84,14 @@ class Verification(Printed):
             return f"No seeded answer in {self.of}"
         verb = "comes" if self.total == 1 else "come"
         return f"{self.equal} of {counted(self.total, 'answer')} {verb} out equal here"
+
+    @property
+    def beside(self) -> str:
+        """What was not compared, since the file does not hold it; "" where there is none."""
+        cells = f"{counted(self.maps, 'cell')} {'maps or decides' if self.maps == 1 else 'map or decide'}"
+        return (
+            f"{cells} over rows: those answers were not compared; verify their record." if self.maps else ""
+        )
 
 
 @shown_briefly("Verifying")
@@ -110,7 +120,8 @@ def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -
     verdicts: list[Verdict] = []
 
     def made() -> Verification:
-        return Verification(name, tuple(verdicts), len(found) - len(seeded), time.perf_counter() - began)
+        unseeded, seconds = len(found) - len(seeded), time.perf_counter() - began
+        return Verification(name, tuple(verdicts), unseeded, seconds, maps_of(of))
 
     try:
         with _Models(model, options) as models:

@@ -70,6 +70,7 @@ def command(arguments: Sequence[str]) -> int:
     found = verify(given.file, model=model, told=_say, **options)
     print(found.badge if found else display.to_text(found))
     if found:
+        print(found.beside, end="\n" * bool(found.beside), file=sys.stderr)
         print(f"it took {duration(found.seconds)}", file=sys.stderr)
     if given.badge:
         write_badge(Path(given.file), found)

@@ -310,6 +310,29 @@ def test_the_command(of_the_demo: list[Any], tmp_path: Path, capsys: pytest.Capt
     assert "cannot be read" in capsys.readouterr().err
 
 
+def test_a_notebook_that_maps_says_that_those_answers_are_elsewhere(
+    of_the_demo: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own answers are compared; who reads "all come out equal" is told of the record."""
+    path = notebook(tmp_path / "a.ipynb", *of_the_demo[:1])
+    assert lm.verify(path).beside == ""
+    book = json.loads(path.read_text("utf-8"))
+    for source in (
+        "runs = lm.map(rows, record='r.sqlite')",
+        "%%llama decide rows\nx",
+        "# lm.map(rows)",
+        "map(str, x)",
+    ):
+        book["cells"].append({"cell_type": "code", "source": [source], "outputs": [], "metadata": {}})
+    path.write_text(json.dumps(book), "utf-8")
+    found = lm.verify(path)
+    assert (found.maps, found.beside[:32]) == (2, "2 cells map or decide over rows:")
+    assert found.beside in display.to_text(found).replace("\n", " ")
+    assert command.main(["verify", str(path)]) == 0
+    said = capsys.readouterr()
+    assert (said.out.count("\n"), said.err.startswith(found.beside)) == (1, True)
+
+
 def test_the_command_is_one_of_a_shell(tmp_path: Path, of_the_demo: list[Any]) -> None:
     """`python -m llama_magic verify` in a process of its own finds the demo model by the receipt."""
     path = notebook(tmp_path / "a.ipynb", of_the_demo[1])

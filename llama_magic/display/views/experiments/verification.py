@@ -26,6 +26,8 @@ def verification(found: Verification) -> list[Node]:
         what = counted(found.unseeded, "answer")
         verb = "was" if found.unseeded == 1 else "were"
         out.append(Line(f"{what} without a seed {verb} not compared", dim=True))
+    if found.beside:
+        out.append(Line(found.beside, dim=True))
     if found.total and found.seconds:
         out.append(Line(f"it took {duration(found.seconds)}", dim=True))
     return out
