@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
-import numpy as np
-
 LEVEL = 0.95
 _RESAMPLES = 5_000
 _SEED = 20_260_101  # of the bootstrap: the same scores have the same interval
@@ -52,6 +50,8 @@ def bootstrap(values: Sequence[float], level: float = LEVEL) -> tuple[float, flo
     """Return the percentile interval of the mean of independent values; NaN of fewer than two."""
     if len(values) < 2:
         return math.nan, math.nan
+    import numpy as np  # for weight
+
     data = np.asarray(values, np.float64)
     draws = np.random.default_rng(_SEED).integers(0, len(data), (_RESAMPLES, len(data)))
     means = np.sort(data[draws].mean(axis=1))
