@@ -16,7 +16,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llama_magic import errors as errors
+    from llama_magic import experiments as experiments
+    from llama_magic import formatters as formatters
     from llama_magic import lesson as lesson
+    from llama_magic import testing as testing
     from llama_magic.errors import BackendError as BackendError
     from llama_magic.errors import ContextOverflowError as ContextOverflowError
     from llama_magic.errors import FitError as FitError
@@ -107,6 +111,7 @@ _ERRORS = (
     "StructuredOutputError",
     "TemplateError",
 )
+_ROOMS = ("errors", "experiments", "formatters", "lesson", "testing")  # that people know by their names
 _ELSEWHERE = {  # what others have at this place
     **dict.fromkeys(
         ("Llama", "LLM", "AutoModel", "from_pretrained"),
@@ -124,8 +129,8 @@ __all__ = [*sorted(_PLACES), *_ERRORS, "lesson", "load_ipython_extension", "unlo
 
 
 def __getattr__(name: str) -> Any:
-    if name == "lesson":
-        return importlib.import_module("llama_magic.lesson")
+    if name in _ROOMS:
+        return importlib.import_module(f"llama_magic.{name}")
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     if name in _ERRORS:
@@ -135,7 +140,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_ROOMS})
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import TextWrapper
 from typing import Any
@@ -57,10 +57,11 @@ class _Ours(BaseException):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self._words())  # IPython has a printer of exceptions, which goes before the view's text
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic.display import mimebundle  # a named arrow up, as in `words/shown.py`
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any] | None:
+        return show and show(self)
 
-        return mimebundle(self)
+
+show: Callable[[Any], dict[str, Any]] | None = None  # `words/shown.py`, which may look up to display, says
 
 
 class LlamaMagicError(_Ours, Exception):
@@ -288,10 +289,7 @@ class GenerationInterrupted(_Ours, KeyboardInterrupt):
 
 @contextmanager
 def shown_briefly(what: str) -> Iterator[None]:
-    """Turn a KeyboardInterrupt, wherever it struck, into one that IPython shows in a line.
-
-    `what` was interrupted; calls that keep something raise their own `GenerationInterrupted` already.
-    """
+    """Turn a KeyboardInterrupt of `what`, wherever it struck, into one that IPython shows in a line."""
     try:
         yield
     except GenerationInterrupted:

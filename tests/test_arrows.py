@@ -31,7 +31,7 @@ INNER = {
     "sources": ("disk", "http", "hub"),
     "display": ("static", "views", "live boards"),
 }
-UPWARD = {("llama_magic.words.shown", "display"), ("llama_magic.errors", "display")}
+UPWARD = {("llama_magic.words.shown", "display")}
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 
 

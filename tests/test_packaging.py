@@ -100,6 +100,17 @@ def test_every_public_name_is_there() -> None:
         assert name in dir(llama_magic)
 
 
+def test_rooms_that_people_know_by_their_names_are_there() -> None:
+    """`lm.formatters` needs no import of its own; what is no room of theirs is none."""
+    code = (
+        "import llama_magic as lm\n"
+        "print(lm.formatters.get('chatml').name, lm.errors.OptionError is lm.OptionError)\n"
+        "print(lm.testing.Script.__name__, lm.experiments.map is lm.map, hasattr(lm, 'engine_room'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["chatml", "True", "Script", "True", "False"]
+
+
 def test_experiments_are_called_from_their_room_or_from_the_top() -> None:
     """`llama_magic.experiments.map` is the function, whatever was imported before."""
     code = (

@@ -8,3 +8,5 @@
 - Objects: `plain` makes data and words of values whatever their methods do; `inprocess` cannot be copied,
   `lazy` names are imported at their first use.
 """
+
+import llama_magic.words.shown  # noqa: F401 - for what it tells `errors`: where there are words, errors show them

@@ -10,7 +10,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from llama_magic import errors
 from llama_magic.errors import shown_briefly
+
+
+def bundle(shown: Any) -> dict[str, Any]:
+    """Return what a front end shows of a result or an error, by MIME type."""
+    from llama_magic.display import mimebundle
+
+    return mimebundle(shown)
+
+
+errors.show = bundle
 
 
 class Shown:
@@ -19,10 +30,8 @@ class Shown:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from llama_magic.display import mimebundle
-
         with shown_briefly("The display"):  # IPython shows a cell's last value after the magic has returned
-            return mimebundle(self)
+            return bundle(self)
 
 
 class Printed(Shown):
