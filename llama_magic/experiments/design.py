@@ -19,7 +19,7 @@ from llama_magic.experiments.tasks import OPTIONS, check_options
 from llama_magic.model.interpolate import STATEMENTS
 from llama_magic.model.options import StructuredOptions
 from llama_magic.request.sampling import check_seed
-from llama_magic.words.given import at_least
+from llama_magic.words.given import at_least, check_progress
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def read_design(
     for name in given:
         if name not in asked:
             raise OptionError(f"There is no option {name!r}. {meant(name, known | asked | _OWN | own)}")
-    if not (progress is None or isinstance(progress, bool) or callable(progress)):
-        raise InputTypeError(f"progress is {progress!r:.60}; expected True, False, or a function.")
+    check_progress(progress)
     if variables is not None and not isinstance(variables, Mapping):
         raise InputTypeError(f"variables is a {type(variables).__name__}; expected a dict of names.")
     if not isinstance(on_error, str) or on_error not in ("keep", "stop"):

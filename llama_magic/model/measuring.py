@@ -15,6 +15,7 @@ from llama_magic.request.backend import Backend, Embeds, Reads
 from llama_magic.request.messages import is_conversation
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.vectors import Vectors, as_texts, portions
+from llama_magic.words.given import check_progress
 from llama_magic.words.shown import watched
 from llama_magic.words.signature import refusing
 from llama_magic.words.standing import Standing
@@ -77,6 +78,7 @@ class Measuring:
         False, or a function that is told a `Standing`.
         """
         self._open()
+        check_progress(progress)
         with bounded(timeout):
             local = not isinstance(self.backend, Embeds)
             wanted = as_texts(texts, tokens=local)

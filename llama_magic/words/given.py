@@ -37,6 +37,12 @@ def at_least(least: int, name: str, value: Any, of: str = "") -> int:
     return number
 
 
+def check_progress(value: Any) -> None:
+    """Raise `InputTypeError` for what says nothing of how progress is shown. None is as True."""
+    if not (value is None or isinstance(value, bool) or callable(value)):
+        raise InputTypeError(f"progress is {value!r:.60}; expected True, False, or a function.")
+
+
 def flag(name: str, value: Any) -> bool:
     """Return what is true or false: a bool, 0, 1 or None. Raises `InputTypeError` for anything else."""
     scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")

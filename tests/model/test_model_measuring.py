@@ -273,3 +273,9 @@ def test_vectors_of_nothing() -> None:
     made.put([np.zeros(3), np.array([3.0, 0, 4])])
     assert made.matrix(True).tolist() == [[0, 0, 0], [np.float32(0.6), 0, np.float32(0.8)]]
     assert made.missing == 0
+
+
+def test_progress_that_cannot_be_meant_is_refused(short: Any) -> None:
+    """As of a map: True, False or a function."""
+    with pytest.raises(lm.InputTypeError, match="progress is 'bar'; expected True, False, or a function"):
+        short.embed(["a"], progress="bar")
