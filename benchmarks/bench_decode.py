@@ -59,10 +59,10 @@ def raw(options: Options) -> dict[str, float]:
     return speeds(tokens)
 
 
-def _ours(options: Options, seed: int | None) -> dict[str, float]:
+def _ours(options: Options, seed: int | None = None, **load: Any) -> dict[str, float]:
     import llama_magic as lm
 
-    with lm.load(options.model, ctx=1024, threads=options.threads) as model:
+    with lm.load(options.model, ctx=1024, threads=options.threads, **load) as model:
 
         def tokens() -> Iterator[int]:
             for chunk in model.complete(
@@ -80,7 +80,12 @@ def _ours(options: Options, seed: int | None) -> dict[str, float]:
 
 
 def ours(options: Options) -> dict[str, float]:
-    return _ours(options, None)
+    return _ours(options)
+
+
+def mapped(options: Options) -> dict[str, float]:
+    """Return what it is without huge pages, which a mapped file has none of."""
+    return _ours(options, mmap=True)
 
 
 def seeded(options: Options) -> dict[str, float]:
@@ -111,6 +116,7 @@ BENCH = Bench(
     [
         Side("bare loop", raw),
         Side("llama_magic", ours),
+        Side("llama_magic, mapped", mapped),
         Side("llama_magic, seeded", seeded),
         Side("llama-cpp-python", theirs, peer="llama-cpp-python"),
     ],
