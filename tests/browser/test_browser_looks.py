@@ -6,8 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from display_answers import completion
+from example_views import example_views
 
 from browser.cells import HELD, IMPORTS, cell
+from llama_magic.display import to_html
 
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 
@@ -82,6 +85,34 @@ def test_a_narrow_window_wraps(opened: Any) -> None:
     live.get_by_text("word").first.wait_for()
     tab.shot("lab-narrow")
     assert live.evaluate("node => node.scrollWidth <= node.clientWidth + 1")
+
+
+_OVER = "n => n.scrollWidth - n.clientWidth"
+_OPEN = "all => all.forEach((one) => { one.open = true; })"
+
+
+def test_every_view_fits_a_phone(browser: Any) -> None:
+    """At 380 pixels no view is wider than the page: only a table is, in a box of its own that scrolls, by
+    keyboard as well; one that a model wrote, too."""
+    answer = completion("".join(f"|{'|'.join(row * 12)}|\n" for row in (["column"], ["-"], ["word"])))
+    shown = {name: to_html(view) for name, view in example_views().items()} | {"wide": to_html(answer)}
+    page = browser.new_page(viewport={"width": 380, "height": 800})
+    page.set_content(
+        "<style>body { margin: 0; font: 14px/1.5 sans-serif }</style>"
+        + "".join(f'<div title="{name}">{html}</div>' for name, html in shown.items())
+    )
+    page.locator("details").evaluate_all(_OPEN)
+    over = page.locator("body > div").evaluate_all(f"all => all.map({_OVER})")
+    assert {name: by for name, by in zip(shown, over, strict=True) if by > 0} == {}
+    for name in ("pairs", "wide"):
+        box = page.locator(f'[title="{name}"] .lm-box')
+        assert box.evaluate(_OVER) > 40
+        page.locator(f'[title="{name}"]').evaluate("n => { n.tabIndex = 0; n.focus(); }")
+        page.keyboard.press("Tab")
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("n => n.scrollLeft > 0", arg=box.element_handle())
+    page.close()
 
 
 def test_samples_have_a_column_each_while_they_are_written(opened: Any) -> None:

@@ -182,5 +182,5 @@ export function form(fields, first, last) {
   };
   const titles = columns === 1 && first === 0 ? ["value"] : Array.from({ length: columns }, (_, i) => `sample ${first + i + 1}`);
   const header = make("thead", "", make("tr", "lm-tr", ...["field", ...titles].map((name) => make("th", "lm-th", name))));
-  return { node: make("table", "lm-table", header, body), set };
+  return { node: make("div", "lm-box", make("table", "lm-table", header, body)), set };
 }

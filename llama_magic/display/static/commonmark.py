@@ -118,7 +118,8 @@ def _element(token: Token, inner: list[Content]) -> list[Content]:
         attributes += (("start", str(token.attrs["start"])),)
     if tag == "th":
         attributes += (("scope", "col"),)
-    return [Element(tag, tuple(inner), attributes)]
+    made = Element(tag, tuple(inner), attributes)
+    return [Element("div", (made,), _class("lm-box")) if tag == "table" else made]
 
 
 # The looks of what an answer is made of.

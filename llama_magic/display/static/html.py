@@ -183,7 +183,7 @@ def _grid(node: doc.Grid) -> Html:
     caption = (
         Html('<caption class="lm-caption">{}</caption>').format(table.caption) if table.caption else _NONE
     )
-    whole = Html('<table class="lm-table">{}{}<tbody>\n{}\n</tbody></table>')
+    whole = Html('<div class="lm-box"><table class="lm-table">{}{}<tbody>\n{}\n</tbody></table></div>')
     named = _HEAD.format(head) if any(table.headers) else _NONE  # else GitHub would show an empty row
     return whole.format(caption, named, rows)
 

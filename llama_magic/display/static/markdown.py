@@ -207,8 +207,10 @@ def _block(one: Element) -> str:
         return "---"
     if one.tag == "blockquote":
         return "\n".join(f"> {line}".rstrip() for line in elements(one.children).split("\n"))
-    if one.tag == "table":
-        return _table(one)
+    if one.tag == "div":
+        [table] = one.children
+        assert isinstance(table, Element)
+        return _table(table)
     if one.tag in ("ul", "ol"):
         return "\n".join(_items(one))
     return _spans(one.children)
