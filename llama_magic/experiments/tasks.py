@@ -139,10 +139,17 @@ def _made(model: Model, task: Task) -> Assembler | tuple[StructuredCall, list[An
     options = {**task.options, "seed": task.seed}
     own = {name: options.pop(name, None) for name in OPTIONS}
     if own["schema"] is not None:
-        variables, retries = own["template_variables"] or {}, own["retries"] or 0
-        thinking, shown = bool(own["thinking"]), bool(own["show_schema"])
-        call = StructuredCall(calls, own["schema"], retries, variables, options, thinking, shown)
-        return call, call.messages(filled, system)
+        call = StructuredCall(
+            calls,
+            own["schema"],
+            options,
+            system=system,
+            retries=own["retries"] or 0,
+            thinking=bool(own["thinking"]),
+            show_schema=bool(own["show_schema"]),
+            template_variables=own["template_variables"],
+        )
+        return call, call.messages(filled)
     constraint = constraint_of(model, own)
     if own["mode"] == "complete":
         if not isinstance(filled, str) or system is not None:

@@ -6,19 +6,64 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import InputTypeError
+from llama_magic.errors import InputTypeError, shown_briefly
 from llama_magic.model.asked import KEYED, OF_A_CALL, Beside
 from llama_magic.model.keyed import from_text
+from llama_magic.model.options import StructuredOptions, shows
 from llama_magic.model.results import Completion
 from llama_magic.model.shapes import Receipt, check
+from llama_magic.model.stream import Stream
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import first_seed
 from llama_magic.request.sampling import Sampling
+from llama_magic.words.signature import refusing
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.call import Calls
     from llama_magic.structured import Constraint
+
+
+@refusing
+class Repeating:
+    """What `Model` can be asked to write again."""
+
+    _calls: Calls
+
+    def _open(self) -> None:
+        """Raise `ModelClosedError` where the model is closed."""
+        raise NotImplementedError
+
+    @shows(StructuredOptions)
+    @shown_briefly("The call")
+    def rerun(self, answer: Any, *, stream: bool = False, **changes: Any) -> Any:
+        """Ask again what an answer, or a receipt, says was asked; `changes` are options of a call.
+
+        Nothing changed, a seeded answer of the same file and engine comes out equal, token for token; an
+        unseeded one is given the seed that it drew. Of one of several samples all are written again, and
+        this one is returned (with `n` changed, all). Of a structured answer the one attempt is repeated.
+        """
+        self._open()
+        receipt, held = receipt_of(answer)
+        made: Stream[Any] = Stream(self._calls.backend, again(self._calls, receipt, changes, held))
+        if stream:
+            return made
+        done = made.run()
+        return done[receipt.get("sample", 0)] if isinstance(done, list) and "n" not in changes else done
+
+    @shown_briefly("The repetition")
+    def repeated(self, receipt: Any) -> list[Completion[Any]]:
+        """Return the answers of the call that a receipt is of, written again; no history is told of them."""
+        self._open()
+        told, held = receipt_of(receipt)
+        changes: dict[str, Any] = {"timeout": None}
+        if told["finish_reason"] in ("interrupted", "timeout") and held is None:  # no need to go further
+            changes["max_tokens"] = max(1, len(told["token_ids"]))
+        made = again(self._calls, told, changes, held)
+        made.listed = False
+        done: Any = Stream(self._calls.backend, made).run()
+        return done if isinstance(done, list) else [done]
+
 
 _NEEDED = ("mode", "messages", "sampling", "seed", "token_ids", "budget")
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from llama_magic.errors import InputTypeError, shown_briefly
-from llama_magic.model.again import again, receipt_of
 from llama_magic.model.answer import Assembler
 from llama_magic.model.asked import Beside
 from llama_magic.model.astream import AsyncStream, AsyncStreaming
 from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.call import Calls
-from llama_magic.model.options import CHAT_DEFAULTS, CallOptions, ChatOptions, StructuredOptions, shows
+from llama_magic.model.options import (
+    OF_A_CHAT,
+    OF_A_CONSTRAINT,
+    OF_A_TEXT,
+    ChatOptions,
+    CompleteOptions,
+    SchemaOptions,
+    shows,
+    taken,
+)
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.results import Completion
 from llama_magic.model.stream import Stream
@@ -25,6 +33,11 @@ from llama_magic.words.given import flag
 from llama_magic.words.signature import refusing
 
 T = TypeVar("T")
+No = Literal[False]
+Yes = Literal[True]
+Text = str | Sequence[int]
+Turns = str | Messages
+Asked = Turns | list[str]
 One = Completion[None]
 Many = list[Completion[None]]
 
@@ -42,60 +55,19 @@ class Generating:
     # --- complete ---------------------------------------------------------------------------
 
     @overload
-    def complete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        stream: Literal[False] = False,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Unpack[CallOptions],
-    ) -> One: ...
+    def complete(self, prompt: Text, *, stream: No = False, **options: Unpack[CompleteOptions]) -> One: ...
     @overload
     def complete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        n: int,
-        stream: Literal[False] = False,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Unpack[CallOptions],
+        self, prompt: Text, *, n: int, stream: No = False, **options: Unpack[CompleteOptions]
     ) -> Many: ...
     @overload
     def complete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        stream: Literal[True],
-        n: int = 1,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Unpack[CallOptions],
+        self, prompt: Text, *, stream: Yes, n: int = 1, **options: Unpack[CompleteOptions]
     ) -> Stream[One]: ...
-    @shows(CallOptions)
+    @shows(CompleteOptions)
     @shown_briefly("The call")
     def complete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        stream: bool = False,
-        n: int = 1,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Any,
+        self, prompt: str | Sequence[int], *, stream: bool = False, n: int = 1, **options: Any
     ) -> Any:
         """Continue a text as it stands, or its tokens; `instruct` wraps a text as one user turn first.
 
@@ -105,152 +77,58 @@ class Generating:
         or "truncate-prompt" where prompt and answer exceed the window. `reuse`: of the KV cache.
         `min_tokens`: those before which the answer cannot end by itself. `ignore_eos`: go on where the
         model would end. `timeout`: seconds, after which the answer ends with what is there (finish reason
-        "timeout"). `prefill`: what the answer begins with, where a template
-        opens it. `drop_thinking`: leave out the thinking of earlier turns. `tag`: a word to find the answer
-        again by. `speculate`: "auto" guesses tokens ahead from the text before them where that pays; "off"
-        does not. `sampling`: a `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …)
-        may be given one by one. `grammar` (GBNF), `regex` and `choices` constrain the text.
+        "timeout"). `prefill`: what the answer begins with, where a template opens it. `drop_thinking`: leave
+        out the thinking of earlier turns. `tag`: a word to find the answer again by. `speculate`: "auto"
+        guesses tokens ahead from the text before them where that pays; "off" does not. `sampling`: a
+        `Sampling` in place of the model's own; its fields (`temperature`, `top_k`, …) may be given one by
+        one. `grammar` (GBNF), `regex` and `choices` constrain the text.
 
         Returns a `Completion`, a list of them for n > 1, or with `stream` a `Stream` of chunks.
         Raises `ContextOverflowError` before any decode, `GenerationInterrupted` on Ctrl-C.
         """
         self._open()
-        made = self._completing(
-            prompt, n, instruct, system, self._constraint_of(grammar, regex, choices), options
-        )
-        return self._run(made, stream)
+        return self._run(self._completing(prompt, {**options, "n": n}), stream)
 
     @overload
     def acomplete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        stream: Literal[False] = False,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Unpack[CallOptions],
+        self, prompt: Text, *, stream: No = False, **options: Unpack[CompleteOptions]
     ) -> Coroutine[Any, Any, One]: ...
     @overload
     def acomplete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        n: int,
-        stream: Literal[False] = False,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Unpack[CallOptions],
+        self, prompt: Text, *, n: int, stream: No = False, **options: Unpack[CompleteOptions]
     ) -> Coroutine[Any, Any, Many]: ...
     @overload
     def acomplete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        stream: Literal[True],
-        n: int = 1,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Unpack[CallOptions],
+        self, prompt: Text, *, stream: Yes, n: int = 1, **options: Unpack[CompleteOptions]
     ) -> AsyncStreaming[One]: ...
-    @shows(CallOptions)
+    @shows(CompleteOptions)
     def acomplete(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        stream: bool = False,
-        n: int = 1,
-        instruct: bool = False,
-        system: str | None = None,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        **options: Any,
+        self, prompt: str | Sequence[int], *, stream: bool = False, n: int = 1, **options: Any
     ) -> Any:
         """Like `complete`, for `await`; with `stream` for `async for`."""
+        return self._arun("Model.acomplete", lambda: self._completing(prompt, {**options, "n": n}), stream)
 
-        def prepare() -> Assembler:
-            constraint = self._constraint_of(grammar, regex, choices)
-            return self._completing(prompt, n, instruct, system, constraint, options)
-
-        return self._arun("Model.acomplete", prepare, stream)
-
-    def _completing(
-        self,
-        prompt: str | Sequence[int],
-        n: int,
-        instruct: bool,
-        system: str | None,
-        constraint: Constraint | None,
-        options: Mapping[str, Any],
-    ) -> Assembler:
-        options = {**options, "n": n}
-        if flag("instruct", instruct) or system is not None:
-            return self._calls.chat("complete", as_messages(prompt, system), constraint, options)
+    def _completing(self, prompt: str | Sequence[int], options: dict[str, Any]) -> Assembler:
+        constraint, own = self._constraint(options), taken(options, OF_A_TEXT)
+        if flag("instruct", own["instruct"]) or own["system"] is not None:
+            return self._calls.chat("complete", as_messages(prompt, own["system"]), constraint, options)
         return self._calls.text(prompt, constraint, options)
 
     # --- chat -------------------------------------------------------------------------------
 
     @overload
-    def chat(
-        self,
-        messages: str | Messages,
-        *,
-        stream: Literal[False] = False,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[ChatOptions],
-    ) -> One: ...
+    def chat(self, messages: Turns, *, stream: No = False, **options: Unpack[ChatOptions]) -> One: ...
     @overload
     def chat(
-        self,
-        messages: str | Messages,
-        *,
-        n: int,
-        stream: Literal[False] = False,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[ChatOptions],
+        self, messages: Turns, *, n: int, stream: No = False, **options: Unpack[ChatOptions]
     ) -> Many: ...
     @overload
     def chat(
-        self,
-        messages: str | Messages,
-        *,
-        stream: Literal[True],
-        n: int = 1,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[ChatOptions],
+        self, messages: Turns, *, stream: Yes, n: int = 1, **options: Unpack[ChatOptions]
     ) -> Stream[One]: ...
     @shows(ChatOptions)
     @shown_briefly("The call")
-    def chat(
-        self,
-        messages: str | Messages,
-        *,
-        stream: bool = False,
-        n: int = 1,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Any:
+    def chat(self, messages: str | Messages, *, stream: bool = False, n: int = 1, **options: Any) -> Any:
         """Answer messages: dicts of `role` and `content`, or a text: one user turn. Options: see `complete`.
 
         `tools` are functions that the model may call: their schema is made of signature and docstring, and
@@ -263,8 +141,7 @@ class Generating:
         `template_variables` go to the chat template.
         """
         self._open()
-        constraint = self._constraint_of(grammar, regex, choices)
-        made = self._chatting(messages, constraint, template_variables, {**options, "n": n})
+        made = self._chatting(messages, {**options, "n": n})
         if isinstance(made, Rounds):
             streaming = ToolStream(made)
             return streaming if flag("stream", stream) else streaming.run()
@@ -272,193 +149,75 @@ class Generating:
 
     @overload
     def achat(
-        self,
-        messages: str | Messages,
-        *,
-        stream: Literal[False] = False,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[ChatOptions],
+        self, messages: Turns, *, stream: No = False, **options: Unpack[ChatOptions]
     ) -> Coroutine[Any, Any, One]: ...
     @overload
     def achat(
-        self,
-        messages: str | Messages,
-        *,
-        n: int,
-        stream: Literal[False] = False,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[ChatOptions],
+        self, messages: Turns, *, n: int, stream: No = False, **options: Unpack[ChatOptions]
     ) -> Coroutine[Any, Any, Many]: ...
     @overload
     def achat(
-        self,
-        messages: str | Messages,
-        *,
-        stream: Literal[True],
-        n: int = 1,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[ChatOptions],
+        self, messages: Turns, *, stream: Yes, n: int = 1, **options: Unpack[ChatOptions]
     ) -> AsyncStreaming[One]: ...
     @shows(ChatOptions)
-    def achat(
-        self,
-        messages: str | Messages,
-        *,
-        stream: bool = False,
-        n: int = 1,
-        grammar: str | None = None,
-        regex: str | None = None,
-        choices: Sequence[Any] | None = None,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Any:
+    def achat(self, messages: str | Messages, *, stream: bool = False, n: int = 1, **options: Any) -> Any:
         """Like `chat`, for `await`; with `stream` for `async for`."""
+        return self._arun("Model.achat", lambda: self._chatting(messages, {**options, "n": n}), stream)
 
-        def prepare() -> Assembler | Rounds:
-            constraint = self._constraint_of(grammar, regex, choices)
-            return self._chatting(messages, constraint, template_variables, {**options, "n": n})
-
-        return self._arun("Model.achat", prepare, stream)
-
-    def _chatting(
-        self,
-        messages: str | Messages,
-        constraint: Constraint | None,
-        variables: Mapping[str, Any] | None,
-        given: Mapping[str, Any],
-    ) -> Assembler | Rounds:
+    def _chatting(self, messages: str | Messages, options: dict[str, Any]) -> Assembler | Rounds:
         """Return what is to be asked; `Rounds` where tools are to be run here."""
+        constraint, own = self._constraint(options), taken(options, OF_A_CHAT)
         if isinstance(messages, str):
             messages = as_messages(messages, None)
-        options = {key: value for key, value in given.items() if key not in CHAT_DEFAULTS}
-        of_tools: dict[str, Any] = {key: given.get(key, value) for key, value in CHAT_DEFAULTS.items()}
-        choice, parallel = of_tools["tool_choice"], of_tools["parallel_tool_calls"]
-        offer = Offer.read(of_tools["tools"], choice, parallel, of_tools["tools_as_text"])
+        offer = Offer.read(own["tools"], own["tool_choice"], own["parallel_tool_calls"], own["tools_as_text"])
         beside = Beside(
             tools=offer.descriptions or None,
             tool_choice=offer.choice,
             parallel_tool_calls=offer.parallel,
             tools_as_text=offer.as_text,
-            template_variables={} if variables is None else variables,
+            template_variables={} if own["template_variables"] is None else own["template_variables"],
         )
         if not offer.runs or constraint is not None:
             return self._calls.chat("chat", messages, constraint, options, beside)
-        announce = None if of_tools["tools_auto"] else say
-        return Rounds(self._calls, offer, messages, options, beside, of_tools["tool_rounds"], announce)
+        announce = None if own["tools_auto"] else say
+        return Rounds(self._calls, offer, messages, options, beside, own["tool_rounds"], announce)
 
     # --- structured -------------------------------------------------------------------------
 
     @overload
     def structured(
-        self,
-        prompt: str | Messages,
-        schema: type[T],
-        *,
-        stream: Literal[False] = False,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        self, prompt: Turns, schema: type[T], *, stream: No = False, **options: Unpack[SchemaOptions]
     ) -> Completion[T]: ...
     @overload
     def structured(
-        self,
-        prompt: str | Messages | list[str],
-        schema: type[T],
-        *,
-        n: int,
-        stream: Literal[False] = False,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        self, prompt: Asked, schema: type[T], *, n: int, stream: No = False, **options: Unpack[SchemaOptions]
     ) -> list[Completion[T]]: ...
     @overload
     def structured(
-        self,
-        prompt: list[str],
-        schema: type[T],
-        *,
-        stream: Literal[False] = False,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        self, prompt: list[str], schema: type[T], *, stream: No = False, **options: Unpack[SchemaOptions]
     ) -> list[Completion[T]]: ...
     @overload
     def structured(
-        self,
-        prompt: str | Messages,
-        schema: type[T],
-        *,
-        stream: Literal[True],
-        n: int = 1,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        self, prompt: Turns, schema: type[T], *, stream: Yes, n: int = 1, **options: Unpack[SchemaOptions]
     ) -> StructuredStream[Completion[T]]: ...
     @overload
     def structured(
-        self,
-        prompt: str | Messages,
-        schema: Any,
-        *,
-        stream: Literal[False] = False,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        self, prompt: Turns, schema: Any, *, stream: No = False, **options: Unpack[SchemaOptions]
     ) -> Completion[Any]: ...
     @overload
     def structured(
         self,
-        prompt: str | Messages | list[str],
+        prompt: Asked,
         schema: Any,
         *,
         stream: bool = False,
         n: int = 1,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        **options: Unpack[SchemaOptions],
     ) -> Any: ...
-    @shows(StructuredOptions)
+    @shows(SchemaOptions)
     @shown_briefly("The call")
     def structured(
-        self,
-        prompt: Any,
-        schema: Any,
-        *,
-        stream: bool = False,
-        n: int = 1,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Any,
+        self, prompt: Any, schema: Any, *, stream: bool = False, n: int = 1, **options: Any
     ) -> Any:
         """Answer with an instance of `schema`; it stands in `completion.parsed`.
 
@@ -477,127 +236,47 @@ class Generating:
         written if the answer is not an instance.
         """
         self._open()
-        options = {**options, "n": n}
-        call = StructuredCall(
-            self._calls, schema, retries, template_variables, options, thinking, show_schema
-        )
-        return call.run(prompt, system=system, stream=stream)
+        return StructuredCall.of(self._calls, schema, {**options, "n": n}).run(prompt, stream=stream)
 
     @overload
     def astructured(
-        self,
-        prompt: str | Messages,
-        schema: type[T],
-        *,
-        stream: Literal[False] = False,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        self, prompt: Turns, schema: type[T], *, stream: No = False, **options: Unpack[SchemaOptions]
     ) -> Coroutine[Any, Any, Completion[T]]: ...
     @overload
     def astructured(
-        self,
-        prompt: str | Messages,
-        schema: type[T],
-        *,
-        stream: Literal[True],
-        n: int = 1,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        self, prompt: Turns, schema: type[T], *, stream: Yes, n: int = 1, **options: Unpack[SchemaOptions]
     ) -> AsyncStreaming[Completion[T]]: ...
     @overload
     def astructured(
         self,
-        prompt: str | Messages | list[str],
+        prompt: Asked,
         schema: Any,
         *,
         stream: bool = False,
         n: int = 1,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Unpack[StructuredOptions],
+        **options: Unpack[SchemaOptions],
     ) -> Any: ...
-    @shows(StructuredOptions)
+    @shows(SchemaOptions)
     def astructured(
-        self,
-        prompt: Any,
-        schema: Any,
-        *,
-        stream: bool = False,
-        n: int = 1,
-        system: str | None = None,
-        retries: int = 0,
-        thinking: bool = False,
-        show_schema: bool = False,
-        template_variables: Mapping[str, Any] | None = None,
-        **options: Any,
+        self, prompt: Any, schema: Any, *, stream: bool = False, n: int = 1, **options: Any
     ) -> Any:
         """Like `structured`, for `await`; with `stream` for `async for`."""
 
         async def begin() -> Any:
             self._open()
-            given = {**options, "n": n}
-            call = StructuredCall(
-                self._calls, schema, retries, template_variables, given, thinking, show_schema
-            )
-            if flag("stream", stream):
-                return call.astream(prompt, system=system)
-            return await call.arun(prompt, system=system)
+            call = StructuredCall.of(self._calls, schema, {**options, "n": n})
+            return call.astream(prompt) if flag("stream", stream) else await call.arun(prompt)
 
         return self._awaited("Model.astructured", begin(), stream)
 
-    # --- again ------------------------------------------------------------------------------
-
-    @shows(StructuredOptions)
-    @shown_briefly("The call")
-    def rerun(self, answer: Any, *, stream: bool = False, **changes: Any) -> Any:
-        """Ask again what an answer, or a receipt, says was asked; `changes` are options of a call.
-
-        Nothing changed, a seeded answer of the same file and engine comes out equal, token for token; an
-        unseeded one is given the seed that it drew. Of one of several samples all are written again, and
-        this one is returned (with `n` changed, all). Of a structured answer the one attempt is repeated.
-        """
-        self._open()
-        receipt, held = receipt_of(answer)
-        made: Stream[Any] = Stream(self._calls.backend, again(self._calls, receipt, changes, held))
-        if stream:
-            return made
-        done = made.run()
-        return done[receipt.get("sample", 0)] if isinstance(done, list) and "n" not in changes else done
-
-    @shown_briefly("The repetition")
-    def repeated(self, receipt: Any) -> list[Completion[Any]]:
-        """Return the answers of the call that a receipt is of, written again; no history is told of them."""
-        self._open()
-        told, held = receipt_of(receipt)
-        changes: dict[str, Any] = {"timeout": None}
-        if told["finish_reason"] in ("interrupted", "timeout") and held is None:  # no need to go further
-            changes["max_tokens"] = max(1, len(told["token_ids"]))
-        made = again(self._calls, told, changes, held)
-        made.listed = False
-        done: Any = Stream(self._calls.backend, made).run()
-        return done if isinstance(done, list) else [done]
-
     # --- what they share --------------------------------------------------------------------
 
-    def _constraint_of(
-        self, grammar: str | None, regex: str | None, choices: Sequence[Any] | None
-    ) -> Constraint | None:
-        if grammar is None and regex is None and choices is None:
-            return None
-        if choices is not None and not isinstance(choices, (list, tuple, set, frozenset)):
+    def _constraint(self, options: dict[str, Any]) -> Constraint | None:
+        """Take the constraint of a text out of the options."""
+        own = taken(options, OF_A_CONSTRAINT)
+        if not isinstance(choices := own["choices"], (list, tuple, set, frozenset, type(None))):
             raise InputTypeError(f"choices is {choices!r}; expected a list of texts.")
-        return self._calls.constraint(grammar=grammar, regex=regex, choices=choices)
+        return self._calls.constraint(**own) if any(value is not None for value in own.values()) else None
 
     def _run(self, assembler: Assembler, stream: bool) -> Any:
         made: Stream[Any] = Stream(self._calls.backend, assembler)

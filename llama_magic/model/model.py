@@ -17,6 +17,7 @@ from llama_magic.errors import (
     shown_briefly,
 )
 from llama_magic.microscope.tokens import TokenStrip, check_length, conversation_strip, token_strip
+from llama_magic.model.again import Repeating
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
 from llama_magic.model.hearing import hearing
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @refusing
-class Model(Generating, Measuring, CalledElsewhere, Shown):
+class Model(Generating, Repeating, Measuring, CalledElsewhere, Shown):
     """A model in memory. Safe to call from any thread and any task at the same time.
 
     Made by `llama_magic.load`, of facts and a `Backend`. `window` is the context window in tokens,

@@ -34,9 +34,23 @@ class CallOptions(SamplingOptions, total=False):
     sampling: Sampling | None
 
 
-class ChatOptions(CallOptions, total=False):
-    """What a chat takes besides. `Model.chat` says what each means."""
+class CompleteOptions(CallOptions, total=False):
+    """What `Model.complete` takes besides, which says what each means."""
 
+    instruct: bool
+    system: str | None
+    grammar: str | None
+    regex: str | None
+    choices: Sequence[Any] | None
+
+
+class ChatOptions(CallOptions, total=False):
+    """What `Model.chat` takes besides, which says what each means."""
+
+    grammar: str | None
+    regex: str | None
+    choices: Sequence[Any] | None
+    template_variables: Mapping[str, Any] | None
     tools: Sequence[Callable[..., Any] | Mapping[str, Any]] | None
     tool_choice: str | Mapping[str, Any] | None
     parallel_tool_calls: bool | None
@@ -46,9 +60,19 @@ class ChatOptions(CallOptions, total=False):
 
 
 class StructuredOptions(CallOptions, total=False):
-    """What a structured call takes besides."""
+    """What any call takes, and a structured one besides."""
 
     pressure: bool
+
+
+class SchemaOptions(StructuredOptions, total=False):
+    """What `Model.structured` takes, which says what each means."""
+
+    system: str | None
+    retries: int
+    thinking: bool
+    show_schema: bool
+    template_variables: Mapping[str, Any] | None
 
 
 DEFAULTS: dict[str, Any] = {
@@ -69,8 +93,18 @@ DEFAULTS: dict[str, Any] = {
     "pressure": False,
 }
 
-
-CHAT_DEFAULTS: dict[str, Any] = {
+# What a method takes itself, before the options of a call.
+OF_A_TEXT: dict[str, Any] = {"instruct": False, "system": None}
+OF_A_CONSTRAINT: dict[str, Any] = {"grammar": None, "regex": None, "choices": None}
+OF_A_SCHEMA: dict[str, Any] = {
+    "system": None,
+    "retries": 0,
+    "thinking": False,
+    "show_schema": False,
+    "template_variables": None,
+}
+OF_A_CHAT: dict[str, Any] = {
+    "template_variables": None,
     "tools": None,
     "tool_choice": "auto",
     "parallel_tool_calls": None,
@@ -80,6 +114,14 @@ CHAT_DEFAULTS: dict[str, Any] = {
 }
 
 
+_SHOWN = OF_A_TEXT | OF_A_CONSTRAINT | OF_A_SCHEMA | DEFAULTS | OF_A_CHAT
+
+
+def taken(options: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Take from `options` those that `defaults` names, and return them; what was not given is the default."""
+    return {name: options.pop(name, default) for name, default in defaults.items()}
+
+
 def shows(options: type) -> Callable[[F], F]:
     """Return a decorator that spells `**options` out in a call's signature."""
-    return spelled_out(options, DEFAULTS | CHAT_DEFAULTS, "model.sampling")
+    return spelled_out(options, _SHOWN, "model.sampling")

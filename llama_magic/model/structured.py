@@ -12,6 +12,7 @@ from llama_magic.model.asked import Beside
 from llama_magic.model.attempts import AsyncStructuredStream, StructuredStream
 from llama_magic.model.batch import AnswerList, all_or_error
 from llama_magic.model.call import Calls
+from llama_magic.model.options import OF_A_SCHEMA, taken
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import row_seed
@@ -30,13 +31,20 @@ class StructuredCall:
 
     calls: Calls
     schema: Any
-    retries: int
-    template_variables: Mapping[str, Any] | None
     options: dict[str, Any]
+    system: str | None = None
+    retries: int = 0
     thinking: bool = False
     show_schema: bool = False
+    template_variables: Mapping[str, Any] | None = None
     constraint: Constraint = field(init=False)
     _thinking: Thinking = field(init=False)
+
+    @classmethod
+    def of(cls, calls: Calls, schema: Any, options: dict[str, Any]) -> StructuredCall:
+        """Return the call that the options of `Model.structured` make."""
+        own = taken(options, OF_A_SCHEMA)
+        return cls(calls, schema, options, **own)
 
     def __post_init__(self) -> None:
         self.retries = at_least(0, "retries", self.retries)
@@ -49,14 +57,14 @@ class StructuredCall:
     def _variables(self) -> Mapping[str, Any]:
         return {} if self.template_variables is None else self.template_variables
 
-    def run(self, prompt: Any, *, system: str | None, stream: bool) -> Any:
+    def run(self, prompt: Any, *, stream: bool) -> Any:
         """Run it for one prompt, one conversation, or a list of prompts together."""
         if _is_batch(prompt):
             if flag("stream", stream):
                 raise _no_stream()
-            rows = [self.messages(p, system) for p in prompt]
+            rows = [self.messages(p) for p in prompt]
             return AnswerList(lambda row: StructuredStream(self.of_row(row), rows[row]), len(rows)).run()
-        made: StructuredStream[Any] = StructuredStream(self, self.messages(prompt, system))
+        made: StructuredStream[Any] = StructuredStream(self, self.messages(prompt))
         return made if flag("stream", stream) else made.run()
 
     def of_row(self, row: int) -> StructuredCall:
@@ -66,15 +74,15 @@ class StructuredCall:
             return self
         return replace(self, options={**self.options, "seed": row_seed(check_seed(seed), row)})
 
-    def messages(self, prompt: Any, system: str | None) -> list[Any]:
+    def messages(self, prompt: Any) -> list[Any]:
         """Return what is asked as a conversation, with the schema where it is to be shown."""
         if isinstance(prompt, str):
-            return self._with_schema(as_messages(prompt, system))
+            return self._with_schema(as_messages(prompt, self.system))
         if not isinstance(prompt, (list, tuple)):
             raise InputTypeError(
                 f"The prompt is a {type(prompt).__name__}; expected a str, messages, or a list of str."
             )
-        head = [] if system is None else [{"role": "system", "content": system}]
+        head = [] if self.system is None else [{"role": "system", "content": self.system}]
         return self._with_schema([*head, *prompt])
 
     def _with_schema(self, messages: list[Any]) -> list[Any]:
@@ -87,18 +95,18 @@ class StructuredCall:
         words = f"Answer as JSON that fits this schema:\n{schema_text(self.constraint.schema)}"
         return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{words}"}]
 
-    async def arun(self, prompt: Any, *, system: str | None) -> Any:
+    async def arun(self, prompt: Any) -> Any:
         """Run it in an event loop; a cancelled task cancels what is decoded for it."""
         if _is_batch(prompt):
-            rows = (self.of_row(row).arun(p, system=system) for row, p in enumerate(prompt))
+            rows = (self.of_row(row).arun(p) for row, p in enumerate(prompt))
             return all_or_error(await asyncio.gather(*rows, return_exceptions=True))
-        return await self.astream(prompt, system=system).run()
+        return await self.astream(prompt).run()
 
-    def astream(self, prompt: Any, *, system: str | None) -> AsyncStructuredStream[Any]:
+    def astream(self, prompt: Any) -> AsyncStructuredStream[Any]:
         """Begin it in an event loop, to be read chunk by chunk."""
         if _is_batch(prompt):
             raise _no_stream()
-        return AsyncStructuredStream(self, self.messages(prompt, system))
+        return AsyncStructuredStream(self, self.messages(prompt))
 
     def assembler(self, messages: Sequence[Any]) -> Assembler:
         """Return one attempt, prepared."""
