@@ -105,7 +105,7 @@ class Beside:
     retries: int = 0
     thinking: bool = False
     tools: Sequence[Any] | None = None  # in the form of OpenAI's API
-    tool_choice: str = "auto"
+    tool_choice: str | Mapping[str, Any] = "auto"
     parallel_tool_calls: bool | None = None
     tools_as_text: bool = False
     template_variables: Mapping[str, Any] = field(default_factory=dict)
@@ -197,6 +197,7 @@ def digest(
         asked.append(request.min_tokens)
     if request.tools:
         asked += [told_apart(request.tools), request.tool_choice, request.parallel_tool_calls]
+        asked += [list(request.allowed_tools)] if request.allowed_tools else []
     # The tokens of a long chat come as text: to write thousands of them would cost each turn more.
     before, after = (json.dumps(as_json(some), sort_keys=True) for some in ([mode, file, matters], asked))
     ids = prompt or json.dumps(list(request.prompt))

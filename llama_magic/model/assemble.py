@@ -107,6 +107,7 @@ def assemble(
         messages=prompt.sent,
         tools=tuple(offer.descriptions),
         tool_choice=offer.choice,
+        allowed_tools=tuple(sorted(offer.allowed or ())),
         parallel_tool_calls=offer.parallel,
         min_tokens=call.min_tokens,
     )

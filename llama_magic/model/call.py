@@ -220,6 +220,8 @@ class Calls:
         variables = beside.template_variables if thinking is None else thinking.variables
         call = Call.read(self._settings.sampling, options, self._tokenizer)
         offer = Offer.read(beside.tools, beside.tool_choice, beside.parallel_tool_calls, beside.tools_as_text)
+        told = offer.holdable(self.formatter, self.backend.capabilities.masks)
+        tools, offer = (beside.tools if told is offer else told.descriptions), told
         _check_offer(offer, constraint)
         formatter = offer.formatter(self.formatter)
         held = thinking is not None or constraint is not None  # of the whole answer, its beginning with it
@@ -229,7 +231,7 @@ class Calls:
         begins = call.prefill is not None
 
         def render(kept: Sequence[Any]) -> prompting.Prompt:
-            return self.render(kept, beside.tools, variables, self._file.window, formatter, begins=begins)
+            return self.render(kept, tools, variables, self._file.window, formatter, begins=begins)
 
         notes: tuple[str, ...] = ()
         if call.drop_thinking:

@@ -172,7 +172,7 @@ class Generating:
         offer = Offer.read(own["tools"], own["tool_choice"], own["parallel_tool_calls"], own["tools_as_text"])
         beside = Beside(
             tools=offer.descriptions or None,
-            tool_choice=offer.choice,
+            tool_choice=offer.chosen(offer.choice),
             parallel_tool_calls=offer.parallel,
             tools_as_text=offer.as_text,
             template_variables={} if own["template_variables"] is None else own["template_variables"],

@@ -52,6 +52,7 @@ class Request:
     messages: tuple[Mapping[str, Any], ...] = ()  # the conversation that it was rendered from
     tools: tuple[Mapping[str, Any], ...] = ()  # that may be called, in the form of OpenAI's API
     tool_choice: str = "auto"  # none, auto, required, or a name; here a constraint sees to it
+    allowed_tools: tuple[str, ...] = ()  # the names of those that may be called, where not all of them may
     parallel_tool_calls: bool | None = None
 
     digest: str = ""  # equal for equal requests to one model

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import LlamaMagicError, SchemaError
+from llama_magic.errors import LlamaMagicError
 from llama_magic.model.asked import Beside
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.stages import PARAMETERS
 from llama_magic.serving.fields.common import SamplingFields
+from llama_magic.serving.fields.tools import INPUT
 from llama_magic.serving.refusals import Refusal, refusal_of
 
 if TYPE_CHECKING:
@@ -66,40 +68,6 @@ def naming(param: str, work: Callable[[], Any], fields: Collection[str] = ()) ->
         raise refusal from None
 
 
-def constraint(
-    model: Model, param: str, *, schema: Any = None, strict: bool = False, **kinds: str
-) -> Constraint:
-    """Compile what an answer must be: a schema, a `grammar`, a `regex`.
-
-    With `strict` all of a schema must hold while it is written. Raises `Refusal` that names
-    the field, and the keyword that is at fault.
-    """
-    if kinds:
-        return naming(param, lambda: model.calls.constraint(**kinds))
-    made: Constraint = naming(param, lambda: _schema(model, schema))
-    later = [keyword for keyword in made.checked if keyword.keyword not in ("json", "type")]
-    if strict and later:
-        raise Refusal(
-            400,
-            f"{param}: {later[0]} cannot be seen to while the answer is written. Leave it out, or leave out "
-            "strict: then all else is seen to.",
-            param,
-        )
-    return made
-
-
-def text_constraint(model: Model, asked: Any) -> Constraint | None:
-    """Return what one of the fields `grammar`, `regex` and `json_schema` holds a text to."""
-    fields = ("grammar", "regex", "json_schema")
-    given = {name: value for name in fields if (value := getattr(asked, name)) is not None}
-    if len(given) > 1:
-        names = list(given)
-        raise Refusal(400, f"{' and '.join(names)} stand together; expected one of them.", names[0])
-    if "json_schema" in given:
-        return constraint(model, "json_schema", schema=asked.json_schema)
-    return constraint(model, next(iter(given)), **given) if given else None
-
-
 def prompts(given: str | Sequence[Any]) -> list[Any]:
     """Return each prompt of a request: a list is several, unless one of its members is a token."""
     if isinstance(given, str) or any(isinstance(part, int) for part in given):
@@ -119,12 +87,6 @@ def prompt(model: Model, given: str | Sequence[int | str]) -> str | list[int]:
             made = model.tokenize(part)
             tokens += made if not place else made[len(model.tokenize("")) :]
     return tokens
-
-
-def _schema(model: Model, schema: Any) -> Constraint:
-    if schema is False:
-        raise SchemaError("No value can be valid under this schema: false.")
-    return model.calls.constraint({} if schema is True else schema)
 
 
 def messages(given: Sequence[Message]) -> list[dict[str, Any]]:
@@ -147,11 +109,20 @@ def _message(message: Message, place: int) -> dict[str, Any]:
             raise Refusal(400, f"messages[{place}] has no content.", f"messages[{place}].content")
         plain["content"] = text
     if message.tool_calls:
-        plain["tool_calls"] = [call.model_dump() for call in message.tool_calls]
+        plain["tool_calls"] = [as_function(call.model_dump()) for call in message.tool_calls]
     for name in ("name", "tool_call_id", "reasoning_content"):
         if (value := getattr(message, name)) is not None:
             plain[name] = value
     return plain
+
+
+def as_function(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call of an earlier answer as templates take it."""
+    if call["type"] != "custom":
+        return dict(call)
+    arguments = json.dumps({INPUT: call["custom"]["input"]}, ensure_ascii=False)
+    function = {"name": call["custom"]["name"], "arguments": arguments}
+    return {"id": call["id"], "type": "function", "function": function}
 
 
 def variables(formatter: Formatter, given: Mapping[str, Any] | None, effort: str | None) -> dict[str, Any]:

@@ -69,13 +69,28 @@ class CalledTool(Body):
     function: CalledFunction
 
 
+class CalledText(Body):
+    """A custom tool that is called, and the text that it is given."""
+
+    name: str
+    input: str
+
+
+class CalledCustomTool(Body):
+    """A call of a custom tool."""
+
+    id: str
+    type: Literal["custom"]
+    custom: CalledText
+
+
 class AssistantMessage(Body):
     """What the model said."""
 
     role: Literal["assistant"]
     content: str | None
     refusal: None
-    tool_calls: list[CalledTool] | None = None
+    tool_calls: list[CalledTool | CalledCustomTool] | None = None
     reasoning_content: str | None = None
 
 
@@ -121,13 +136,19 @@ class ToolDelta(CalledTool):
     index: int
 
 
+class CustomToolDelta(CalledCustomTool):
+    """A call of a custom tool in a stream: whole, with its place."""
+
+    index: int
+
+
 class Delta(Body):
     """What is new of an answer."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list[ToolDelta] | None = None
+    tool_calls: list[ToolDelta | CustomToolDelta] | None = None
 
 
 class ChunkChoice(Body):

@@ -7,21 +7,20 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.model.asked import Beside
 from llama_magic.request.messages import assistant_message
-from llama_magic.serving import asking
+from llama_magic.serving import asking, held, offering
 from llama_magic.serving.exchange import PING, Exchange, event, now
-from llama_magic.serving.fields.chat import ChatCompletion, ObjectFormat, SchemaFormat
+from llama_magic.serving.fields.chat import ChatCompletion
+from llama_magic.serving.fields.tools import custom_names
 from llama_magic.serving.refusals import Refusal
 from llama_magic.serving.state import fingerprint
-from llama_magic.serving.telling import Told, reason_of, usage_of
+from llama_magic.serving.telling import Told, called, reason_of, usage_of
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion
     from llama_magic.serving.answers import ServedAnswer
-    from llama_magic.structured import Constraint
 
 
 async def chat_completions(exchange: Exchange, asked: ChatCompletion) -> None:
@@ -33,10 +32,11 @@ async def chat_completions(exchange: Exchange, asked: ChatCompletion) -> None:
         raise Refusal(400, "stream_options needs stream: true.", "stream_options")
     prepare = partial(prepared, model, asked, exchange.state.limits.max_tokens)
     (answer,) = await exchange.ask(model, [prepare], streamed=bool(asked.stream or asked.logprobs))
+    custom = custom_names(asked.tools)
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": now(), "model": model.name}
     if asked.stream:
         usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
-        writer = _Stream(answer, head, bool(asked.logprobs), usage)
+        writer = _Stream(answer, head, bool(asked.logprobs), usage, custom)
         await exchange.events(writer.frames())
         exchange.finish(writer.ended)
         return
@@ -45,7 +45,7 @@ async def chat_completions(exchange: Exchange, asked: ChatCompletion) -> None:
         for chunk in chunks:
             told[chunk.sample].add(chunk)
     made = answer.completions()
-    choices = [_choice(index, one, told[index]) for index, one in enumerate(made)]
+    choices = [_choice(index, one, told[index], custom) for index, one in enumerate(made)]
     body = {**head, "object": "chat.completion", "system_fingerprint": fingerprint(model)}
     await exchange.respond({**body, "choices": choices, "usage": usage_of(made)}, choices[0]["finish_reason"])
 
@@ -75,59 +75,15 @@ def prepared(model: Model, asked: ChatCompletion, max_tokens: int | None) -> Ass
                 "continue_final_message",
             )
         variables["continue_final"] = asked.continue_final_message
-    tools = [tool.model_dump(exclude_none=True) for tool in asked.tools or ()]
-    choice = (
-        asked.tool_choice
-        if isinstance(asked.tool_choice, str)
-        else asked.tool_choice and asked.tool_choice.function.name
-    )
-    if asked.tool_choice is not None and not tools and choice not in ("none", "auto"):
-        raise Refusal(400, "tool_choice needs tools.", "tool_choice")
-    if choice not in (None, "none", "auto", "required", *(tool["function"]["name"] for tool in tools)):
-        raise Refusal(400, f"tool_choice names {choice!r}, which is none of the tools.", "tool_choice")
-    beside = Beside(
-        tools=tools or None,
-        tool_choice=choice or "auto",
-        parallel_tool_calls=asked.parallel_tool_calls if tools else None,
-        tools_as_text=True,
-        template_variables=variables,
-    )
-    return asking.chat(model, asking.messages(asked.messages), options, beside, _held_to(model, asked))
+    beside = offering.beside(model, asked, variables)
+    return asking.chat(model, asking.messages(asked.messages), options, beside, held.of_request(model, asked))
 
 
-def _held_to(model: Model, asked: ChatCompletion) -> Constraint | None:
-    """Return what the answer is held to."""
-    form = asked.response_format
-    ways = {
-        "response_format": form is not None and form.type != "text",
-        "json_schema": asked.json_schema is not None,
-        "grammar": asked.grammar is not None,
-        "regex": asked.regex is not None,
-    }
-    given = [name for name, is_given in ways.items() if is_given]
-    if len(given) > 1:
-        raise Refusal(
-            400, f"{' and '.join(given)} stand together; an answer is held to one of them.", given[1]
-        )
-    if given and given[0] != "response_format":
-        return asking.text_constraint(model, asked)
-    if isinstance(form, ObjectFormat):
-        schema = {"type": "object"} if form.schema_ is None else form.schema_
-        return asking.constraint(model, "response_format.schema", schema=schema)
-    if isinstance(form, SchemaFormat):
-        inner = form.json_schema
-        if inner.schema_ is None:
-            raise Refusal(
-                400, "response_format.json_schema has no schema.", "response_format.json_schema.schema"
-            )
-        where = "response_format.json_schema.schema"
-        return asking.constraint(model, where, schema=inner.schema_, strict=bool(inner.strict))
-    return None
-
-
-def _choice(index: int, made: Completion[Any], told: Told) -> dict[str, Any]:
+def _choice(index: int, made: Completion[Any], told: Told, custom: frozenset[str]) -> dict[str, Any]:
     calls = [call for call in made.tool_calls if call["name"]]
     message = {**assistant_message(made.text, made.tool_calls), "refusal": None}
+    if calls:
+        message["tool_calls"] = [_told_call(call, custom) for call in message["tool_calls"]]
     if calls and not made.text.strip():
         message["content"] = None
     if made.thinking:
@@ -136,15 +92,29 @@ def _choice(index: int, made: Completion[Any], told: Told) -> dict[str, Any]:
     return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason_of(made)}
 
 
+def _told_call(call: dict[str, Any], custom: frozenset[str]) -> dict[str, Any]:
+    kind, name, text = called(call, custom)
+    of_kind = {"name": name, "input" if kind == "custom" else "arguments": text}
+    return {"id": call["id"], "type": kind, kind: of_kind}
+
+
 class _Stream:
     """The events of one conversation's answers. `ended` is how the first of them ended."""
 
-    def __init__(self, answer: ServedAnswer, head: dict[str, Any], logprobs: bool, usage: bool) -> None:
+    def __init__(
+        self,
+        answer: ServedAnswer,
+        head: dict[str, Any],
+        logprobs: bool,
+        usage: bool,
+        custom: frozenset[str],
+    ) -> None:
         self._answer = answer
         self._head = {
             **head, "object": "chat.completion.chunk", "system_fingerprint": fingerprint(answer.model),
         }  # fmt: skip
         self._usage = usage
+        self._custom = custom
         self._told = [Told(answer.model, logprobs) for _ in range(answer.assembler.request.n)]
         self._calls = [0] * len(self._told)
         self.ended = ""
@@ -183,7 +153,7 @@ class _Stream:
         (made,) = assistant_message("", [call])["tool_calls"]
         number = self._calls[sample]
         self._calls[sample] += 1
-        return self._frame(sample, {"tool_calls": [{"index": number, **made}]})
+        return self._frame(sample, {"tool_calls": [{"index": number, **_told_call(made, self._custom)}]})
 
     def _frame(
         self, index: int, delta: dict[str, Any], *, reason: str | None = None, logprobs: Told | None = None

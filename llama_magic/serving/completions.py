@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.request.request import row_seed
-from llama_magic.serving import asking
+from llama_magic.serving import asking, held
 from llama_magic.serving.answers import merged
 from llama_magic.serving.exchange import PING, Exchange, event, now
 from llama_magic.serving.fields.completions import Completion as Asked
@@ -59,7 +59,7 @@ def _prepared(model: Model, asked: Asked, given: Any, place: int) -> Assembler:
         options["logprobs"] = asked.logprobs
     if place and asked.seed is not None:
         options["seed"] = row_seed(asked.seed, place)
-    held_to = asking.text_constraint(model, asked)
+    held_to = held.of_request(model, asked)
     made: Assembler = asking.naming(
         "prompt", lambda: model.calls.text(prompt, held_to, options), asked.model_fields_set
     )

@@ -10,7 +10,8 @@ from llama_magic.request.messages import assistant_message
 from llama_magic.serving.exchange import PING, event, now
 from llama_magic.serving.fields.responses import FlatSchema
 from llama_magic.serving.fields.responses import Response as Asked
-from llama_magic.serving.telling import Told, usage_of
+from llama_magic.serving.fields.tools import custom_names
+from llama_magic.serving.telling import Told, called, usage_of
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -28,6 +29,7 @@ class ResponseWriter:
         self._told = Told(model, logprobs)
         self._id = f"resp_{secrets.token_hex(12)}"
         self._items = _Items()
+        self._custom = custom_names(asked.tools)
         self._created = now()
         self.ended = ""
 
@@ -49,14 +51,16 @@ class ResponseWriter:
         text = made.text + str(calls["content"])
         if text.strip() or not calls.get("tool_calls"):
             items.append(self._items.message(text, _status(made), logprobs))
-        return [*items, *(_called(call) for call in calls.get("tool_calls", ()))]
+        return [*items, *(_called(call, self._custom) for call in calls.get("tool_calls", ()))]
 
     def _body(self, made: Completion[Any] | None, output: list[dict[str, Any]]) -> dict[str, Any]:
         asked = self._asked
         status = _status(made)
         if made is not None:
             self.ended = (
-                "tool_calls" if any(i["type"] == "function_call" for i in output) else made.finish_reason
+                "tool_calls"
+                if any(i["type"] in ("function_call", "custom_tool_call") for i in output)
+                else made.finish_reason
             )
         sampling = self._answer.assembler.request.sampling
         return {
@@ -97,7 +101,7 @@ class ResponseWriter:
         begun = self._body(None, [])
         yield events.made("response.created", response=begun)
         yield events.made("response.in_progress", response=begun)
-        stream = _ItemStream(self._items, self._told, events)
+        stream = _ItemStream(self._items, self._told, events, self._custom)
         async for chunks in self._answer.chunks():
             frames = [frame for chunk in chunks for frame in stream.of(chunk)]
             if frames or not chunks:
@@ -154,8 +158,9 @@ class _Numbered:
 class _ItemStream:
     """The items as events, one after the other: what is begun is closed before the next begins."""
 
-    def __init__(self, items: _Items, told: Told, events: _Numbered) -> None:
+    def __init__(self, items: _Items, told: Told, events: _Numbered, custom: frozenset[str]) -> None:
         self._items = items
+        self._custom = custom
         self._told = told
         self._event = events.made
         self.output: list[dict[str, Any]] = []  # those that are through
@@ -229,15 +234,18 @@ class _ItemStream:
 
     def _call(self, call: dict[str, Any]) -> list[bytes]:
         (made,) = assistant_message("", [call])["tool_calls"]
-        item, place = _called(made), len(self.output)
+        item, place = _called(made, self._custom), len(self.output)
         self.output.append(item)
         where = {"item_id": item["id"], "output_index": place}
-        begun = {**item, "arguments": "", "status": "in_progress"}
-        kind = "response.function_call_arguments"
+        is_custom = item["type"] == "custom_tool_call"
+        key = "input" if is_custom else "arguments"
+        kind = f"response.custom_tool_call_{key}" if is_custom else f"response.function_call_{key}"
+        done = {} if is_custom else {"name": item["name"]}
+        begun = {**item, key: "", **({} if is_custom else {"status": "in_progress"})}
         return [
             self._event("response.output_item.added", output_index=place, item=begun),
-            self._event(f"{kind}.delta", **where, delta=item["arguments"]),
-            self._event(f"{kind}.done", **where, name=item["name"], arguments=item["arguments"]),
+            self._event(f"{kind}.delta", **where, delta=item[key]),
+            self._event(f"{kind}.done", **where, **done, **{key: item[key]}),
             self._event("response.output_item.done", output_index=place, item=item),
         ]
 
@@ -248,11 +256,13 @@ def _status(made: Completion[Any] | None) -> str:
     return "incomplete" if made.finish_reason in ("length", "timeout") else "completed"
 
 
-def _called(call: dict[str, Any]) -> dict[str, Any]:
-    function = call["function"]
+def _called(call: dict[str, Any], custom: frozenset[str]) -> dict[str, Any]:
+    kind, name, text = called(call, custom)
+    item = {"call_id": call["id"], "name": name}
+    if kind == "custom":
+        return {"type": "custom_tool_call", "id": f"ctc_{call['id']}", **item, "input": text}
     return {
-        "type": "function_call", "id": f"fc_{call['id']}", "call_id": call["id"], "name": function["name"],
-        "arguments": function["arguments"], "status": "completed",
+        "type": "function_call", "id": f"fc_{call['id']}", **item, "arguments": text, "status": "completed",
     }  # fmt: skip
 
 
@@ -267,7 +277,7 @@ def _format(asked: Asked) -> dict[str, Any]:
 def _choice(asked: Asked) -> Any:
     if asked.tool_choice is None or isinstance(asked.tool_choice, str):
         return asked.tool_choice or "auto"
-    return {"type": "function", "name": asked.tool_choice.name}
+    return asked.tool_choice.model_dump(exclude_none=True)
 
 
 def _usage(made: Completion[Any], reasoning: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.request.request import row_seed
-from llama_magic.serving import asking
+from llama_magic.serving import asking, held
 from llama_magic.serving.answers import merged
 from llama_magic.serving.exchange import PING, Exchange, event
 from llama_magic.serving.fields.completions import NativeCompletion
@@ -58,7 +58,7 @@ def _prepared(
         options["logprobs"] = asked.n_probs
     if place and asked.seed is not None:
         options["seed"] = row_seed(asked.seed, place)
-    held_to = asking.text_constraint(model, asked)
+    held_to = held.of_request(model, asked)
     visible = frozenset(_special(model, text) for text in asked.preserved_tokens or ())
     made: Assembler = asking.naming(
         "prompt", lambda: model.calls.text(prompt, held_to, options), asked.model_fields_set

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from llama_magic.model.other_names import CALLED_ELSEWHERE
+from llama_magic.serving.fields.elsewhere import INSTEAD
 from llama_magic.serving.refusals import Refusal
 from llama_magic.words.harmless import one_line
 from llama_magic.words.names import hint
@@ -65,6 +66,9 @@ def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refu
     # Of a union each branch complains: the one that came furthest knows best, and of a part its type.
     path, problem = max(((_path(p, body), p) for p in problems), key=_tells)
     name = _written(path)
+    instead = INSTEAD.get(str(path[0])) if len(path) == 1 else None
+    if instead and problem["type"] in ("extra_forbidden", "none_required"):
+        return Refusal(400, f"{one_line(name, 200)} is not taken here. {instead}", param=name)
     if problem["type"] == "extra_forbidden":
         known = set(kind.model_fields) if len(path) == 1 else set()
         near = hint(str(path[-1]), known, CALLED_ELSEWHERE) if known else ""

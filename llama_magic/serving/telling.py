@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from llama_magic.serving.fields.tools import INPUT
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -30,6 +33,18 @@ def usage_of(*answers: Sequence[Completion[Any]]) -> dict[str, Any]:
         "total_tokens": prompt + written,
         "prompt_tokens_details": {"cached_tokens": cached},
     }
+
+
+def called(call: Mapping[str, Any], custom: frozenset[str]) -> tuple[str, str, str]:
+    """Return the kind of a call, its name, and its arguments, or of a `custom` tool the text."""
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    if name not in custom:
+        return "function", name, arguments
+    try:
+        text = json.loads(arguments)[INPUT]
+    except (ValueError, TypeError, KeyError):
+        text = None  # of a family whose calls are not held to a form
+    return "custom", name, text if isinstance(text, str) else arguments
 
 
 class Told:

@@ -64,7 +64,7 @@ class Rounds:
 
     def next(self) -> Assembler:
         """Prepare the next answer. Results that do not fit the window are told to the model as an error."""
-        choice = self.beside.tool_choice if not self._done else "auto"
+        choice = self.beside.tool_choice if not self._done else self.offer.chosen("auto")
         if self._done >= self.most and "none" in self.calls.backend.capabilities.tools:
             choice = "none"
         beside = replace(self.beside, tool_choice=choice)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
@@ -28,13 +28,14 @@ class Offer:
 
     `parallel`: whether one answer may hold several calls; None leaves that to the model where it is free,
     and means one where a call is forced. `as_text`: write the tools as text where the template has no
-    place for them.
+    place for them. `allowed` are the names of those that may be called, where the model is told of more.
     """
 
     tools: tuple[Tool, ...] = ()
     choice: str = "auto"
     parallel: bool | None = None
     as_text: bool = False
+    allowed: frozenset[str] | None = None
 
     @classmethod
     def read(cls, tools: Any, choice: Any = None, parallel: Any = None, as_text: bool = False) -> Offer:
@@ -48,7 +49,8 @@ class Offer:
         for name in names:
             if names.count(name) > 1:
                 raise OptionError(f"Two tools are called {name!r}; expected names that differ.")
-        return cls(made, _choice(choice, names), parallel, flag("tools_as_text", as_text))
+        chosen, allowed = _allowed(choice, names)
+        return cls(made, _choice(chosen, names), parallel, flag("tools_as_text", as_text), allowed)
 
     @property
     def names(self) -> frozenset[str]:
@@ -67,6 +69,30 @@ class Offer:
     @property
     def forced(self) -> bool:
         return self.choice not in ("none", "auto")
+
+    @property
+    def callable(self) -> tuple[Tool, ...]:
+        """The tools that may be called."""
+        return tuple(tool for tool in self.tools if self.allowed is None or tool.name in self.allowed)
+
+    def chosen(self, choice: str) -> str | dict[str, Any]:
+        """Return a choice among what may be called here, as a call takes it."""
+        if self.allowed is None:
+            return choice
+        tools = [{"type": "function", "name": name} for name in sorted(self.allowed)]
+        return {"type": "allowed_tools", "mode": choice, "tools": tools}
+
+    def holds_calls(self, formatter: Formatter, masks: bool) -> bool:
+        """Whether a mask holds each call to a tool that may be called, and to its schema."""
+        offering = self.formatter(formatter)
+        form = offering.call_form
+        return form is not None and masks and (self.forced or _opening(form, offering) is not None)
+
+    def holdable(self, formatter: Formatter, masks: bool) -> Offer:
+        """Return the offer without tools that are not allowed, where no mask keeps the model from them."""
+        if self.allowed is None or self.holds_calls(formatter, masks):
+            return self
+        return replace(self, tools=self.callable, allowed=None)
 
     def find(self, name: str) -> Tool:
         """Return a tool by its name, or raise `OptionError` with the nearest."""
@@ -95,7 +121,7 @@ class Offer:
             return NoCalls(form.begins(formatter.spec, sorted(self.names)), tokenizer, prompt[-100:])
         if self.choice == "auto":
             return self._free(formatter, form, prompt, tokenizer)
-        wanted = self.tools if self.choice == "required" else (self.find(self.choice),)
+        wanted = self.callable if self.choice == "required" else (self.find(self.choice),)
         forced = calls(form, [tool.schema for tool in wanted], tokenizer, many=bool(self.parallel))
         if formatter.reader(prompt).state != "thinking":
             return forced
@@ -106,9 +132,9 @@ class Offer:
     ) -> CarriedConstraint | None:
         many = self.parallel is not False
         rest = None
-        marks = form.begins(formatter.spec, ())
-        if form.own and len(marks) == 1:  # of several the reader does not say which one it was
-            rest = calls(form, [tool.schema for tool in self.tools], tokenizer, many=many, after=marks[0])
+        mark = _opening(form, formatter)
+        if mark is not None:
+            rest = calls(form, [tool.schema for tool in self.callable], tokenizer, many=many, after=mark)
         elif many:
             return None
         return MayCall(lambda: formatter.reader(prompt), rest, tokenizer, many)
@@ -118,7 +144,35 @@ class Offer:
         inner = formatter.reader(prompt)
         form = formatter.call_form
         bare = form is not None and form.bare and self.tools and self.choice != "none"
-        return BareCalls(inner, self.names) if bare else inner
+        return BareCalls(inner, frozenset(tool.name for tool in self.callable)) if bare else inner
+
+
+def _opening(form: CallForm, formatter: Formatter) -> str | None:
+    """Return the mark behind which a call that the model begins is held to its form, None where it is not."""
+    marks = form.begins(formatter.spec, ())
+    # Of several the reader does not say which one it was.
+    return marks[0] if form.own and len(marks) == 1 else None
+
+
+def _allowed(choice: Any, names: Sequence[str]) -> tuple[Any, frozenset[str] | None]:
+    """Return what is chosen among which tools, of the form that OpenAI's API calls `allowed_tools`."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+        return choice, None
+    body = choice.get("allowed_tools", choice)
+    mode, tools = (body.get(key) for key in ("mode", "tools")) if isinstance(body, Mapping) else (None, None)
+    if mode not in ("auto", "required") or not isinstance(tools, (list, tuple)) or not tools:
+        raise InputTypeError(
+            'tool_choice has the type "allowed_tools"; expected with it mode, auto or required, and tools, '
+            "a list of those that may be called."
+        )
+    parts = [tool.get("function", tool) if isinstance(tool, Mapping) else tool for tool in tools]
+    found = [str(part.get("name") if isinstance(part, Mapping) else part) for part in parts]
+    for name in found:
+        if name not in names:
+            known = ", ".join(names)
+            near = hint(name, names)
+            raise OptionError(f"tool_choice allows {name!r}, which is none of the tools ({known}).{near}")
+    return mode, frozenset(found)
 
 
 def _choice(choice: Any, names: Sequence[str]) -> str:

@@ -14,7 +14,9 @@ from llama_magic.serving.fields.common import (
     Fields,
     SamplingFields,
     StreamOptions,
+    StructuredOutputs,
 )
+from llama_magic.serving.fields.tools import Choice, Tools
 
 
 class TextPart(Fields):
@@ -51,13 +53,28 @@ class ToolCall(Fields):
     function: Called
 
 
+class CalledCustom(Fields):
+    """The custom tool of a call: `input` is its text."""
+
+    name: str
+    input: str
+
+
+class CustomToolCall(Fields):
+    """A call of a custom tool in an earlier answer."""
+
+    id: str
+    type: Literal["custom"]
+    custom: CalledCustom
+
+
 class Message(Fields):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[Part], Field(min_length=1, max_length=MAX_TEXTS)] | None = None
     name: str | None = None
-    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOLS)] | None = None
+    tool_calls: Annotated[list[ToolCall | CustomToolCall], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
@@ -67,35 +84,6 @@ class Message(Fields):
 
 
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_TEXTS)]
-
-
-class Function(Fields):
-    """A function that may be called."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class Tool(Fields):
-    """A tool: a function."""
-
-    type: Literal["function"]
-    function: Function
-
-
-class FunctionName(Fields):
-    """Names a function."""
-
-    name: str
-
-
-class NamedTool(Fields):
-    """Names the tool that is to be called."""
-
-    type: Literal["function"]
-    function: FunctionName
 
 
 class JsonSchema(Fields):
@@ -146,8 +134,9 @@ class ChatCompletion(SamplingFields):
     json_schema: dict[str, Any] | None = Field(None, description="llama-server's form of a schema")
     grammar: str | None = Field(None, description="GBNF")
     regex: str | None = Field(None, description="an expression that the whole answer matches")
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    structured_outputs: StructuredOutputs | None = Field(None, description="vLLM's form of these")
+    tools: Tools | None = None
+    tool_choice: Choice | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="variables of the template")
     reasoning_effort: str | None = Field(None, description="taken where the template reads it")
@@ -168,5 +157,5 @@ class ApplyTemplate(Fields):
 
     model: str | None = None
     messages: Messages
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Tools | None = None
     chat_template_kwargs: dict[str, Any] | None = None

@@ -90,3 +90,13 @@ class StreamOptions(Fields):
 
     include_usage: bool | None = None
     include_obfuscation: Literal[False] | None = None
+
+
+class StructuredOutputs(Fields):
+    """vLLM's way to say what an answer is held to: one of these."""
+
+    schema_: dict[str, Any] | str | None = Field(None, alias="json", description="a schema")
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = Field(None, description="GBNF")
+    json_object: bool | None = None

@@ -13,6 +13,7 @@ from llama_magic.serving.fields.common import (
     Fields,
     SamplingFields,
     StreamOptions,
+    StructuredOutputs,
     Token,
 )
 
@@ -41,6 +42,7 @@ class Completion(SamplingFields):
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     grammar: str | None = None
     regex: str | None = Field(None, description="an expression that the whole answer matches")
+    structured_outputs: StructuredOutputs | None = Field(None, description="vLLM's form of these")
     json_schema: dict[str, Any] | None = None
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from llama_magic.serving.fields.chat import Part, TextPart
-from llama_magic.serving.fields.common import MAX_TEXTS, MAX_TOOLS, Count, Fields, SamplingFields
+from llama_magic.serving.fields.common import MAX_TEXTS, Count, Fields, SamplingFields
+from llama_magic.serving.fields.tools import FlatChoice, FlatTools
 
 
 class InputMessage(Fields):
@@ -42,6 +43,23 @@ class FunctionOutput(Fields):
     status: str | None = None
 
 
+class CustomCall(Fields):
+    """A call of a custom tool in an earlier response."""
+
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    input: str
+    id: str | None = None
+    status: str | None = None
+
+
+class CustomOutput(FunctionOutput):
+    """What a custom tool gave back."""
+
+    type: Literal["custom_tool_call_output"]  # type: ignore[assignment]  # another word for it
+
+
 class ReasoningItem(Fields):
     """A reasoning of an earlier response; a template leaves it out, or takes it as the answer's thinking."""
 
@@ -53,24 +71,7 @@ class ReasoningItem(Fields):
     status: str | None = None
 
 
-Item = InputMessage | FunctionCall | FunctionOutput | ReasoningItem
-
-
-class FlatTool(Fields):
-    """A tool: a function, in the flat form of this endpoint."""
-
-    type: Literal["function"]
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class FlatNamedTool(Fields):
-    """Names the tool that is to be called."""
-
-    type: Literal["function"]
-    name: str
+Item = InputMessage | FunctionCall | FunctionOutput | CustomCall | CustomOutput | ReasoningItem
 
 
 class PlainText(Fields):
@@ -118,8 +119,8 @@ class Response(SamplingFields):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     include: Annotated[list[Literal["message.output_text.logprobs"]], Field(max_length=8)] | None = None
     stream: bool | None = None
-    tools: Annotated[list[FlatTool], Field(max_length=MAX_TOOLS)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | FlatNamedTool | None = None
+    tools: FlatTools | None = None
+    tool_choice: FlatChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
     reasoning: Reasoning | None = None

@@ -1,0 +1,40 @@
+"""Fields that other servers have, and what to write here in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_TEMPLATE = 'Write chat_template_kwargs={"enable_thinking": …}, or what the template of the model reads.'
+_WINDOW = "The window is set when the model is loaded."
+_FROM_LOGITS = "logit_bias, grammar and regex say what may be written."
+INSTEAD: Mapping[str, str] = {
+    "functions": 'Write tools=[{"type": "function", "function": …}].',
+    "function_call": 'Write tool_choice="auto", "none", or {"type": "function", "function": {"name": …}}; '
+    "an answer says its calls in tool_calls.",
+    "suffix": "No text is filled in between two others. Where a model was trained to, write its own marks "
+    "into the prompt.",
+    "guided_json": 'Write structured_outputs={"json": …}, or response_format.',
+    "guided_regex": 'Write structured_outputs={"regex": …}, or regex.',
+    "guided_choice": 'Write structured_outputs={"choice": […]}.',
+    "guided_grammar": 'Write structured_outputs={"grammar": …}, or grammar, in GBNF.',
+    "guided_decoding_backend": "Leave it out: there is one way here to hold an answer.",
+    "format": "Write response_format.",
+    "options": "Write what it holds as fields of the request.",
+    "keep_alive": "Leave it out: a model stays as long as the server does.",
+    "num_ctx": _WINDOW,
+    "n_ctx": _WINDOW,
+    "think": _TEMPLATE,
+    "thinking": _TEMPLATE,
+    "enable_thinking": _TEMPLATE,
+    "chat_template": "The template is chosen when the model is loaded.",
+    "prompt_logprobs": "Those of the prompt are not told.",
+    "allowed_token_ids": _FROM_LOGITS,
+    "bad_words": _FROM_LOGITS,
+    "use_beam_search": "Answers are drawn; n gives several.",
+    "prediction": "Leave it out: what the text repeats is guessed ahead by itself.",
+    "web_search_options": "Nothing is searched here.",
+    "images": "Images are not taken.",
+    "image_data": "Images are not taken.",
+    "previous_response_id": "Nothing is kept: send the items of the conversation as input.",
+    "conversation": "Nothing is kept: send the items of the conversation as input.",
+}
