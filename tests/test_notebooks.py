@@ -73,7 +73,7 @@ def test_a_notebook_that_was_run_here_is_trusted_here(tmp_path: Path) -> None:
     nbformat.write(nbformat.v4.new_notebook(cells=cells), source)
     env = os.environ | {"JUPYTER_DATA_DIR": str(tmp_path / "data")}
     script = NOTEBOOKS[0].parent / "run.py"
-    subprocess.run([sys.executable, script, source, target], env=env, check=True, timeout=120)
+    subprocess.run([sys.executable, script, source, target], env=env, check=True, timeout=600)
     notary = NotebookNotary(data_dir=str(tmp_path / "data"))
     notebook = nbformat.read(target, as_version=4)
     assert notary.check_signature(notebook)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from settled import WATCHDOG
+
 from llama_magic import weakly
 from llama_magic.model.mail import mail
 from llama_magic.testing import Script, scripted_model
@@ -78,7 +80,7 @@ def test_work_is_done_on_a_thread_of_ours_when_a_thing_is_gone() -> None:
     when_gone(things[0], lambda: (done.append((threading.current_thread().name, may_wait())), told.set()))
     assert not told.wait(0.01)
     assert python_run_by(things.clear) == []
-    assert told.wait(20)
+    assert told.wait(WATCHDOG)
     assert done == [("llama_magic gone", False)]
 
 
@@ -93,7 +95,7 @@ def test_work_that_is_called_off_is_not_done() -> None:
     when_gone(things[2], told.set)
     call_off()
     things.clear()
-    assert told.wait(20)
+    assert told.wait(WATCHDOG)
     assert done == []
 
 
@@ -104,7 +106,7 @@ def test_a_stream_that_dies_runs_no_python_and_is_stopped() -> None:
         next(streams[0])
         ended = streams[0]._assembler.ended
         assert python_run_by(streams.clear) == []
-        assert ended.wait(20)
+        assert ended.wait(WATCHDOG)
 
 
 def test_a_table_holds_its_keys_weakly() -> None:

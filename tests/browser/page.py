@@ -68,7 +68,7 @@ class Page:
     in the notebook that is open (`show`). Other apps are loaded.
     """
 
-    def __init__(self, browser: Any, server: Server, scale: float = 1, patience: float = 60) -> None:
+    def __init__(self, browser: Any, server: Server, scale: float = 1, patience: float = 240) -> None:
         """Open a tab; `patience` is for how many seconds it waits for a state."""
         self.server, self.name, self.patience = server, "", patience
         self.context = browser.new_context(viewport=SIZE, device_scale_factor=scale)
@@ -220,16 +220,16 @@ class Page:
         outputs = self.cell(index).locator(".jp-OutputArea-child").all()
         return [(output.evaluate(words), output.is_visible()) for output in outputs]
 
-    def static(self, index: int, text: str = "", timeout: float = 20_000) -> Any:
+    def static(self, index: int, text: str = "") -> Any:
         """Wait for a cell's static output and return it."""
         found = self.cell(index).locator(".jp-RenderedHTML .lm").filter(has_text=text)
-        found.first.wait_for(timeout=timeout)
+        found.first.wait_for()
         return found.first
 
-    def live(self, index: int, timeout: float = 20_000) -> Any:
+    def live(self, index: int) -> Any:
         """Wait for a cell's live view and return it."""
         found = self.cell(index).locator(".lm-live")
-        found.wait_for(timeout=timeout)
+        found.wait_for()
         return found
 
     def save(self) -> dict[str, Any]:
@@ -245,12 +245,12 @@ class Page:
                 return json.loads(text)  # type: ignore[no-any-return]
         raise AssertionError(f"{path} was not saved within {self.patience} s")
 
-    def finished(self, index: int, timeout: float = 20_000) -> None:
+    def finished(self, index: int) -> None:
         """Wait until a cell that was run has ended."""
         self.page.wait_for_function(
             "([cell, before]) => { const now = cell.querySelector('.jp-InputPrompt').textContent;"
             " return now !== before && /\\[\\d+\\]/.test(now); }",
-            arg=[self.cell(index).element_handle(), self._prompts[index]], timeout=timeout,
+            arg=[self.cell(index).element_handle(), self._prompts[index]],
         )  # fmt: skip
 
     def command(self, name: str, **options: Any) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 from display_answers import bare
 from example_views import example_views
 
-from browser.camera import PATIENCE, ROOT, SHEETS, WIDTHS, Camera, fresh, sheets
+from browser.camera import ROOT, SHEETS, WIDTHS, Camera, fresh, sheets
 from browser.cells import HELD, IMPORTS, cell
 from browser.conftest import CHROMIUM_ARGS, MISSING, chromium_path
 from browser.page import SHOTS, Page
@@ -182,7 +182,7 @@ def live(browser: Any, server: Server) -> None:
             source, there = LIVE[name]
             page.run(index)
             if HELD not in source:
-                page.finished(index, timeout=1000 * PATIENCE)
+                page.finished(index)
             if there:
                 page.cell(index).locator(there).first.wait_for()
             if name in MOMENTS:
@@ -191,7 +191,7 @@ def live(browser: Any, server: Server) -> None:
                 camera.take(f"live-{name}", index)
             if HELD in source:
                 page.release()
-                page.finished(index, timeout=1000 * PATIENCE)
+                page.finished(index)
 
 
 def lessons(browser: Any, server: Server) -> None:
@@ -222,7 +222,7 @@ def readme(browser: Any, server: Server) -> None:
     page.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
     page.page.set_viewport_size({"width": 880, "height": 1400})
     page.run(0)
-    page.finished(0, timeout=1000 * PATIENCE)
+    page.finished(0)
     for index, (name, (_, moment)) in enumerate(chosen.items(), 1):
         with trying(f"readme-{name}"):
             page.run(index)

@@ -23,7 +23,7 @@ def tab(opened: Any, request: pytest.FixtureRequest) -> Any:
     name = re.sub(r"\W+", "-", request.node.name)
     made = opened(f"{name}.ipynb", [LOAD, TRACE, PAD, STEPS])
     made.run(0)
-    made.finished(0, timeout=60_000)
+    made.finished(0)
     made.run(1)
     board(made)
     return made
@@ -32,7 +32,7 @@ def tab(opened: Any, request: pytest.FixtureRequest) -> Any:
 def board(tab: Any, index: int = 1) -> Any:
     """Wait for a cell's board, named by its script, and return it."""
     found = tab.cell(index).locator(".lm-board")
-    found.locator('[role=slider][aria-label="temperature"]').wait_for(timeout=30_000, state="attached")
+    found.locator('[role=slider][aria-label="temperature"]').wait_for(state="attached")
     return found
 
 

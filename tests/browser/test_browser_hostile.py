@@ -24,14 +24,14 @@ def test_hostile_answers_in_the_live_view_and_reopened(opened: Any) -> None:
     tab = opened("hostile.ipynb", rows)
     for index in range(2):
         tab.run(index)
-    tab.finished(1, timeout=60_000)
+    tab.finished(1)
     tab.run(2)
     tab.live(2).get_by_text("next").last.wait_for()
     tab.shot("lab-hostile-live")
-    tab.finished(2, timeout=60_000)
+    tab.finished(2)
     for index in (3, 4):
         tab.run(index)
-        tab.finished(index, timeout=60_000)
+        tab.finished(index)
     assert_dead(tab)
     shown = tab.cell(1).inner_text()
     for text in hostile.TEXTS:

@@ -28,7 +28,7 @@ def boards(opened: Any, name: str, *sources: str) -> Any:
     tab = opened(name, [LOAD, *sources])
     for index in range(len(sources) + 1):
         tab.run(index)
-        tab.finished(index, timeout=120_000)
+        tab.finished(index)
     return tab
 
 
@@ -134,7 +134,7 @@ def test_folds_and_stop_by_keys(opened: Any) -> None:
     keys = tab.page.keyboard
     for index in range(3):
         tab.run(index)
-        tab.finished(index, timeout=120_000)
+        tab.finished(index)
     fold = tab.cell(1).locator(".jp-OutputArea details").first
     summary = fold.locator("summary").first
     summary.focus()
@@ -144,7 +144,7 @@ def test_folds_and_stop_by_keys(opened: Any) -> None:
     keys.press("Space")
     assert not fold.evaluate("n => n.open")
     tab.run(3)
-    live = tab.live(3, timeout=60_000)
+    live = tab.live(3)
     fold = live.locator("details").first
     fold.locator("summary").focus()
     keys.press("Enter")
@@ -152,7 +152,7 @@ def test_folds_and_stop_by_keys(opened: Any) -> None:
     keys.press("Shift+Tab")
     assert tab.page.evaluate(FOCUSED) == "Stop"
     keys.press("Enter")
-    tab.finished(3, timeout=60_000)
+    tab.finished(3)
     live.wait_for(state="detached")
     tab.page.wait_for_function(IN_CELL)
 

@@ -65,7 +65,7 @@ def test_the_pen_in_notebook_7(tab: Any) -> None:
     tab.errors.clear()  # Notebook has one of its own while it loads
     tab.run(3)
     sheet = tab.cell(3).locator(".lm-page")
-    sheet.wait_for(timeout=30_000)
+    sheet.wait_for()
     board = tab.cell(3).locator(".lm-board")
     cells = tab.page.locator(".jp-Notebook .jp-Cell").count()
     sheet.locator(".lm-tok").nth(1).focus()
@@ -99,7 +99,7 @@ def test_the_boards_keys_in_notebook_7(tab: Any) -> None:
     count = cells.count()
     for index in range(5, 9):
         tab.run(index)
-        tab.finished(index, timeout=60_000)
+        tab.finished(index)
     live = tab.cell(6).locator(".lm-board")
     slider = live.get_by_role("slider", name="top_k")
     slider.press("Home")

@@ -25,9 +25,9 @@ def tab(opened: Any, request: pytest.FixtureRequest) -> Any:
     name = re.sub(r"\W+", "-", request.node.name)
     made = opened(f"{name}.ipynb", [LOAD, ASK, BRANCHES, HELD, SLOW])
     made.run(0)
-    made.finished(0, timeout=60_000)
+    made.finished(0)
     made.run(1)
-    made.finished(1, timeout=60_000)
+    made.finished(1)
     page(made)
     return made
 
@@ -35,7 +35,7 @@ def tab(opened: Any, request: pytest.FixtureRequest) -> Any:
 def page(tab: Any, index: int = 1) -> Any:
     """Wait for the pen of a cell and return the text under it."""
     found = tab.cell(index).locator(".lm-page")
-    found.wait_for(timeout=30_000)
+    found.wait_for()
     return found
 
 

@@ -15,7 +15,7 @@ def test_strip_and_count_follow_the_typing(opened: Any) -> None:
     there is saved, and read without the kernel."""
     tab = opened("typing.ipynb", [LOAD, READY])
     tab.run(0)
-    tab.finished(0, timeout=60_000)
+    tab.finished(0)
     tab.run(1)
     board = tab.cell(1).locator(".lm-board")
     field = board.locator('textarea[aria-label="Text to cut into tokens"]')

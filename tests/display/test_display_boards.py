@@ -13,8 +13,9 @@ import nbformat
 import pytest
 from as_ipython import show
 from display_answers import widgets
+from settled import boards_rest
 from test_display_hosts import IMPORTS
-from test_display_pad import fake, settle
+from test_display_pad import fake
 
 from llama_magic import display
 from llama_magic.display import hosts
@@ -243,9 +244,9 @@ def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Shell) -> None:
     view = next(iter(shell.display_pub.shown.values()))
     assert "17 prompt + 0 written of 300 tokens" in view["text/plain"]
     board.run()
-    settle()
+    boards_rest()
     board.prompt.value = "Something else"
-    settle()
+    boards_rest()
     view = next(iter(shell.display_pub.shown.values()))
     assert view["text/plain"].splitlines()[:5] == [
         "prompt pad: fake",
@@ -339,7 +340,8 @@ def test_nbclient_saves_no_widget_state() -> None:
     source = "d.pad(answering('Hello'))"
     spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     cells = [nbformat.v4.new_code_cell(text) for text in (IMPORTS, source)]
-    book = nbclient.NotebookClient(nbformat.v4.new_notebook(cells=cells, metadata=spec), timeout=60).execute()
+    book = nbformat.v4.new_notebook(cells=cells, metadata=spec)
+    book = nbclient.NotebookClient(book, timeout=600).execute()
     [output] = book.cells[1].outputs
     assert output.text.startswith("There is no prompt pad here")
     assert "widgets" not in book.metadata

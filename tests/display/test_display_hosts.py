@@ -48,7 +48,7 @@ def executed() -> Any:
         STOPPED,
     )
     book = notebook(*sources)
-    return nbclient.NotebookClient(book, timeout=60, allow_errors=True).execute()
+    return nbclient.NotebookClient(book, timeout=600, allow_errors=True).execute()
 
 
 def test_nbclient_stores_one_static_output(executed: Any) -> None:
@@ -117,7 +117,7 @@ def test_a_long_map_leaves_nothing_of_its_way(monkeypatch: pytest.MonkeyPatch) -
         "from llama_magic.testing import scripted_model\nwatching._SELDOM = 0.0\n"
         "runs = lm.map(['a', 'b', 'c'], model=scripted_model(lambda request: 'said'))\nlen(runs)"
     )
-    client = nbclient.NotebookClient(notebook(source, "%%capture kept\n" + source), timeout=60)
+    client = nbclient.NotebookClient(notebook(source, "%%capture kept\n" + source), timeout=600)
     seen: list[str] = []
     update = client.process_message
 

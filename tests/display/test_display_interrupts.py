@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from display_answers import ASKED, answering
 from ipywidgets import Widget
+from settled import WATCHDOG
 from test_display_stream import LAB, answer_views, shell
 
 from llama_magic import errors, threads
@@ -68,8 +69,8 @@ def at_work() -> list[threading.Thread]:
     """Return the threads of views; one that was told to end has a moment for it."""
     found = [thread for thread in threading.enumerate() if thread.name in _NAMES]
     for thread in found:
-        thread._started.wait(20)  # type: ignore[attr-defined]  # it may be about to start, and cannot be joined
-        thread.join(20)
+        thread._started.wait(WATCHDOG)  # type: ignore[attr-defined]  # it may be about to start, and cannot be joined
+        thread.join(WATCHDOG)
     return [thread for thread in found if thread.is_alive()]
 
 

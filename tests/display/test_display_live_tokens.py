@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 from as_ipython import show
 from display_answers import answering, widgets
+from settled import boards_rest
 from test_display_boards import WIDGET, Shell
 
 from llama_magic import display
@@ -25,13 +25,6 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
     return made
 
 
-def settle() -> None:
-    """Wait for what waits for a rest."""
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join(10)
-
-
 def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
     """After a rest: the model's own tokens, their number said and shown, characters and bytes beside it."""
     model = loaded("short")
@@ -39,7 +32,7 @@ def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
     assert board.strip == model.token_strip("Hi")
     for text in ("C", "Count", "Counting naïvely 🦕<|im_end|>"):  # as by three keys
         board.text.value = text
-    settle()
+    boards_rest()
     assert board.strip == model.token_strip(text)
     assert isinstance(board.strip, strips.TokenStrip)
     size = f"{len(text)} characters, {len(text.encode())} bytes of UTF-8"
@@ -47,7 +40,7 @@ def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
     for said in (f"{board.strip.count} tokens, 1 control token among them", size, "🦕\u00a03/3"):
         assert said in board.output.value
     board.text.value = ""
-    settle()
+    boards_rest()
     assert board.voice.text == "0 tokens, 0 characters, 0 bytes of UTF-8"
 
 
@@ -60,7 +53,7 @@ def test_a_key_restarts_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "token_strip", lambda text: counted.append(text) or real(text))
     for n in range(1, 11):
         board.text.value = "w" * n
-    settle()
+    boards_rest()
     assert counted == ["w" * 10]
 
 
@@ -71,7 +64,7 @@ def test_what_is_saved_is_what_stands_there(shell: Shell) -> None:
     show(board)
     board._view_count = 1
     board.text.value = "one two {{ three"
-    settle()
+    boards_rest()
     view, widget = shell.display_pub.shown.values()
     assert set(view) == {"text/html", "text/plain"}
     assert "tokens: 4 tokens" in view["text/plain"]
@@ -94,7 +87,7 @@ def test_a_closed_model_is_said_where_the_strip_would_stand() -> None:
     board = LiveTokens(model, "one")
     model.close()
     board.text.value = "one two"
-    settle()
+    boards_rest()
     assert board.strip is None
     assert "was unloaded" in board.output.value
     assert "was unloaded" in board.voice.text

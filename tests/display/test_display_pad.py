@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from as_ipython import page_says
 from display_answers import answering
+from settled import WATCHDOG, boards_rest
 
 from llama_magic.display.boards.pad import Pad as pad  # noqa: N813
 from llama_magic.errors import OptionError
@@ -25,21 +26,14 @@ def fake(answer: str | Script = "") -> Model:
     return answering(answer, name="fake", window=300)
 
 
-def settle() -> None:
-    """Wait for the pad's threads."""
-    for thread in threading.enumerate():
-        if thread.name == "llama_magic-pad" or isinstance(thread, threading.Timer):
-            thread.join(10)
-
-
 def test_the_gauge_counts_what_is_typed() -> None:
     """After a rest the gauge shows the tokens of system and prompt, and what is too many."""
     board = pad(fake(), system="be brief")
     board.prompt.value = "one two three"
-    settle()
+    boards_rest()
     assert "18 prompt + 0 written of 300 tokens" in board.gauge.value
     board.prompt.value = " ".join(["w"] * 41)  # 56 with what is around it, and 256 for the answer
-    settle()
+    boards_rest()
     assert "Does not fit: 12 tokens too many." in board.gauge.value
 
 
@@ -58,11 +52,11 @@ def test_a_stream_that_pauses_is_drawn_to_its_last_word() -> None:
     board.output.observe(lambda change: "four" in change["new"] and seen.set(), "value")
     board.run_button.click()
     try:
-        assert seen.wait(10)
+        assert seen.wait(WATCHDOG)
         assert "five" not in board.output.value
     finally:
         gate.set()
-    settle()
+    boards_rest()
     assert "one two three four five" in board.output.value
 
 
@@ -73,7 +67,7 @@ def test_run_shows_the_answer_and_keeps_it() -> None:
     board.sliders["temperature"].value = 0.2
     board.seed.value = "7"
     board.run_button.click()
-    settle()
+    boards_rest()
     [asked] = model.backend.requests
     assert list(asked.messages) == [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]
     assert asked.sampling == replace(Sampling(), temperature=0.2)
@@ -98,7 +92,7 @@ def test_an_interrupt_while_run_begins_lets_it_begin_again(monkeypatch: pytest.M
         board.run()
     assert model.backend.requests[0].handle.cancelled
     board.run()
-    settle()
+    boards_rest()
     assert board.answer.text == "second"
 
 
@@ -109,7 +103,7 @@ def test_stop_cancels_the_stream() -> None:
     board.run_button.click()
     assert board.run_button.disabled
     board.stop_button.click()
-    settle()
+    boards_rest()
     assert model.backend.requests[0].handle.cancelled
     assert "stopped before its end" in board.output.value
     assert not board.run_button.disabled
@@ -121,7 +115,7 @@ def test_insert_as_cell_leaves_the_answer_and_holds_the_drawn_seed() -> None:
     model = fake("An answer")
     board = pad(model, prompt="Hi", insert=cells.append)
     board.run_button.click()
-    settle()
+    boards_rest()
     seed = model.backend.requests[0].seed
     assert board.seed.placeholder == f"drawn: {seed}"
     board.insert_button.click()
@@ -166,7 +160,7 @@ def test_shift_enter_runs_what_the_page_holds() -> None:
     model = fake("An answer")
     board = pad(model, prompt="H")
     page_says(board.voice, {"run": {board.prompt.placeholder: "Hi", "other": "x"}})
-    settle()
+    boards_rest()
     page_says(board.voice, {"run": None})
     assert [list(asked.messages) for asked in model.backend.requests] == [[{"role": "user", "content": "Hi"}]]
 

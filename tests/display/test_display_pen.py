@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from as_ipython import page_says, show
 from display_answers import answering, widgets
+from settled import WATCHDOG, boards_rest
 from test_display_boards import WIDGET, Shell
 
 from llama_magic import display
@@ -17,13 +18,6 @@ from llama_magic.display.static import text as render_text
 from llama_magic.errors import OptionError
 from llama_magic.testing import Script, scripted_model
 from llama_magic.words.tables import percent
-
-
-def settle() -> None:
-    """Wait for the pen's threads."""
-    for thread in threading.enumerate():
-        if thread.name == "llama_magic-pen":
-            thread.join(10)
 
 
 def words(board: Pen) -> str:
@@ -57,11 +51,11 @@ def test_a_picked_token_regrows_the_answer(answer: Any) -> None:
     """What the page is offered are the alternatives; a pick makes the branch that `fork` makes."""
     board = answer.live()
     page_says(board.sheet, {"open": 4, "of": 0})
-    settle()
+    boards_rest()
     told = answer.alternatives(4, 8)
     assert board.sheet.offered["rows"] == [[a.token_id, a.text, a.probability, a.drawn] for a in told]
     page_says(board.sheet, {"pick": 4, "of": 0, "token": told[1].token_id})
-    settle()
+    boards_rest()
     [branch] = answer.branches
     assert board.answer is branch
     assert branch.token_ids == answer.fork(4, told[1].token_id).token_ids
@@ -73,7 +67,7 @@ def test_a_picked_token_regrows_the_answer(answer: Any) -> None:
     assert board.which.options[1] == (f"branch 1: token 5 “{told[1].text.strip()}”", 1)
     assert board.recipe()[1].text == f"answer.fork(4, {told[1].token_id})"
     board.look(4)  # given to the branch: the answer before it knows, and nothing is read again
-    settle()
+    boards_rest()
     assert [row[3] for row in board.sheet.offered["rows"]] == [False, True, *[False] * 6]
     assert [row[:3] for row in board.sheet.offered["rows"]] == [
         [one.token_id, one.text, one.probability] for one in told
@@ -84,9 +78,9 @@ def test_what_is_typed_stands_in_place_of_the_token(answer: Any) -> None:
     """The answer before stays to be seen, and a branch of the branch is told apart from it."""
     board = answer.live()
     page_says(board.sheet, {"pick": 2, "of": 0, "text": " we"})
-    settle()
+    boards_rest()
     page_says(board.sheet, {"pick": 5, "of": 1, "text": " never"})
-    settle()
+    boards_rest()
     second = answer.branches[0].branches[0]
     assert second.text.startswith(" that it we")
     assert [label.partition(":")[0] for label, _ in board.which.options] == [
@@ -104,7 +98,7 @@ def test_the_end_goes_on(answer: Any) -> None:
     """At the place after the last token nothing is replaced; an empty text only goes on."""
     board = answer.live()
     page_says(board.sheet, {"pick": 12, "of": 0, "text": ""})
-    settle()
+    boards_rest()
     [branch] = answer.branches
     assert branch.token_ids[:12] == answer.token_ids
     assert len(branch.token_ids) == 24
@@ -118,7 +112,7 @@ def test_a_seed_on_the_board_is_that_of_what_grows(answer: Any) -> None:
     assert "The seed is &#39;x&#39;" in board.output.value
     board.seed.value = "9"
     board.pick(3, " a")
-    settle()
+    boards_rest()
     assert answer.branches[0].seed == 9
     assert board.recipe()[1].text == "answer.fork(3, ' a', seed=9)"
     assert board.output.value == ""
@@ -134,13 +128,13 @@ def test_a_pick_stops_what_is_being_written() -> None:
     board = answer.live()
     board.sheet.observe(lambda _: "seven" in words(board) and seen.set(), "tokens")
     board.pick(1, " five")
-    assert seen.wait(10)
+    assert seen.wait(WATCHDOG)
     assert board.sheet.end == ""
     assert (board.sheet.writing, board.stop_button.disabled, board.answer) == (True, False, None)
     assert "one two three" in render_text.page(board.view()).replace("·", " ").replace("│", "")
     seven = [text for text, _, _ in board.sheet.tokens].index(" seven")
     page_says(board.sheet, {"pick": seven, "of": 1, "text": " nine"})
-    settle()
+    boards_rest()
     first, second = answer.branches[0], answer.branches[0].branches[0]
     assert (first.text, first.finish_reason) == ("one five six seven", "interrupted")
     assert second.text == "one five six nine ten"
@@ -154,14 +148,14 @@ def test_opening_a_token_stops_what_is_being_written() -> None:
     board = model.complete("Count", max_tokens=9, logprobs=2).live()
     board.sheet.observe(lambda _: "six" in words(board) and seen.set(), "tokens")
     board.pick(1, " five")
-    assert seen.wait(10)
+    assert seen.wait(WATCHDOG)
     six = [text for text, _, _ in board.sheet.tokens].index(" six")
     page_says(board.sheet, {"open": six, "of": 1})
-    settle()
+    boards_rest()
     assert [row[1:] for row in board.sheet.offered["rows"]] == [[" six", pytest.approx(0.9), True]]
     assert board.answer.finish_reason == "interrupted"
     board.look(six - 1)  # given to the branch
-    settle()
+    boards_rest()
     assert "logprobs=K" in board.sheet.offered["problem"]
 
 
@@ -172,7 +166,7 @@ def test_stop_keeps_what_is_there() -> None:
     board.pick(1, " five")
     assert (words(board), board.sheet.writing, board.sheet.end) == ("one", True, "is being read")
     board.stop_button.click()
-    settle()
+    boards_rest()
     assert board.answer.text == "one five"
     assert "stopped before its end" in board.sheet.end
 
@@ -184,13 +178,13 @@ def test_what_cannot_grow_is_said(answer: Any, loaded: Any) -> None:
     assert "ends the answer" in board.output.value
     assert "ends the answer" in board.voice.text
     board.look(99)
-    settle()
+    boards_rest()
     assert "There is no step 99" in board.sheet.offered["problem"]
     assert len(board.versions) == 1
     broken = scripted_model(["one two", Script(error=ValueError("a wire was cut"))])
     board = broken.complete("Count", max_tokens=9).live()
     board.pick(1, " five")
-    settle()
+    boards_rest()
     assert "a wire was cut" in board.output.value
     assert (words(board), board.sheet.of, len(board.versions)) == ("one two", 0, 1)
 
@@ -205,7 +199,7 @@ def test_other_messages_are_ignored(message: Any) -> None:
     model = answering("one two three")
     board = model.complete("Count").live()
     page_says(board.sheet, message)
-    settle()
+    boards_rest()
     assert len(model.backend.requests) == 1
 
 
@@ -256,11 +250,11 @@ def test_what_is_saved_says_the_same_without_the_widget(answer: Any, monkeypatch
     assert widget[WIDGET]["model_id"] == board.model_id
     assert widget["text/plain"] == "The pen: run this cell again to use it."
     board.look(4)
-    settle()
+    boards_rest()
     view, _ = shell.display_pub.shown.values()
     assert "what may stand at token 5 (step 4)" in view["text/plain"]
     board.pick(4, " deep")
-    settle()
+    boards_rest()
     view, _ = shell.display_pub.shown.values()
     assert "└─ deep" in view["text/plain"]
     assert "answer.fork(4, ' deep')" in view["text/plain"]

@@ -318,5 +318,5 @@ if child:
 def test_forked_child_has_a_thread_of_its_own(scripted_file: Any) -> None:
     """A model loaded in a forked child answers there, and the parent goes on."""
     command = [sys.executable, "-W", "ignore", "-c", _FORK, str(scripted_file.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["3", "3"], "")

@@ -84,7 +84,7 @@ def _path(name: str) -> Path:
 def measured(request: pytest.FixtureRequest) -> tuple[GGUFInfo, list[dict[str, float]]]:
     path = _path(request.param)
     command = [sys.executable, "-c", _CHILD, str(path), json.dumps(_RUNS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     return inspect(path), json.loads(done.stdout.splitlines()[-1])
 
 

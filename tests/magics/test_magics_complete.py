@@ -171,9 +171,9 @@ def test_ipykernel_answers_a_front_end_with_whole_words(tmp_path: Path) -> None:
 
     manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
     try:
-        client.execute_interactive("%load_ext llama_magic", timeout=60)
+        client.execute_interactive("%load_ext llama_magic", timeout=600)
         code = "import os\nx = %llama un"
-        reply = client.complete(code, len(code), reply=True, timeout=60)["content"]
+        reply = client.complete(code, len(code), reply=True, timeout=6000)["content"]
         assert reply["matches"] == ["unload"]
         assert code[reply["cursor_start"] : reply["cursor_end"]] == "un"
     finally:

@@ -31,7 +31,7 @@ def run_notebook(*cells: str, allow_errors: bool = False) -> list[Any]:
     """Run cells with nbclient after the set-up cell; return the outputs of each."""
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in (SETUP, *cells)]
-    NotebookClient(notebook, kernel_name="python3", timeout=60, allow_errors=allow_errors).execute()
+    NotebookClient(notebook, kernel_name="python3", timeout=600, allow_errors=allow_errors).execute()
     assert notebook.cells[0].outputs == []
     nbformat.validate(notebook)
     assert "widgets" not in notebook.metadata
@@ -92,7 +92,7 @@ def execute(client: Any, code: str, cell: str | None = None) -> str:
     client.shell_channel.send(message)
     written = []
     while True:
-        reply = client.get_iopub_msg(timeout=60)
+        reply = client.get_iopub_msg(timeout=600)
         if reply["parent_header"].get("msg_id") != message["header"]["msg_id"]:
             continue
         if reply["msg_type"] == "stream":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
+from settled import boards_rest
 
 from llama_magic.display import hosts
 from llama_magic.display.boards.pad import Pad
@@ -27,19 +27,12 @@ def _widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "no_widgets", lambda shell: "")
 
 
-def settle() -> None:
-    """Wait for the pad's threads."""
-    for thread in threading.enumerate():
-        if thread.name == "llama_magic-pad" or isinstance(thread, threading.Timer):
-            thread.join(10)
-
-
 def ask(run: Any, board: Pad) -> str:
     """Run the pad, then its cell; return the cell."""
     cells: list[str] = []
     board.into_next_cell = cells.append
     board.run()
-    settle()
+    boards_rest()
     board.insert()
     result = run(cells[0])
     assert result.success, result.error_in_exec

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
+from settled import boards_rest
 
 from llama_magic.display import hosts
 from llama_magic.display.boards.pen import Pen
 from llama_magic.errors import BackendError, GenerationInterrupted, OptionError
 from llama_magic.model.branching import Branching
 from llama_magic.testing import Script
-
-
-def settle() -> None:
-    """Wait for the pen's threads."""
-    for thread in threading.enumerate():
-        if thread.name == "llama_magic-pen":
-            thread.join(10)
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ def test_an_interrupted_cell_has_the_pen(run: Any, model: Any, boards: list[Pen]
     [board] = boards
     assert board.answer.text == "one two"
     board.pick(2, "")
-    settle()
+    boards_rest()
     assert run("cut").result.branches[0].text == "one two more"
 
 
@@ -125,7 +118,7 @@ def test_a_replayed_answer_has_the_pen(run: Any, model: Any, boards: list[Pen]) 
     [board] = boards
     assert run("again").result.replayed
     board.pick(2, "")
-    settle()
+    boards_rest()
     assert board.answer.text == "one two more"
 
 
@@ -156,7 +149,7 @@ def test_a_branch_is_put_into_its_chat(run: Any, model: Any, boards: list[Pen], 
     button, chat = board.in_chat.button, session.chats["a"]
     assert (button.description, button.disabled, button.layout.display) == ("Stands in chat a", True, None)
     board.pick(0, "bad")
-    settle()
+    boards_rest()
     assert (button.description, button.disabled) == ("Use in chat a", False)
     button.click()
     assert chat.turns[-1].completion is board.answer
@@ -181,7 +174,7 @@ def test_only_what_a_chat_has_can_be_put_into_it(
     assert boards[0].in_chat.button.layout.display == "none"
     run("%%llama chat --session a --live\nQ").raise_error()
     boards[1].pick(0, "five")
-    settle()
+    boards_rest()
     session.chats["a"].reset()
     boards[1].in_chat.button.click()
     assert "was reset, or changed" in boards[1].output.value

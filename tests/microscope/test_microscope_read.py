@@ -11,6 +11,7 @@ import llama_cpp
 import numpy as np
 import pytest
 from as_ipython import traceback_of
+from settled import joined
 
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, InputTypeError, OptionError
 from llama_magic.microscope import compare_tokens, reading
@@ -142,7 +143,7 @@ def test_an_interrupt_stops_the_reading_and_leaves_the_model_usable(short: Any) 
     while not any(name.startswith("reading") for name in short.backend.side_contexts):
         assert thread.is_alive()
     raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt))
-    thread.join(20)
+    joined(thread)
     assert caught
     left = short.backend.call(lambda _core: short.backend.side_contexts)
     assert not any(name.startswith("reading") for name in left)

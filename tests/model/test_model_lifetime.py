@@ -19,6 +19,7 @@ import llama_cpp
 import numpy as np
 import pytest
 from scripted_gguf import Scripted, chain
+from settled import WATCHDOG, joined
 
 import llama_magic as lm
 from llama_magic.engine.native import SamplerChain
@@ -155,14 +156,16 @@ def test_close_while_threads_generate(scripted_model: Any) -> None:
             futures = [pool.submit(ask, seed) for seed in seeds]
             started.wait()
             model.close()
-            assert {f.result(timeout=60) for f in futures} <= {"interrupted", "closed"}
+            assert {f.result(timeout=600) for f in futures} <= {"interrupted", "closed"}
 
 
 def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None:
     """A request that the engine has not looked at when it closes is ended with the same error."""
     model = _endless(scripted_model)
     hold, entered = threading.Event(), threading.Event()
-    blocker = threading.Thread(target=lambda: model.backend.call(lambda core: (entered.set(), hold.wait(30))))
+    blocker = threading.Thread(
+        target=lambda: model.backend.call(lambda core: (entered.set(), hold.wait(WATCHDOG)))
+    )
     blocker.start()
     entered.wait()
     stream = model.complete("a", stream=True)  # lies in the inbox
@@ -173,9 +176,7 @@ def test_call_that_comes_with_the_close_is_answered(scripted_model: Any) -> None
     hold.set()
     with pytest.raises(lm.ModelClosedError):
         list(stream)
-    closer.join(30)
-    assert not closer.is_alive()
-    blocker.join(30)
+    joined(closer, blocker)
 
 
 _DRY = lm.Sampling(dry_multiplier=0.8)
@@ -220,10 +221,8 @@ def test_weights_are_freed_after_short_calls_that_are_in_them(
     closer.join(0.3)
     freed = not closer.is_alive()
     go_on.set()
-    user.join(60)
-    closer.join(60)
+    joined(user, closer)
     assert not freed
-    assert not closer.is_alive()
 
 
 def test_every_use_of_a_closed_model_is_one_error(scripted: Any) -> None:
@@ -373,7 +372,7 @@ print("end", flush=True)
 def test_process_ends_quietly_with_a_model_in_use(scripted_file: Scripted, fork: list[str]) -> None:
     """A process that ends while a model generates, also in a forked child, says nothing and returns 0."""
     command = [sys.executable, "-W", "ignore", "-c", _EXIT, str(scripted_file.path), *fork]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("end") == 1 + len(fork)
 

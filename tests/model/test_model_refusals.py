@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from settled import joined
 
 import llama_magic as lm
 
@@ -126,9 +127,7 @@ def test_several_readers_of_one_stream_all_end(scripted: Any) -> None:
     threads = [threading.Thread(target=lambda: list(stream), daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not any(thread.is_alive() for thread in threads)
+    joined(*threads)
 
 
 def test_cancelled_structured_task_stops_decoding(loaded: Callable[..., Any]) -> None:

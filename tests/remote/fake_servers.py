@@ -33,6 +33,7 @@ class Faults:
     cut_after: int | None = None
     error_after: int | None = None
     stall_after: int | None = None
+    silent_after: int | None = None
     garbage_after: int | None = None
     ignores: frozenset[str] = frozenset()
     no_seed: bool = False
@@ -253,6 +254,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _go_wrong(self, sent: int) -> bool:
         faults = self.fake.faults
+        if faults.silent_after == sent:
+            self.connection.recv(1)  # not a byte more, until the client has hung up
         if faults.stall_after == sent:
             while not faults.release.wait(0.02):
                 self.send(b": still here\n\n")  # so that a client that left is noticed

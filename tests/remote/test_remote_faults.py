@@ -106,20 +106,12 @@ def test_a_broken_answer_is_kept(
 
 def test_a_silent_server_is_given_up(start: Start) -> None:
     """After `stall` seconds without a byte, with what was written."""
-    fake = start("llama-server", "one two three")
-    model = lm.connect(fake.url, probing=False, stall=0.3)
-    fake.faults.stall_after = 1
-    fake.faults.release.wait = lambda _timeout=None: _silent(fake)  # type: ignore[method-assign]
+    fake = start("llama-server", "one two three", silent_after=1)
+    model = lm.connect(fake.url, probing=False, stall=3)
     with pytest.raises(errors.StreamStalledError) as caught:
         model.chat(ASK)
     assert caught.value.completion.text == "one"
     model.close()
-
-
-def _silent(fake: Fake) -> bool:
-    """Say nothing until the client has hung up."""
-    fake.hung_up.wait(2)
-    return True
 
 
 @pytest.mark.parametrize("kind", KINDS)

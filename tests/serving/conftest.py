@@ -39,7 +39,7 @@ class Served:
     def __init__(self, server: Server, model: Any) -> None:
         self.server, self.model = server, model
         self.backend = model.backend
-        self.client = httpx.Client(base_url=server.url, timeout=60)
+        self.client = httpx.Client(base_url=server.url, timeout=600)
 
     def openai(self, **how: Any) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.server.url}/v1", api_key="none", max_retries=0, **how)

@@ -94,7 +94,7 @@ def test_one_that_waits_when_its_model_is_unloaded_is_told_so(
             sink(event)
 
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(here.client.post, CHAT, json=ask(stream=streamed), timeout=10)
+        asked = pool.submit(here.client.post, CHAT, json=ask(stream=streamed))
         while not held:
             assert not asked.done()
         assert here.server._loop is not None

@@ -19,7 +19,7 @@ POST = b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appli
 
 
 def _open(here: Served, sent: bytes = b"") -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", here.server.port), timeout=30)
+    sock = socket.create_connection(("127.0.0.1", here.server.port), timeout=600)
     sock.sendall(sent)
     return sock
 

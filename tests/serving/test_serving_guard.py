@@ -229,14 +229,14 @@ def test_schemas_are_bounded(served: Callable[..., Served]) -> None:
 
 def raw(here: Served, head: str, body: bytes = b"") -> socket.socket:
     """Open a connection and send what stands there, whatever it is."""
-    sock = socket.create_connection(("127.0.0.1", here.server.port), timeout=30)
+    sock = socket.create_connection(("127.0.0.1", here.server.port), timeout=600)
     sock.sendall(head.format(port=here.server.port).encode() + body)
     return sock
 
 
 def test_a_body_that_never_comes_is_given_up(served: Callable[..., Served]) -> None:
     """Whoever promises bytes and sends none gets 408, and costs the others nothing."""
-    here = served(limits=Limits(body_s=0.2))
+    here = served(limits=Limits(body_s=2))  # within which the other's body comes
     head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1:{{port}}\r\nContent-Length: 100\r\n\r\n"
     slow = [raw(here, head, b'{"mess') for _ in range(20)]
     assert here.client.post(CHAT, json=ask()).status_code == 200
@@ -342,7 +342,7 @@ def test_what_is_no_http_is_refused_in_silence(
 ) -> None:
     """Of TLS, an older HTTP, no host: an error as all others have it, and nothing in a cell's output."""
     here = served()
-    with socket.create_connection(("127.0.0.1", here.server.port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", here.server.port), timeout=600) as sock:
         sock.sendall(sent)
         head, _, body = sock.makefile("rb").read().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")

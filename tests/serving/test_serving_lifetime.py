@@ -7,7 +7,6 @@ import gc
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from serving.conftest import Served, ask, check_error
+from settled import WATCHDOG, until
 
 from llama_magic.serving import answers, server
 from llama_magic.serving.server import Server, serve, servers
@@ -25,18 +25,10 @@ CHAT = "/v1/chat/completions"
 LONG = " ".join(f"w{i}" for i in range(400))
 
 
-def until(true: Callable[[], Any]) -> None:
-    """Wait until something holds, which it does at once on an idle machine."""
-    give_up = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
-
-
 def half_read(here: Served, body: dict[str, Any]) -> socket.socket:
     """Ask for an answer over a connection of our own, and read the first bytes of it."""
     data = json.dumps(body).encode()
-    sock = socket.create_connection(("127.0.0.1", here.server.port), timeout=60)
+    sock = socket.create_connection(("127.0.0.1", here.server.port), timeout=600)
     head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n"
     sock.sendall(head.encode() + data)
     if body.get("stream"):
@@ -104,7 +96,7 @@ def test_an_interrupt_while_a_server_begins_leaves_none(monkeypatch: pytest.Monk
         port = free.getsockname()[1]
     with pytest.raises(KeyboardInterrupt):
         serve(scripted_model(["a"]), port=port)
-    made[0].ended.wait(60)
+    made[0].ended.wait(WATCHDOG)
     assert (made[0].running, servers()) == (False, [])
     socket.create_server(("127.0.0.1", port)).close()
 
@@ -261,7 +253,7 @@ def test_the_same_seed_is_the_same_bytes_beside_others(
     path = here.server.url + CHAT
 
     async def beside() -> list[Any]:
-        async with httpx.AsyncClient(timeout=120) as client:
+        async with httpx.AsyncClient(timeout=600) as client:
             others = [
                 asyncio.ensure_future(client.post(path, json=ask(f"Question {i}?", max_tokens=30)))
                 for i in range(7)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from serving.conftest import Served, ask
+from settled import WATCHDOG, until
 
 import llama_magic as lm
 from llama_magic.display import to_text
@@ -106,10 +106,7 @@ def test_rows_are_brought_up_to_date_until_the_server_stops(served: Callable[...
     here.post("/v1/chat/completions", **ask(user="ann"))
     here.refused("/v1/chat/completions", "temprature", **ask(temprature=1))
     here.server.stop()
-    give_up = time.monotonic() + 60
-    while "stopped" not in page.display_pub.sent[-1][1]:
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
+    until(lambda: "stopped" in page.display_pub.sent[-1][1])
     assert len({place for place, _, _ in page.display_pub.sent}) == 1
     assert [update for *_, update in page.display_pub.sent] == [
         False,
@@ -166,15 +163,15 @@ def test_a_shell_serves_until_it_is_stopped(scripted_file: Any, number: int, sta
         url = line.split(" at ")[1].split(" ")[0]
         model = httpx.get(f"{url}/models").json()["data"][0]
         assert model["meta"]["n_ctx"] == 4096
-        answer = httpx.post(f"{url}/chat/completions", json=ask(temperature=0), timeout=60).json()
+        answer = httpx.post(f"{url}/chat/completions", json=ask(temperature=0), timeout=600).json()
         assert answer["choices"][0]["message"]["content"] == "Hello there!"
         body = ask(stream=True, max_tokens=4000, ignore_eos=True)
-        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=60) as going:
+        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=6000) as going:
             lines = going.iter_lines()
             next(lines)
             process.send_signal(number)
             assert any("error" in line for line in lines)
-        assert process.wait(60) == status
+        assert process.wait(WATCHDOG) == status
     for arguments, words in ((["--help"], "--key-env"), (["--prot", "1"], "Did you mean --port")):
         done = subprocess.run([*serve, *arguments], capture_output=True, text=True)
         assert words in done.stdout + done.stderr

@@ -319,4 +319,4 @@ class _Handler(BaseHTTPRequestHandler):
                 on_body()
             if at and faults.gate is not None:
                 self.wfile.flush()
-                faults.gate.wait(20)
+                faults.gate.wait(600)

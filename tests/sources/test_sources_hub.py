@@ -396,7 +396,7 @@ def test_threads_and_processes_share_one_transfer(hub: Any, repo: Any) -> None:
     for thread in threads:
         thread.start()
     threading.Timer(3.0, hub.faults.gate.set).start()
-    paths += [proc.communicate(timeout=60)[0].strip() for proc in procs]
+    paths += [proc.communicate(timeout=600)[0].strip() for proc in procs]
     for thread in threads:
         thread.join(60)
     assert len(paths) == 14

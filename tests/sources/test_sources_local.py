@@ -148,7 +148,7 @@ def test_a_fifo_is_refused_without_being_opened(tmp_path: Path) -> None:
         "except errors.SourceError as e: print(e)"
     )
     out = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "pipe.gguf")], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", code, str(tmp_path / "pipe.gguf")], capture_output=True, text=True, timeout=600
     )
     assert "named pipe" in out.stdout
 
