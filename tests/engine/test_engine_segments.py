@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,14 @@ ODD = (
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def models(loaded: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A byte-pair vocabulary, and one of SentencePiece that puts a space before a text and a BOS."""
     words = [*(b"<unk>", b"<s>", b"</s>"), *(b"<0x%02X>" % b for b in range(256)), "▁".encode()]
     words += [b"<|im_start|>", b"<|im_end|>", "▁us".encode(), b"er", b"us", b"user", b"im", b"|>", b"\n\n"]
     path: Path = tmp_path_factory.mktemp("pieces") / "tiny.gguf"
     tiny_llama(words).write(path)
-    with lm.load("smollm2", ctx=512, threads=1) as bpe, lm.load(path, threads=1) as spm:
-        yield bpe, spm
+    with lm.load(path, threads=1) as spm:
+        yield loaded("short"), spm
 
 
 def _whole(model: Any, text: str) -> list[int]:

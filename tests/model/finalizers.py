@@ -1,4 +1,4 @@
-"""What finalizers may do, in a process of its own with a watchdog: arguments are FILE, CASE, COUNT, SECONDS.
+"""What finalizers may do, in a process of its own with a watchdog: arguments are FILE, SECONDS, CASE=COUNT…
 
 A process that hangs writes the stacks of its threads and ends with 1.
 """
@@ -156,9 +156,8 @@ def closing(model: Any, count: int) -> None:
         assert in_memory() == []
 
 
-def main(path: str, case: str, count: int, seconds: int) -> None:
+def main(path: str, case: str, count: int) -> None:
     """Run one case and ask the model once more."""
-    faulthandler.dump_traceback_later(seconds, exit=True)
     model = lm.load(path, ctx=1024, threads=1)
     before = model.complete("b", seed=7, max_tokens=9, ignore_eos=True).token_ids
     gc.freeze()  # what was imported is no garbage: a hundred collections looked through it for 5 s
@@ -167,8 +166,11 @@ def main(path: str, case: str, count: int, seconds: int) -> None:
     if not model.closed:
         assert model.complete("b", seed=7, max_tokens=9, ignore_eos=True).token_ids == before
         model.close()
-    print("done")
+    print(case, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    faulthandler.dump_traceback_later(int(sys.argv[2]), exit=True)
+    for given in sys.argv[3:]:
+        name, _, number = given.partition("=")
+        main(sys.argv[1], name, int(number))

@@ -15,7 +15,7 @@ def main() -> int:
     counts = {"cycles": 16_000, "on_the_engine": 2_000, "signals": 2_000, "at_every_step": 50, "closing": 50}
     for case, count in counts.items():
         with tempfile.TemporaryDirectory() as folder:
-            run(Path(folder), case, count, 1800)
+            run(Path(folder), {case: count}, 1800)
         print(f"{case}: {count:,}, no hang", flush=True)
     return 0
 

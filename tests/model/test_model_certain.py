@@ -58,7 +58,7 @@ def new(path_of: Callable[[str], Path], request: pytest.FixtureRequest) -> Any:
 
 def test_where_rows_differ_it_is_answered_beside_others(new: Any) -> None:
     """Weights that are repacked make no context for it: there it would be answered one at a time."""
-    model = new("gemma")
+    model = new("windowed")
     alike = model.backend.call(lambda core: core.alike())
     _ask(model, "Hi", max_tokens=2)
     assert (model.backend.call(lambda core: core.lanes.exact) is None) is not alike

@@ -48,14 +48,10 @@ def _copied_over(path: Path) -> None:
 
 
 _CHANGED = """
-import os, sys
+import os, shutil, sys
 from pathlib import Path
 import llama_magic as lm
 import test_model_files as here
-path, how = Path(sys.argv[1]), sys.argv[2]
-model = lm.load(path, ctx=512, threads=1)
-before = model.complete("ab", max_tokens=4, ignore_eos=True).token_ids
-getattr(here, how)(path)
 calls = {
     "complete": lambda: model.complete("a", max_tokens=4),
     "seeded": lambda: model.complete("a", max_tokens=4, seed=1),
@@ -63,29 +59,30 @@ calls = {
     "read": lambda: model.read("a b"),
     "embed": lambda: model.embed("a"),
 }
-for name, call in calls.items():
-    try:
-        call()
-        print(name, "answered")
-    except lm.BackendError as error:
-        print(name, "written over" in str(error), "--no-mmap" in str(error))
-model.close()
+for how in sys.argv[2:]:
+    path = shutil.copy(sys.argv[1], Path(how))
+    model = lm.load(path, ctx=512, threads=1)
+    before = model.complete("ab", max_tokens=4, ignore_eos=True).token_ids
+    getattr(here, how)(path)
+    for name, call in calls.items():
+        try:
+            call()
+            print(how, name, "answered", flush=True)
+        except lm.BackendError as error:
+            print(how, name, "written over" in str(error), "--no-mmap" in str(error), flush=True)
+    model.close()
 print("alive")
 """
 
 
-@pytest.mark.parametrize("how", ["_truncate", "_empty", "_grow", "_zeros", "_copied_over"])
-def test_a_mapped_file_written_over_is_noticed_before_a_call(
-    scripted_file: Scripted, tmp_path: Path, how: str
-) -> None:
+def test_a_mapped_file_written_over_is_noticed_before_a_call(scripted_file: Scripted, tmp_path: Path) -> None:
     """Cut, emptied, grown, zeroed or copied over in place: every call is refused, the kernel lives."""
-    path = tmp_path / "m.gguf"
-    shutil.copy(scripted_file.path, path)
+    changes = ["_truncate", "_empty", "_grow", "_zeros", "_copied_over"]
+    command = [sys.executable, "-c", _CHANGED, str(scripted_file.path), *changes]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_PLACES)}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHANGED, str(path), how], capture_output=True, text=True, env=environment
-    )
-    want = [f"{name} True True" for name in ("complete", "seeded", "stream", "read", "embed")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    calls = ("complete", "seeded", "stream", "read", "embed")
+    want = [f"{how} {name} True True" for how in changes for name in calls]
     assert (done.returncode, done.stdout.splitlines()) == (0, [*want, "alive"]), done.stderr[-2000:]
 
 
