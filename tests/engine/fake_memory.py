@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,9 +51,11 @@ class FakeMemory:
     def write(self, sequence: int, start: int, tokens: list[int]) -> bool:
         """Decode tokens from a position on; False (and nothing is written) where no cells are found."""
         taken: list[int] = []
-        order = [(self.head + i) % len(self.cells) for i in range(len(self.cells))]
-        for index in order:
-            if len(taken) < len(tokens) and self._free(self.cells[index], sequence, start):
+        begin, end = self.head % len(self.cells), len(self.cells)
+        for index in itertools.chain(range(begin, end), range(begin)):
+            if len(taken) == len(tokens):
+                break
+            if self._free(self.cells[index], sequence, start):
                 taken.append(index)
         if len(taken) < len(tokens):
             return False
@@ -82,7 +85,7 @@ class FakeMemory:
                 cell.sequences.add(target)
 
     def span(self, sequence: int) -> tuple[int, int]:
-        held = [position for position, _ in self.held(sequence)]
+        held = [cell.position for cell in self.cells if sequence in cell.sequences]
         return (min(held), max(held)) if held else (-1, -1)
 
     def clear(self) -> None:

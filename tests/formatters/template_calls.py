@@ -126,10 +126,13 @@ def cases(each: int, seed: int) -> Iterator[str]:
             yield f"{sets}{{{{ {call} }}}}{{{{ messages[0].content }}}}"
 
 
-def main(each: int = 3, seed: int = 1) -> None:
+def main(each: int = 3, seed: int = 1, milliseconds: int = 500) -> None:
+    """Try them, each within so much of its own CPU time; print what came of it."""
     from llama_magic import formatters
     from llama_magic.errors import TemplateError
+    from llama_magic.formatters import _limits, _plan
 
+    _limits.MAX_SECONDS = _plan.MAX_SECONDS = milliseconds / 1000
     hi = [{"role": "user", "content": "hi"}]
     formatters.gguf.Template("{{ messages[0].content }}").messages_to_prompt(hi)
     if sys.platform == "linux":

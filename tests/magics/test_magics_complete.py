@@ -173,7 +173,7 @@ def test_ipykernel_answers_a_front_end_with_whole_words(tmp_path: Path) -> None:
     try:
         client.execute_interactive("%load_ext llama_magic", timeout=600)
         code = "import os\nx = %llama un"
-        reply = client.complete(code, len(code), reply=True, timeout=6000)["content"]
+        reply = client.complete(code, len(code), reply=True, timeout=600)["content"]
         assert reply["matches"] == ["unload"]
         assert code[reply["cursor_start"] : reply["cursor_end"]] == "un"
     finally:

@@ -208,7 +208,7 @@ def test_a_served_request_is_guessed(copier: Any) -> None:
         copier.stats.reset()
         for extra in ({"temperature": 0}, {"seed": 8}):
             body = {"model": copier.name, "prompt": TEXT + TEXT[:7], "max_tokens": 60, **extra}
-            told = httpx.post(f"{served.url}/v1/completions", json=body, timeout=6000).json()
+            told = httpx.post(f"{served.url}/v1/completions", json=body, timeout=600).json()
             assert told["choices"][0]["text"] == TEXT[7:]
     finally:
         served.stop()
