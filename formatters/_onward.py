@@ -20,7 +20,7 @@ from ._formatter import Formatter
 from ._messages import normalise_messages
 from ._types import Message, Part, Rendered
 
-_KEPT = 8  # chats of a model that may go on in turns
+KEPT = 8  # chats of a model that may go on in turns
 _TURNS = ("user", "assistant")
 _ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
 
@@ -74,7 +74,7 @@ class Onward:
     """The last conversations that were rendered for a model. Any thread asks."""
 
     def __init__(self) -> None:
-        self._kept: tuple[_Begun, ...] = ()
+        self.kept: tuple[_Begun, ...] = ()
         self._way: _Way | None = None
 
     def render(
@@ -91,7 +91,7 @@ class Onward:
         asked = bool(variables) or tools is not None or continue_final
         alone = not asked and formatter.additive and type(messages) in (list, tuple)
         given = list(messages) if alone else []
-        for begun in self._kept if alone else ():
+        for begun in self.kept if alone else ():
             if begun.way.formatter is formatter and begun.way.guarded == guarded and begun.opens(given):
                 said = _going_on(begun, given)
                 if said is not None:
@@ -120,7 +120,7 @@ class Onward:
         """Remember a conversation without its last message, in place of the one that it goes on from."""
         begun = _begun(way, said, before)
         if begun is not None:
-            self._kept = (begun, *(one for one in self._kept if one is not before))[:_KEPT]
+            self.kept = (begun, *(one for one in self.kept if one is not before))[:KEPT]
 
 
 def _going_on(begun: _Begun, given: list[Any]) -> Said | None:

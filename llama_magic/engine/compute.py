@@ -83,7 +83,7 @@ class Compute:
             more = self._round()
             self._alone = None
             if not more:
-                self._rest()
+                self.rest()
             rung = self._bell.qsize()
             for _ in range(rung):  # what rings meanwhile counts for the next round
                 self._bell.get()
@@ -107,7 +107,7 @@ class Compute:
         if self._alone not in self._workers:  # removed meanwhile, and not to be held
             self._alone = None
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         """Wait for the bell."""
         if not self._heard(IDLE_S):
             release_pool()

@@ -29,7 +29,7 @@ class Segments:
         # reaches across the place before it, and one begins there.
         self._marks = tuple(m for m in marks if len(m) > 1 and m[0] not in laters and not firsts & set(m[1:]))
         self._known: dict[str, array[int]] = {}
-        self._held = 0
+        self.held = 0
 
     def cut(self, text: str) -> list[str]:
         """Cut a text before each mark. Joined they are the text; the first one may be empty."""
@@ -47,8 +47,8 @@ class Segments:
             return known
         tokens = tokenize(segment)
         if len(segment) < KEPT // 16:
-            if self._held + len(segment) > KEPT:
-                self._known, self._held = {}, 0
+            if self.held + len(segment) > KEPT:
+                self._known, self.held = {}, 0
             self._known[segment] = array("i", tokens)
-            self._held += len(segment)
+            self.held += len(segment)
         return tokens

@@ -20,7 +20,7 @@ from llama_magic.model.results import BudgetPart
 from llama_magic.request.filled import Filled, Span, spans_in
 from llama_magic.request.tokenizer import Tokenizer, TooManyTokensError, followed, going_on
 
-_KEPT = 8  # chats of a model that may go on in turns
+KEPT = 8  # chats of a model that may go on in turns
 _BACK = 8  # parts before the last message in which a place to go on from is looked for
 
 
@@ -102,14 +102,14 @@ class Starts:
     """The beginnings of the last prompts of a model. Any thread asks."""
 
     def __init__(self) -> None:
-        self._kept: tuple[Start, ...] = ()
+        self.kept: tuple[Start, ...] = ()
         self.onward = Onward()
 
     def find(
         self, tokenizer: Tokenizer, rendered: Rendered, roles: tuple[str, ...], filled: Sequence[Filled]
     ) -> Start:
         """Return the beginning that a prompt has in common with one of them; an empty one if with none."""
-        for start in self._kept:
+        for start in self.kept:
             if not start.begins(tokenizer, rendered, roles):
                 continue
             if start.filled == _within(filled, rendered, start.place):
@@ -118,7 +118,7 @@ class Starts:
 
     def keep(self, start: Start, before: Start) -> None:
         """Remember a beginning, in place of the one that it goes on from."""
-        self._kept = (start, *(one for one in self._kept if one is not before))[:_KEPT]
+        self.kept = (start, *(one for one in self.kept if one is not before))[:KEPT]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Meaning(NamedTuple):
     options: Mapping[str, Any]
 
 
-_aliases: dict[str, Meaning] = {}
+ALIASES: dict[str, Meaning] = {}
 
 
 def add_alias(name: str, source: str | os.PathLike[str], **options: Any) -> None:
@@ -36,19 +36,19 @@ def add_alias(name: str, source: str | os.PathLike[str], **options: Any) -> None
         )
     if not isinstance(source, str | os.PathLike):
         raise InputTypeError(f"An alias stands for a str or a path, not for {type(source).__name__}.")
-    _aliases[name] = Meaning(os.fspath(source), options)
+    ALIASES[name] = Meaning(os.fspath(source), options)
 
 
 def remove_alias(name: str) -> bool:
     """Let a name stand for nothing again; return whether it stood for something."""
-    return _aliases.pop(name, None) is not None
+    return ALIASES.pop(name, None) is not None
 
 
 def aliases() -> dict[str, str]:
     """Return all aliases and what each stands for; `smollm2` is the demo model unless you redefined it."""
-    return {DEMO_ALIAS: "the demo model", **{name: redact(to.source) for name, to in _aliases.items()}}
+    return {DEMO_ALIAS: "the demo model", **{name: redact(to.source) for name, to in ALIASES.items()}}
 
 
 def own_aliases() -> Mapping[str, Meaning]:
     """Return what the aliases that were added in this kernel stand for."""
-    return _aliases
+    return ALIASES

@@ -67,7 +67,7 @@ def test_it_is_not_said_where_it_is_not_so(loaded: Callable[..., Any]) -> None:
         context = Context(core.weights, core.options.contexts.exact)
         try:
             said = rows_alike(context)
-            return said, len({alike._row(context, others) for others in (0, 2, 15)}) == 1
+            return said, len({alike.row_beside(context, others) for others in (0, 2, 15)}) == 1
         finally:
             context.close()
 

@@ -119,4 +119,4 @@ def test_what_is_remembered_is_bounded() -> None:
         text = f"<a>{number}" + "x" * (KEPT // 20)
         assert list(segments.tokens(text, lambda given: [len(given)])) == [len(text)]
         assert list(segments.tokens(text, lambda given: [len(given)])) == [len(text)]
-        assert segments._held <= KEPT
+        assert segments.held <= KEPT

@@ -197,7 +197,7 @@ def test_a_thread_that_rests_for_long_forgets_that_cores_were_short(monkeypatch:
     monkeypatch.setattr(compute, "IDLE_S", 0.0)
     monkeypatch.setattr(compute, "release_pool", rested.set)
     thread = compute.Compute()
-    resting = threading.Thread(target=thread._rest)
+    resting = threading.Thread(target=thread.rest)
     resting.start()
     rested.wait()
     thread.wake()
@@ -207,7 +207,7 @@ def test_a_thread_that_rests_for_long_forgets_that_cores_were_short(monkeypatch:
     known.told.clear()
     monkeypatch.setattr(compute.Compute, "_heard", lambda self, seconds: False)
     thread.wake()
-    thread._rest()
+    thread.rest()
     assert known.told == ["allow", "begin"]
 
 

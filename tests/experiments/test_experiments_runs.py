@@ -777,7 +777,7 @@ def test_a_console_of_jupyter_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
         kernel, display_pub = Kernel(), None
 
     monkeypatch.setattr(watching.hosts, "current_shell", Shell)
-    assert type(watching._host()).__name__ == "_Terminal"
+    assert type(watching.host_now()).__name__ == "_Terminal"
 
 
 def test_where_output_is_kept_short_experiments_say_nothing(

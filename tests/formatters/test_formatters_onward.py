@@ -291,4 +291,4 @@ def test_what_is_remembered_of_conversations_is_bounded() -> None:
             family, [*_talk(2), {"role": "user", "content": f"And {number}?"}][number % 2 * 2 :], ()
         )
         onward.render(family, [{"role": "user", "content": f"{number}"}, *_talk(2)[1:3]], ())
-    assert len(onward._kept) == _onward._KEPT
+    assert len(onward.kept) == _onward.KEPT

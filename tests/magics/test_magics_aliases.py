@@ -15,7 +15,7 @@ from llama_magic.session.session import current
 
 @pytest.fixture(autouse=True)
 def _no_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llama_magic.sources.meanings._aliases", {})
+    monkeypatch.setattr("llama_magic.sources.meanings.ALIASES", {})
 
 
 @pytest.fixture

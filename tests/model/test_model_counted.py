@@ -175,7 +175,7 @@ def test_a_turn_costs_what_is_new_in_it() -> None:
             chat.append({"role": "assistant", "content": "answer"})
     assert max(tokenizer.given) <= 7
     assert prompt == from_messages(tokenizer, how, chat[:-1])
-    assert len({id(part) for part in prompt.parts} & {id(p) for p in starts._kept[0].totals.values()}) > 190
+    assert len({id(part) for part in prompt.parts} & {id(p) for p in starts.kept[0].totals.values()}) > 190
 
 
 def test_parts_of_turns_are_shared_by_the_answers_of_a_chat() -> None:
@@ -197,4 +197,4 @@ def test_what_is_remembered_of_prompts_is_bounded() -> None:
     for number in range(100):
         chat = [{"role": "system", "content": f"Be {number}."}, {"role": "user", "content": "Why?"}]
         from_messages(WordTokenizer(family.marks), Rendering(family, frozenset()), chat, None, starts)
-    assert len(starts._kept) == counted._KEPT
+    assert len(starts.kept) == counted.KEPT

@@ -75,7 +75,7 @@ def test_the_environment_names_a_server(start: Start, ip: Any, monkeypatch: pyte
 
 def test_an_alias_may_be_a_server(start: Start, ip: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`server:URL` with the options of connect; those of a file are refused when the alias is made."""
-    monkeypatch.setattr("llama_magic.sources.meanings._aliases", {})
+    monkeypatch.setattr("llama_magic.sources.meanings.ALIASES", {})
     monkeypatch.setenv("CLASS_KEY", "sk-1")
     fake = start("openai", "yes", key="sk-1", window=500)
     line = f"alias far server:{fake.url} --model fake-1b --key-env CLASS_KEY --ctx 128 --stall 9 --no-probe"

@@ -87,7 +87,7 @@ def test_an_interrupt_while_a_server_begins_leaves_none(monkeypatch: pytest.Monk
     def strike(thread: threading.Thread) -> None:
         thread.start()
         if late:
-            made[0]._started.wait_long()
+            assert httpx.get(f"{made[0].url}/health", timeout=WATCHDOG).status_code == 200
         raise KeyboardInterrupt
 
     monkeypatch.setattr(server, "Server", Struck)

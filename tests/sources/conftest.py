@@ -50,7 +50,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
     monkeypatch.setattr(_transfer, "BACKOFF_S", 0.0)
     monkeypatch.setattr(_transfer, "MAX_WAIT_S", 0.0)
-    monkeypatch.setattr(_meanings, "_aliases", {})
+    monkeypatch.setattr(_meanings, "ALIASES", {})
     return tmp_path
 
 

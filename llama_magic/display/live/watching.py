@@ -49,7 +49,7 @@ def words(standing: Standing) -> str:
 @contextlib.contextmanager
 def watching(results: Any, progress: bool | Callable[[Standing], Any]) -> Iterator[Callable[[], None]]:
     """Show how far `Results`, or `Vectors`, are, wherever this runs; yields what is called now and then."""
-    host = _host() if progress is True else _Told(progress)
+    host = host_now() if progress is True else _Told(progress)
     began = time.monotonic()
     # A first row is worth to be seen at once; of what is counted alone nothing is said where it is quick.
     first = 0.0 if isinstance(results, Results) or progress is not True else _SILENT
@@ -70,7 +70,7 @@ def watching(results: Any, progress: bool | Callable[[Standing], Any]) -> Iterat
         host.end(results, results.standing)
 
 
-def _host() -> _Host:
+def host_now() -> _Host:
     shell = hosts.current_shell()
     where = hosts.host(shell)
     if where == "live":

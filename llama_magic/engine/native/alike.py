@@ -31,14 +31,14 @@ def rows_alike(context: Context) -> bool:
     by_row = RowByRow(context)
     if not by_row.ask(True):
         return False
-    alone = _row(context, 0)
-    if all(_row(context, beside) == alone for beside in (2, _MANY - 1)):
+    alone = row_beside(context, 0)
+    if all(row_beside(context, beside) == alone for beside in (2, _MANY - 1)):
         return True
     by_row.ask(False)
     return False
 
 
-def _row(context: Context, beside: int) -> bytes:
+def row_beside(context: Context, beside: int) -> bytes:
     """Return the logits of a third token, decoded beside the second ones of so many others."""
     n_vocab = context.n_vocab
     others = list(range(1, beside + 1))
