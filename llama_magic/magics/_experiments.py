@@ -19,10 +19,9 @@ from llama_magic.magics._call import CellRun
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._lookup import find_schema
 from llama_magic.magics._variables import LineVariables
-from llama_magic.session.blocks import split_blocks
+from llama_magic.session.blocks import split_blocks, split_named
 from llama_magic.words.names import hint
 
-_NAME = re.compile(r"^===(?!=)[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _WORD = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|$)""")
 _UNKNOWN = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
@@ -69,27 +68,8 @@ def _rows(call: CellRun) -> Any:
 
 def _prompts(body: str) -> Any:
     """Return the body's one prompt, or a dict of those that stand under lines `=== name`."""
-    marks = list(_NAME.finditer(body))
-    if not marks:
-        return _prompt(body)
-    if body[: marks[0].start()].strip():
-        raise OptionError(
-            "Text stands above the first line of === name.",
-            remedy="Give it a name of its own, or leave out all such lines.",
-        )
-    ends = [mark.start() for mark in marks[1:]] + [len(body)]
-    prompts: dict[str, Any] = {}
-    for mark, end in zip(marks, ends, strict=True):
-        name, text = mark["name"], body[mark.end() : end].strip("\n")
-        if not name or name in prompts or not text.strip():
-            wrong = (
-                "has no name" if not name else "stands twice" if name in prompts else "has no text below it"
-            )
-            raise OptionError(
-                f"The prompt {mark[0].strip()!r} {wrong}.", remedy="Write === name, then its text."
-            )
-        prompts[name] = _prompt(text)
-    return prompts
+    named = split_named(body)
+    return _prompt(body) if named is None else {name: _prompt(text) for name, text in named.items()}
 
 
 def _prompt(text: str) -> Any:

@@ -7,13 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_magic import display
-from llama_magic.errors import GenerationInterrupted, OutOfTimeError
+from llama_magic.errors import GenerationInterrupted, OptionError, OutOfTimeError
 from llama_magic.magics._call import CellRun
-from llama_magic.session.blocks import split_blocks
+from llama_magic.session.blocks import split_blocks, split_named
 from llama_magic.session.history import of_reading
 
 
 def tokens(call: CellRun) -> Any:
+    """Cut the body into tokens; where its first line is `=== name`, each text below such a line."""
+    several = split_named(call.body) if call.body.lstrip().startswith("===") else None
+    if several is not None:
+        if call.options.get("live"):
+            raise OptionError("--live shows one text, and there are several.", remedy="Leave out === name.")
+        texts = {name: call.fill(text, f"the text {name!r}") for name, text in several.items()}
+        return _look(call, lambda model: model.token_strips(texts))
     text = call.fill(call.body)
     if not call.options.get("live"):
         return _look(call, lambda model: model.token_strip(text))

@@ -273,7 +273,12 @@ MODES = {
             most=1,
             completes="rows",
         ),
-        Mode("tokens", "text to split into tokens", "TokenStrip", (MODEL, LIVE, OUT, QUIET, RAW)),
+        Mode(
+            "tokens",
+            "text to split into tokens; several to compare under lines `=== name`",
+            "TokenStrip, TokenStrips",
+            (MODEL, LIVE, OUT, QUIET, RAW),
+        ),
         Mode(
             "surprise",
             "text to read through; nothing is generated",

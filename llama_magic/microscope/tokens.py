@@ -5,16 +5,18 @@ from __future__ import annotations
 import codecs
 import functools
 import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import OptionError
+from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.request.fixed import Fixed
 from llama_magic.request.tokenizer import TooManyTokensError, attribute_tokens
-from llama_magic.words.shown import Shown
+from llama_magic.words.shown import Printed, Shown
+from llama_magic.words.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from llama_magic.formatters import Rendered
     from llama_magic.request.tokenizer import Tokenizer
@@ -78,6 +80,35 @@ class TokenStrip(Shown):
         return pandas.DataFrame([asdict(piece) for piece in self.tokens])
 
 
+@dataclass(frozen=True)
+class TokenStrips(Printed, Mapping[str, TokenStrip]):
+    """The tokens of several texts, side by side: a mapping of their names to their strips."""
+
+    names: tuple[str, ...]
+    strips: tuple[TokenStrip, ...]
+
+    def __getitem__(self, name: str) -> TokenStrip:
+        return dict(zip(self.names, self.strips, strict=True))[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def table(self) -> Table:
+        """Return a row a text: its tokens, its characters, and what one of these takes of those."""
+        rows = (
+            (name, strip.count, size := len(strip.text), strip.count / size if size else None)
+            for name, strip in self.items()
+        )
+        return Table(("text", "tokens", "characters", "tokens a character"), tuple(rows))
+
+    def to_pandas(self) -> Any:
+        """Return one row a text: its name, tokens, characters, and tokens a character."""
+        return self.table().to_pandas()
+
+
 def check_length(*texts: str) -> None:
     """Refuse texts that are too long for a strip before any work is done on them."""
     if (length := sum(map(len, texts))) > _CHARACTERS:
@@ -85,6 +116,19 @@ def check_length(*texts: str) -> None:
             f"The text has {length:,} characters; a strip holds those of {_CHARACTERS:,} at most.",
             remedy="Look at a part of it; model.count_tokens counts all of it.",
         )
+
+
+def named_texts(texts: Any) -> Mapping[str, Any]:
+    """Return several texts by their names (of a list, `text 1` and so on); refuse what is no such thing."""
+    if isinstance(texts, Mapping) and all(isinstance(name, str) for name in texts):
+        return texts
+    if isinstance(texts, (str, Mapping)) or not isinstance(texts, Iterable):
+        raise InputTypeError(
+            f"Several texts are a dict of names to them, or a list; this is a {type(texts).__name__}"
+            + (" whose names are no texts." if isinstance(texts, Mapping) else "."),
+            remedy="model.token_strip(text) takes one.",
+        )
+    return {f"text {place}": text for place, text in enumerate(texts, 1)}
 
 
 def token_strip(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> TokenStrip:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -16,7 +16,14 @@ from llama_magic.errors import (
     OptionError,
     shown_briefly,
 )
-from llama_magic.microscope.tokens import TokenStrip, check_length, conversation_strip, token_strip
+from llama_magic.microscope.tokens import (
+    TokenStrip,
+    TokenStrips,
+    check_length,
+    conversation_strip,
+    named_texts,
+    token_strip,
+)
 from llama_magic.model.again import Repeating
 from llama_magic.model.call import Calls
 from llama_magic.model.generate import Generating
@@ -237,6 +244,15 @@ class Model(Generating, Repeating, Measuring, CalledElsewhere, Shown):
         check_length(*(message["content"] for message in plain))
         rendered = self.formatter.render(plain, add_generation_prompt=True, guarded=self._file.guarded)
         return conversation_strip(self._tokenizer, rendered)
+
+    @shown_briefly("Tokenizing")
+    def token_strips(self, texts: Mapping[str, Any] | Sequence[Any]) -> TokenStrips:
+        """Return the strips of several texts or conversations side by side, by their names.
+
+        `texts` are a dict of names to them, or a list: `text 1` and so on are their names then.
+        """
+        named = named_texts(texts)
+        return TokenStrips(tuple(named), tuple(map(self.token_strip, named.values())))
 
     @shown_briefly("Rendering")
     def prompt_for(

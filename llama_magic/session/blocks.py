@@ -1,10 +1,17 @@
-"""A cell's body cut into turns: `system:`, `user:` and `assistant:` blocks; and turns as such a body."""
+"""A cell's body cut into turns: `system:`, `user:` and `assistant:` blocks; and turns as such a body.
+
+And one that holds several prompts or texts, each under a line `=== name`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from llama_magic.errors import OptionError
+
 _BLOCK_ROLES = ("system", "user", "assistant")
+_NAME = re.compile(r"^===(?!=)[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
 
 
 def split_blocks(body: str) -> list[tuple[str, str]]:
@@ -60,3 +67,29 @@ def _trim(lines: list[str]) -> str:
     while end > start and not lines[end - 1].strip():
         end -= 1
     return "\n".join(lines[start:end])
+
+
+def split_named(body: str) -> dict[str, str] | None:
+    """Return what stands under lines `=== name`, by the names; None where there is no such line.
+
+    Raises `OptionError` for text without a name, a name without text, and a name that stands twice.
+    """
+    marks = list(_NAME.finditer(body))
+    if not marks:
+        return None
+    if body[: marks[0].start()].strip():
+        raise OptionError(
+            "Text stands above the first line of === name.",
+            remedy="Give it a name of its own, or leave out all such lines.",
+        )
+    ends = [mark.start() for mark in marks[1:]] + [len(body)]
+    found: dict[str, str] = {}
+    for mark, end in zip(marks, ends, strict=True):
+        name, text = mark["name"], body[mark.end() : end].strip("\n")
+        if not name or name in found or not text.strip():
+            wrong = "has no name" if not name else "stands twice" if name in found else "has no text below it"
+            raise OptionError(
+                f"The line {mark[0].strip()!r} {wrong}.", remedy="Write === name, then its text."
+            )
+        found[name] = text
+    return found

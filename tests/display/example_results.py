@@ -24,7 +24,7 @@ from llama_magic.magics._inspect import _Part
 from llama_magic.magics.doctor import Check, DoctorReport
 from llama_magic.microscope.comparing import TokenComparison
 from llama_magic.microscope.drawing import DrawnOften, Draws
-from llama_magic.microscope.tokens import TokenPiece, TokenStrip
+from llama_magic.microscope.tokens import TokenPiece, TokenStrip, TokenStrips
 from llama_magic.model.branching import Alternative
 from llama_magic.model.stats import ModelStats
 from llama_magic.request.sampling import Sampling
@@ -122,6 +122,7 @@ def _models() -> dict[str, Any]:
         ),
         "stats": counted,
         "doctor": DoctorReport(checks),
+        "token strips": TokenStrips(("one", "<b>two</b>"), tuple(strips)),
         "token comparison": TokenComparison("naïve", ("a", "b"), tuple(strips)),
     }
 

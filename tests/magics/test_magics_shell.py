@@ -12,6 +12,7 @@ from llama_magic.errors import (
     BackendError,
     ContextOverflowError,
     GenerationInterrupted,
+    InputTypeError,
     OptionError,
     OutOfTimeError,
     SourceError,
@@ -410,6 +411,23 @@ def test_looking_modes(ip: Any, run: Any, engine: Any) -> None:
     assert run("%%llama tokens -o strip\na b").result is None
     assert ip.user_ns["strip"] == engine.token_strip("a b")
     assert isinstance(run("%%llama surprise -n 5\nx").error_in_exec, OptionError)
+
+
+def test_several_texts_are_cut_side_by_side(ip: Any, run: Any, engine: Any) -> None:
+    """Under lines `=== name` each text has its strip; values are no such lines, and a later one is text."""
+    ip.user_ns["word"] = "=== x"
+    found = run("%%llama tokens\n=== one\na {{ word }}\n\n=== no two ===\nb c d\n").result
+    assert dict(found) == {"one": engine.token_strip("a === x"), "no two": engine.token_strip("b c d")}
+    assert [*found.to_pandas().itertuples(index=False, name=None)] == [
+        (name, strip.count, len(strip.text), strip.count / len(strip.text)) for name, strip in found.items()
+    ]
+    assert engine.token_strips(["a", "b c"])["text 2"] == engine.token_strip("b c")
+    assert run("%%llama tokens\nTitle\n===\na").result == engine.token_strip("Title\n===\na")
+    for body, said in (("=== a\nx\n=== a\ny", "'=== a' stands twice"), ("=== b\n{{ c }}", "of the text 'b'")):
+        assert said in str(run(f"%%llama tokens\n{body}").error_in_exec)
+    for wrong in ("one text", 3, {1: "a"}):
+        with pytest.raises(InputTypeError, match="Several texts are a dict of names"):
+            engine.token_strips(wrong)
 
 
 def test_looking_modes_take_a_time(

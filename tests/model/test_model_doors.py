@@ -20,6 +20,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "detokenize": lambda m: m.detokenize([1]),
     "count_tokens": lambda m: m.count_tokens("a"),
     "token_strip": lambda m: m.token_strip("a"),
+    "token_strips": lambda m: m.token_strips(["a"]),
     "prompt_for": lambda m: m.prompt_for([]),
     "constraint": lambda m: m.constraint(regex="a"),
     "embed": lambda m: m.embed("a"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llama_magic.display.static.doc import Fold, Grid, Head, Line, Node, Piece, Strip
 from llama_magic.display.views.view import view
-from llama_magic.microscope.tokens import TokenPiece, TokenStrip, named
+from llama_magic.microscope.tokens import TokenPiece, TokenStrip, TokenStrips, named
 from llama_magic.words.counting import counted
-from llama_magic.words.harmless import blanks_shown
+from llama_magic.words.harmless import blanks_shown, visible
 from llama_magic.words.tables import Table
 
 _MAX_PIECES = 2000  # shown; more are counted
@@ -34,6 +35,17 @@ def token_strip(strip: TokenStrip) -> list[Node]:
     )
     table = Grid(Table(("place", "id", "text", "bytes"), rows))
     return [*out, Fold("place, id and bytes of each", (table,), brief=True)]
+
+
+@view.register(TokenStrips)
+def token_strips(found: TokenStrips) -> list[Node]:
+    """Show what each text costs in one table, then their strips below each other; bytes are shown of one."""
+    out: list[Node] = [Head("tokens", f"of {counted(len(found), 'text')}"), Grid(found.table())]
+    for name, strip in found.items():
+        head, *rest, _ = token_strip(strip)
+        assert isinstance(head, Head)
+        out += [replace(head, label=visible(name)), *rest]
+    return out
 
 
 def _strips(tokens: Sequence[TokenPiece], names: Sequence[str]) -> list[Node]:
