@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from llama_magic.gguf import GGUFInfo
     from llama_magic.loading.options import LoadOptions, Settings
     from llama_magic.sources import Resolved
+    from llama_magic.sources.types import Identity
     from llama_magic.words.progress import ProgressCallback
 
 _models: dict[Any, Model] = {}
@@ -69,10 +70,9 @@ def _open(
     began: float,
     machine: Machine,
 ) -> Model:
-    info = gguf.inspect(found.path, parts=found.parts)
-    gguf.validate(info)
-    settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
     identity = found.identity
+    info = _judged(found, identity)
+    settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
     key = (identity, settings)
     known = _models.get(key)
     if known is not None and not known.closed:
@@ -105,6 +105,16 @@ def _open(
     model = Model(name or _free_name(found.name), file, engine)
     _models[key] = model
     return model
+
+
+def _judged(found: Resolved, identity: Identity) -> GGUFInfo:
+    """Return a file's header, validated; that of a model of the same file where one is loaded."""
+    for (of, _), model in list(_models.items()):
+        if of == identity and not model.closed:
+            return model.info
+    info = gguf.inspect(found.path, parts=found.parts)
+    gguf.validate(info)
+    return info
 
 
 def _let_go(held: list[SharedWeights]) -> None:

@@ -377,11 +377,20 @@ def test_process_ends_quietly_with_a_model_in_use(scripted_file: Scripted, fork:
     assert done.stdout.count("end") == 1 + len(fork)
 
 
-def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path: Path) -> None:
-    """A second load is the same object; another window shares the weights; after the last close they
-    are freed.
+def test_same_file_and_options_are_one_object(
+    scripted_file: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second load is the same object and reads no header again; another window shares the weights;
+    after the last close they are freed, and a changed file is read anew.
     """
+    from llama_magic.loading.opening import gguf
     from llama_magic.loading.weights import in_memory
+
+    read: list[Any] = []
+    inspect = gguf.inspect
+    monkeypatch.setattr(
+        gguf, "inspect", lambda *given, **parts: read.append(given) or inspect(*given, **parts)
+    )
 
     path = tmp_path / "own.gguf"
     shutil.copy(scripted_file.path, path)
@@ -391,6 +400,7 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     assert same is one or same.window == one.window
     assert lm.load(path, ctx=1024, threads=1) is one
     assert other is not one
+    assert len(read) == 1
     assert other.backend.weights is one.backend.weights
     weights = one.backend.weights
     assert weights in in_memory()
@@ -403,4 +413,9 @@ def test_same_file_and_options_are_one_object(scripted_file: Scripted, tmp_path:
     assert weights not in in_memory()
     fresh = lm.load(path, ctx=1024, threads=1)
     assert fresh is not one
+    os.utime(path, (1, 1))
+    changed = lm.load(path, ctx=1024, threads=1)
+    assert changed is not fresh
+    assert len(read) == 3
+    changed.close()
     fresh.close()
