@@ -108,6 +108,7 @@ class Beside:
     tool_choice: str | Mapping[str, Any] = "auto"
     parallel_tool_calls: bool | None = None
     tools_as_text: bool = False
+    either: bool = False  # with tools and a constraint: an answer calls, or it is a text of the constraint
     template_variables: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -67,8 +67,10 @@ def assemble(
     call, constraint, formatter, offer = ask.call, ask.constraint, ask.formatter, ask.offer
     tokenizer, capabilities = backend.tokenizer, backend.capabilities
     prompt, limit = begin(ask.prompt, ask.limit, ask.begun, file.window, tokenizer, visible_ids)
-    if constraint is not None and capabilities.masks:
-        check_budget(constraint, limit, len(prompt.begun))
+    calls = bool(offer.tools) and offer.choice != "none"
+    alone = None if calls else constraint  # what the answer is held to, whatever it is
+    if alone is not None and capabilities.masks:
+        check_budget(alone, limit, len(prompt.begun))
     for token, _ in call.sampling.logit_bias:
         if not 0 <= token < tokenizer.n_tokens:
             raise no_such_token(tokenizer, f"logit_bias names token {token}")
@@ -76,11 +78,11 @@ def assemble(
     stops = tuple(dict.fromkeys((*call.stop, *own)))
     ids = {text: tokenizer.special_id(text) for text in stops}
     note, mask = "", None
-    if constraint is not None:
+    if alone is not None:
         note = note_of(ask.thinking, formatter, prompt.head)
-        mask = after_thinking(constraint, formatter, prompt.head, tokenizer, ask.thinking)
+        mask = after_thinking(alone, formatter, prompt.head, tokenizer, ask.thinking)
     elif formatter is not None and capabilities.masks:
-        mask = offer.constraint(formatter, prompt.head, tokenizer)
+        mask = offer.constraint(formatter, prompt.head, tokenizer, constraint)
     if capabilities.masks:
         ends = [*(token for token in ids.values() if token is not None), *tokenizer.eog_ids]
         mask = at_least(held(mask, prompt, tokenizer), call.min_tokens, ends, tokenizer.n_tokens)
@@ -99,7 +101,7 @@ def assemble(
         reuse=call.reuse,
         keep=ask.keep,
         ignore_eos=call.ignore_eos,
-        measure_outside=call.pressure and constraint is not None,
+        measure_outside=call.pressure and alone is not None,
         constraint=mask,
         speculate=call.speculate == "auto",
         begun=prompt.begun,
@@ -123,9 +125,9 @@ def assemble(
         load_s=file.load_s,
         timeout=call.timeout,
         formatter=formatter,
-        constraint=constraint,
+        constraint=alone,
         thinking=note,
-        reads=reads_marks(constraint, formatter, prompt.head, ask.thinking),
+        reads=reads_marks(alone, formatter, prompt.head, ask.thinking),
         made_with={**file.made_with, **for_receipt(call, constraint, ask.beside, prompt, ask.given)},
         tag=call.tag,
         offer=offer,

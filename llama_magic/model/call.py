@@ -44,8 +44,8 @@ class Changeable(Protocol):
     _calls: Calls
 
 
-def _check_offer(offer: Offer, constraint: Constraint | None) -> None:
-    if offer.tools and constraint is not None:
+def _check_offer(offer: Offer, constraint: Constraint | None, either: bool) -> None:
+    if offer.tools and constraint is not None and not either:
         raise OptionError(
             f"tools stand beside a constraint ({constraint.kind}), under which none could be called.",
             remedy="Leave one of them out.",
@@ -222,7 +222,7 @@ class Calls:
         offer = Offer.read(beside.tools, beside.tool_choice, beside.parallel_tool_calls, beside.tools_as_text)
         told = offer.holdable(self.formatter, self.backend.capabilities.masks)
         tools, offer = (beside.tools if told is offer else told.descriptions), told
-        _check_offer(offer, constraint)
+        _check_offer(offer, constraint, beside.either and self.backend.capabilities.masks)
         formatter = offer.formatter(self.formatter)
         held = thinking is not None or constraint is not None  # of the whole answer, its beginning with it
         if held and call.prefill is None and prompting.is_begun(messages):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import LlamaMagicError
@@ -147,6 +148,7 @@ def chat(
 ) -> Assembler:
     """Prepare the answer to a conversation."""
     thinking = None
+    beside = replace(beside, either=bool(held_to is not None and beside.tools))
     if held_to is not None:
         thinking = Thinking.choose(model.formatter, False, beside.template_variables)
     return model.calls.chat("chat", conversation, held_to, options, beside, thinking)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +17,9 @@ from llama_magic.serving.refusals import Refusal
 from llama_magic.words.harmless import one_line
 from llama_magic.words.names import hint
 
+_TAG = re.compile(
+    r"Input tag ('.*') found using '\w+' does not match any of the expected tags: (.*)", re.DOTALL
+)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -73,7 +77,10 @@ def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refu
         known = set(kind.model_fields) if len(path) == 1 else set()
         near = hint(str(path[-1]), known, CALLED_ELSEWHERE) if known else ""
         return Refusal(400, f"There is no field {one_line(name, 200)!r} here.{near}", param=name)
-    return Refusal(400, f"{one_line(name, 200) or 'The body'}: {problem['msg']}.", param=name or None)
+    words = _TAG.sub(r"is \1; expected \2", problem["msg"])
+    of = ":" if words == problem["msg"] else ""
+    message = f"{one_line(name, 200) or 'The body'}{of} {one_line(words, 300)}."
+    return Refusal(400, f"{message} {instead}" if instead else message, param=name or None)
 
 
 def _tells(found: tuple[list[int | str], Any]) -> tuple[int, bool, bool, bool]:

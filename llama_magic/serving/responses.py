@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 async def responses(exchange: Exchange, asked: Asked) -> None:
     """Answer a conversation."""
     model = exchange.state.model(asked.model)
-    wanted = asked.top_logprobs is not None or bool(asked.include)
+    wanted = asked.top_logprobs is not None or "message.output_text.logprobs" in (asked.include or ())
     prepare = partial(_prepared, model, asked, exchange.state.limits.max_tokens, wanted)
     (answer,) = await exchange.ask(model, [prepare], streamed=bool(asked.stream or wanted))
     writer = ResponseWriter(answer, asked, model, wanted)

@@ -55,16 +55,24 @@ class CallConstraint:
 
 
 def calls(
-    form: CallForm, tools: Sequence[ToolSchema], vocabulary: MarkVocabulary, *, many: bool, after: str = ""
+    form: CallForm,
+    tools: Sequence[ToolSchema],
+    vocabulary: MarkVocabulary,
+    *,
+    many: bool,
+    after: str = "",
+    text: Constraint | None = None,
 ) -> CallConstraint:
     """Compile calls as a family writes them; `after` is a mark at their beginning that is written already.
 
+    With `text` an answer is calls, or a text that this holds.
     Kept for the next time. Raises `SchemaError` with the tool's name for arguments that cannot be honoured.
     """
     trie = trie_for(vocabulary)
-    key = json.dumps([repr(form), [(t.name, t.parameters) for t in tools], many, after], default=str)
+    asked = [repr(form), [(t.name, t.parameters) for t in tools], many, after]
+    key = json.dumps([*asked, text and text.writing], default=str)
     kept: OrderedDict[str, CallConstraint] = trie.calls
-    return remember(kept, key, lambda: _compile(form, tools, vocabulary, trie, many, after))
+    return remember(kept, key, lambda: _compile(form, tools, vocabulary, trie, many, after, text))
 
 
 def _compile(
@@ -74,6 +82,7 @@ def _compile(
     trie: Trie,
     many: bool,
     after: str,
+    text: Constraint | None,
 ) -> CallConstraint:
     numbers = DigitLimits()
     grammars: list[dict[str, Any]] = []
@@ -81,8 +90,12 @@ def _compile(
         constraint = _arguments(tool)
         numbers = DigitLimits(*map(max, numbers, limits_of(constraint.schema)))
         grammars.append(_named(f"a{number}", constraint.writing))
-    text = _frame(form, tools, lambda literal: _literal(literal, vocabulary), many, after)
-    grammar = json.dumps({"grammars": [{"name": "calls", "lark_grammar": text}, *grammars]})
+    frame = _frame(form, tools, lambda literal: _literal(literal, vocabulary), many, after)
+    if text is not None:
+        numbers = DigitLimits(*map(max, numbers, limits_of(text.schema)))
+        grammars.append(_named("text", text.writing))
+        frame = frame.replace("start:", "start: @text | ", 1)
+    grammar = json.dumps({"grammars": [{"name": "calls", "lark_grammar": frame}, *grammars]})
     machine = machine_of(grammar, trie.tokenizer)
     if machine.is_error():
         raise SchemaError(

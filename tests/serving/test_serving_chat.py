@@ -207,7 +207,6 @@ def test_tools_that_cannot_be_are_refused(served: Callable[..., Served]) -> None
         ({"tools": [bad], "tool_choice": "required"}, None),
         ({"tools": [TOOL, TOOL]}, "tools"),
         ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools"),
-        ({"tools": [TOOL], "response_format": {"type": "json_object"}}, None),
     ):
         error = here.refused(CHAT, param, **ask(**more))
         assert error["type"] == "invalid_request_error"

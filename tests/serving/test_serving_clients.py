@@ -154,11 +154,20 @@ def test_responses(served: Callable[..., Served]) -> None:
     here = served(answers=answer)
     with here.openai() as client:
         plain = client.responses.create(
-            model="scripted", input="Hi", instructions="Be brief.", metadata={"a": "b"}
+            model="scripted",
+            input="Hi",
+            instructions="Be brief.",
+            metadata={"a": "b"},
+            include=["reasoning.encrypted_content"],
+            store=False,
         )
+        assert plain.output[0].content[0].text == "Hm."  # in the clear, and so it goes back
+        back: Any = [item.model_dump(exclude_none=True) for item in plain.output]
+        again = client.responses.create(model="scripted", input=[*back, {"role": "user", "content": "Hi"}])
+        assert again.output_text == "Hello."
         assert (plain.output_text, plain.status, plain.metadata) == ("Hello.", "completed", {"a": "b"})
         assert [item.type for item in plain.output] == ["reasoning", "message"]
-        assert here.backend.requests[-1].messages[0]["content"] == "Be brief."
+        assert here.backend.requests[0].messages[0]["content"] == "Be brief."
         tools: Any = [TOOL]
         called = client.responses.create(model="scripted", input="sky", tools=tools, tool_choice="required")
         (call,) = called.output
@@ -174,7 +183,7 @@ def test_responses(served: Callable[..., Served]) -> None:
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"store": True}, "store"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ({"include": ["reasoning.encrypted_content"]}, "include[0]"),
+        ({"include": ["file_search_call.results"]}, "include[0]"),
         ({"input": []}, "input"),
     ):
         here.refused("/v1/responses", param, **{"input": "Hi", **more})

@@ -78,6 +78,35 @@ def test_a_choice_among_tools_that_cannot_be_is_refused(served: Callable[..., Se
         here.refused(CHAT, param, **ask(**more))
 
 
+FORMAT = {"type": "json_schema", "json_schema": {"schema": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "choice"), [(call("b"), "auto"), ("7", "auto"), (call("b"), "required"), ("7", "none")]
+)
+def test_an_answer_calls_or_has_its_format(served: Callable[..., Served], said: str, choice: str) -> None:
+    """Tools and a format together, as agents ask: a mask lets a call be written, or a text of the format."""
+    here = served(answers=lambda _request: said)
+    asked = ask(tools=[tool("a"), tool("b")], response_format=FORMAT, tool_choice=choice)
+    message = here.post(CHAT, **asked)["choices"][0]["message"]
+    assert [c["function"]["name"] for c in message.get("tool_calls", ())] == ["b"] * (said != "7")
+    assert message["content"] == ("7" if said == "7" else None)
+    text = {"format": {"type": "json_schema", "schema": {"type": "integer"}}}
+    newer = here.post(RESPONSES, input="Hi", tools=[flat("b")], text=text, tool_choice=choice)
+    assert [item["type"] for item in newer["output"]] == ["message" if said == "7" else "function_call"]
+
+
+@pytest.mark.parametrize(("said", "choice"), [("Well.", "auto"), (call("b"), "none"), ("7", "required")])
+def test_an_answer_that_is_neither_is_not_written(
+    served: Callable[..., Served], said: str, choice: str
+) -> None:
+    """Free text, a call under "none", and a text where a call is required are forbidden by the mask."""
+    here = served(answers=lambda _request: said)
+    asked = ask(tools=[tool("b")], response_format=FORMAT, tool_choice=choice)
+    broken = here.client.post(CHAT, json=asked)
+    assert (broken.status_code, "forbids" in broken.text) == (500, True)
+
+
 SQL = {"syntax": "regex", "definition": r'SELECT "\w+"\nFROM \w+;'}
 CUSTOM = {"type": "custom", "custom": {"name": "sql", "format": {"type": "grammar", "grammar": SQL}}}
 FLAT = {"type": "custom", "name": "sql", "format": {"type": "grammar", **SQL}}
@@ -177,10 +206,16 @@ def test_fields_of_others_are_answered_with_ours(served: Callable[..., Served]) 
         ("function_call", "auto", "tool_choice="),
         ("guided_choice", ["a"], 'structured_outputs={"choice"'),
         ("prediction", {"type": "content", "content": "x"}, "Leave it out"),
+        ("verbosity", "low", "max_tokens"),
         ("structured_outputs", {}, "expected one of json, regex"),
         ("structured_outputs", {"regex": "a", "choice": ["a"]}, "expected one of json, regex"),
     ):
         assert words in here.refused(CHAT, field, **ask(**{field: value}))["message"]
     assert "its own marks" in here.refused(TEXT, "suffix", prompt="a", suffix="b")["message"]
+    here.post(CHAT, **ask(functions=None, prediction=None, audio=None, verbosity="medium"))
+    picture = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
+    where = "messages[0].content[0].type"
+    error = here.refused(CHAT, where, messages=[{"role": "user", "content": picture}])
+    assert error["message"].startswith(f"{where} is 'image_url'; expected 'text'")
     both = {"structured_outputs": {"regex": "a"}, "regex": "a"}
     assert "stand together" in here.refused(CHAT, "regex", **ask(**both))["message"]

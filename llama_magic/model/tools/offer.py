@@ -18,6 +18,7 @@ from llama_magic.words.names import hint
 if TYPE_CHECKING:
     from llama_magic.request.matcher import CarriedConstraint
     from llama_magic.request.tokenizer import Tokenizer
+    from llama_magic.structured import Constraint
 
 CHOICES = ("none", "auto", "required")
 
@@ -112,17 +113,24 @@ class Offer:
         known = formatter.takes_tools and formatter.call_form is not None
         return formatter if known else TextTools(formatter)
 
-    def constraint(self, formatter: Formatter, prompt: str, tokenizer: Tokenizer) -> CarriedConstraint | None:
-        """Return the masks for an answer to `prompt`, None where it is free."""
+    def constraint(
+        self, formatter: Formatter, prompt: str, tokenizer: Tokenizer, text: Constraint | None = None
+    ) -> CarriedConstraint | None:
+        """Return the masks for an answer to `prompt`, None where it is free.
+
+        `text` is what it is held to where no tool need be called: it is a call, or a text of that.
+        """
         form = formatter.call_form
         if not self.tools or form is None:
             return None
         if self.choice == "none":
             return NoCalls(form.begins(formatter.spec, sorted(self.names)), tokenizer, prompt[-100:])
-        if self.choice == "auto":
+        if self.choice == "auto" and text is None:
             return self._free(formatter, form, prompt, tokenizer)
-        wanted = self.callable if self.choice == "required" else (self.find(self.choice),)
-        forced = calls(form, [tool.schema for tool in wanted], tokenizer, many=bool(self.parallel))
+        wanted = self.callable if self.choice in ("auto", "required") else (self.find(self.choice),)
+        many = self.parallel is not False if self.choice == "auto" else bool(self.parallel)
+        schemas = [tool.schema for tool in wanted]
+        forced = calls(form, schemas, tokenizer, many=many, text=None if self.forced else text)
         if formatter.reader(prompt).state != "thinking":
             return forced
         return ThinkingFirst(forced, formatter, prompt, Ways(formatter, tokenizer), None)

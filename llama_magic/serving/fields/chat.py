@@ -150,6 +150,12 @@ class ChatCompletion(SamplingFields):
     )
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    verbosity: Literal["medium"] | None = None
+    audio: None = None
+    prediction: None = None
+    web_search_options: None = None
+    functions: None = None
+    function_call: None = None
 
 
 class ApplyTemplate(Fields):

@@ -100,6 +100,7 @@ class TextConfig(Fields):
     """What the text of an answer is to be."""
 
     format: Annotated[PlainText | PlainObject | FlatSchema, Field(discriminator="type")] | None = None
+    verbosity: Literal["medium"] | None = None
 
 
 class Reasoning(Fields):
@@ -107,6 +108,16 @@ class Reasoning(Fields):
 
     effort: str | None = None
     summary: None = None
+
+
+# The second is sent with every request by clients that keep nothing on the server.
+Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
+
+
+class EventOptions(Fields):
+    """What a stream holds besides."""
+
+    include_obfuscation: Literal[False] | None = None
 
 
 class Response(SamplingFields):
@@ -117,8 +128,11 @@ class Response(SamplingFields):
     instructions: str | None = None
     max_output_tokens: Count | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    include: Annotated[list[Literal["message.output_text.logprobs"]], Field(max_length=8)] | None = None
+    include: Annotated[list[Included], Field(max_length=8)] | None = Field(
+        None, description="reasoning comes in the clear, and is taken back so: none of it is encrypted"
+    )
     stream: bool | None = None
+    stream_options: EventOptions | None = None
     tools: FlatTools | None = None
     tool_choice: FlatChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -130,6 +144,8 @@ class Response(SamplingFields):
     background: Literal[False] | None = None
     previous_response_id: None = None
     conversation: None = None
+    prompt: None = None
+    max_tool_calls: None = None
     service_tier: Literal["auto", "default"] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
