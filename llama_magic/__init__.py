@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from llama_magic.errors import SourceError as SourceError
     from llama_magic.errors import StructuredOutputError as StructuredOutputError
     from llama_magic.errors import TemplateError as TemplateError
+    from llama_magic.experiments.awaited import adecide as adecide
+    from llama_magic.experiments.awaited import amap as amap
+    from llama_magic.experiments.awaited import asweep as asweep
     from llama_magic.experiments.ballot import vote as vote
     from llama_magic.experiments.branches import Tree as Tree
     from llama_magic.experiments.branches import tree as tree
@@ -75,6 +78,9 @@ _PLACES = {
     "Run": "llama_magic.experiments.runs",
     "Runs": "llama_magic.experiments.runs",
     "Sampling": "llama_magic.request.sampling",
+    "adecide": "llama_magic.experiments.awaited",
+    "amap": "llama_magic.experiments.awaited",
+    "asweep": "llama_magic.experiments.awaited",
     "add_alias": "llama_magic.sources",
     "alias": "llama_magic.loading.alias",
     "bench": "llama_magic.experiments.throughput",

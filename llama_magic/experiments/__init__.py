@@ -4,6 +4,7 @@ Users call `map`, `sweep`, `decide` and `bench`; and, of answers that there are,
 `verify` and `diff`. No file has the name of a function, so that `llama_magic.experiments.map` is one thing:
 
 - The calls: `map` is in `each_row`, `sweep` in `combinations`, `decide` in `choice`, `bench` in `throughput`;
+  their twins for `await` in `awaited`;
   `vote` in `ballot`, `tree` in `branches`, `diff` in `difference`, `rerun` in `repeat`, `verify` in
   `verification`.
 - The arguments: `design` reads them into `rows`, `prompts`, `settings` (every combination of the axes),
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from llama_magic.words.lazy import lazily
 
 if TYPE_CHECKING:
+    from llama_magic.experiments.awaited import adecide, amap, asweep
     from llama_magic.experiments.ballot import Vote, vote
     from llama_magic.experiments.branches import Tree, tree
     from llama_magic.experiments.choice import decide
@@ -44,6 +46,9 @@ __all__ = [
     "Tree",
     "Verification",
     "Vote",
+    "adecide",
+    "amap",
+    "asweep",
     "bench",
     "decide",
     "diff",
@@ -67,6 +72,9 @@ __getattr__ = lazily(
         "Tree": "llama_magic.experiments.branches",
         "Verification": "llama_magic.experiments.verification",
         "Vote": "llama_magic.experiments.ballot",
+        "adecide": "llama_magic.experiments.awaited",
+        "amap": "llama_magic.experiments.awaited",
+        "asweep": "llama_magic.experiments.awaited",
         "bench": "llama_magic.experiments.throughput",
         "decide": "llama_magic.experiments.choice",
         "diff": "llama_magic.experiments.difference",

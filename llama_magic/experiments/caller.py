@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
 import dis
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _BETWEEN = ("llama_magic.", "contextlib")  # whose frames stand between the caller and here
+# Where a line awaits: behind these stands what it does with the result.
+_AWAITING = {"SEND", "YIELD_VALUE", "RESUME", "JUMP_BACKWARD_NO_INTERRUPT", "END_SEND"}
+_names: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar("names", default=None)
 
 
 def _caller() -> FrameType:
@@ -20,8 +25,20 @@ def _caller() -> FrameType:
 
 def names_of_caller() -> Mapping[str, Any]:
     """Return the names that the calling line knows: of its function, then of its module or notebook."""
+    if (known := _names.get()) is not None:
+        return known
     frame = _caller()
     return {**frame.f_globals, **frame.f_locals}
+
+
+def with_names(names: Mapping[str, Any], call: Callable[[], T]) -> Callable[[], T]:
+    """Return a call that is told these names of its caller, in whatever thread's own context it is made."""
+
+    def made() -> T:
+        _names.set(names)
+        return call()
+
+    return made
 
 
 def bind(results: Any) -> str | None:
@@ -33,7 +50,8 @@ def bind(results: Any) -> str | None:
     frame = _caller()
     if frame.f_globals is not frame.f_locals:  # inside of a function
         return None
-    coming = (i for i in dis.get_instructions(frame.f_code) if i.offset > frame.f_lasti)
+    steps = (i for i in dis.get_instructions(frame.f_code) if i.offset > frame.f_lasti)
+    coming = (i for i in steps if i.opname not in _AWAITING)
     following = next(coming, None)
     if following is None or following.opname != "STORE_NAME":
         return None

@@ -16,11 +16,13 @@ from llama_magic.experiments.odds import Odds
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
 from llama_magic.words.given import seconds_of
+from llama_magic.words.signature import checked
 
 _OPTIONS = frozenset({"mode", "system", "template_variables"})
 _OWN = frozenset({"options", "abstain_below", "end", "timeout"})
 
 
+@checked
 @shown_briefly("The decisions")
 def decide(
     rows: Any,

@@ -14,9 +14,11 @@ from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import Row, read_rows
 from llama_magic.experiments.runs import Runs
 from llama_magic.model.options import StructuredOptions, shows
+from llama_magic.words.signature import checked
 
 
 @shows(StructuredOptions)
+@checked
 @shown_briefly("The sweep")
 def sweep(
     prompt: Any,

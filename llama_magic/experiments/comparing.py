@@ -112,9 +112,16 @@ def failed_scores(results: Iterable[Any]) -> list[str]:
                 failed.setdefault(name, []).append((one.row, score))
     return [
         f"The score {name!r} failed on {counted(len(found), 'result')}, first on row {found[0][0]}: "
-        f"{type(found[0][1]).__name__}: {found[0][1]}"
+        f"{type(found[0][1]).__name__}: {found[0][1]}{_instead(found[0][1])}"
         for name, found in failed.items()
     ]
+
+
+def _instead(error: Exception) -> str:
+    """Return what to write where plain data was taken for the instance that a schema gives."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, dict):
+        return f". Write run.parsed.{error.name}: run.answer() is plain data"
+    return ""
 
 
 # --- pairs ----------------------------------------------------------------------------------------

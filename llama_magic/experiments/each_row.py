@@ -13,9 +13,11 @@ from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
 from llama_magic.experiments.runs import Runs
 from llama_magic.model.options import StructuredOptions, shows
+from llama_magic.words.signature import checked
 
 
 @shows(StructuredOptions)
+@checked
 @shown_briefly("The map")
 def map(
     rows: Any,
@@ -47,6 +49,7 @@ def map(
 
     `rows`: a DataFrame, a Series, a list of dicts, of texts or of conversations, any iterable. `prompt`: a
     text or messages with `{{ column }}`, or a dict of names to such; left out, a row is the prompt itself.
+    Where the last of its messages is the assistant's, its words begin the answer, as `prefill` does.
     With a `schema` answers are instances of it; `schema`, `choices`, `regex` and `grammar` may be functions
     of a row's columns, a dict (`choices=lambda row: row["options"]`). `over` is a dict of axes, each an
     option of a call, a sampling parameter or a name in the prompt with its values; `models` an axis too,
@@ -62,7 +65,8 @@ def map(
     notebook they are bound to the name that the call is assigned to; `runs.resume()` goes on, and so does
     the same call with the same `record`. `progress` may be False, or a function that is told a `Standing`.
     With `dry_run` a `Forecast` comes back: the tokens of each row, those that will not fit, the time by
-    measured speed. `variables` are further names for prompts. `mode="complete"` goes on from a text without
+    measured speed. `timeout` is each answer's; for all of them await `amap` in `asyncio.timeout`.
+    `variables` are further names for prompts. `mode="complete"` goes on from a text without
     a template.
     """
     keywords = {

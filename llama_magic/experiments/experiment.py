@@ -72,7 +72,7 @@ class Experiment(Design, Generic[R]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of all results: of prompts that ask every row the same, or hold `{% … %}`."""
+        """What is to be known of all results: of prompts that ask every row the same, say."""
         known = list(dict.fromkeys(name for row in self.rows for name in row.inputs))
         same, unread = set(), set()
         for setting in self.settings:
@@ -86,7 +86,20 @@ class Experiment(Design, Generic[R]):
                     f"The {which} names no column, so every row was asked the same. "
                     f"A column is written {{{{ {known[0]} }}}}."
                 )
-        return (*sorted(same), *sorted(unread), *self._named_alike(known))
+        return (*sorted(same), *sorted(unread), *self._gone_on_from(), *self._named_alike(known))
+
+    def _gone_on_from(self) -> list[str]:
+        """Say of how many conversations the last turn is the assistant's: it begins the answer."""
+        if not any(setting.prompt.is_row for setting in self.settings):
+            return []
+        given = [row.itself for row in self.rows]
+        ends = [one[-1].get("role") for one in given if isinstance(one, list) and one]
+        if not (count := ends.count("assistant")):
+            return []
+        return [
+            f"{count:,} of {counted(len(ends), 'conversation')} end with a turn of the assistant: its words "
+            "begin the answer. Leave that turn out to have it answered anew."
+        ]
 
     def _named_alike(self, columns: Sequence[str]) -> list[str]:
         """Say which axes are called as a column is: a table of results has both."""

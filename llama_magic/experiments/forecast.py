@@ -54,13 +54,15 @@ class Forecast(Printed):
 
     `distinct_tokens` of the `prompt_tokens` are to be read: what prompts begin with is read once.
     `seconds` are foretold from the speed that was measured of each model (`speeds`), one answer at a time,
-    so it is less where answers are written together; None where no speed is known.
+    so it is less where answers are written together; None where no speed is known. `notes` are those that
+    the results would have.
     """
 
     rows: tuple[ForecastRow, ...]
     distinct_tokens: int
     seconds: float | None
     speeds: Mapping[str, Pace] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def prompt_tokens(self) -> int:
@@ -99,6 +101,8 @@ class Askable(Protocol):
     def models(self) -> Models: ...
     @property
     def tasks(self) -> Sequence[Task]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
     def request(self, model: Model, task: Task) -> Request: ...
     def measured(self, model: Model, task: Task | None) -> Pace | None: ...
 
@@ -132,7 +136,7 @@ def forecast(experiment: Askable) -> Forecast:
         speeds[name or model.name] = speed
         written = sum(min(speed.answer, row.max_tokens or 0) for row, _ in fit)
         seconds += read / speed.read + (written / speed.write if speed.write else 0.0)
-    return Forecast(tuple(rows), distinct, seconds if known else None, speeds)
+    return Forecast(tuple(rows), distinct, seconds if known else None, speeds, experiment.notes)
 
 
 def _count(

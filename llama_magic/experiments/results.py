@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Self, overload
 
-from llama_magic.errors import OptionError
+from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
 from llama_magic.experiments.protocols import R, Work
-from llama_magic.experiments.rows import as_table
+from llama_magic.experiments.rows import Row, as_table
 from llama_magic.experiments.scoring import check_columns, read_scores, scores_of
 from llama_magic.words.counting import counted
+from llama_magic.words.given import whole
 from llama_magic.words.names import meant
 from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
@@ -56,6 +57,11 @@ class Results(Printed, Sequence[R], Generic[R]):
     def __getitem__(self, index: int | slice) -> R | Self:
         if isinstance(index, slice):
             return self._of(self._in_order()[index])
+        if whole(index) is None:
+            raise InputTypeError(
+                f"The results have no [{index!r:.40}]; they are numbered from 0.",
+                remedy="to_pandas() has columns, where(…) the results of some settings.",
+            )
         return self._in_order()[index]
 
     def _in_order(self) -> list[R]:
@@ -226,6 +232,14 @@ class Results(Printed, Sequence[R], Generic[R]):
         return values
 
     # --- out --------------------------------------------------------------------------------
+
+    def as_rows(self) -> list[Row]:
+        """Return what `to_pandas` tells of each result as a row of another experiment."""
+        labels = self._labels
+        return [
+            Row(i, one.record(), None, one.row if labels is None else labels[one.row], self._index)
+            for i, one in enumerate(self)
+        ]
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a row a result: columns of its row, settings, answer, scores, figures.

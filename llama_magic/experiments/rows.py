@@ -34,11 +34,13 @@ class Row:
 
 
 def read_rows(given: Any) -> list[Row]:
-    """Return the rows of a DataFrame, a Series, or an iterable of dicts, of texts, or of conversations.
+    """Return the rows of a DataFrame, a Series, results, or an iterable of dicts, texts, or conversations.
 
     A text has one column, `text`; a conversation (a list of messages) one, `messages`; a Series its name.
     An item that is no row keeps its place, with its error. Raises `InputTypeError` for what holds no rows.
     """
+    if hasattr(given, "as_rows"):  # results of another experiment
+        return list(given.as_rows())
     items = _items(given)
     rows = [_row(place, item) for place, item in enumerate(items)]
     labels = _labels(given)
@@ -84,7 +86,8 @@ def _items(given: Any) -> Iterable[Any]:
         raise InputTypeError(
             f"The rows are a {type(given).__name__}; expected a DataFrame, a Series, or a list of "
             "dicts, texts or conversations.",
-            remedy="Of a dict of columns make a DataFrame first; one text goes into a list.",
+            remedy="Of a dict of columns or a file make a DataFrame first (pd.read_csv(path)); one text goes "
+            "into a list.",
         )
     kind = type(given).__name__
     if hasattr(given, "to_dicts"):  # polars

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.experiments.answers import flat, plain_answer
 from llama_magic.experiments.results import Results
+from llama_magic.model.other_names import RUN, CalledElsewhere
 from llama_magic.words.plain import plain, said
 from llama_magic.words.shown import Shown
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Run(Shown):
+class Run(CalledElsewhere, Shown):
     """One answer of an experiment.
 
     `row` is the place of its row (from 0), `sample` which of `n` answers it is, `inputs` the columns,
@@ -25,6 +26,8 @@ class Run(Shown):
     a function that failed are exceptions. `seconds` is the time that the model took, `seed` what the answer
     was drawn with: asked alone with it, the row gives the same tokens where a seed was given.
     """
+
+    _elsewhere, _called = RUN, "run"
 
     place: int
     row: int

@@ -6,11 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from llama_magic.threads import Bell, despite_interrupts
+from llama_magic.threads import Bell, despite_interrupts, look
 
 T = TypeVar("T")
 _AHEAD = 2  # requests that wait in the backend, so that it never waits for the next one
-_WAIT_S = 0.2  # between two looks where nothing happens
 
 
 class Answering(Protocol):
@@ -50,7 +49,7 @@ class Scheduler(Generic[T]):
         coming = iter(tasks)
         try:
             while self._fill(coming):
-                self._bell.wait(_WAIT_S)
+                self._bell.wait(look())
                 self._collect()
                 self._tick()
         except BaseException:

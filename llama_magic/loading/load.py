@@ -20,7 +20,7 @@ from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.model.model import Model
 from llama_magic.words.given import flag
 from llama_magic.words.progress import ProgressCallback
-from llama_magic.words.signature import spelled_out
+from llama_magic.words.signature import checked, spelled_out
 
 if TYPE_CHECKING:
     from llama_magic.loading.dry import DryRun
@@ -60,6 +60,7 @@ def load(
     **options: Unpack[LoadKeywords],
 ) -> DryRun: ...
 @spelled_out(LoadKeywords, {}, "None")
+@checked
 @shown_briefly("The load")
 def load(
     source: str | os.PathLike[str] | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from llama_magic.errors import OptionError
+from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.request.stages import OTHER_NAMES
 from llama_magic.words.names import meant
 
@@ -95,12 +95,26 @@ PARTS = {
     "output_parsed": "answer.parsed.",
 }
 PIECES = dict.fromkeys(("choices", "content", "message"), "chunk.delta is new, chunk.text all so far.")
+RUN = {
+    **PARTS,
+    **dict.fromkeys(
+        ("choices", "content", "message", "response", "output", "result", "usage", "prompt", "logprobs"),
+        "run.answer() is the answer as plain data, run.inputs the row; run.completion is all of the answer, "
+        "and None where there is a run.error.",
+    ),
+}
+COUNTS = {
+    **dict.fromkeys(("input_tokens", "prompt_eval_count"), "usage.prompt_tokens."),
+    **dict.fromkeys(("output_tokens", "eval_count"), "usage.completion_tokens."),
+    "prompt_tokens_details": "usage.cached_tokens.",
+}
 
 
 class CalledElsewhere:
-    """What others call its attributes is named by the error."""
+    """What others call its attributes is named by the error, also where it is taken for a dict."""
 
     _elsewhere: ClassVar[Mapping[str, str]] = {}
+    _called: ClassVar[str] = "answer"  # in what is said
 
     if not TYPE_CHECKING:  # a checker is to see which attributes there are
 
@@ -108,6 +122,16 @@ class CalledElsewhere:
             known = self._elsewhere.get(name)
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(f"{said}. Here: {known}" if known else said, name=name, obj=self)
+
+        def __getitem__(self, key: object) -> Any:
+            # A dict in openai's and llama-cpp-python's habit, a list where n= was thought to be given.
+            known = self._elsewhere.get(key) if isinstance(key, str) else None
+            if known is None and isinstance(key, str) and hasattr(self, key):
+                known = f"{self._called}.{key}."
+            raise InputTypeError(
+                f"A {type(self).__name__} is no dict or list, and has no [{key!r:.40}].",
+                remedy=f"Here: {known or self._elsewhere.get('choices') or f'{self._called}.NAME.'}",
+            )
 
 
 def check_names(given: Iterable[str], known: AbstractSet[str]) -> None:

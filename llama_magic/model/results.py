@@ -12,7 +12,7 @@ from llama_magic.errors import OptionError
 from llama_magic.model.bounded import bounded
 from llama_magic.model.branching import Branching, Origin
 from llama_magic.model.drafts import Drafts
-from llama_magic.model.other_names import PARTS, PIECES, CalledElsewhere
+from llama_magic.model.other_names import COUNTS, PARTS, PIECES, CalledElsewhere
 from llama_magic.request.events import FinishReason
 from llama_magic.request.fixed import Fixed
 from llama_magic.words.counting import counted
@@ -29,12 +29,14 @@ RECEIPT_MIME = "application/vnd.llama-magic.v1+json"
 
 
 @dataclass(frozen=True)
-class Usage:
+class Usage(CalledElsewhere):
     """Token counts. `cached_tokens` of the `prompt_tokens` were reused from the KV cache.
 
     `forced_tokens` of the `completion_tokens` were not drawn: a constraint left no choice. `drafted_tokens`
     were guessed ahead; `accepted_tokens` of them were what came, and so were decoded together.
     """
+
+    _elsewhere, _called = COUNTS, "usage"
 
     prompt_tokens: int
     cached_tokens: int
@@ -125,7 +127,7 @@ class Chunk(CalledElsewhere):
     `struck` are the texts of guesses that stood in their place and did not come.
     """
 
-    _elsewhere = PIECES
+    _elsewhere, _called = PIECES, "chunk"
 
     delta: str
     text: str

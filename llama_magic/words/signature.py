@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from llama_magic.errors import InputTypeError
 from llama_magic.words.names import nearest
 
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,11 +23,12 @@ def refusing(cls: type[T]) -> type[T]:
     """
     for name, method in vars(cls).copy().items():
         if not name.startswith("_") and inspect.isfunction(method):
-            setattr(cls, name, _checked(method))
+            setattr(cls, name, checked(method))
     return cls
 
 
-def _checked(method: Callable[P, T]) -> Callable[P, T]:
+def checked(method: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function, or a method: see `refusing`."""
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -38,7 +40,8 @@ def _checked(method: Callable[P, T]) -> Callable[P, T]:
                 signature.bind(*args, **options)
             except TypeError as unfit:
                 # The class that people know, not the part of it that holds the method.
-                name = f"{type(args[0]).__name__}.{method.__name__}" if args else method.__qualname__
+                of_class = args and "self" in signature.parameters
+                name = f"{type(args[0]).__name__}.{method.__name__}" if of_class else method.__qualname__
                 raise InputTypeError(_words(name, signature, options, unfit)) from None
             raise
 
@@ -53,7 +56,7 @@ def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], 
     ]
     wrong = next((option for option in options if option not in named), None)
     if wrong is None and "positional" in str(unfit):
-        ordered = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+        ordered = [name for name in named if signature.parameters[name].kind is POSITIONAL]
         takes = f"{' and '.join(ordered)} alone" if ordered else "nothing"
         return f"{name}: {unfit}. It takes {takes} without a name; write the others as name=value."
     if wrong is None:

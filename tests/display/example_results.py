@@ -81,7 +81,7 @@ def _answers() -> dict[str, Any]:
     drawn = (DrawnOften(5, " the", 2, 0.6, (1, 2)), DrawnOften(6, " a", 1, None, (3,)))
     return {
         "difference": Difference(5, ", you need to brew", sides, (("seed", 9, 14), ("temperature", 0.8, 0))),
-        "forecast": Forecast(rows, 20, 12.5),
+        "forecast": Forecast(rows, 20, 12.5, notes=("a note",)),
         "verification": Verification("x.sqlite", (Verdict("answer 1", True), other), 2),
         "bench": Bench(
             "smollm2",

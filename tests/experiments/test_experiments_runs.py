@@ -462,6 +462,14 @@ def test_a_score_that_failed_says_why() -> None:
     assert "failed on 3 results, first on row 0: AttributeError" in to_text(grid).replace("\n", " ")
 
 
+def test_a_score_that_takes_plain_data_for_an_instance_is_told() -> None:
+    """`run.answer()` of a structured answer is a dict; the instance is `run.parsed`."""
+    model = scripted_model(lambda _: '{"mood": "good", "stars": 3}')
+    schema = "mood Literal['good', 'bad'], stars int"
+    runs = lm.map(["a"], schema=schema, model=model, score=lambda run: run.answer().mood == "good")
+    assert "Write run.parsed.mood: run.answer() is plain data" in runs.summary().notes[-1]
+
+
 @pytest.mark.parametrize("odd", [float("nan"), np.float32("nan"), float("inf")])
 def test_a_score_that_is_no_number_leaves_the_mean_alone(odd: Any) -> None:
     """NaN of one row, which pandas means as "no value", was the mean of all."""
@@ -849,3 +857,30 @@ def test_an_error_beside_the_rows_keeps_what_is_done(
     assert caught.value.__notes__ == [
         f"{counted(len(runs), 'row')} {'is' if len(runs) == 1 else 'are'} kept."
     ]
+
+
+def test_runs_are_rows_themselves() -> None:
+    """`lm.map(runs.failures, prompt)` asks those rows again, by the columns and labels that they had."""
+    rows = [{"text": "a", "n": 1}, {"text": None, "n": 2}]
+    model = scripted_model(said)
+    for given, label in ((rows, 1), (pd.DataFrame(rows, index=["x", "y"], dtype=object), "y")):
+        runs = lm.map(given, "Say {{ text }}", model=model)
+        again = lm.map(runs.failures, "Say {{ text or 'nothing' }} {{ n }}", model=model)
+        assert [(run.inputs["text"], run.inputs["n"]) for run in again] == [(None, 2)]
+        assert "Say nothing 2" in again[0].completion.prompt
+        assert list(again.to_pandas().index) == [label]
+    judged = lm.map(runs, "Judge {{ answer }}", model=model)
+    assert ["Judge" in run.completion.prompt for run in judged if run.completion] == [True]
+
+
+def test_conversations_that_end_with_the_assistant_say_so() -> None:
+    """Its last words begin the answer: told with the runs and, before anything is asked, in a dry run."""
+    question = {"role": "user", "content": "Hello"}
+    rows = [[question], [question, {"role": "assistant", "content": "Hi"}]]
+    model = scripted_model(said)
+    words = "1 of 2 conversations end with a turn of the assistant: its words begin the answer."
+    assert words in to_text(lm.map(rows, model=model, dry_run=True)).replace("\n", " ")
+    runs = lm.map(rows, model=model)
+    assert words in " ".join(runs.notes)
+    assert [run.completion.begun > 0 for run in runs] == [False, True]
+    assert not lm.map(rows[:1], model=model).notes

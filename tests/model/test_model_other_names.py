@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import llama_magic as lm
-from llama_magic.errors import OptionError
-from llama_magic.model.other_names import METHODS, PARTS, PIECES
-from llama_magic.model.results import Chunk, Completion
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.experiments import Run
+from llama_magic.model.other_names import COUNTS, METHODS, PARTS, PIECES, RUN
+from llama_magic.model.results import Chunk, Completion, Usage
 from llama_magic.testing import scripted_model
 
 
@@ -75,14 +76,48 @@ def test_methods_and_parts_of_other_clients_are_named() -> None:
     assert not hasattr(answer, "_ipython_display_")
 
 
+def test_an_answer_taken_for_a_dict_or_a_list_says_what_to_write() -> None:
+    """`r["choices"][0]`, `usage["total_tokens"]`, `run["text"]`, `runs["answer"]`: each names ours."""
+    model = scripted_model(lambda _: "ok")
+    runs: Any = lm.map(["a"], model=model, progress=False)
+    answer: Any = model.chat("hi")
+    chunk: Any = next(iter(model.chat("hi", stream=True)))
+    for whose, key, words in (
+        (answer, "choices", "Here: answer.text is the answer"),
+        (answer, "usage", "Here: answer.usage."),
+        (answer, 0, "with n= there is a list"),
+        (answer.usage, "total_tokens", "Here: usage.total_tokens."),
+        (answer.usage, "output_tokens", "Here: usage.completion_tokens."),
+        (answer.usage, 0, "Here: usage.NAME"),
+        (chunk, "choices", "Here: chunk.delta"),
+        (runs[0], "text", "Here: run.text."),
+        (runs[0], "label", "run.inputs the row"),
+        (runs, "answer", "to_pandas() has columns"),
+    ):
+        with pytest.raises(InputTypeError) as caught:
+            whose[key]
+        assert words in str(caught.value)
+    with pytest.raises(AttributeError, match=r"Here: run\.answer\(\)"):
+        _ = runs[0].usage
+    assert copy.copy(runs[0]) == runs[0]
+
+
 def test_what_is_named_in_their_place_is_there() -> None:
     """Every `model.x`, `answer.x` and `chunk.x` of these sentences is an attribute."""
     model = scripted_model(lambda _: "ok")
-    for table, kind in ((METHODS, type(model)), (PARTS, Completion), (PIECES, Chunk)):
+    run = lm.map(["a"], model=model, progress=False)[0]
+    tables = ((METHODS, type(model)), (PARTS, Completion), (PIECES, Chunk), (COUNTS, Usage), (RUN, Run))
+    for table, kind in tables:
         assert not [name for name in table if name in dir(kind)]
-    text = " ".join((*METHODS.values(), *PARTS.values(), *PIECES.values()))
-    here = {"model": model, "answer": model.chat("hi"), "chunk": next(iter(model.chat("hi", stream=True)))}
-    named = set(re.findall(r"\b(model|answer|chunk)\.(\w+)", text))
+    text = " ".join((*METHODS.values(), *PARTS.values(), *PIECES.values(), *COUNTS.values(), *RUN.values()))
+    here = {
+        "run": run,
+        "usage": run.completion.usage,
+        "model": model,
+        "answer": model.chat("hi"),
+        "chunk": next(iter(model.chat("hi", stream=True))),
+    }
+    named = set(re.findall(r"\b(model|answer|chunk|usage|run)\.(\w+)", text))
     assert len(named) > 10
     for whose, name in named:
         assert name in dir(here[whose]), (whose, name)

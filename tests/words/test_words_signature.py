@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import llama_magic as lm
 from llama_magic.errors import InputTypeError
 from llama_magic.testing import scripted_model
 
@@ -40,6 +41,21 @@ def test_a_wrong_keyword_of_any_method_is_named(call: Callable[[Any], Any], said
         call(scripted_model())
     assert said in str(caught.value)
     assert isinstance(caught.value, TypeError)
+
+
+def test_options_of_a_function_want_their_names() -> None:
+    """`lm.map(rows, prompt, Schema)` and its kin are refused in the package's own words."""
+    for call, said in (
+        (
+            lambda: lm.map(["a"], "x", dict),
+            "map: too many positional arguments. It takes rows and prompt alone",
+        ),
+        (lambda: lm.decide(["a"], "x"), "decide: missing a required argument: 'options'"),
+        (lambda: lm.load("smollm2", 4096), "load: too many positional arguments. It takes source alone"),
+    ):
+        with pytest.raises(InputTypeError) as caught:
+            call()
+        assert said in str(caught.value)
 
 
 def test_a_type_error_inside_a_method_stays_what_it_is() -> None:

@@ -81,7 +81,7 @@ def sentence(one: Pair, axis: str) -> str:
     """Say a paired comparison, and whether it tells anything; a value that is no word, with its axis."""
     second = one.second if isinstance(one.second, str) else f"{axis} {one.second}"
     if not one.rows:
-        return f"{second} and {one.first} have no row in common."
+        return f"{second} and {one.first} have no row in common that has this score."
     verdict = "not enough rows to tell"
     if one.tells:
         verdict = f"{second} is {'better' if one.better > one.worse else 'worse'}"

@@ -27,6 +27,7 @@ def forecast(f: Forecast) -> list[Node]:
             )
         )
     out += _time(f)
+    out += [Line(note, tone="warn") for note in f.notes]
     if f.failures:
         rows = tuple(
             (row.row, *map(str, row.settings.values()), row.prompt_tokens, brief(error_words(row.error)))
