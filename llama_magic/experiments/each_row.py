@@ -49,7 +49,7 @@ def map(
 
     `rows`: a DataFrame, a Series, a list of dicts, of texts or of conversations, any iterable. `prompt`: a
     text or messages with `{{ column }}`, or a dict of names to such; left out, a row is the prompt itself.
-    Where the last of its messages is the assistant's, its words begin the answer, as `prefill` does.
+    Where the last of its messages is the assistant's, the answer goes on from it, and has what is new.
     With a `schema` answers are instances of it; `schema`, `choices`, `regex` and `grammar` may be functions
     of a row's columns, a dict (`choices=lambda row: row["options"]`). `over` is a dict of axes, each an
     option of a call, a sampling parameter or a name in the prompt with its values; `models` an axis too,

@@ -89,7 +89,7 @@ class Experiment(Design, Generic[R]):
         return (*sorted(same), *sorted(unread), *self._gone_on_from(), *self._named_alike(known))
 
     def _gone_on_from(self) -> list[str]:
-        """Say of how many conversations the last turn is the assistant's: it begins the answer."""
+        """Say of how many conversations the last turn is the assistant's: answers go on from it."""
         if not any(setting.prompt.is_row for setting in self.settings):
             return []
         given = [row.itself for row in self.rows]
@@ -97,8 +97,8 @@ class Experiment(Design, Generic[R]):
         if not (count := ends.count("assistant")):
             return []
         return [
-            f"{count:,} of {counted(len(ends), 'conversation')} end with a turn of the assistant: its words "
-            "begin the answer. Leave that turn out to have it answered anew."
+            f"{count:,} of {counted(len(ends), 'conversation')} end with a turn of the assistant, and "
+            "answers go on from it. Leave that turn out to have it answered anew."
         ]
 
     def _named_alike(self, columns: Sequence[str]) -> list[str]:

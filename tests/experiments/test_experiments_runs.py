@@ -874,13 +874,13 @@ def test_runs_are_rows_themselves() -> None:
 
 
 def test_conversations_that_end_with_the_assistant_say_so() -> None:
-    """Its last words begin the answer: told with the runs and, before anything is asked, in a dry run."""
+    """Answers go on from it: told with the runs and, before anything is asked, in a dry run."""
     question = {"role": "user", "content": "Hello"}
     rows = [[question], [question, {"role": "assistant", "content": "Hi"}]]
     model = scripted_model(said)
-    words = "1 of 2 conversations end with a turn of the assistant: its words begin the answer."
+    words = "1 of 2 conversations end with a turn of the assistant, and answers go on from it."
     assert words in to_text(lm.map(rows, model=model, dry_run=True)).replace("\n", " ")
     runs = lm.map(rows, model=model)
     assert words in " ".join(runs.notes)
-    assert [run.completion.begun > 0 for run in runs] == [False, True]
+    assert [run.completion.prompt.endswith("assistant\nHi") for run in runs] == [False, True]
     assert not lm.map(rows[:1], model=model).notes
