@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import NamedTuple
 
+from llama_magic.doors import Door
 from llama_magic.errors import LlamaMagicError
 from llama_magic.words.names import hint
 
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(pkgutil.resolve_name(command.where)(words[1:]))
     except LlamaMagicError as error:
-        print(f"llama-magic {words[0]}: {error}", file=sys.stderr)
+        print(f"llama-magic {words[0]}: {error.at(Door.SHELL)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("llama-magic: interrupted.", file=sys.stderr)

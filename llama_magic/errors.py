@@ -21,23 +21,16 @@ alone, without a traceback, and one that was caught shows itself as a view; the 
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import TextWrapper
-from typing import Any
+from typing import Any, Self
 
-# Controls (a terminal obeys them), direction marks (they reorder a line), halves of surrogate pairs (no
-# encoder takes them; a file name that is not UTF-8 has them). Tabs and line breaks are ordinary.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+from llama_magic.doors import Door, escaped, worded
+
 # As wide as JupyterLab shows an error at 1,000 pixels; what is longer it breaks in mid-word.
 _NARROW = TextWrapper(70, break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
-
-
-def escaped(text: str) -> str:
-    """Return `text` with what a terminal would obey or no encoder takes written out: `\\x1b`, `\\udcff`."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 class _Ours(BaseException):
@@ -67,13 +60,14 @@ show: Callable[[Any], dict[str, Any]] | None = None  # `words/shown.py`, which m
 class LlamaMagicError(_Ours, Exception):
     """Base of every error of this package.
 
-    `message` says what is wrong; `remedy`, if given, is one sentence on what to do. `str(error)` is both, a
-    line each. Of a list of prompts, `row` is the place (from 0) of the one that failed first, `completions`
-    what there is of each, in order: None where nothing was begun.
+    `message` says what is wrong; `remedy`, if given, is one sentence on what to do; both in Python's words
+    until `at` another door (`said`: as given). `str(error)` has a line of each. Of a list of prompts, `row`
+    is the place (from 0) of the one that failed first, `completions` what there is of each, None of nothing.
     """
 
     row: int | None = None
     completions: Sequence[Any] = ()
+    door = Door.PYTHON
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__()
@@ -81,20 +75,28 @@ class LlamaMagicError(_Ours, Exception):
 
     def _say(self, message: str, remedy: str | None) -> None:
         # File names, servers' answers and llama.cpp's log stand in messages: none may steer a terminal.
-        self.message, self.remedy = escaped(message), None if remedy is None else escaped(remedy)
+        self.said = escaped(message), None if remedy is None else escaped(remedy)
+        self.at(self.door)
+
+    def at(self, door: Door) -> Self:
+        """Word it for a door: options are written as they are typed there."""
+        self.door, (message, remedy) = door, self.said
+        self.message, self.remedy = worded(message, door), None if remedy is None else worded(remedy, door)
         self.args = (self.message if remedy is None else f"{self.message}\n{self.remedy}",)
+        return self
 
     def add(self, sentence: str) -> None:
         """Say one thing more, once."""
-        if sentence not in self.message:
-            end = "" if self.message.endswith((".", "!", "?", "…")) else "."
-            self._say(f"{self.message}{end} {sentence}", self.remedy)
+        message, remedy = self.said
+        if sentence not in message:
+            end = "" if message.endswith((".", "!", "?", "…")) else "."
+            self._say(f"{message}{end} {sentence}", remedy)
 
     def of_row(self, row: int, failed: int, completions: Sequence[Any]) -> LlamaMagicError:
         """Say which of a list of prompts this is about, and keep what there is of all of them."""
         self.row, self.completions = row, completions
         others = f" ({failed - 1} more failed, too)" if failed > 1 else ""
-        self._say(f"Row {row + 1} of {len(completions)}{others}: {self.message}", self.remedy)
+        self._say(f"Row {row + 1} of {len(completions)}{others}: {self.said[0]}", self.said[1])
         return self
 
 

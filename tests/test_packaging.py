@@ -121,7 +121,7 @@ def test_experiments_are_called_from_their_room_or_from_the_top() -> None:
         "print(len(same), all(getattr(lm, name) is getattr(experiments, name) for name in same))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[]", "13 True"]
+    assert done.stdout.splitlines() == ["[]", "16 True"]
 
 
 def test_no_file_is_called_what_its_room_gives() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from llama_magic.doors import option
 from llama_magic.errors import BackendError
 from llama_magic.request.events import EndEvent, Event, Stats, nobody
 from llama_magic.request.request import Request
@@ -53,7 +54,7 @@ def _named(error: BaseException | None) -> BaseException | None:
         return error
     named = BackendError(
         f"The memory of this process ran out while the answer was written ({error or 'Python'}).",
-        remedy="Free some, ask for fewer samples (-N), or load with a smaller window (--ctx).",
+        remedy=f"Free some, ask for fewer samples ({option('n')}), or load with a smaller {option('ctx')}.",
     )
     named.__cause__ = error
     return named

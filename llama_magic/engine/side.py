@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from llama_magic.doors import option
 from llama_magic.engine.contexts import CUT
 from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import (
@@ -54,7 +55,7 @@ def tokens_within(tokenizer: Tokenizer, window: int, text: object, *, what: str,
             max_tokens=0,
             window=window,
             parts=(("text", count),),
-            remedy="Give it in shorter parts, or load the model with a larger --ctx.",
+            remedy=f"Give it in shorter parts, or load the model with a larger {option('ctx')}.",
         )
     return tokens
 

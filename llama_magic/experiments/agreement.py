@@ -76,6 +76,12 @@ class Confusion(Printed):
         )
 
     @property
+    def kappa(self) -> float:
+        """Cohen's kappa of the answers and the column: 0 for what chance would give, 1 for all alike."""
+        cells = [(right, said) for right in self.labels for said in self.labels]
+        return kappa([cell for cell in cells for _ in range(self.counts[cell[0]][cell[1]])])
+
+    @property
     def apart(self) -> str | None:
         """What is to be known where no answer is ever a label, else None: they may be written otherwise."""
         rights = [right for right in self.labels if any(self.counts[right].values())]

@@ -112,7 +112,9 @@ def _listed(given: Any) -> list[Any]:
         given = [member.value for member in given]
     if isinstance(given, (str, bytes, type)) or not isinstance(given, Iterable):
         raise InputTypeError(
-            f"options is {given!r:.60}; expected a list of texts, or a dict of names to texts."
+            f"options is {given!r:.60}; expected a list of texts, or a dict of names to texts.",
+            remedy="They are those of all rows: where rows have their own, write these behind letters into "
+            "the prompt, and give the letters.",
         )
     listed = sorted(given, key=str) if isinstance(given, (set, frozenset)) else list(given)
     for one in listed:

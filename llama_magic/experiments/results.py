@@ -202,8 +202,14 @@ class Results(Printed, Sequence[R], Generic[R]):
     def kappa(self, axis: str, field: str | None = None) -> Agreement:
         """Say how far each two values of an axis (models, say) answer alike: shares and Cohen's kappa.
 
-        `field` names what of a structured answer is compared.
+        `field` names what of a structured answer is compared. How far they agree with a column of the rows
+        `confusion` says.
         """
+        if axis not in self.axes and any(axis in result.inputs for result in self):
+            raise OptionError(
+                f"{axis!r} is a column of the rows, and no axis.",
+                remedy=f"confusion({axis!r}).kappa says how far the answers agree with it.",
+            )
         return agree(self, axis, self._values(axis, least=2), field)
 
     def confusion(self, column: str, field: str | None = None) -> Confusion:

@@ -96,7 +96,7 @@ def _of_file(path: Path) -> list[Saved]:
     except (ValueError, InputTypeError, RecursionError):
         raise SourceError(
             f"{path} is no notebook, no record and no export of one.",
-            remedy="Give an .ipynb file, a file of %llama record, or one of its export.",
+            remedy="Give an .ipynb file, a record, or one of its export.",
         ) from None
 
 

@@ -51,7 +51,13 @@ def _equals(column: str) -> Score:
     def right(run: Any) -> bool:
         if column not in run.inputs:
             raise KeyError(f"this row has no column {column!r}")
-        return same(run.answer(column), run.inputs[column])
+        answer, wanted = run.answer(column), run.inputs[column]
+        if isinstance(answer, dict) and not isinstance(wanted, (dict, str)):
+            raise KeyError(
+                f"the answer has fields {', '.join(answer)}, and none is {column!r}: name the column as its "
+                "field, or give a function of run.parsed"
+            )
+        return same(answer, wanted)
 
     return right
 

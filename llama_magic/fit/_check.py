@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from llama_magic.doors import option
 from llama_magic.errors import FitError
 from llama_magic.fit._estimate import Estimate, round_context
 from llama_magic.fit._machine import Machine
@@ -74,18 +75,18 @@ def _remedy(e: Estimate, machine: Machine) -> str:
     if e.gpu and machine.gpus:
         for layers in range(max(0, min(o.gpu_layers, e.info.block_count) - 1), -1, -1):
             if _problem(e.replace(gpu_layers=layers), machine) is None:
-                found.append(f"--gpu-layers {layers}")
+                found.append(option("gpu_layers", layers))
                 break
     for type_ in ("q8_0", "q4_0"):
         changed: dict[str, Any] = {"type_k": type_, "type_v": type_, "flash_attn": "auto"}
         if e.replace(**changed).kv < e.kv and _problem(e.replace(**changed), machine) is None:
-            found.append(f"--kv-type {type_}")
+            found.append(option("kv_type", type_))
             break
     shorter = _largest(e, machine, o.ctx)
     if shorter >= 256 and shorter < o.ctx:
-        found.append(f"--ctx {shorter}")
+        found.append(option("ctx", shorter))
     if o.ubatch > 64 and _problem(e.replace(ubatch=64, batch=64), machine) is None:
-        found.append("--batch 64")
+        found.append(option("batch", 64))
     if found:
         return f"What fits: {', or '.join(found)}."
     bits = _bits_that_fit(e, machine)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
+from llama_magic.doors import option
 from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._judge import fail
 from llama_magic.gguf._tensors import TensorInfo
 from llama_magic.gguf._types import UNUSABLE_WEIGHTS
 from llama_magic.gguf._validate import check_files
 
-_ADAPTER = "Give --lora a LoRA adapter in GGUF format (convert_lora_to_gguf.py of llama.cpp makes one)."
+_ADAPTER = (
+    f"Give {option('lora')} a LoRA adapter in GGUF format (convert_lora_to_gguf.py of llama.cpp makes one)."
+)
 
 
 def validate_adapter(info: GGUFInfo, model: GGUFInfo) -> None:

@@ -53,7 +53,7 @@ def _read_file(path: Path) -> Header:
         return parse(reader)
     except InvalidGGUFError as error:
         raise InvalidGGUFError(
-            f"{path.name}: {error.message}", field=error.field, offset=error.offset, remedy=error.remedy
+            f"{path.name}: {error.said[0]}", field=error.field, offset=error.offset, remedy=error.said[1]
         ) from None
     finally:
         reader.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from llama_magic.doors import option
 from llama_magic.gguf import _archs
 from llama_magic.gguf._info import GGUFInfo
 from llama_magic.gguf._judge import fail
@@ -23,7 +24,7 @@ _INTEGER_TENSORS = ("ffn_gate_tid2eid", "masked_embd_ordering", "d2t")
 _F32_ONLY = ("attn_sinks.weight", "ssm_conv1d.weight", "shortconv.conv.weight", "ssm_a", "ssm_d")
 # what a file is when it is no language model: general.type or architecture -> (what, what to do)
 _OTHER_KINDS = {
-    "adapter": ("a LoRA adapter", "Load the base model, and this file with --lora."),
+    "adapter": ("a LoRA adapter", f"Load the base model, and this file with {option('lora')}."),
     "mmproj": ("a multimodal projector (mmproj)", "Load the language model that it belongs to."),
     "clip": ("a multimodal projector (mmproj)", "Load the language model that it belongs to."),
     "imatrix": ("an importance matrix, made for quantising", "Load the model itself."),

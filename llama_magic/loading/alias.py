@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 from llama_magic import sources
+from llama_magic.doors import verb
 from llama_magic.errors import InputTypeError, OptionError, shown_briefly
 from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
@@ -111,6 +112,6 @@ def _in_the_way(name: str) -> list[str]:
     if sources.hidden(name):
         notes.append(f"There is a file called {name} here, which is loaded in its place: rename one of them.")
     if hooks.named_model(name) is not None:
-        free = f"%llama unload {name} frees the name."
+        free = f"{verb('unload', name)} frees the name."
         notes.append(f"A model called {name} is loaded, which is asked in its place. {free}")
     return notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llama_magic import fit
+from llama_magic.doors import option
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError, OptionError
 from llama_magic.loading.options import ALL_LAYERS, LoadOptions
@@ -15,7 +16,7 @@ def gpu_available(wanted: LoadOptions) -> bool:
     layers = "all" if wanted.gpu_layers == ALL_LAYERS else wanted.gpu_layers
     if wanted.gpu_layers not in (None, 0) and not available:
         raise OptionError(
-            f"--gpu-layers {layers} was asked for, but this llama.cpp has no GPU support.",
+            f"{option('gpu_layers', layers)} was asked for, but this llama.cpp has no GPU support.",
             remedy='Leave it out, or rebuild: CMAKE_ARGS="-DGGML_CUDA=on" (NVIDIA), "-DGGML_METAL=on" '
             '(Apple) or "-DGGML_VULKAN=on", then pip install --force-reinstall --no-cache-dir --no-binary '
             "llama-cpp-python llama-cpp-python==0.3.36",
@@ -39,6 +40,6 @@ def _must_fit(what: str, need: int, have: int) -> None:
     if need > have:
         raise FitError(
             f"{what} It needs {size(need)}, {size(need - have)} more than the {size(have)} there is.",
-            remedy="Ask without a seed, unload another model, or load with a smaller --ctx or with "
-            "--kv-type q8_0.",
+            remedy=f"Ask without a seed, unload another model, or load with a smaller {option('ctx')} or "
+            f"with {option('kv_type', 'q8_0')}.",
         )

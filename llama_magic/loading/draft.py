@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf
+from llama_magic.doors import option
 from llama_magic.engine.lanes.draft_model import DraftOptions
 from llama_magic.engine.native import ContextOptions
 from llama_magic.errors import InputTypeError, OptionError
@@ -90,7 +91,7 @@ def judged(draft: Draft) -> Draft:
         )
         raise OptionError(
             f"draft is {draft.name}, which {what}: it cannot guess tokens.",
-            remedy="Name a small model of the same family, or leave --draft out.",
+            remedy=f"Name a small model of the same family, or leave {option('draft')} out.",
         )
     return draft
 

@@ -58,8 +58,8 @@ def open_file(
         again = sources.doubt(found)
         if not again:
             raise
-        remedy = f"{error.remedy or ''} {again}".strip()
-        raise InvalidGGUFError(error.message, field=error.field, offset=error.offset, remedy=remedy) from None
+        remedy = f"{error.said[1] or ''} {again}".strip()
+        raise InvalidGGUFError(error.said[0], field=error.field, offset=error.offset, remedy=remedy) from None
 
 
 def _open(

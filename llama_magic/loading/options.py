@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf
+from llama_magic.doors import option
 from llama_magic.engine.contexts import Contexts
 from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.environment import MOST_THREADS
@@ -222,8 +223,9 @@ class LoadOptions:
         least = self._least(base, machine, notes, gpu=gpu)
         if least.type_k != "f16" and least.flash_attn == "off":
             raise OptionError(
-                f"--kv-type {least.type_k} needs flash attention, but --flash-attn off was asked for.",
-                remedy="Leave --flash-attn at auto, or use --kv-type f16.",
+                f"{option('kv_type', least.type_k)} needs flash attention, but {option('flash_attn', 'off')} "
+                "was asked for.",
+                remedy=f"Leave {option('flash_attn')} at auto, or use {option('kv_type', 'f16')}.",
             )
         window = self._window(info, machine, base.window, least, notes)
         one = replace(least, window=window, cells=window)
@@ -277,7 +279,7 @@ class LoadOptions:
             raise OptionError(
                 f"A window of {self.ctx:,} tokens was asked for, and this model has an embedding for each of "
                 f"{known:,} positions: there is no RoPE to stretch.",
-                remedy=f"Load it with --ctx {known}, or less.",
+                remedy=f"Load it with {option('ctx', known)}, or less.",
             )
         window = self._any_window(info, machine, unasked, least, notes)
         return min(window, known) if known else window

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import gguf
+from llama_magic.doors import escaped
 from llama_magic.engine import prebuilt, system_report
-from llama_magic.errors import escaped
 
 if TYPE_CHECKING:
     from llama_magic.engine.crash_check import TrialVerdict

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.doors import option
 from llama_magic.engine import crash_check, trial_ends
 from llama_magic.engine.native import Weights, WeightsOptions
 from llama_magic.engine.native.backend import give_back_memory
@@ -80,7 +81,7 @@ def _refusal(file: Path, verdict: crash_check.TrialVerdict, store: Path) -> Llam
             f"{name} could not be tried: the process that loads it first ended {where} ({cause}). That "
             "says nothing about the file: the machine may have run out of memory, disk or time. Nothing is "
             "remembered of it.",
-            remedy="Load it again; free memory first, or choose a smaller file or --ctx.",
+            remedy=f"Load it again; free memory first, or choose a smaller file or {option('ctx')}.",
         )
     again = ""
     if verdict.day:  # from the store: nobody tried just now

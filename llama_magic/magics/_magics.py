@@ -11,7 +11,8 @@ from typing import Any
 from IPython.core import magic as _magic
 from traitlets import Bool, Enum, Float, Int, TraitError, Unicode, observe, validate
 
-from llama_magic.errors import GenerationInterrupted, shown_briefly
+from llama_magic.doors import Door
+from llama_magic.errors import GenerationInterrupted, LlamaMagicError, shown_briefly
 from llama_magic.magics import _help
 from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
@@ -74,6 +75,9 @@ class LlamaMagics(_magic.Magics):
         try:
             with shown_briefly(what):
                 return run()
+        except LlamaMagicError as error:
+            error.at(Door.MAGIC)
+            raise
         except GenerationInterrupted as stop:
             from llama_magic.display.live.stopped import end_quietly  # weight: what shows results
 

@@ -262,6 +262,12 @@ def _unknown_verb(word: str) -> OptionError:
             f"{word} is a mode of the cell magic, not a verb.",
             remedy=f"Write %%llama {word}, the text below it; in a loop {_other_names.IN_PYTHON[word]}.",
         )
+    if word in ("export", "save"):
+        return OptionError(
+            f"There is no verb {word!r}.",
+            remedy="%llama history save x.jsonl writes what was generated, %llama chat NAME save PATH a "
+            "conversation, %llama record PATH all from now on; %history -f x.py the cells, as a script.",
+        )
     return OptionError(
         f"There is no verb {word!r}.{hint(word, table.VERBS)}", remedy=f"Verbs: {', '.join(table.VERBS)}."
     )

@@ -82,6 +82,11 @@ def history(kernel: Kernel, command: LineCommand) -> Any:
             f"%llama history does not take {' '.join(words)!r}.",
             remedy="Write %llama history [N] [--grep RE] [--tag T] [save PATH].",
         )
+    if not words[1].lower().endswith((".jsonl", ".json")):
+        raise OptionError(
+            f"Receipts are lines of JSON, and {words[1]!r} is to be another kind of file.",
+            remedy="Name it x.jsonl. IPython's own %history -f x.py writes this kernel's cells as a script.",
+        )
     print(f"Saved {len(some):,} to {some.save(words[1])}.")
     return None
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from llama_magic.doors import verb
 from llama_magic.engine import system_report
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.engine.moves import SavedSequence
@@ -124,7 +125,7 @@ def _open(source: Path, data: bytes) -> tuple[dict[str, Any], memoryview]:
     if data[:8] != MAGIC:
         raise SourceError(
             f"{source} is not a saved sequence: it begins with {data[:8]!r}, expected {MAGIC!r}.",
-            remedy="Give a file that %llama kv save wrote.",
+            remedy=f"Give a file that {verb('kv save')} wrote.",
         )
     _, version, length = _HEAD.unpack_from(data)
     if version != VERSION:

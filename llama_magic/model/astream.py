@@ -68,7 +68,7 @@ class AsyncStream(InProcess, Generic[C]):
             self.cancel()
             # A kernel cancels what a cell awaits; shown in a line, as any interrupt. No class of our own:
             # `asyncio.timeout` of Python 3.11 takes none but CancelledError itself.
-            shown = GenerationInterrupted(words="what was written is in %llama history")
+            shown = GenerationInterrupted(words="what was written is in the history")
             error._render_traceback_ = shown._render_traceback_  # type: ignore[attr-defined]
             raise
         if chunk is None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llama_magic.doors import option
 from llama_magic.errors import ContextOverflowError
 from llama_magic.structured import Begun
 from llama_magic.words.counting import counted
@@ -48,7 +49,7 @@ def begin(
             max_tokens=limit,
             window=window,
             parts=tuple((part.label, part.tokens) for part in prompt.parts),
-            remedy="Go on from an earlier token, or load the model with a larger --ctx.",
+            remedy=f"Go on from an earlier token, or load the model with a larger {option('ctx')}.",
         )
     note = f"The window leaves {counted(left, 'token')} for the rest of the answer."
     return replace(prompt, notes=(*prompt.notes, note)), left

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
+from llama_magic.doors import option
 from llama_magic.errors import GenerationInterrupted, OutOfTimeError
 from llama_magic.model.mail import mail
 from llama_magic.threads import Bound
@@ -40,7 +41,7 @@ def out_of_time(seconds: object, words: str, completion: object = None) -> OutOf
     """Return what to raise where the time was up: `words` say what is kept, which `completion` holds."""
     error = OutOfTimeError(
         f"The time was up after {seconds} s: {words}.",
-        remedy="Allow more seconds (timeout=, --timeout), or ask for less.",
+        remedy=f"Allow more seconds ({option('timeout')}), or ask for less.",
     )
     error.completion = completion
     return error

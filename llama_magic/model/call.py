@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic import structured
+from llama_magic.doors import option
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.model import prompt as prompting
 from llama_magic.model.answer import Assembler
@@ -239,7 +240,7 @@ class Calls:
         if begins and thinking is not None and thinking.wanted:
             raise OptionError(
                 "The answer is begun, so the model cannot think first.",
-                remedy="Leave out thinking (--think), or the beginning.",
+                remedy=f"Leave out thinking ({option('thinking')}), or the beginning.",
             )
         everything = prompting.with_beginning(messages, call.prefill)
         prompt, limit = self._fit(call).messages(everything, render)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from llama_magic.doors import option
 from llama_magic.errors import StructuredOutputError
 from llama_magic.model.answer import Terms
 from llama_magic.model.results import Completion
@@ -49,15 +50,15 @@ def _reason(completion: Completion) -> tuple[str, str]:
     tokens = counted(len(completion.token_ids), "token")
     if completion.finish_reason == "timeout":
         message = f"The time was up after {tokens}, before the answer was complete."
-        return message, "Allow more seconds (--timeout), or ask for less."
+        return message, f"Allow more seconds ({option('timeout')}), or ask for less."
     if completion.finish_reason == "stop":
         stop = json.dumps(completion.stop, ensure_ascii=False)
         message = f"The stop text {stop} ended the answer after {tokens}, before it was complete."
-        return message, "Leave out --stop: a structured answer ends by itself."
-    room, remedy = "Allow more tokens (--max-tokens)", "or ask for less."
+        return message, f"Leave out {option('stop')}: a structured answer ends by itself."
+    room, remedy = f"Allow more tokens ({option('max_tokens')})", "or ask for less."
     if completion.usage.prompt_tokens + completion.usage.completion_tokens >= completion.budget.window:
-        room = "The window is full: load the model with a larger --ctx"
+        room = f"The window is full: load the model with a larger {option('ctx')}"
     if not completion.text and (completion.thinking or completion.raw_text):
         message = f"The answer was cut after {tokens}, before it began: thinking took all {tokens}."
-        return message, f"{room}, or leave thinking out (thinking=False) where that can be."
+        return message, f"{room}, or leave thinking out ({option('thinking')}) where that can be."
     return f"The answer was cut after {tokens}, before it was complete.", f"{room}, {remedy}"

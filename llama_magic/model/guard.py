@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from llama_magic import fit
+from llama_magic.doors import option
 from llama_magic.errors import ContextOverflowError, OptionError, StructuredOutputError
 from llama_magic.words.counting import counted
 
@@ -26,7 +27,7 @@ def check_budget(constraint: Constraint, limit: int, begun: int = 0) -> None:
     if least > limit:
         raise StructuredOutputError(
             f"The shortest answer takes {least:,} tokens, but at most {limit:,} are reserved for it.",
-            remedy=f"Allow at least {least:,} tokens (--max-tokens {least}), or ask for less.",
+            remedy=f"Allow at least {least:,} tokens ({option('max_tokens', least)}), or ask for less.",
         )
 
 
@@ -90,12 +91,14 @@ class Guard:
         if shorter := _shorter(prompt.parts, over):
             cures.append(f"shorten {shorter} by {counted(over, 'token')}")
         if wanted > over:
-            cures.append(f"ask for at most {counted(wanted - over, 'token')} (--max-tokens {wanted - over})")
+            cures.append(
+                f"ask for at most {counted(wanted - over, 'token')} ({option('max_tokens', wanted - over)})"
+            )
         cures += _cuts(prompt.weights, over, self.overflow)
         needed = fit.round_context(len(prompt.ids) + wanted)
         if needed <= self.n_ctx_train:
             cost = (needed - self.window) * self.kv_bytes_per_token
-            cures.append(f"load it with --ctx {needed} (+{cost / 1e6:,.0f} MB)")
+            cures.append(f"load it with {option('ctx', needed)} (+{cost / 1e6:,.0f} MB)")
         if not cures:
             cures.append(f"send and ask for less: both together at most {counted(self.window, 'token')}")
         text = ", or ".join(cures)
@@ -113,12 +116,12 @@ def _cuts(weights: Sequence[tuple[str, int]], over: int, tried: Overflow) -> lis
     last = max((i for i, (role, _) in enumerate(weights) if role == "user"), default=0)
     old = sum(tokens for role, tokens in weights[:last] if role not in ("system", "developer"))
     if old >= over and tried != "drop-oldest":
-        cures.append("--overflow drop-oldest leaves out the oldest turns")
+        cures.append(f"{option('overflow', 'drop-oldest')} leaves out the oldest turns")
     texts = [(tokens, role) for role, tokens in weights if role in ("prompt", "user", "tool")]
     longest, role = max(texts, default=(0, ""))
     if longest > over + 1 and tried != "truncate-prompt":
         what = "the prompt" if role == "prompt" else "the longest message"
-        cures.append(f"--overflow truncate-prompt cuts the beginning of {what}")
+        cures.append(f"{option('overflow', 'truncate-prompt')} cuts the beginning of {what}")
     return cures
 
 

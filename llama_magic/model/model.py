@@ -352,7 +352,7 @@ class Model(Generating, Repeating, Measuring, CalledElsewhere, Shown):
         if not self._tokenizer.exact:
             raise BackendError(
                 f"{self.name!r} writes its tokens outside of this process, and does not tell them.",
-                remedy="Load the model here, with %llama load, to look at its tokens.",
+                remedy="Load the model here to look at its tokens.",
             )
 
     def _local(self, what: str) -> Engine:
@@ -362,6 +362,6 @@ class Model(Generating, Repeating, Measuring, CalledElsewhere, Shown):
         if engine is None:
             raise BackendError(
                 f"{self.name!r} writes its tokens outside of this process; {what} needs an engine in it.",
-                remedy="Load the model here, with %llama load, and ask again.",
+                remedy="Load the model here, and ask again.",
             )
         return engine

@@ -149,12 +149,12 @@ class Fit:
     def _even_so(error: ContextOverflowError, count: int) -> ContextOverflowError:
         what = "the oldest exchange" if count == 1 else f"all {count} older exchanges"
         return ContextOverflowError(
-            f"Even without {what}: {error.message}",
+            f"Even without {what}: {error.said[0]}",
             prompt_tokens=error.prompt_tokens,
             max_tokens=error.max_tokens,
             window=error.window,
             parts=error.parts,
-            remedy=error.remedy,
+            remedy=error.said[1],
         )
 
     def _cut(

@@ -82,7 +82,7 @@ def check_scores(calls: Calls) -> None:
     if backend.local is None and not isinstance(backend, Scores):
         raise BackendError(
             f"{calls.name!r} writes its tokens elsewhere, and does not say how likely a text is.",
-            remedy="Load the model here, with %llama load, and ask again.",
+            remedy="Load the model here, and ask again.",
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.doors import option
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.formatters import REASONING, normalise_messages
 from llama_magic.request.tokenizer import TooManyTokensError
@@ -55,7 +56,7 @@ class Thinking:
             if not _has_thinking(formatter):
                 raise OptionError(
                     "thinking is asked for, but the template of this model has no thinking part.",
-                    remedy="Leave thinking (--think) out.",
+                    remedy=f"Leave thinking ({option('thinking')}) out.",
                 )
             on = {name: True for name, value in off.items() if value is False}
             return cls(True, {**on, **given}, _AFTER)

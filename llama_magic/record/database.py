@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llama_magic.doors import verb
 from llama_magic.errors import SourceError
 
 T = TypeVar("T")
@@ -75,7 +76,8 @@ class Database:
         self._opened: tuple[int, int] | None = None  # which file it is, once it is known
         if not create and not path.is_file():
             raise SourceError(
-                f"There is no record at {path}.", remedy="%llama record PATH begins one; check the path."
+                f"There is no record at {path}.",
+                remedy=f"{verb('record', 'PATH')} begins one; check the path.",
             )
         with self._named():
             self._patiently(self._prepare)
@@ -156,7 +158,7 @@ class Database:
             raise SourceError(
                 f"The record {self.path} was removed, or another file stands in its place.",
                 remedy='What it held is here as long as this kernel lives: .export("x.jsonl") of the record '
-                f"(%llama record gives it) writes it down. %llama record {self.path} begins it anew.",
+                f"writes it down. {verb('record', str(self.path))} begins it anew.",
             )
 
     def _connect(self) -> sqlite3.Connection:
@@ -216,7 +218,8 @@ class Database:
             if _code(error) == sqlite3.SQLITE_NOTADB:
                 raise SourceError(
                     f"{self.path} is no record: {error}.",
-                    remedy="Give a file of %llama record, or of record=; JSON lines are for %llama verify.",
+                    remedy=f"Give a file of {verb('record')} or of a map; JSON lines are for "
+                    f"{verb('verify')}.",
                 ) from None
             raise SourceError(
                 f"The record {self.path} cannot be used: {error}.",

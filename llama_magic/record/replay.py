@@ -59,7 +59,7 @@ class Replay:
             return None
         raise OptionError(
             f"The record {self.record.path.name} has no answer to this request, and nothing else may answer.",
-            remedy="Ask as it was asked then; or %llama replay off, and load the model.",
+            remedy="Ask as it was asked then; or end the replay, and load the model.",
         )
 
     def _calls(self, request: str, n: int) -> list[list[Completion[Any]]]:
@@ -90,7 +90,7 @@ class Replay:
         if not rows:
             raise OptionError(
                 f"The record {self.record.path.name} knows no model: it was not a kernel's record.",
-                remedy="Load the model, and replay without --only.",
+                remedy="Load the model, and replay it beside that.",
             )
         return rows
 

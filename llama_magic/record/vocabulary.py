@@ -110,7 +110,7 @@ class RecordedTokenizer:
             cut = shown if len(shown) <= _SHOWN else f"…{shown[-_SHOWN:]}"
             raise OptionError(
                 f"The record {self._database.path.name} does not know the text {cut!r}.",
-                remedy="Load the model to ask something else (%llama replay off), or record it first.",
+                remedy="Load the model to ask something else, or record it first.",
             )
         tokens = json.loads(rows[0][0])
         if isinstance(tokens, int):

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from llama_magic.doors import option
 from llama_magic.errors import InputTypeError, OptionError, ServerKeyError
 
 # What is asked at an address is no part of it, though it is what manuals show.
@@ -47,7 +48,7 @@ class Address:
         if parts.username or parts.password or parts.query or parts.fragment:
             raise OptionError(
                 "The address holds more than a place: a user, a password or a query, which would be shown.",
-                remedy="Put the key into an environment variable and name it: --key-env VAR.",
+                remedy=f"Put the key into an environment variable and name it: {option('key_env', 'VAR')}.",
             )
         path = _ENDPOINT.sub("", parts.path.rstrip("/"))
         path = path.removesuffix("/v1").removesuffix("/api").rstrip("/")

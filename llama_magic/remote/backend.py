@@ -109,7 +109,7 @@ class RemoteBackend:
             raise BackendError(
                 f"{self.wire.address.base} does not tell how likely the tokens of a text are; "
                 "reading one through needs an engine in this process.",
-                remedy="Load the model here, with %llama load, and ask again.",
+                remedy="Load the model here, and ask again.",
             )
         return found
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from llama_magic.doors import option
 from llama_magic.errors import (
     ServerAnswerError,
     ServerBusyError,
@@ -29,9 +30,9 @@ from llama_magic.words.amounts import duration
 _LONGEST = 500  # characters of a server's words that are shown
 _DAY_S = 24 * 3600.0
 _KINDS: dict[int, tuple[type[ServerError], str]] = {
-    401: (ServerKeyError, "Name the variable that holds the key: %llama connect URL --key-env VAR."),
-    403: (ServerKeyError, "The key does not open this; use another (--key-env VAR)."),
-    404: (ServerModelError, "%llama connect URL --model ID chooses one that the server has."),
+    401: (ServerKeyError, f"Name the variable that holds the key: {option('key_env', 'VAR')}."),
+    403: (ServerKeyError, f"The key does not open this; use another ({option('key_env', 'VAR')})."),
+    404: (ServerModelError, f"{option('model', 'ID')} chooses one that the server has when connecting."),
     429: (ServerBusyError, "Ask again later, or fewer at a time."),
     503: (ServerLoadingError, "Wait until the server has loaded its model, and ask again."),
 }
@@ -79,7 +80,8 @@ def only_alive(address: Address, seconds: float) -> StreamStalledError:
     """Return the error for a server that says that it is there, and nothing of the answer."""
     return StreamStalledError(
         f"{address.base} has sent signs of life for {duration(seconds)}, and nothing of the answer.",
-        remedy="Ask again; where it does need so long, wait longer: --stall S, a quarter of that time.",
+        remedy="Ask again; where it does need so long, wait longer: "
+        f"{option('stall', 'S')}, a quarter of that time.",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from llama_magic.doors import option
 from llama_magic.errors import (
     LlamaMagicError,
     OptionError,
@@ -87,7 +88,7 @@ def _choose(models: Sequence[Mapping[str, Any]], model: str | None) -> str:
         if len(names) > 1:
             raise OptionError(
                 f"The server has {len(names)} models: {', '.join(names[:12])}.",
-                remedy=f"Choose one: --model {names[0]}",
+                remedy=f"Choose one: {option('model', names[0])}",
             )
         return names[0]
     if model in names:

@@ -55,7 +55,7 @@ class Sampling(Parameters, Shown):
             # llama.cpp compares every pair of candidates there: over a minute for a whole vocabulary.
             raise OptionError(
                 "The sampler 'infill' needs 'top_k' before it, or it takes minutes for one token.",
-                remedy='Write --samplers "top_k;infill;…" with a top-k above 0.',
+                remedy="Let samplers name top_k before infill, with a top_k above 0.",
             )
 
     def replace(self, **changes: Any) -> Sampling:

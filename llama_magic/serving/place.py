@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from llama_magic.doors import option
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.serving.guard import Rules, digest, is_loopback, name_of
 
@@ -38,7 +39,8 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise OptionError(
             f"{host} port {port} cannot be listened at: {getattr(error, 'strerror', '') or error}.",
-            remedy="Take another port (--port N; 0: any that is free), or stop what listens there.",
+            remedy=f"Take another port ({option('port', 'N')}; 0: any that is free), or stop what "
+            "listens there.",
         ) from None
     # Of each connection: what a client that reads nothing may hold of this machine's memory.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
@@ -67,7 +69,7 @@ def _key(host: str, key_env: str | None) -> bytes | None:
         if not is_loopback(host):
             raise OptionError(
                 f"{host} can be reached from other machines, and there is no key.",
-                remedy="Put a key into an environment variable, and name that: key_env (--key-env NAME).",
+                remedy=f"Put a key into an environment variable, and name that: {option('key_env', 'NAME')}.",
             )
         return None
     if not isinstance(key_env, str) or not key_env.strip():

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from llama_magic.doors import Door
 from llama_magic.errors import (
     BackendError,
     ContextOverflowError,
@@ -74,6 +75,8 @@ def refusal_of(error: BaseException) -> Refusal:
     """Return how an error is told to a client. What is none of ours is told without its words."""
     if isinstance(error, Refusal):
         return error
+    if isinstance(error, LlamaMagicError):
+        error.at(Door.SERVER)
     if isinstance(error, ContextOverflowError):
         return Refusal(
             400,

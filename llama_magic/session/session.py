@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llama_magic import sources
+from llama_magic.doors import verb
 from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.loading import hooks
 from llama_magic.loading.hooks import loaded
@@ -130,7 +131,7 @@ class Session:
             if wanted is not None:
                 raise OptionError(
                     f"The name {wanted!r} belongs to another loaded model.",
-                    remedy=f"Choose another name, or free it first: %llama unload {wanted}.",
+                    remedy=f"Choose another name, or free it first: {verb('unload', wanted)}.",
                 )
             name, number = f"{base}-{number}", number + 1
         self.models[name] = model
@@ -156,7 +157,7 @@ class Session:
         loaded = f"Loaded: {', '.join(self.models)}." if self.models else "No model is loaded."
         raise OptionError(
             f"No loaded model is called {name!r}.{hint(name, self.models)}",
-            remedy=f"{loaded} %llama load NAME loads one.",
+            remedy=f"{loaded} {verb('load', 'NAME')} loads one.",
         )
 
     # --- chats and history ---

@@ -24,7 +24,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except (PageError, MissingError) as err:
-        raise SourceError(err.message, remedy=err.remedy) from None
+        raise SourceError(err.said[0], remedy=err.said[1]) from None
     except LlamaMagicError:
         raise
     except OSError as err:

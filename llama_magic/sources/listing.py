@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llama_magic.doors import verb
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.helpers import described, models_in, projector_of
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
@@ -67,7 +68,7 @@ def hub_models(source: Any, *, revision: str | None = None, offline: bool | None
     if parsed.kind != "hub" or parsed.repo is None:
         raise SourceError(
             f"{parsed.text} is no hub repository: there is nothing to choose from.",
-            remedy="Look at it alone: %llama inspect SOURCE, or lm.inspect(source).",
+            remedy=f"Look at it alone: {verb('inspect', 'SOURCE')}.",
         )
     wanted = revision or parsed.revision
     why = "offline mode is on"

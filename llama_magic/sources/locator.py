@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import SourceError, escaped
+from llama_magic.doors import escaped, option
+from llama_magic.errors import SourceError
 from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.hub.cache import cached_hub, is_offline
 from llama_magic.sources.resolver import (
@@ -56,7 +57,7 @@ def _locate_url(parsed: ParsedSource, offline: bool) -> Located:
     if offline:
         raise SourceError(
             f"{parsed.text} is not in the cache, and offline mode is on.",
-            remedy="Unset HF_HUB_OFFLINE, or leave --offline out, to look at it.",
+            remedy=f"Unset HF_HUB_OFFLINE, or leave {option('offline')} out, to look at it.",
         )
     files, notes = locate_url(parsed)
     return Located(

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llama_magic.errors import InputTypeError, OptionError, SourceError, escaped
+from llama_magic.doors import escaped, option
+from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.sources.disk.cache import cache_note
 from llama_magic.sources.disk.demo import require_demo
 from llama_magic.sources.disk.local import check_magic, local_parts
@@ -83,7 +84,8 @@ def parsed_source(source: Any, default: str | None, base: Path | None, revision:
     check_revision(revision)
     if parsed.kind != "hub":
         raise OptionError(
-            f"A revision was given, and {parsed.text} is no hub repository.", remedy="Leave --revision out."
+            f"A revision was given, and {parsed.text} is no hub repository.",
+            remedy=f"Leave {option('revision')} out.",
         )
     if parsed.revision not in (None, revision):
         raise OptionError(

@@ -159,10 +159,10 @@ def _arguments(tool: ToolSchema) -> Constraint:
         return compile(dict(tool.parameters))
     except SchemaError as error:
         raise SchemaError(
-            f"The tool {tool.name}: {error.message}",
+            f"The tool {tool.name}: {error.said[0]}",
             pointer=error.pointer,
             keyword=error.keyword,
-            remedy=error.remedy,
+            remedy=error.said[1],
         ) from None
 
 

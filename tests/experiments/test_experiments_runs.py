@@ -470,6 +470,17 @@ def test_a_score_that_takes_plain_data_for_an_instance_is_told() -> None:
     assert "Write run.parsed.mood: run.answer() is plain data" in runs.summary().notes[-1]
 
 
+def test_a_column_is_not_equal_to_an_answer_of_several_fields() -> None:
+    """Where none has the column's name the score fails, and says so: nothing could ever be right."""
+    model = scripted_model(lambda _: '{"grade": 5, "why": "good"}')
+    rows = [{"text": "a", "human": 5}]
+    runs = lm.map(rows, "{{ text }}", schema="grade int, why", model=model, score="human")
+    assert "the answer has fields grade, why, and none is 'human'" in runs.summary().notes[-1]
+    with pytest.raises(lm.OptionError, match=r"no axis.\nconfusion\('human'\).kappa says"):
+        runs.kappa("human")
+    assert runs.confusion("human", field="grade").accuracy == 1
+
+
 @pytest.mark.parametrize("odd", [float("nan"), np.float32("nan"), float("inf")])
 def test_a_score_that_is_no_number_leaves_the_mean_alone(odd: Any) -> None:
     """NaN of one row, which pandas means as "no value", was the mean of all."""

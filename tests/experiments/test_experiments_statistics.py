@@ -253,6 +253,7 @@ def test_confusion_is_that_of_scikit_learn() -> None:
     assert [confusion.precision(label) for label in "abc"] == pytest.approx(list(precision))
     assert [confusion.recall(label) for label in "abc"] == pytest.approx(list(recall))
     assert [confusion.f1(label) for label in "abc"] == pytest.approx(list(f1))
+    assert confusion.kappa == pytest.approx(metrics.cohen_kappa_score(truth, answers))
     assert (confusion.total, confusion.left_out) == (90, 2)
     with pytest.raises(lm.OptionError, match="labl"):
         runs.confusion("labl")

@@ -110,6 +110,9 @@ def test_the_history_can_be_searched_and_saved(
     assert found("--tag none") == []
     number = run("%llama history 1").result[0].number
     assert run("%llama history").result.numbered(number).completion.text == "grey"
+    for line in ("%llama history save some.py", "%llama export"):
+        refused = run(line).error_in_exec
+        assert "%history -f x.py" in str(refused)
     run("%llama history --tag t save some.jsonl")
     assert "Saved 2 to some.jsonl" in capsys.readouterr().out
     lines = [json.loads(line) for line in Path("some.jsonl").read_text("utf-8").splitlines()]

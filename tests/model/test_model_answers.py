@@ -144,7 +144,7 @@ def test_guard_counts_exactly(scripted: Any) -> None:
     assert (error.prompt_tokens, error.max_tokens, error.window) == (1000, 25, 1024)
     assert sum(tokens for _, tokens in error.parts) == 1025
     assert "1 too many" in str(error)
-    assert "Shorten the prompt by 1 token, or ask for at most 24 tokens (--max-tokens 24), or --" in str(
+    assert "Shorten the prompt by 1 token, or ask for at most 24 tokens (max_tokens=24), or overflow=" in str(
         error
     )
     assert isinstance(error, ValueError)
@@ -170,7 +170,7 @@ def test_cures_name_what_can_be_shortened(scripted: Any) -> None:
     assert cure(10, 900, 20).startswith("Shorten message user 1 by ")
     assert cure(200, 200, 250, max_tokens=900).startswith("Shorten the prompt by ")
     assert cure(10, 10, 10, max_tokens=1100).startswith("Ask for at most ")
-    # A way of --overflow is named where it would help, and only there; what was tried is not proposed again.
+    # A way of overflow is named where it would help, and only there; what was tried is not proposed again.
     assert "drop-oldest" in cure(10, 900, 20)
     assert "drop-oldest" not in cure(10, 20, 900)
     assert "truncate-prompt" in cure(10, 20, 900)
@@ -180,10 +180,10 @@ def test_cures_name_what_can_be_shortened(scripted: Any) -> None:
     with pytest.raises(lm.ContextOverflowError) as caught:
         scripted.complete("hi", max_tokens=9999)
     assert "overflow" not in str(caught.value)
-    assert "--max-tokens 1021" in str(caught.value)
+    assert "max_tokens=1021" in str(caught.value)
     for mode, way in (("drop-oldest", "truncate-prompt"), ("error", "truncate-prompt")):
         with pytest.raises(
-            lm.ContextOverflowError, match=f"--overflow {way} cuts the beginning of the prompt"
+            lm.ContextOverflowError, match=f"overflow='{way}' cuts the beginning of the prompt"
         ):
             scripted.complete(Filled("x" * 1200, [("doc", 0, 1200)]), max_tokens=50, overflow=mode)
 

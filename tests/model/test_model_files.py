@@ -69,7 +69,7 @@ for how in sys.argv[2:]:
             call()
             print(how, name, "answered", flush=True)
         except lm.BackendError as error:
-            print(how, name, "written over" in str(error), "--no-mmap" in str(error), flush=True)
+            print(how, name, "written over" in str(error), "mmap=False" in str(error), flush=True)
     model.close()
 print("alive")
 """

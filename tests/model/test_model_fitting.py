@@ -155,7 +155,7 @@ def test_a_conversation_is_refused_alike_again_and_again(loaded: Any) -> None:
         said.append((caught.value.prompt_tokens, caught.value.parts))
     assert said == [said[0]] * 4
     assert said[0][0] == model.count_tokens(chat) > 256
-    assert "--overflow drop-oldest" in str(caught.value)
+    assert "overflow='drop-oldest'" in str(caught.value)
 
 
 def test_a_stop_text_of_any_length_is_compared_as_text(real: Any) -> None:

@@ -376,7 +376,7 @@ def test_gpu_layers_on_a_cpu_build_are_refused(
     monkeypatch.setattr(checks, "supports_gpu", lambda: False)
     with pytest.raises(lm.OptionError, match="GGML_CUDA"):
         lm.load(scripted_file.path, gpu_layers=4)
-    with pytest.raises(lm.OptionError, match="--gpu-layers all was asked for"):
+    with pytest.raises(lm.OptionError, match="gpu_layers='all' was asked for"):
         lm.load(scripted_file.path, gpu_layers="all")
     lm.load(scripted_file.path, ctx=512, gpu_layers=0, threads=1).close()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import llama_cpp
 import numpy as np
 
+from llama_magic.doors import option
 from llama_magic.engine.native import backend, spinning
 from llama_magic.engine.native.rows import FEW, BatchViews
 from llama_magic.engine.native.stopping import ABORT, StopFlag
@@ -89,7 +90,7 @@ class Context:
             raise BackendError(
                 f"llama.cpp could not make a context of {options.cells:,} cells.",
                 log=backend.log_tail(),
-                remedy="Load with a smaller --ctx, another --kv-type, or --flash-attn off.",
+                remedy=f"Load with a smaller {option('ctx')}, or with {option('flash_attn', 'off')}.",
             )
         self._pointer: int | None = int(pointer)
         self.buffers = backend.buffer_sizes(log)

@@ -15,12 +15,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from llama_magic.doors import option
 from llama_magic.errors import BackendError
 
 _SAMPLES, _SAMPLE_BYTES = 16, 1 << 14
 _REMEDY = (
     "Unload it and load it again. To replace a file that is in use, write the new one beside it and rename "
-    "it (mv), or load with --no-mmap (mmap=False)."
+    f"it (mv), or load with {option('mmap', False)}."
 )
 
 

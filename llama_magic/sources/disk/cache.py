@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from llama_magic.errors import escaped
+from llama_magic.doors import escaped
 from llama_magic.sources.disk.demo import demo_path
 from llama_magic.sources.disk.helpers import helpers_in
 from llama_magic.sources.disk.shards import group_shards, short_name

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from llama_magic.doors import option
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.cache import cache_dir, read_json, write_json
 from llama_magic.words.progress import Progress, ProgressCallback
@@ -21,7 +22,7 @@ def check_one_digest(sha256: str | None, parts: int) -> None:
     if sha256 is not None and parts > 1:
         raise SourceError(
             f"One SHA-256 was given for a model of {parts} parts.",
-            remedy="Leave --sha256 out for split models.",
+            remedy=f"Leave {option('sha256')} out for split models.",
         )
 
 

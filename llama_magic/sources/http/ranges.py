@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Self
 from urllib.parse import urlsplit
 
+from llama_magic.doors import verb
 from llama_magic.errors import SourceError
 from llama_magic.sources.faults import plain_errors
 from llama_magic.sources.http import client as _http
@@ -135,7 +136,7 @@ class RangeReader:
             if response.status_code != 206 or start != offset or total is None:
                 raise SourceError(
                     f"The server of {self.name} serves no byte ranges, so its header cannot be read alone.",
-                    remedy="Download it first: %llama pull SOURCE.",
+                    remedy=f"Download it first: {verb('pull', 'SOURCE')}.",
                 )
             etag = response.headers.get("etag")
             if (self._size, self._etag) not in ((None, None), (total, etag)):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from llama_magic.doors import option
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.cache import cache_dir, is_plain, read_json, write_json
 from llama_magic.sources.disk.lock import only_one
@@ -85,7 +86,7 @@ def _fetch_one(place: _Place, label: str, offline: bool, sha256: str | None, met
     if offline:
         raise SourceError(
             f"{redact(place.url)} is not in the cache, and offline mode is on.",
-            remedy="Unset HF_HUB_OFFLINE, or leave --offline out, to fetch it.",
+            remedy=f"Unset HF_HUB_OFFLINE, or leave {option('offline')} out, to fetch it.",
         )
     job = Download(place.url, place.target, label, sha256=sha256)
     lock = place.folder / f"{place.name}.lock"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from llama_magic.doors import verb
 from llama_magic.errors import SourceError
 from llama_magic.sources.disk.helpers import models_in
 from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
@@ -94,9 +95,8 @@ def _advice(repo: str, groups: list[list[str]], sizes: Sizes, fits: Fits | None)
     if fits is None and preferred:
         best = preferred[0]
     repo = repo.removesuffix(" (cached)")
-    return (
-        f"Name one, for example hf:{repo}:{label_of(best, groups)}. %llama inspect hf:{repo} compares them."
-    )
+    compared = verb("inspect", f"hf:{repo}")
+    return f"Name one, for example hf:{repo}:{label_of(best, groups)}. {compared} compares them."
 
 
 def _near(groups: list[list[str]], quant: str) -> str:

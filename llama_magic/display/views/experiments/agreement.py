@@ -15,7 +15,7 @@ from llama_magic.words.tables import Table
 def agreement(a: Agreement) -> list[Node]:
     """Show how far each two values of an axis answer alike."""
     rows = tuple(
-        (str(first), str(second), rows, _share(equal), "–" if math.isnan(kappa) else f"{kappa:.2f}")
+        (str(first), str(second), rows, _share(equal), _kappa(kappa))
         for first, second, rows, equal, kappa in a.pairs
     )
     return [
@@ -37,9 +37,13 @@ def confusion(c: Confusion) -> list[Node]:
     return [
         Head("confusion", f"{c.column} · {counted(c.total, 'answer')}{left_out}"),
         Grid(Table((f"{c.column} is", *answered, "recall"), tuple(rows))),
-        Line(f"Right {_share(c.accuracy)}."),
+        Line(f"Right {_share(c.accuracy)}, Cohen's kappa {_kappa(c.kappa)}."),
         *([Line(c.apart, tone="warn")] if c.apart else []),
     ]
+
+
+def _kappa(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"
 
 
 def _share(value: float) -> str:

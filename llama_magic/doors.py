@@ -1,0 +1,89 @@
+"""How an option or a verb is written at each door: in Python, on a magic's line, in a request, in a shell.
+
+What is said below the doors marks it: `option("ctx", 768)`, `verb("load")`. An error words itself for Python,
+and the door that it leaves through words it anew.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+
+
+class Door(enum.Enum):
+    """Where a call came in, and its error goes out."""
+
+    PYTHON = "python"
+    MAGIC = "magic"
+    SERVER = "server"  # a request over HTTP
+    SHELL = "shell"
+
+
+# Noncharacters of Unicode, meant for what stays within a program.
+_OPTION, _VERB, _VALUE, _END = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"
+_MARKED = re.compile(f"([{_OPTION}{_VERB}])([^{_VALUE}]*){_VALUE}([^{_END}]*){_END}")
+# Options whose flag is not their name.
+FLAGS = {
+    "n": "--samples", "thinking": "--think", "name": "--as", "reuse=False": "--fresh",
+    "mmap=False": "--no-mmap", "probe=False": "--no-probe",
+}  # fmt: skip
+# Those that a request has as well, under this name.
+FIELDS = frozenset({"max_tokens", "n", "stop", "seed", "temperature", "thinking", "overflow", "timeout"})
+# What a verb is in Python; one without a line is a verb of notebooks alone.
+CALLS = {
+    "load": "lm.load({})",
+    "connect": "lm.connect({})",
+    "inspect": "lm.inspect({})",
+    "kv save": "model.kv_save({})",
+    "unload": "model.close()",
+    "record": "lm.open_record({})",
+    "verify": "lm.verify({})",
+    "replay": "lm.load('record:{}')",
+}
+
+
+# Controls (a terminal obeys them), direction marks (they reorder a line), halves of surrogate pairs (no
+# encoder takes them; a file name that is not UTF-8 has them). Tabs and line breaks are ordinary.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped(text: str) -> str:
+    """Return `text` with what a terminal would obey or no encoder takes written out: `\\x1b`, `\\udcff`."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def option(name: str, value: object = None) -> str:
+    """Return an option of a call, by its name in Python, to stand in a text."""
+    return f"{_OPTION}{name}{_VALUE}{'' if value is None else json.dumps(value)}{_END}"
+
+
+def verb(words: str, argument: str = "") -> str:
+    """Return a verb of `%llama`, with what stands behind it, to stand in a text."""
+    return f"{_VERB}{words}{_VALUE}{argument}{_END}"
+
+
+def worded(text: str, door: Door) -> str:
+    """Return a text with its options and verbs as they are written at a door."""
+    return _MARKED.sub(lambda found: _word(door, *found.groups()), text) if _VALUE in text else text
+
+
+def _word(door: Door, kind: str, name: str, value: str) -> str:
+    if kind == _VERB:
+        if door is Door.MAGIC or name not in CALLS:
+            return f"%llama {name} {value}".rstrip()
+        return CALLS[name].format(value or "…")
+    if door is Door.PYTHON:
+        return f"{name}={_python(value)}"
+    if door is Door.SERVER and name in FIELDS:  # all others are those of who serves
+        return f'"{name}": {value}' if value else name
+    given = json.loads(value) if value else ""
+    both = f"{name}={given}"
+    flag = FLAGS.get(both) or FLAGS.get(name) or f"--{name.replace('_', '-')}"
+    return flag if both in FLAGS or given is True else f"{flag} {given}".rstrip()
+
+
+def _python(value: str) -> str:
+    """Return a value as Python writes it; a placeholder (`N`, `VAR`, `S`) is none of its texts."""
+    given = json.loads(value) if value else ""
+    return repr(given) if isinstance(given, bool) or (given and not str(given).isupper()) else str(given)
