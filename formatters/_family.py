@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
+from llama_magic.doors import option
 from llama_magic.errors import OptionError, TemplateError
 from llama_magic.words.names import meant
 
@@ -115,8 +116,8 @@ class Family(Formatter):
             if not self.writes_tools:
                 raise TemplateError(
                     f"The family {self.name} has no form for tools here.",
-                    remedy="Use the template of the model file (--formatter gguf), or have them written as "
-                    "text: tools_as_text=True (--tools-as-text).",
+                    remedy=f"Use the template of the model file ({option('formatter', 'gguf')}), or have "
+                    f"them written as text: {option('tools_as_text', True)}.",
                 )
             variables["tools"] = plain_data(list(tools), "tools")
         real, notes = self._repaired(normalise_messages(messages))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from llama_magic.doors import option
 from llama_magic.errors import TemplateError
 
 from . import _messages as repairs
@@ -169,7 +170,7 @@ def make_plan(run: Run, messages: list[Message], variables: dict[str, Any], bos:
                 if time.thread_time() > until:
                     raise TemplateError(
                         "The chat template was stopped: it takes too long to see how it writes a few words.",
-                        remedy="Choose another with --formatter NAME or --formatter PATH.jinja.",
+                        remedy=f"Choose another: {option('formatter', 'NAME')}, or a file, PATH.jinja.",
                     ) from LimitError("probes")
     # Tool calls and results may be left out of a prompt, turns may not. A second BOS is a last resort.
     for attempt in attempts:
@@ -261,13 +262,14 @@ def _refusal(messages: list[Message], first: _Attempt) -> TemplateError:
         roles = ", ".join(f"[{i}] {m['role']}" for i, m in enumerate(messages[:8]))
         more = ", …" if len(messages) > 8 else ""
         return TemplateError(
-            f"{first.error.message} The conversation was: {roles}{more}.",
-            remedy=first.error.remedy or "Change the order of the messages, or choose another --formatter.",
+            f"{first.error.said[0]} The conversation was: {roles}{more}.",
+            remedy=first.error.said[1]
+            or f"Change the order of the messages, or choose another {option('formatter')}.",
         )
     index = first.missing[0]
     return TemplateError(
         f"The chat template leaves out messages[{index}] (role {messages[index]['role']!r}).",
-        remedy="Use the roles system, user, assistant and tool, or choose another --formatter.",
+        remedy=f"Use the roles system, user, assistant and tool, or choose another {option('formatter')}.",
     )
 
 

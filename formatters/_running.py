@@ -9,11 +9,12 @@ from typing import Any
 import jinja2
 import jinja2.meta
 
+from llama_magic.doors import option
 from llama_magic.errors import TemplateError
 
 from . import _sandbox
 
-_REMEDY = "Choose another with --formatter NAME or --formatter PATH.jinja."
+_REMEDY = f"Choose another: {option('formatter', 'NAME')}, or a file, PATH.jinja."
 # "{{ .System }}", "{{ if .System }}", "{{- range $i, $m := .Messages }}": no Jinja begins so, though some of
 # these compile. Where one does not, words that may also be names count.
 _GO_ONLY = re.compile(
@@ -71,7 +72,7 @@ def run(template: jinja2.Template, variables: dict[str, Any], hidden: dict[str, 
     except _sandbox.TemplateRefusal as error:
         raise TemplateError(
             f"The chat template refuses this conversation: {error}",
-            remedy="Change the conversation as it says, or choose another --formatter.",
+            remedy=f"Change the conversation as it says, or choose another {option('formatter')}.",
         ) from error
     except _sandbox.LimitError as error:
         raise TemplateError(f"The chat template was stopped: {error}.", remedy=_REMEDY) from error
@@ -82,7 +83,7 @@ def run(template: jinja2.Template, variables: dict[str, Any], hidden: dict[str, 
     except _sandbox.UndefinedError as error:
         raise TemplateError(
             f"The chat template needs something that was not given: {error}.",
-            remedy="Give it as a template variable, or choose another --formatter.",
+            remedy=f"Give it as a template variable, or choose another {option('formatter')}.",
         ) from error
     except Exception as error:  # a stranger's program may fail in any way
         raise TemplateError(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from llama_magic.doors import option
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 
 from ._guard import CONTROL_LIKE, Veil, attribute, guards_of, neutralise
@@ -150,8 +151,7 @@ class Template:
             if tools and "tools" not in self.variables:
                 raise TemplateError(
                     "The chat template has no place for tools; it would leave them out.",
-                    remedy="Have them written as text: tools_as_text=True (--tools-as-text). Or take another "
-                    "--formatter.",
+                    remedy=f"Write {option('tools_as_text', True)}, or choose another {option('formatter')}.",
                 )
         if not self.source.strip():
             return Rendered(
@@ -217,7 +217,7 @@ class Template:
             if end not in text:
                 raise TemplateError(
                     "The chat template changes the end of the last message, so it cannot be continued.",
-                    remedy="End with a user's message, or choose another --formatter.",
+                    remedy=f"End with a user's message, or choose another {option('formatter')}.",
                 )
             text = text[: text.rindex(end)]
             hidden[-1]["content"] = hidden[-1]["content"].removesuffix(end)

@@ -153,7 +153,7 @@ def test_too_long_a_context_is_refused_with_one_that_fits(tiny: GGUFInfo) -> Non
         check(e, small)
     text = str(caught.value)
     assert "more than" in text
-    named = int(text.split("--ctx ")[1].split(".", maxsplit=1)[0].split(",", maxsplit=1)[0])
+    named = int(text.split("ctx=")[1].split(".", maxsplit=1)[0].split(",", maxsplit=1)[0])
     assert check(e.replace(ctx=named), small) == ()
     assert e.replace(ctx=named + 256).total > small.ram_available
 

@@ -149,7 +149,7 @@ def test_a_template_that_does_not_compile_is_named(source: str) -> None:
     """A syntax error is a TemplateError that says so and how to choose another template."""
     with pytest.raises(TemplateError, match="does not compile") as caught:
         formatters.gguf.Template(source)
-    assert "--formatter" in str(caught.value)
+    assert "formatter=" in str(caught.value)
 
 
 def test_a_long_conversation_is_within_the_limits() -> None:

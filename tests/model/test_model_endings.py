@@ -55,7 +55,7 @@ def test_a_stop_text_that_cuts_a_structured_answer_is_named(scripted_model: Any,
     with pytest.raises(lm.StructuredOutputError, match=r"The stop text .* ended the answer after") as caught:
         model.structured("q", schema, stop=["never", stop], retries=3, max_tokens=60, seed=1)
     assert repr(stop)[1:-1] in caught.value.message.replace("\\", "")
-    assert "Leave out --stop" in str(caught.value)
+    assert "Leave out stop=" in str(caught.value)
     assert caught.value.completion.stop == stop
     assert model.structured("q", schema, stop="never", max_tokens=60, seed=1).parsed["a"] in "xy"
 

@@ -125,9 +125,8 @@ def _missing(path: Path, text: str) -> SourceError:
     if not parent.is_dir():
         return SourceError(f"There is no file {path}: no folder {parent} either.", remedy="Check the path.")
     near = _near(path)
-    remedy = (
-        f"Did you mean {' or '.join(near)}?" if near else "Check it; relative paths start at the notebook."
-    )
+    known = "Check it; relative paths start at the working folder."
+    remedy = f"Did you mean {' or '.join(near)}?" if near else known
     return SourceError(f"There is no file {path}.", remedy=remedy)
 
 
