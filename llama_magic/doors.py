@@ -39,7 +39,6 @@ CALLS = {
     "unload": "model.close()",
     "record": "lm.open_record({})",
     "verify": "lm.verify({})",
-    "replay": "lm.load('record:{}')",
 }
 
 
@@ -72,7 +71,7 @@ def _word(door: Door, kind: str, name: str, value: str) -> str:
     if kind == _VERB:
         if door is Door.MAGIC or name not in CALLS:
             return f"%llama {name} {value}".rstrip()
-        return CALLS[name].format(value or "…")
+        return CALLS[name].format("…" if not value else value if value.isupper() else repr(value))
     if door is Door.PYTHON:
         return f"{name}={_python(value)}"
     if door is Door.SERVER and name in FIELDS:  # all others are those of who serves

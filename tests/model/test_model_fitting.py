@@ -288,8 +288,8 @@ def test_every_cure_that_is_named_works(scripted: Any, seed: int) -> None:
                 ask(asked, max_tokens=500, overflow=first)
             except lm.ContextOverflowError as error:
                 cures = str(error.remedy)
-                for way in re.findall(r"--overflow ([a-z-]+)", cures):
+                for way in re.findall(r"overflow='([a-z-]+)'", cures):
                     assert way != first
                     assert ask(asked, max_tokens=500, overflow=way).notes
-                for tokens in re.findall(r"--max-tokens (\d+)", cures):
+                for tokens in re.findall(r"max_tokens=(\d+)", cures):
                     ask(asked, max_tokens=int(tokens), overflow=first)

@@ -69,7 +69,7 @@ def test_several_quants_and_none_named_are_listed_with_sizes_and_what_fits(hub: 
         ["Q8_0", "600", "kB", "fits"],
         ["F16", "1.2", "MB", "does", "not", "fit"],
     ]
-    assert lines[-1] == "Name one, for example hf:o/r:Q8_0. %llama inspect hf:o/r compares them."
+    assert lines[-1] == "Name one, for example hf:o/r:Q8_0. lm.inspect('hf:o/r') compares them."
     assert "mmproj" not in str(caught.value)
     assert hub.gets(".gguf") == []
     with pytest.raises(SourceError, match="has no Q5_K_M"):
