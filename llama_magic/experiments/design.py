@@ -144,6 +144,8 @@ def _check_names(
                 + f"{meant(name, shown)} " * bool(shown)
                 + "A Series is one column, called as it is: series.rename('text'). "
                 * (name == TEXT and len(columns) == 1)
+                + f"{name} is the rows' index: df.reset_index() makes a column of it. "
+                * any(name in row.index for row in rows[:1])
                 + "A value can come from a column, from an axis of `over`, or as a keyword.",
             )
 

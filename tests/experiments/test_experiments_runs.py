@@ -895,3 +895,16 @@ def test_conversations_that_end_with_the_assistant_say_so() -> None:
     assert words in " ".join(runs.notes)
     assert [run.completion.prompt.endswith("assistant\nHi") for run in runs] == [False, True]
     assert not lm.map(rows[:1], model=model).notes
+
+
+def test_dates_and_gaps_in_a_table_of_runs() -> None:
+    """A date has its own words, no quotes; NaT and NA are no values. The index is no column."""
+    table = pd.DataFrame(
+        {"day": pd.to_datetime(["2026-01-02 03:04", None]), "n": pd.array([1, None], "Int64")}
+    )
+    model = scripted_model(said)
+    shown = to_text(lm.map(table, "{{ day if n == 1 else 'no' }}{{ n or 0 }}", model=model))
+    assert " 2026-01-02 03:04:00 " in shown
+    assert "NaT" not in shown
+    with pytest.raises(lm.TemplateError, match=r"day is the rows' index: df\.reset_index\(\)"):
+        lm.map(table.set_index("day"), "{{ day }}", model=model)

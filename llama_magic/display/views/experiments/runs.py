@@ -147,7 +147,10 @@ def _score(value: Any) -> Any:
 def _cell(value: Any, most: int = 0) -> Any:
     """Return a value as it stands in a cell: a number with all its digits (1913 is a year), a text cut."""
     value = plain(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return None if is_gap(value) else value if isinstance(value, bool) else said(value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=said)
+    if is_gap(value) or isinstance(value, bool):
+        return None if is_gap(value) else value
+    if isinstance(value, (int, float)):
+        return said(value)
+    held = isinstance(value, (dict, list))  # a date, say, has words of its own
+    text = json.dumps(value, ensure_ascii=False, default=said) if held else said(value)
     return f"{text[: most - 1]}…" if most and len(text) > most else text if most else brief(text)
