@@ -146,6 +146,13 @@ def _even(value: Any) -> bool | str:
     return value % 2 == 0 if isinstance(value, int) else "It is no whole number."
 
 
+class Unsaid:
+    """An object of a learner, whose repr fails."""
+
+    def __repr__(self) -> str:
+        raise ValueError("No words.")
+
+
 CASES: list[tuple[Any, Any, bool | None, str]] = [
     (..., 3, None, "in place of the three dots"),
     (3, 3, True, "Right: 3."),
@@ -156,9 +163,13 @@ CASES: list[tuple[Any, Any, bool | None, str]] = [
     (2, 3, False, "too little"),
     (math.nan, 3, False, "That is nan, which is no number"),
     ("3", 3, False, "A number is expected, and this is a text: leave out the quotes."),
-    ("3 m", 3, False, "A number is expected, and this is a text."),
+    ("3 m", 3, False, "and this is a text: write the number alone, as 1234.5, without quotes."),
+    ("m", 3, False, "A number is expected, and this is a text."),
+    (10**400, 3, False, "you have a number. That is too much."),
+    (int, 3, False, "you have the class int. A number is expected, and this is a class."),
+    (Unsaid(), 3, False, "you have an Unsaid. A number is expected, and this is an Unsaid."),
     (np.array([[3.0]]), 3, True, "Right: 3.0."),
-    (np.array([3, 3]), 3, False, "and this is a ndarray."),
+    (np.array([3, 3]), 3, False, "and this is an array."),
     ((2, 5), 2.5, False, "this is a tuple: with a point it would be 2.5."),
     (len, 3, False, "and this is a function: call it, with round brackets behind it."),
     ("a" * 300, 3, False, f"you have '{'a' * 197} …. A number"),
