@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from llama_magic.loading.load import OPENERS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -33,6 +35,8 @@ INNER = {
 }
 UPWARD = {("llama_magic.words.shown", "display")}
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
+# A source of tokens has the floor of those that there are.
+FLOOR_OF = {place.split(".")[1]: FLOOR_OF["remote"] for place in OPENERS.values()} | FLOOR_OF
 
 
 def _modules() -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""The list of packages in pyproject.toml is the tree's, and importing the package costs nothing."""
+"""What is installed is the tree, and importing the package costs nothing."""
 
 from __future__ import annotations
 
@@ -21,11 +21,24 @@ def _packages() -> list[str]:
     return sorted(name for name in names if "__pycache__" not in name)
 
 
-def test_packages_are_those_of_the_tree() -> None:
-    """`[tool.setuptools] packages` names each package once, sorted."""
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    lines = "".join(f'  "{name}",\n' for name in _packages())
-    assert listed == _packages(), f"In pyproject.toml write:\npackages = [\n{lines}]"
+def test_every_file_is_installed() -> None:
+    """What lies in the two folders goes along by `package-data`, of which each pattern finds something."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = [
+        ROOT / settings["package-dir"].get(name, name.replace(".", "/")) for name in settings["packages"]
+    ]
+    assert folders == [ROOT / "llama_magic", ROOT / "formatters"]
+    found = {p: {path for f in folders for path in f.glob(p)} for p in settings["package-data"]["*"]}
+    every = {path for f in folders for path in f.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert every - set().union(*found.values()) == set()
+    assert [pattern for pattern, paths in found.items() if not paths] == []
+
+
+def test_every_room_is_a_package() -> None:
+    """A folder with Python files has an `__init__`, which says what stands there."""
+    assert [
+        room for room in _packages() if not (ROOT / room.replace(".", "/") / "__init__.py").exists()
+    ] == []
 
 
 def test_formatters_are_a_link_into_the_package() -> None:
