@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llama_magic.engine.kv.slots import Slot
     from llama_magic.engine.lanes.lane import Lane
 
-_AUTOMATIC = re.compile(r"(main|seeded)-(aside-)?\d+\Z")
+_AUTOMATIC = re.compile(r"(main|seeded)-(parked-)?\d+\Z")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _name(core: Core, wanted: Slot | StoredPrefix) -> str:
                 return slot.name or f"{lane_name}-{slot.sequence}"
         for index, entry in enumerate(lane.kv.store.entries):
             if entry is wanted:
-                return next(iter(entry.names), f"{lane_name}-aside-{index}")
+                return next(iter(entry.names), f"{lane_name}-parked-{index}")
     return ""
 
 
@@ -77,7 +77,7 @@ def _find(core: Core, name: str) -> tuple[Lane, Slot | StoredPrefix]:
             if slot.tokens and name in (slot.name, f"{lane_name}-{slot.sequence}"):
                 return lane, slot
         for index, entry in enumerate(lane.kv.store.entries):
-            if name == f"{lane_name}-aside-{index}" or name in entry.names:
+            if name == f"{lane_name}-parked-{index}" or name in entry.names:
                 return lane, entry
     known = ", ".join(n for s in snapshot(core).sequences for n in (s.id, *s.names)) or "none"
     raise OptionError(f"The KV cache holds no sequence {name!r}.", remedy=f"It holds: {known}.")

@@ -103,7 +103,7 @@ def _slot(name: str, lane: Lane, slot: Slot) -> HeldSequence:
 
 def _entry(name: str, index: int, entry: StoredPrefix) -> HeldSequence:
     return HeldSequence(
-        f"{name}-aside-{index}",
+        f"{name}-parked-{index}",
         name,
         tuple(entry.tokens),
         entry.n_read,

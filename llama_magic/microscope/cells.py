@@ -27,7 +27,7 @@ class KVSequence:
     """One sequence: its tokens stand at positions 0, 1, 2, …
 
     `id` names it (`main-0` lies in the cells of the context that was loaded, `seeded-0` in those of the
-    one for answers with a seed, `main-aside-1` in host memory); `names` are those given by `fork`.
+    one for answers with a seed, `main-parked-1` in host memory); `names` are those given by `fork`.
     The first `n_read` tokens were read as a prompt, the others were written. `span` is
     llama.cpp's own lowest and highest position, None in host memory.
     """
@@ -60,7 +60,7 @@ class KVSequence:
     def owner(self) -> str:
         """Where it lies, in words, and the names that it was given."""
         state = "running" if self.running else "idle"
-        where = f"{self.lane} context, {state}" if self.place == "cells" else "set aside"
+        where = f"{self.lane} context, {state}" if self.place == "cells" else "parked"
         return ", ".join((*self.names, where))
 
 

@@ -54,7 +54,7 @@ async def input_tokens(exchange: Exchange, asked: ChatCompletion) -> None:
     """Count a conversation as it would be asked, and write nothing."""
     model = exchange.state.model(asked.model)
     prepare = partial(prepared, model, asked, exchange.state.limits.max_tokens)
-    counted = len((await exchange.state.aside(prepare)).request.prompt)
+    counted = len((await exchange.state.to_thread(prepare)).request.prompt)
     await exchange.respond({"object": "response.input_tokens", "input_tokens": counted})
 
 

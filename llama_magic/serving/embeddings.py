@@ -22,7 +22,7 @@ async def embeddings(exchange: Exchange, asked: Embedding) -> None:
     if model.backend.local is None and not isinstance(model.backend, Embeds):
         raise Refusal(400, f"model: {model.name} makes no embeddings here.", "model")
     exchange.state.admit(1)
-    vectors, tokens = await exchange.state.aside(lambda: _embedded(model, asked))
+    vectors, tokens = await exchange.state.to_thread(lambda: _embedded(model, asked))
     exchange.row.prompt_tokens = tokens
     data = [
         {"object": "embedding", "index": index, "embedding": _written(vector, asked.encoding_format)}

@@ -86,8 +86,8 @@ class State:
             )
         return self.models[name]
 
-    async def aside(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, done on a thread beside the loop."""
+    async def to_thread(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, done on a thread of its own, while the loop goes on."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def admit(self, count: int) -> None:

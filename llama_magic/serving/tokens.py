@@ -24,7 +24,7 @@ async def tokenize(exchange: Exchange, asked: Tokenize) -> None:
             ids = ids[len(model.tokenize("")) :]
         return [{"id": token, "piece": _piece(model, token)} for token in ids] if asked.with_pieces else ids
 
-    await exchange.respond({"tokens": await exchange.state.aside(cut)})
+    await exchange.respond({"tokens": await exchange.state.to_thread(cut)})
 
 
 def _piece(model: Model, token: int) -> str | list[int]:
@@ -51,19 +51,19 @@ async def apply_template(exchange: Exchange, asked: ApplyTemplate) -> None:
         given = asking.messages(asked.messages)
         return model.prompt_for(given, tools=tools or None, tools_as_text=True, **variables)
 
-    await exchange.respond({"prompt": await exchange.state.aside(render)})
+    await exchange.respond({"prompt": await exchange.state.to_thread(render)})
 
 
 async def extra_tokenize(exchange: Exchange, asked: ExtraInput) -> None:
     """Cut a text into the tokens that it is as a prompt."""
     model = exchange.state.model(asked.model)
-    await exchange.respond({"tokens": await exchange.state.aside(lambda: model.tokenize(asked.input))})
+    await exchange.respond({"tokens": await exchange.state.to_thread(lambda: model.tokenize(asked.input))})
 
 
 async def extra_count(exchange: Exchange, asked: ExtraInput) -> None:
     """Count the tokens that a text is as a prompt."""
     model = exchange.state.model(asked.model)
-    await exchange.respond({"count": await exchange.state.aside(lambda: model.count_tokens(asked.input))})
+    await exchange.respond({"count": await exchange.state.to_thread(lambda: model.count_tokens(asked.input))})
 
 
 async def extra_detokenize(exchange: Exchange, asked: ExtraTokens) -> None:
@@ -78,4 +78,4 @@ async def _joined(exchange: Exchange, asked: Detokenize | ExtraTokens) -> str:
         raise Refusal(
             400, f"tokens holds {max(asked.tokens)}; this model has ids 0 to {count - 1}.", "tokens"
         )
-    return str(await exchange.state.aside(lambda: model.detokenize(asked.tokens)))
+    return str(await exchange.state.to_thread(lambda: model.detokenize(asked.tokens)))

@@ -31,7 +31,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Branch:
-    """The chat as it was before its turns from position `at` on were set aside, and why they were."""
+    """The chat as it was before its turns from position `at` on were taken off it, and why they were."""
 
     turns: tuple[Turn, ...]
     at: int

@@ -55,7 +55,7 @@ class HubModels:
 
 @plain_errors()
 def hub_models(source: Any, *, revision: str | None = None, offline: bool | None = None) -> HubModels:
-    """Return the models of a hub repository; a quantisation or file that `source` names is left aside.
+    """Return the models of a hub repository; a quantisation or file that `source` names is left out.
 
     Costs one request (its file list), and one without a body for each file whose size the list lacks.
     Offline, or where the hub cannot be reached, the models of the cache are listed and a note says so.

@@ -39,14 +39,14 @@ def test_what_is_saved_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch)
     core = core_over(monkeypatch)
     first = answered(core, TEXT)
     second = answered(core, OTHER)
-    assert ids(core) == ["main-1", "main-aside-0"]
+    assert ids(core) == ["main-1", "main-parked-0"]
     held = [*OTHER, *second.written[0][:-1]]  # the last token was not decoded
     parked = [*TEXT, *first.written[0][:-1]]
-    moves.fork(core, "main-aside-0", "draft")
+    moves.fork(core, "main-parked-0", "draft")
     for wanted, name, tokens in (
         (None, "main-1", held),
         ("main-1", "main-1", held),
-        ("main-aside-0", "main-aside-0", parked),
+        ("main-parked-0", "main-parked-0", parked),
         ("draft", "draft", parked),
     ):
         saved = moves.save(core, wanted)
@@ -72,9 +72,9 @@ def test_the_latest_is_one_in_cells_and_else_one_in_host_memory(monkeypatch: pyt
     assert moves.save(core, None).name == "seeded-0"
     core.lane(exact=True).forget()
     lane.kv.store.put([1, 2], [Stretch(0, 2, b"older")])
-    assert moves.save(core, None).name == "main-aside-1"
+    assert moves.save(core, None).name == "main-parked-1"
     lane.kv.store.best(TEXT, len(TEXT))
-    assert moves.save(core, None).name == "main-aside-0"
+    assert moves.save(core, None).name == "main-parked-0"
 
 
 def test_where_nothing_is_held_nothing_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_of_a_seeded_sequence_is_said_how_much_a_seed_may_reuse(monkeypatch: pyt
     core = core_over(monkeypatch)
     answered(core, TEXT, exact=True)
     answered(core, OTHER, exact=True)
-    saved = moves.save(core, "seeded-aside-0")
+    saved = moves.save(core, "seeded-parked-0")
     assert (list(saved.tokens), saved.exact_length, saved.n_read) == (TEXT[:64], 64, 64)
 
 
@@ -117,7 +117,7 @@ def test_a_restored_sequence_is_taken_over_by_the_next_prompt(monkeypatch: pytes
     saved = moves.save(core, None)
     other = core_over(monkeypatch)
     moves.restore(other, saved)
-    assert ids(other) == ["main-aside-0", "seeded-aside-0"]
+    assert ids(other) == ["main-parked-0", "seeded-parked-0"]
     assert [list(s.tokens) for s in snapshot(other).sequences] == [list(saved.tokens), TEXT[:64]]
     assert [s.n_read for s in snapshot(other).sequences] == [90, 64]
     assert helpers_are_empty(other)
@@ -134,7 +134,7 @@ def test_restoring_empties_the_cells_first(monkeypatch: pytest.MonkeyPatch) -> N
     core.lane(exact=False).forget()
     answered(core, OTHER)
     moves.restore(core, saved)
-    assert ids(core) == ["main-aside-0", "main-aside-1"]
+    assert ids(core) == ["main-parked-0", "main-parked-1"]
 
 
 @pytest.mark.parametrize("change", [1, -1])
@@ -170,7 +170,7 @@ def test_beside_a_running_job_the_cells_are_left_alone(monkeypatch: pytest.Monke
         for asked in ("restore_sequence", "save_sequence", "remove", "copy", "clear"):
             patch.delattr(FakeMemory, asked)
         moves.restore(core, saved)
-    assert ids(core) == ["main-1", "main-aside-0"]
+    assert ids(core) == ["main-1", "main-parked-0"]
     run(lane)
     assert one.written == one.expected
     assert answered(core, [*TEXT, 15]).job.stats.cached_tokens == 90
@@ -196,7 +196,7 @@ def test_a_fork_is_named_once_and_not_as_a_place(monkeypatch: pytest.MonkeyPatch
     core = core_over(monkeypatch)
     answered(core, TEXT)
     moves.fork(core, "main-0", "draft")
-    for name in ("", "main-0", "seeded-12", "main-aside-3"):
+    for name in ("", "main-0", "seeded-12", "main-parked-3"):
         with pytest.raises(OptionError, match="cannot be called"):
             moves.fork(core, "main-0", name)
     with pytest.raises(OptionError, match="a fork 'draft' already"):

@@ -62,17 +62,17 @@ def test_what_is_held_is_what_lies_in_cells_and_in_host_memory(monkeypatch: pyte
     one = answered(core, TEXT, 3)
     held(core)
     answered(core, [9, *TEXT], 3, n=2)
-    assert list(held(core)) == ["main-1", "main-2", "main-aside-0"]
+    assert list(held(core)) == ["main-1", "main-2", "main-parked-0"]
     answered(core, TEXT, exact=True)
-    moves.fork(core, "main-aside-0", "draft")
+    moves.fork(core, "main-parked-0", "draft")
     moves.fork(core, "main-1", "second")
     found = held(core)
     assert {i: s.names for i, s in found.items() if s.names} == {
-        "main-aside-0": ("draft",),
+        "main-parked-0": ("draft",),
         "main-0": ("second",),
     }
-    assert list(found["main-aside-0"].tokens) == [*TEXT, *one.written[0][:-1]]
-    assert found["main-aside-0"].n_read == len(TEXT)
+    assert list(found["main-parked-0"].tokens) == [*TEXT, *one.written[0][:-1]]
+    assert found["main-parked-0"].n_read == len(TEXT)
     lane = core.lane(exact=False)
     core.accept(Asked([5, *TEXT], 20).job)
     lane.step()

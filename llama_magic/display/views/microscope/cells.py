@@ -66,11 +66,11 @@ def _lane_table(state: KVState) -> Table:
         (lane.name, lane.used, lane.cells - lane.used, size(lane.kv_bytes), _LANES[lane.name][1])
         for lane in state.lanes
     ]
-    aside = [s for s in state.sequences if s.place != "cells"]
+    parked = [s for s in state.sequences if s.place != "cells"]
     budget = sum(lane.host_budget for lane in state.lanes)
-    if aside:
+    if parked:
         why = f"sequences that made room for others, copied back when asked for; {size(budget)} at most"
-        rows.append(("set aside", sum(s.n_tokens for s in aside), None, size(state.host_bytes), why))
+        rows.append(("parked", sum(s.n_tokens for s in parked), None, size(state.host_bytes), why))
     return Table(("context", "cells used", "free", "memory", "for"), tuple(rows))
 
 
