@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import formatters
@@ -16,51 +17,46 @@ from llama_magic.request.stages import PARAMETERS
 from llama_magic.words.counting import counted
 
 if TYPE_CHECKING:
-    from llama_magic.engine import crash_check
+    from llama_magic.engine.crash_check import TrialVerdict
     from llama_magic.engine.engine import Engine
     from llama_magic.fit import Estimate
+    from llama_magic.formatters import Formatter
     from llama_magic.gguf import GGUFInfo
-    from llama_magic.loading.options import LoadOptions, Settings
-    from llama_magic.loading.weights import SharedWeights
+    from llama_magic.loading.options import Settings
     from llama_magic.request.tokenizer import Tokenizer
     from llama_magic.sources import Resolved
 
 
-def describe(
-    found: Resolved,
-    info: GGUFInfo,
-    wanted: LoadOptions,
-    settings: Settings,
-    shared: SharedWeights,
-    engine: Engine,
-    estimate: Estimate,
-    verdict: crash_check.TrialVerdict,
-    began: float,
-    warnings: tuple[str, ...],
-) -> LoadedFile:
-    """Return what a model keeps of its loading."""
-    formatter = formatters.choose(wanted.formatter or "auto", info)
+@dataclass(frozen=True)
+class Judged:
+    """A file that may be loaded: its header, how it is to be held, what that takes, how its trial ended.
+
+    `formatter` is what was asked for. `warnings` are of the estimate.
+    """
+
+    found: Resolved
+    info: GGUFInfo
+    formatter: str | Formatter
+    settings: Settings
+    estimate: Estimate
+    warnings: tuple[str, ...]
+    verdict: TrialVerdict
+
+
+def describe(judged: Judged, engine: Engine, began: float) -> LoadedFile:
+    """Return what a model keeps of its loading, which began at `began` (`time.perf_counter()`)."""
+    found, info, settings, estimate = judged.found, judged.info, judged.settings, judged.estimate
+    formatter = formatters.choose(judged.formatter, info)
     window, buffers = _measured(engine, info, settings)
     memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
     memory["predicted_total"] = estimate.total
     memory["predicted_seeded"] = settings.seeded_bytes(info)
     memory["predicted_prompt_reader"] = settings.prompt_reader_bytes(info)
-    actual = dict(shared.weights.buffers)
+    actual = dict(engine.weights.buffers)
     for kind, size in buffers.items():
         actual[kind] = actual.get(kind, 0) + size
     memory |= {f"actual_{k}": v for k, v in actual.items()}
     memory["actual_total"] = sum(actual.values())
-    notes = [*found.notes, *settings.notes, *warnings, *formatter.notes]
-    if heads := info.hparams.whole("nextn_predict_layers"):
-        notes.append(
-            f"The file has {counted(heads, 'layer')} that foretells further tokens (MTP), not used: the "
-            "bindings have no stable function for it. A draft model does the same (--draft SOURCE)."
-        )
-    if verdict.fell_back:
-        notes.append(
-            "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "
-            f"them (a little slower). To mend the build: {build.rebuild(build.processor_flags())}"
-        )
     return LoadedFile(
         source=found,
         info=info,
@@ -70,15 +66,31 @@ def describe(
         sampling=file_sampling(info.metadata),
         load_s=time.perf_counter() - began,
         memory=memory,
-        notes=tuple(dict.fromkeys(notes)),
+        notes=_notes(judged, formatter),
         guarded=_guarded(engine.tokenizer, info, formatter),
         made_with={
-            **made_with(found, info, settings, verdict, window),
-            **({"formatter": formatter.name} if (wanted.formatter or "auto") != "auto" else {}),
+            **made_with(found, info, settings, judged.verdict, window),
+            **({"formatter": formatter.name} if judged.formatter != "auto" else {}),
         },
         n_ctx_train=info.context_length,
         kv_bytes_per_token=sum(info.kv_bytes_per_token()),
     )
+
+
+def _notes(judged: Judged, formatter: Formatter) -> tuple[str, ...]:
+    """Return what is to be known of the file, of how it is held, and of this build."""
+    notes = [*judged.found.notes, *judged.settings.notes, *judged.warnings, *formatter.notes]
+    if heads := judged.info.hparams.whole("nextn_predict_layers"):
+        notes.append(
+            f"The file has {counted(heads, 'layer')} that foretells further tokens (MTP), not used: the "
+            "bindings have no stable function for it. A draft model does the same (--draft SOURCE)."
+        )
+    if judged.verdict.fell_back:
+        notes.append(
+            "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "
+            f"them (a little slower). To mend the build: {build.rebuild(build.processor_flags())}"
+        )
+    return tuple(dict.fromkeys(notes))
 
 
 def _measured(engine: Engine, info: GGUFInfo, settings: Settings) -> tuple[int, dict[str, int]]:

@@ -15,7 +15,7 @@ from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import InvalidGGUFError
 from llama_magic.loading import draft
 from llama_magic.loading.checks import gpu_available, room_for_prompts, room_for_seeded
-from llama_magic.loading.facts import describe
+from llama_magic.loading.facts import Judged, describe
 from llama_magic.loading.weights import SharedWeights, acquire, mapped_already, prove
 from llama_magic.model.model import Model
 from llama_magic.threads import Latch, at_fork, may_wait, module_lock
@@ -83,15 +83,15 @@ def _open(
     estimate = settings.estimate(info)
     warnings = fit.check(estimate, machine)
     verdict = prove(found, info, settings, report)
-    shared = acquire(found, settings, verdict, identity, report)
-    held = [shared]
+    judged = Judged(found, info, wanted.formatter or "auto", settings, estimate, warnings, verdict)
+    held = [acquire(found, settings, verdict, identity, report)]
     try:
         engine = _engine(held, settings, info, machine, report)
     except BaseException:
         _let_go(held)
         raise
     try:
-        file = describe(found, info, wanted, settings, shared, engine, estimate, verdict, began, warnings)
+        file = describe(judged, engine, began)
     except BaseException:
         engine.close()
         _let_go(held)
