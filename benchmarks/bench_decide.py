@@ -60,7 +60,7 @@ def forced(options: Options) -> dict[str, float]:
         for row in range(ROWS):
             text = f"<|im_start|>user\n{QUESTION}{review(row)}<|im_end|>\n<|im_start|>assistant\n"
             prompt = llama.tokenize(text.encode(), add_bos=False, special=True)
-            shared = sum(1 for _ in itertools.takewhile(lambda p: p[0] == p[1], zip(prompt, held)))  # noqa: B905
+            shared = sum(1 for _ in itertools.takewhile(lambda p: p[0] == p[1], zip(prompt, held)))  # noqa: B905 - as far as both go
             llama_cpp.llama_memory_seq_rm(memory, 0, shared, -1)
             after, held = read(prompt[shared:]), prompt
             for option in written:

@@ -29,17 +29,17 @@ class MeteredCodeGenerator(CodeGenerator):
         nodes.Node.set_environment(node, self.environment)
         super().visit_For(node, frame)
 
-    def visit_Macro(self, node: nodes.Macro, frame: Frame) -> None:  # noqa: N802
+    def visit_Macro(self, node: nodes.Macro, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         self._meter_body(node)
         node.set_environment(self.environment)
         super().visit_Macro(node, frame)
 
-    def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:  # noqa: N802
+    def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         self._meter_body(node)
         node.set_environment(self.environment)
         super().visit_CallBlock(node, frame)
 
-    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802
+    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802 - Jinja's name
         # No template can name what belongs to the environment, so this is our own step, which needs no guard.
         if isinstance(node.node, nodes.EnvironmentAttribute) and node.node.name == "tick":
             self.write(f"environment.tick({node.args[0].as_const()})")
@@ -51,28 +51,28 @@ class MeteredCodeGenerator(CodeGenerator):
         visit(node, frame)
         self.write(")")
 
-    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         self._wrapped("passed", super().visit_Compare, node, frame)
 
-    def visit_List(self, node: nodes.List, frame: Frame) -> None:  # noqa: N802
+    def visit_List(self, node: nodes.List, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         self._wrapped("made", super().visit_List, node, frame)
 
-    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         self._wrapped("made", super().visit_Dict, node, frame)
 
-    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:  # noqa: N802
+    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         if node.ctx == "load":
             self._wrapped("made", super().visit_Tuple, node, frame)
         else:
             super().visit_Tuple(node, frame)
 
-    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         if isinstance(node.arg, nodes.Slice):
             self._wrapped("made", super().visit_Getitem, node, frame)
         else:
             super().visit_Getitem(node, frame)
 
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         join = "markup_join" if frame.eval_ctx.autoescape else "str_join"
         if frame.eval_ctx.volatile:
             join = "(markup_join if context.eval_ctx.volatile else str_join)"

@@ -183,7 +183,7 @@ def module_lock() -> Any:
     """
     lock: Any = threading.RLock()
     # As the standard library does with its own; looked up where a process forks, for Windows has it not.
-    at_fork(lambda: lock._at_fork_reinit())  # noqa: PLW0108
+    at_fork(lambda: lock._at_fork_reinit())  # noqa: PLW0108 - looked up when it is called
     return lock
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.experiments.statistics import Interval, bootstrap, estimate, holm, sign_test
@@ -191,7 +191,7 @@ def compare(results: Sequence[Any], axis: str, score: str, values: Sequence[Any]
         p = sign_test(better, worse)
         made.append(Pair(first, second, len(differences), better, worse, mean, low, high, p, p))
     corrected = holm([pair.p for pair in made])
-    pairs = tuple(Pair(**{**vars(pair), "p_holm": p}) for pair, p in zip(made, corrected, strict=True))
+    pairs = tuple(replace(pair, p_holm=p) for pair, p in zip(made, corrected, strict=True))
     return Pairs(axis, score, pairs, _notes(results, [score]))
 
 

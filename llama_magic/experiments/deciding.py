@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_magic.errors import BackendError, OptionError
+from llama_magic.errors import BackendError
 from llama_magic.experiments.experiment import Experiment
 from llama_magic.experiments.forecast import Pace, pace_so_far
 from llama_magic.experiments.odds import Decision, prefixes
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.scoring import scores_of
-from llama_magic.experiments.tasks import Task, conversation, key_of
+from llama_magic.experiments.tasks import Task, conversation, key_of, text_alone
 from llama_magic.model.asked import Beside
 from llama_magic.model.bounded import bounded
 from llama_magic.model.scoring import Texts, check_scores, prepare, score
@@ -99,13 +99,8 @@ class Deciding(Experiment[Decision]):
         filled, system = task.filled(), task.system()
         given = own.get("template_variables") or {}
         variables = Thinking.choose(model.calls.formatter, False, given).variables
-        raw = own["mode"] == "complete"
-        if raw and (not isinstance(filled, str) or system is not None):
-            raise OptionError(
-                "mode='complete' goes on from a text, and this is a conversation.",
-                remedy="Leave mode and system out, or give a text.",
-            )
-        prompt = filled if raw else conversation(filled, system)
+        as_asked = text_alone if own["mode"] == "complete" else conversation
+        prompt = as_asked(filled, system)
         return prepare(model.calls, prompt, texts, Beside(template_variables=variables))
 
     def _key(self, model: Model, task: Task) -> str:

@@ -11,8 +11,8 @@ from llama_magic.loading import hooks
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
+    from llama_magic.model.shapes import Receipt
 
-Receipt = Mapping[str, Any]
 # What of an engine decides which bits come out, as people call it.
 _WORDS = {
     "threads": "threads",

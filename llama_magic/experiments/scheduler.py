@@ -88,10 +88,7 @@ class Scheduler(Generic[T]):
         """Stop what is under way; an impatient further Ctrl-C does not leave the rest running."""
 
         def stop() -> None:
-            for (
-                _,
-                stream,
-            ) in self._under_way:  # else those that go on would be computed while one is waited for
+            for _, stream in self._under_way:  # all at once: those that go on would keep the engine busy
                 with contextlib.suppress(Exception):
                     stream.halt()
             while self._under_way:

@@ -152,12 +152,7 @@ def _made(model: Model, task: Task) -> Assembler | tuple[StructuredCall, list[An
         return call, call.messages(filled)
     constraint = constraint_of(model, own)
     if own["mode"] == "complete":
-        if not isinstance(filled, str) or system is not None:
-            raise OptionError(
-                "mode='complete' goes on from a text, and this is a conversation.",
-                remedy="Leave mode and system out, or give a text.",
-            )
-        return calls.text(filled, constraint, options)
+        return calls.text(text_alone(filled, system), constraint, options)
     messages = conversation(filled, system)
     beside = Beside(template_variables=own["template_variables"] or {})
     return calls.chat("chat", messages, constraint, options, beside)
@@ -168,6 +163,16 @@ def conversation(filled: TextOrMessages, system: str | None) -> Sequence[Any]:
     if isinstance(filled, str):
         return as_messages(filled, system)
     return filled if system is None else [{"role": "system", "content": system}, *filled]
+
+
+def text_alone(filled: TextOrMessages, system: str | None) -> str:
+    """Return the text that is gone on from. Raises `OptionError` for a conversation."""
+    if isinstance(filled, str) and system is None:
+        return filled
+    raise OptionError(
+        "mode='complete' goes on from a text, and this is a conversation.",
+        remedy="Leave mode and system out, or give a text.",
+    )
 
 
 def keys_of(model: Model, tasks: Iterable[Task]) -> dict[int, str]:

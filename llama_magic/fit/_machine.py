@@ -158,7 +158,7 @@ def _windows_memory() -> tuple[int, int]:
         )
 
     status = Status(length=ctypes.sizeof(Status))
-    getattr(ctypes, "windll").kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # noqa: B009 (Windows only)
+    getattr(ctypes, "windll").kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # noqa: B009 - Windows alone has it
     return int(status.total), int(status.free)
 
 

@@ -21,6 +21,7 @@ from llama_magic.fit._machine import Machine
 from llama_magic.gguf import GGUFInfo, TensorInfo, row_bytes
 from llama_magic.sources import cache_dir
 from llama_magic.sources.disk.cache import read_json, write_json
+from llama_magic.words.counting import counted
 
 # Weights that llama.cpp's AVX2 dot products take in while NumPy adds one float32, by one core. On one CPU
 # (Zen 5): 22 to 27 billion a second for Q4_0, Q4_1, Q5_0 and Q8_0 alike, where NumPy adds 6.4 billion.
@@ -47,8 +48,11 @@ class Speed:
     threads: int
 
     def __str__(self) -> str:
-        by = f"the arithmetic of {self.threads} thread{'s' * (self.threads > 1)}"
-        by = self.limit if self.limit == "memory bandwidth" else by
+        by = (
+            f"the arithmetic of {counted(self.threads, 'thread')}"
+            if self.limit == "arithmetic"
+            else self.limit
+        )
         return f"at most about {rounded(self.tokens_per_second)} tokens per second, from {by}"
 
 

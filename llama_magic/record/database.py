@@ -174,9 +174,7 @@ class Database:
             check_same_thread=False,
         )
         connection.text_factory = _text
-        connection.execute(
-            "PRAGMA synchronous = NORMAL"
-        )  # what a crash of the system may cost: the last rows
+        connection.execute("PRAGMA synchronous = NORMAL")  # a crash of the system may cost the last rows
         return connection
 
     def _prepare(self) -> None:

@@ -26,6 +26,7 @@ _TABLE = (
     "id", "time", "tag", "label", "model", "mode", "prompt", "text", "seed", "seeded", "finish_reason",
     "prompt_tokens", "completion_tokens", "total_s", "tokens_per_second", "request", "answer",
 )  # fmt: skip
+_SUMMARY = ("#", "time", "tag", "label", "mode", "model", "prompt", "answer", "tokens", "ended", "seed")
 _SHOWN = 50  # lines of the short view
 _PAGE = 200  # rows read at once
 _AT_ONCE = 1000  # rows written by one statement: as many as a call has samples
@@ -118,26 +119,9 @@ class Record(Printed, Sequence[Completion[Any]]):
         rows = self._rows("ORDER BY id DESC LIMIT ?", (_SHOWN,))
         every = len(self)
         hidden = f", the last {len(rows)} of them shown" if every > len(rows) else ""
-        headers = (
-            "#",
-            "time",
-            "tag",
-            "label",
-            "mode",
-            "model",
-            "prompt",
-            "answer",
-            "tokens",
-            "ended",
-            "seed",
-        )
         lines = tuple(_summary(row) for row in reversed(rows))
-        return Table(
-            headers,
-            lines,
-            f"{self.path.name}: {counted(every, 'answer')}{hidden}",
-            "No answer is kept here yet.",
-        )
+        caption = f"{self.path.name}: {counted(every, 'answer')}{hidden}"
+        return Table(_SUMMARY, lines, caption, "No answer is kept here yet.")
 
     def models(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the models that wrote here while it was a kernel's record: id, vocabulary, facts."""

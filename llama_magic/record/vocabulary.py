@@ -92,7 +92,6 @@ class RecordedTokenizer:
     def is_control(self, token: int) -> bool:
         return token in self.control_ids
 
-    @functools.cache  # noqa: B019 - as many as the record's texts have
     def _written(self, token: int) -> tuple[bytes, str]:
         if token not in self._pieces:
             sql = "SELECT piece, written FROM pieces WHERE vocabulary = ? AND token = ?"

@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_magic.errors import ServerAnswerError
 from llama_magic.formatters import Formatter, TextTools
-from llama_magic.remote.openai import OpenAIReader, said
+from llama_magic.remote.openai import OpenAIReader, plain, said
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
@@ -24,7 +24,7 @@ def question(model: str, request: Request, drawing: Mapping[str, Any]) -> tuple[
     body: dict[str, Any] = {
         **drawing,
         "model": model,
-        "messages": [{k: v for k, v in message.items() if v is not None} for message in request.messages],
+        "messages": [plain(message) for message in request.messages],
         "tools": list(request.tools),
         "tool_choice": _choice(request.tool_choice),
         "max_tokens": request.max_tokens,

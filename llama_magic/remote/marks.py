@@ -13,39 +13,13 @@ _LIKE_A_MARK = re.compile(
     r"<\|[^|<>\s]{1,40}\|?>|<[a-z_/]{1,30}\|?>|<｜[^｜<>\s]{1,40}｜>|\[/?[A-Z_]{3,30}\]"
 )
 # Of released vocabularies, beside those that the families write themselves.
-_COMMON = [
-    "<s>",
-    "</s>",
-    "<unk>",
-    "<pad>",
-    "<bos>",
-    "<eos>",
-    "<mask>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|begin_of_text|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|im_sep|>",
-    "<start_of_turn>",
-    "<end_of_turn>",
-    "<|fim_prefix|>",
-    "<|fim_suffix|>",
-    "<|fim_middle|>",
-    "<|file_separator|>",
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "</tool_call>",
-    "<|start|>",
-    "<|end|>",
-    "<|message|>",
-    "<|channel|>",
-    "<|return|>",
-    "<|call|>",
-]
+_COMMON = (
+    "<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<|endoftext|>", "<|end_of_text|>",
+    "<|begin_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_start|>", "<|im_end|>", "<|im_sep|>",
+    "<start_of_turn>", "<end_of_turn>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
+    "<|file_separator|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<|start|>", "<|end|>",
+    "<|message|>", "<|channel|>", "<|return|>", "<|call|>",
+)  # fmt: skip
 
 
 def marks_of(template: str, formatter: Formatter) -> Iterator[str]:

@@ -72,11 +72,7 @@ class OpenAIServer:
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str) -> None:
         self.wire = wire
         chosen = next((m for m in models if m.get("id") == model), {})
-        self.facts = Facts(
-            model,
-            build=str(chosen.get("owned_by") or ""),
-            window=_window_of(chosen),
-        )
+        self.facts = Facts(model, build=str(chosen.get("owned_by") or ""), window=_window_of(chosen))
         self.tokenizer: ServerTokenizer | EstimatedTokens = EstimatedTokens(f"{wire.address.base}:{model}")
         self.formatter: Formatter = ServerChat(formatters.get("chatml"))
 
@@ -117,7 +113,7 @@ class OpenAIServer:
                 body["logprobs"] = max(1, request.logprobs)
         else:
             path = "/v1/chat/completions"
-            body["messages"] = [_plain(message) for message in request.messages]
+            body["messages"] = [plain(message) for message in request.messages]
             if request.logprobs is not None:
                 body |= {"logprobs": True, "top_logprobs": request.logprobs}
         if stops := self.stops(request):
@@ -280,7 +276,8 @@ def _logprobs(found: Any) -> Iterator[_Told]:
         yield str(text), float("nan") if logprob is None else float(logprob), top, None
 
 
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+def plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message without what it does not say."""
     return {name: value for name, value in message.items() if value is not None}
 
 

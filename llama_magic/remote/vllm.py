@@ -121,14 +121,12 @@ class VLLM(OpenAIServer):
         return super().reader(request, sample)
 
     def constraint(self, constraint: Any, path: str) -> dict[str, Any]:
-        names = {"json": "json", "regex": "regex", "choices": "choice", "gbnf": "grammar"}
         if constraint.kind == "json":
-            told: Any = constraint.schema
-        elif constraint.kind == "choices":
-            told = [str(text) for text in constraint.asked["choices"]]
-        else:
-            told = constraint.asked[{"regex": "regex", "gbnf": "grammar"}[constraint.kind]]
-        return {"structured_outputs": {names[constraint.kind]: told}}
+            return {"structured_outputs": {"json": constraint.schema}}
+        if constraint.kind == "choices":
+            return {"structured_outputs": {"choice": [str(text) for text in constraint.asked["choices"]]}}
+        name = {"regex": "regex", "gbnf": "grammar"}[constraint.kind]
+        return {"structured_outputs": {name: constraint.asked[name]}}
 
 
 def _expected(token: int, found: Mapping[str, Any]) -> Expected:

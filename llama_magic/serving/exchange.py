@@ -65,7 +65,7 @@ class Exchange:
         state = self.state
         self.row.model = model.name
         state.admit(len(prepare))
-        made = await asyncio.gather(*(state.aside(one) for one in prepare))
+        made = await asyncio.gather(*(state.to_thread(one) for one in prepare))
         for assembler in made:
             answer = ServedAnswer(model, assembler, state.mail, self.row, streamed=streamed)
             answer.submit()
@@ -92,12 +92,6 @@ class Exchange:
         self.started, self._status = True, status
         self.finish(how)  # before the client knows it
         await response(self.request.scope, self.request.receive, self._send)
-
-    async def text(self, text: str, media_type: str) -> None:
-        """Answer with a text."""
-        self.started, self._status = True, 200
-        await Response(text, 200, media_type=media_type)(self.request.scope, self.request.receive, self._send)
-        self.finish("200")
 
     async def events(self, frames: AsyncIterator[bytes]) -> None:
         """Answer with events as they come."""
@@ -179,21 +173,18 @@ Handler = Callable[[Exchange, Any], Awaitable[None]]
 class Endpoint:
     """An ASGI application that answers one path: the body is read as a `kind`, `handle` does the rest."""
 
-    def __init__(self, state: State, kind: type[BaseModel] | None, handle: Handler) -> None:
-        self.kind = kind
+    def __init__(self, state: State, kind: type[BaseModel], handle: Handler) -> None:
+        self._kind = kind
         self._state = state
         self._handle = handle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = self._state
-        exchange = Exchange(state, Request(scope, receive), send)
+        exchange = Exchange(self._state, Request(scope, receive), send)
         asked: BaseModel | None = None
         try:
-            if self.kind is not None:
-                asked = await read(
-                    exchange.request, self.kind, most=state.limits.body, seconds=state.limits.body_s
-                )
-                exchange.row.user = (getattr(asked, "user", None) or "")[:100]
+            limits = self._state.limits
+            asked = await read(exchange.request, self._kind, most=limits.body, seconds=limits.body_s)
+            exchange.row.user = (getattr(asked, "user", None) or "")[:100]
             await self._handle(exchange, asked)
         except Exception as error:  # whatever it is, the client is told, and the others go on
             with contextlib.suppress(OSError):

@@ -36,7 +36,7 @@ class Server:
                    "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]  # fmt: skip
         self._set("apputils", "notification", {"fetchNews": "false", "checkForUpdates": False})
         self._set("notebook", "tracker", {"windowingMode": "none", "maxNumberOutputs": 500})
-        self.log = open(root / "server.log", "w")  # noqa: SIM115
+        self.log = open(root / "server.log", "w")  # noqa: SIM115 - the server's, as long as it runs
         self.process = subprocess.Popen(command, cwd=root, env=env, stdout=self.log, stderr=subprocess.STDOUT)
         self._wait()
 

@@ -12,7 +12,7 @@ from as_ipython import page_says
 from display_answers import answering
 from settled import WATCHDOG, boards_rest
 
-from llama_magic.display.boards.pad import Pad as pad  # noqa: N813
+from llama_magic.display.boards.pad import Pad as pad  # noqa: N813 - `pad(…)` is how users make one
 from llama_magic.errors import OptionError
 from llama_magic.model.model import Model
 from llama_magic.request.sampling import Sampling

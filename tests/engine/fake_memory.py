@@ -120,7 +120,7 @@ class FakeState(FakeMemory):
         return super().remove(sequence, start)
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
-        assert start <= 0 and (end < 0 or end > self.span(source)[1]), "a state is copied as a whole"  # noqa: PT018
+        assert start <= 0 and (end < 0 or end > self.span(source)[1]), "a state is copied as a whole"  # noqa: PT018 - one fact
         super().copy(source, target, start, end)
 
 

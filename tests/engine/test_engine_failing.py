@@ -39,7 +39,7 @@ def test_a_seeded_lane_that_cannot_be_tried_frees_its_context(
             scripted.complete(question, seed=1, max_tokens=12)
     assert len(made) == 1
     with pytest.raises(BackendError, match="closed"):
-        made[0].pointer  # noqa: B018
+        made[0].pointer  # noqa: B018 - to ask is to raise
     assert scripted.complete(question, seed=1, max_tokens=12).text == answer
     assert len(made) == 2
 

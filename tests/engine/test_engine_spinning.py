@@ -41,7 +41,7 @@ class Machine:
         self.pools.append(True)
 
         class Made:
-            def close(made) -> None:  # noqa: N805
+            def close(made) -> None:  # noqa: N805 - `self` is the class around it
                 self.pools[number] = False
 
         return Made()

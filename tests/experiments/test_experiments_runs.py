@@ -828,7 +828,7 @@ def test_the_name_that_is_assigned_to_holds_what_is_done(on_error: str) -> None:
         space = {"lm": lm, "TEXTS": TEXTS, "Mood": Mood, "model": scripted_model(_until("25"))}
         if on_error == "stop":
             bad = Script("x", at=0, error=lm.BackendError("lost"))
-            space["model"] = scripted_model(lambda r: bad if said(r) == "25" else json.dumps({"mood": "m"}))  # noqa: B023
+            space["model"] = scripted_model(lambda r: bad if said(r) == "25" else json.dumps({"mood": "m"}))  # noqa: B023 - now
         before = set(space)
         with pytest.raises((lm.GenerationInterrupted, lm.BackendError)) as caught:
             exec(line, space)

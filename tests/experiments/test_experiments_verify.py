@@ -211,7 +211,7 @@ def test_what_is_another_is_named(of_the_demo: list[Any], path_of: Callable[[str
     then = of_the_demo[int(verdict.where.removeprefix("answer ")) - 1]
     with lm.load(path_of("short"), **{"ctx": 2048, "threads": 1, **option}) as model:
         now = lm.rerun(then, model=model)
-    assert verdict.step == next(i for i, (a, b) in enumerate(zip(then.token_ids, now.token_ids)) if a != b)  # noqa: B905
+    assert verdict.step == next(i for i, (a, b) in enumerate(zip(then.token_ids, now.token_ids)) if a != b)  # noqa: B905 - as far as both go
     assert (verdict.expected, verdict.found) == (then.pieces()[verdict.step], now.pieces()[verdict.step])
     assert f"{reason[0]}: {reason[1]}, here {reason[2]}" in display.to_text(found)
 

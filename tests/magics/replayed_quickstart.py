@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.modules["llama_cpp"] = None  # type: ignore[assignment]  # an import of it fails
 
-from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+from IPython.core.interactiveshell import InteractiveShell  # noqa: E402 - llama_cpp is barred first
 
-from llama_magic.model.results import Completion  # noqa: E402
+from llama_magic.model.results import Completion  # noqa: E402 - llama_cpp is barred first
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ def die(model: Any) -> None:
         for _ in stream:
             raise ValueError
     except ValueError as error:
-        kept = error  # noqa: F841
+        kept = error  # noqa: F841 - it keeps the frames alive
 
 
 def cycles(model: Any, count: int) -> None:

@@ -117,7 +117,7 @@ def test_each_is_copied_or_says_what_to_do(held: dict[str, Any], name: str, way:
 def test_each_can_be_compared_and_printed(held: dict[str, Any], name: str) -> None:
     """Equal to itself and to nothing else, true or false, with a text; a length, or the error of Python."""
     thing = held[name]
-    assert thing == thing  # noqa: PLR0124
+    assert thing == thing  # noqa: PLR0124 - that is the question
     assert thing not in (1, "a", None)
     assert bool(thing) in (True, False)
     assert repr(thing)

@@ -15,7 +15,7 @@ def test_an_answers_tokens_and_messages_go_with_lists() -> None:
     """The tokens of an answer equal what `tokenize` gives, and its messages take a next turn behind them."""
     model = scripted_model(["Paris.", "Lyon.", "Three."])
     first = model.chat([{"role": "user", "content": "A city?"}])
-    second = model.chat(first.messages + [{"role": "user", "content": "Another?"}])  # noqa: RUF005
+    second = model.chat(first.messages + [{"role": "user", "content": "Another?"}])  # noqa: RUF005 - the sum is what is tested
     assert [message["content"] for message in second.messages] == ["A city?", "Paris.", "Another?", "Lyon."]
     assert first.messages == [*second.messages][:2] == second.messages[:2]
     raw = model.complete("One two.")
@@ -32,8 +32,8 @@ def test_a_fixed_sequence_is_a_tuple_that_knows_lists() -> None:
     ids = Fixed((1, 2, 3))
     assert [1, 2, 3] == ids == [1, 2, 3] == ids == (1, 2, 3)
     assert [ids != [1, 2], ids != [1, 2, 3], ids != (1, 2), ids != 5] == [True, False, True, True]
-    assert (ids + [4], [0] + ids) == ([1, 2, 3, 4], [0, 1, 2, 3])  # noqa: RUF005
-    assert (ids + (4,), (0,) + ids) == ((1, 2, 3, 4), (0, 1, 2, 3))  # noqa: RUF005
+    assert (ids + [4], [0] + ids) == ([1, 2, 3, 4], [0, 1, 2, 3])  # noqa: RUF005 - the sum is what is tested
+    assert (ids + (4,), (0,) + ids) == ((1, 2, 3, 4), (0, 1, 2, 3))  # noqa: RUF005 - the sum is what is tested
     assert (ids[-1], ids[:2], type(ids[1:])) == (3, [1, 2], Fixed)
     assert {ids: "kept"}[(1, 2, 3)] == "kept"
     assert (pickle.loads(pickle.dumps(ids)), json.dumps(ids)) == ([1, 2, 3], "[1, 2, 3]")

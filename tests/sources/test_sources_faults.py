@@ -140,7 +140,7 @@ def test_the_crash_checks_memory_survives_every_fault(machine: Path) -> None:
     trial = crash_check.Trial((str(file),), 0, True, True, "f16", "f16", "auto")
 
     def check(header: str = "new") -> bool:
-        run = lambda trial, size: crash_check.TrialVerdict(True, True)  # noqa: E731
+        run = lambda trial, size: crash_check.TrialVerdict(True, True)  # noqa: E731 - one line
         return crash_check.check(trial, size=4, fingerprint=header, store=store, run=run).survived
 
     for fault in every_fault(check, machine):

@@ -168,7 +168,7 @@ def _is_type(known: Mapping[str, Any], name: str) -> bool:
 
 def _any_of(options: list[Any]) -> Any:
     if any(isinstance(option, _Typed) for option in options):
-        return _Typed(Union[tuple(_python(option) for option in options)])  # noqa: UP007
+        return _Typed(Union[tuple(_python(option) for option in options)])  # noqa: UP007 - made of a list
     return {"anyOf": options}
 
 
