@@ -22,7 +22,7 @@ from llama_magic.display.bundle import (
     to_markdown,
     to_text,
 )
-from llama_magic.display.live.progress import LoadProgress, load_progress
+from llama_magic.display.live.progress import LoadProgress
 from llama_magic.display.live.stream import show_stream
 from llama_magic.display.views.view import together, view
 from llama_magic.errors import LlamaMagicError
@@ -39,7 +39,6 @@ __all__ = [
     "LoadProgress",
     "live_tokens",
     "live_view",
-    "load_progress",
     "mimebundle",
     "pad",
     "question_board",

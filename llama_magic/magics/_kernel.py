@@ -58,7 +58,7 @@ class Kernel:
             return session.model(name)
         from llama_magic import display  # weight: 40 ms, for the first cell that loads
 
-        with display.load_progress(self.shell) as progress:
+        with display.LoadProgress(self.shell) as progress:
             if name is None:
                 source = self.settings.model or None
                 return session.load(source, progress=progress, **self.load_defaults(source))

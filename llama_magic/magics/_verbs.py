@@ -44,14 +44,14 @@ def _load(kernel: Kernel, command: LineCommand) -> Any:
     options = kernel.load_defaults(source) | dict(command.options)
     if options.get("dry_run"):
         return kernel.session.loader(source, **options)
-    with display.load_progress(kernel.shell) as progress:
+    with display.LoadProgress(kernel.shell) as progress:
         model = kernel.session.load(source, progress=progress, **options)
         progress.done(card(model))  # takes the place of the progress bar, so Out[n] need not show it again
     return kernel.mark_shown(model)
 
 
 def _pull(kernel: Kernel, command: LineCommand) -> Any:
-    with display.load_progress(kernel.shell) as progress:
+    with display.LoadProgress(kernel.shell) as progress:
         return sources.resolve(command.words[0], progress=progress, **command.options).path
 
 
@@ -217,7 +217,7 @@ def _bench(kernel: Kernel, command: LineCommand) -> Any:
     from llama_magic.experiments.throughput import bench  # weight: experiments
 
     model = kernel.get_model(*command.words)
-    with display.load_progress(kernel.shell, delay=0) as progress:
+    with display.LoadProgress(kernel.shell, delay=0) as progress:
         found = bench(model, progress=progress, **command.options)
         progress.done(found)  # takes the place of the progress bar, so Out[n] need not show it again
     return kernel.mark_shown(found)

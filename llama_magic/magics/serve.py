@@ -58,7 +58,7 @@ def command(arguments: Sequence[str]) -> int:
     place = {key: value for key, value in asked.options.items() if key in mine}
     check_place(**place)
     signal.signal(signal.SIGTERM, _end)
-    with display.load_progress() as progress:
+    with display.LoadProgress() as progress:
         model = load(asked.words[0] if asked.words else None, progress=progress, **options)
         progress.done(model)
     with model, serve(model, **place) as server:

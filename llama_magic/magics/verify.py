@@ -28,7 +28,7 @@ def verify_verb(kernel: Kernel, command: LineCommand) -> Any:
     model = options.pop("model", None)
     of: Any = command.words[0] if command.words else _at_work(kernel)
     done: list[Verdict] = []
-    with display.load_progress(kernel.shell) as progress:
+    with display.LoadProgress(kernel.shell) as progress:
 
         def told(verdict: Verdict, every: int) -> None:
             done.append(verdict)

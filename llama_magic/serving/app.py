@@ -55,7 +55,7 @@ POSTS: tuple[tuple[str, type[BaseModel], Handler, tuple[str, ...]], ...] = (
     ("/apply-template", chats.ApplyTemplate, apply_template, ()),
     ("/extras/tokenize", cut.ExtraInput, extra_tokenize, ()),
     ("/extras/tokenize/count", cut.ExtraInput, extra_count, ()),
-    ("/extras/detokenize", cut.ExtraTokens, extra_detokenize, ()),
+    ("/extras/detokenize", cut.Detokenize, extra_detokenize, ()),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.serving import asking
 from llama_magic.serving.exchange import Exchange
 from llama_magic.serving.fields.chat import ApplyTemplate
-from llama_magic.serving.fields.tokens import Detokenize, ExtraInput, ExtraTokens, Tokenize
+from llama_magic.serving.fields.tokens import Detokenize, ExtraInput, Tokenize
 from llama_magic.serving.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ async def extra_count(exchange: Exchange, asked: ExtraInput) -> None:
     await exchange.respond({"count": await exchange.state.to_thread(lambda: model.count_tokens(asked.input))})
 
 
-async def extra_detokenize(exchange: Exchange, asked: ExtraTokens) -> None:
+async def extra_detokenize(exchange: Exchange, asked: Detokenize) -> None:
     """Join tokens."""
     await exchange.respond({"text": await _joined(exchange, asked)})
 
 
-async def _joined(exchange: Exchange, asked: Detokenize | ExtraTokens) -> str:
+async def _joined(exchange: Exchange, asked: Detokenize) -> str:
     model = exchange.state.model(asked.model)
     count = model.backend.tokenizer.n_tokens
     if asked.tokens and max(asked.tokens) >= count:

@@ -72,25 +72,22 @@ def calls(
     asked = [repr(form), [(t.name, t.parameters) for t in tools], many, after]
     key = json.dumps([*asked, text and text.writing], default=str)
     kept: OrderedDict[str, CallConstraint] = trie.calls
-    return remember(kept, key, lambda: _compile(form, tools, vocabulary, trie, many, after, text))
+
+    def compiled() -> CallConstraint:
+        frame = _frame(form, tools, lambda literal: _literal(literal, vocabulary), many, after)
+        return _compile(frame, tools, trie, text)
+
+    return remember(kept, key, compiled)
 
 
-def _compile(
-    form: CallForm,
-    tools: Sequence[ToolSchema],
-    vocabulary: MarkVocabulary,
-    trie: Trie,
-    many: bool,
-    after: str,
-    text: Constraint | None,
-) -> CallConstraint:
+def _compile(frame: str, tools: Sequence[ToolSchema], trie: Trie, text: Constraint | None) -> CallConstraint:
+    """Compile the Lark grammar around the arguments together with theirs, and that of `text`."""
     numbers = DigitLimits()
     grammars: list[dict[str, Any]] = []
     for number, tool in enumerate(tools):
         constraint = _arguments(tool)
         numbers = DigitLimits(*map(max, numbers, limits_of(constraint.schema)))
         grammars.append(_named(f"a{number}", constraint.writing))
-    frame = _frame(form, tools, lambda literal: _literal(literal, vocabulary), many, after)
     if text is not None:
         numbers = DigitLimits(*map(max, numbers, limits_of(text.schema)))
         grammars.append(_named("text", text.writing))

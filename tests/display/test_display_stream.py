@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_magic import errors
-from llama_magic.display import hosts, load_progress, show, show_stream
+from llama_magic.display import LoadProgress, hosts, show, show_stream
 from llama_magic.display.live.feed import Feed
 from llama_magic.display.live.live import Live, LiveView
 from llama_magic.display.live.terminal import Terminal
@@ -506,7 +506,7 @@ def test_load_progress_is_replaced_by_the_card(monkeypatch: pytest.MonkeyPatch) 
     """One display: progress first, then the card in its place."""
     monkeypatch.setattr("llama_magic.display.live.progress.DELAY", 0.0)
     lab = shell(LAB)
-    with load_progress(lab) as bar:
+    with LoadProgress(lab) as bar:
         bar(Progress("download", 5, 10, unit="B"))
         assert "downloading" in lab.display_pub.shown()[0]["text/plain"]
         bar.done(Table(("a",), (("card",),)))
@@ -519,7 +519,7 @@ def test_load_progress_without_a_card_leaves_nothing(monkeypatch: pytest.MonkeyP
     lab = shell(LAB)
 
     def fails() -> None:
-        with load_progress(lab) as bar:
+        with LoadProgress(lab) as bar:
             bar(Progress("download", 5, 10))
             raise errors.SourceError("gone")
 
@@ -531,7 +531,7 @@ def test_load_progress_without_a_card_leaves_nothing(monkeypatch: pytest.MonkeyP
 def test_load_progress_says_nothing_on_its_way_where_nobody_looks() -> None:
     """A batch client gets the card only."""
     batch = shell()
-    with load_progress(batch) as bar:
+    with LoadProgress(batch) as bar:
         bar(Progress("load", 5, 10, unit="%"))
         bar.done(Table(("a",), (("card",),)))
     assert [data["text/plain"] for data, _, _ in batch.display_pub.sent] == ["a\ncard"]

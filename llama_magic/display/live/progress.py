@@ -28,7 +28,8 @@ _STAGES = {
 class LoadProgress:
     """A progress callback that is a context manager; `done(card)` leaves the card in its place.
 
-    Where nobody looks (nbclient, nbval, papermill, `%%capture`) only the card is published.
+    Nothing is shown in the first `delay` seconds (None: `DELAY`). Where nobody looks (nbclient, nbval,
+    papermill, `%%capture`) only the card is published.
     """
 
     def __init__(self, shell: Any = None, delay: float | None = None) -> None:
@@ -98,11 +99,3 @@ def progress_nodes(state: Progress) -> tuple[Head, *tuple[Node, ...]]:
     if not state.total:
         return (head,)
     return (head, Bar((Segment("done", "prompt", min(state.done, state.total)),), state.total))
-
-
-def load_progress(shell: Any = None, delay: float | None = None) -> LoadProgress:
-    """Return the progress callback of a load, a context manager; call `done(card)` on it at the end.
-
-    Nothing is shown in the first `delay` seconds (None: `DELAY`).
-    """
-    return LoadProgress(shell, delay)

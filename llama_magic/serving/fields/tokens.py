@@ -35,10 +35,3 @@ class ExtraInput(Fields):
 
     model: str | None = None
     input: str
-
-
-class ExtraTokens(Fields):
-    """Tokens to join."""
-
-    model: str | None = None
-    tokens: SomeTokens

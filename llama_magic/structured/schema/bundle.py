@@ -15,9 +15,9 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from llama_magic.errors import InputTypeError, SchemaError
 from llama_magic.structured.schema.effort import Effort
-from llama_magic.structured.schema.keywords import Ignored, without_effect
+from llama_magic.structured.schema.keywords import ASSERTIONS, Ignored, without_effect
 from llama_magic.structured.schema.size import check_size
-from llama_magic.structured.schema.tree import ASSERTIONS, IN_PLACE, Path, children, pointer, ref_path, walk
+from llama_magic.structured.schema.tree import IN_PLACE, Path, children, pointer, ref_path, walk
 
 DRAFTS = {"draft-03": 3, "draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019, "2020-12": 2020}
 _SINCE = {

@@ -1,4 +1,4 @@
-"""Keywords that have no effect: of another draft, misspelt, or at a value of another type."""
+"""The keywords that assert, and those without effect: of another draft, misspelt, of another type."""
 
 from __future__ import annotations
 
@@ -11,52 +11,22 @@ from llama_magic.words import names
 
 _OF_TYPE = {
     "string": ("minLength", "maxLength", "pattern"),
-    "array": (
-        "items",
-        "prefixItems",
-        "additionalItems",
-        "contains",
-        "minContains",
-        "maxContains",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "unevaluatedItems",
-    ),
-    "object": (
-        "properties",
-        "patternProperties",
-        "additionalProperties",
-        "propertyNames",
-        "required",
-        "minProperties",
-        "maxProperties",
-        "dependentRequired",
-        "dependentSchemas",
-        "dependencies",
-        "unevaluatedProperties",
-    ),
+    "array": ("items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains", "minItems",
+              "maxItems", "uniqueItems", "unevaluatedItems"),
+    "object": ("properties", "patternProperties", "additionalProperties", "propertyNames", "required",
+               "minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies",
+               "unevaluatedProperties"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-}
+}  # fmt: skip
 TYPE_OF = {keyword: kind for kind, keywords in _OF_TYPE.items() for keyword in keywords}
 _ANY_TYPE = ("type", "enum", "const", "format", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$defs", "definitions")
 _NAMES = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment")
 _NOTES = (
-    "title",
-    "description",
-    "default",
-    "examples",
-    "example",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "contentEncoding",
-    "contentMediaType",
-    "contentSchema",
-    "discriminator",
-    "x-write",  # our own
-)
+    "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
+    "contentEncoding", "contentMediaType", "contentSchema", "discriminator", "x-write",  # the last is our own
+)  # fmt: skip
+ASSERTIONS = frozenset((*TYPE_OF, *_ANY_TYPE, "$dynamicRef", "$recursiveRef"))
 _KNOWN = frozenset((*TYPE_OF, *_ANY_TYPE, *_REFERENCES, *_NAMES, *_NOTES))
 _PLAIN_FORMATS = {name.replace("-", ""): name for name in CHECKS}
 _PLAIN = {name.lower().strip("$"): name for name in (*TYPE_OF, *_ANY_TYPE, *_REFERENCES)}

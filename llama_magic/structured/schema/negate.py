@@ -9,24 +9,10 @@ from typing import Any
 
 from llama_magic.structured.schema import regex as _regex
 from llama_magic.structured.schema.bundle import Bundle
-from llama_magic.structured.schema.tree import ASSERTIONS
+from llama_magic.structured.schema.keywords import ASSERTIONS
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _MAX_BRANCHES = 24
-_ANNOTATIONS = frozenset(
-    (
-        "title",
-        "description",
-        "default",
-        "examples",
-        "$comment",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "$defs",
-        "definitions",
-    )
-)
 
 
 class InexactError(Exception):
@@ -41,7 +27,7 @@ def negate(node: Any, bundle: Bundle, depth: int = 0) -> Any:
         raise InexactError
     branches: list[Any] = []
     for keyword, value in node.items():
-        if keyword in _ANNOTATIONS or keyword in _PARTNERS:
+        if keyword in _PARTNERS:
             continue
         branch = _RULES.get(keyword)
         if branch is None:

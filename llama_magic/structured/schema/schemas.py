@@ -150,7 +150,6 @@ _MAX_PROPERTIES = 2_000  # llguidance takes 0.4 s for so many, growing with the 
 _COUNT = (_is_count, "a whole number from 0")
 _NUMBER = (_is_finite, "a number")
 _BOUND = (lambda value: isinstance(value, bool) or _is_finite(value), "a number")
-_SCHEMA = (lambda value: isinstance(value, (dict, bool)), "a schema (an object, true or false)")
 _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "type": (
         lambda v: bool(v) and (v in TYPES if isinstance(v, str) else _is_names(v) and set(v) <= set(TYPES)),
@@ -180,39 +179,14 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
         "lists of names or schemas",
     ),
     **dict.fromkeys(
-        (
-            "minLength",
-            "maxLength",
-            "minItems",
-            "maxItems",
-            "minProperties",
-            "maxProperties",
-            "minContains",
-            "maxContains",
-        ),
-        _COUNT,
+        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
+         "maxContains"), _COUNT,
     ),
-    **dict.fromkeys(
-        ("allOf", "anyOf", "oneOf", "prefixItems"), (_is_schemas, "a list of schemas, not empty")
-    ),
+    **dict.fromkeys(MANY, (_is_schemas, "a list of schemas, not empty")),
+    **dict.fromkeys(ONE, (lambda v: isinstance(v, (dict, bool)), "a schema (an object, true or false)")),
     **dict.fromkeys(NAMED, (_is_named, "an object whose values are schemas")),
     "properties": (
         lambda v: _is_named(v) and len(v) <= _MAX_PROPERTIES,
         "an object whose values are schemas, 2,000 at most",
     ),
-    **dict.fromkeys(
-        (
-            "not",
-            "if",
-            "then",
-            "else",
-            "contains",
-            "propertyNames",
-            "additionalProperties",
-            "additionalItems",
-            "unevaluatedItems",
-            "unevaluatedProperties",
-        ),
-        _SCHEMA,
-    ),
-}
+}  # fmt: skip

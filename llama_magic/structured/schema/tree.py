@@ -6,17 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 ONE = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "else",
-    "if",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
+    "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then",
+    "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
 MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
 DEFINITIONS = ("$defs", "definitions")
@@ -62,40 +54,6 @@ _HOLDS = {
 
 IN_PLACE = frozenset(
     ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-)
-ASSERTIONS = frozenset(
-    (
-        *ONE,
-        *MANY,
-        "patternProperties",
-        "properties",
-        "dependentSchemas",
-        "items",
-        "dependencies",
-        "dependentRequired",
-        "$dynamicRef",
-        "$recursiveRef",
-        "type",
-        "enum",
-        "const",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minContains",
-        "maxContains",
-        "minProperties",
-        "maxProperties",
-        "required",
-    )
 )
 
 

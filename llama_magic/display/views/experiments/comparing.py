@@ -24,7 +24,7 @@ def summary(s: Summary) -> list[Node]:
             *group.settings.values(),
             group.results,
             *([group.errors] if errors else []),
-            *(cell for name in s.scores for cell in estimate_cells(group.scores.get(name))),
+            *score_cells(group, s.scores),
         )
         for group in s.groups
     )
@@ -33,7 +33,7 @@ def summary(s: Summary) -> list[Node]:
     return [*out, *(Line(note, tone="warn") for note in s.notes)]
 
 
-def estimate_cells(one: Interval | None) -> tuple[Any, Any]:
+def _estimate_cells(one: Interval | None) -> tuple[Any, Any]:
     """Return a score and its interval as two cells."""
     if one is None:
         return None, None
@@ -120,4 +120,4 @@ def _sign(value: float) -> str:
 
 def score_cells(group: Group, names: tuple[str, ...]) -> tuple[Any, ...]:
     """Return the cells of all scores of a setting."""
-    return tuple(cell for name in names for cell in estimate_cells(group.scores.get(name)))
+    return tuple(cell for name in names for cell in _estimate_cells(group.scores.get(name)))

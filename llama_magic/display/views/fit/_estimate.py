@@ -12,6 +12,11 @@ from llama_magic.words.tables import Table
 @view.register(Estimate)
 def fit(estimate: Estimate) -> list[Node]:
     """Show a fit estimate: what takes how many bytes and why, and the sum."""
+    return [Head("fit"), table(estimate, "for")]
+
+
+def table(estimate: Estimate, what_for: str) -> Grid:
+    """Return what takes how many bytes and why, and the sum; `what_for` heads the first column."""
     rows = tuple((what, size(amount), why) for what, amount, why in estimate.parts())
     total = ("total", size(estimate.total), "")
-    return [Head("fit"), Grid(Table(("for", "size", "because"), (*rows, total)))]
+    return Grid(Table((what_for, "size", "because"), (*rows, total)))

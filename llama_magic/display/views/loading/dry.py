@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.views.fit._estimate import table as estimate_table
 from llama_magic.display.views.view import view
 from llama_magic.loading.dry import DryRun
 from llama_magic.words.amounts import size
@@ -24,10 +25,7 @@ def dry_run(report: DryRun) -> list[Node]:
         rows.append(("speed", str(report.speed)))
     out.append(Grid(Table(("", ""), tuple(rows))))
     if estimate is not None:
-        parts = tuple((what, size(amount), why) for what, amount, why in estimate.parts())
-        out.append(
-            Grid(Table(("memory for", "size", "because"), (*parts, ("total", size(estimate.total), ""))))
-        )
+        out.append(estimate_table(estimate, "memory for"))
         more = size(report.seeded_bytes)
         out.append(Line(f"{more} more from the first answer with a seed or at temperature 0 on", dim=True))
     out.append(Line(" · ".join(f"{name} {value}" for name, value in report.options.items()), dim=True))
