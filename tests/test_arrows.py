@@ -36,7 +36,7 @@ INNER = {
 UPWARD = {("llama_magic.words.shown", "display")}
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 # A source of tokens has the floor of those that there are.
-FLOOR_OF = {place.split(".")[1]: FLOOR_OF["remote"] for place in OPENERS.values()} | FLOOR_OF
+FLOOR_OF = {re.split("[.:]", place)[1]: FLOOR_OF["remote"] for place in OPENERS.values()} | FLOOR_OF
 
 
 def _modules() -> dict[str, Path]:
