@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from llama_magic.model.model import Model
 from llama_magic.testing import ScriptedLoader, scripted_loader
+
+
+@pytest.fixture(scope="package")
+def client() -> Iterator[Any]:
+    """A kernel, spoken to as a front end does."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, found = start_new_kernel(kernel_name="python3")
+    yield found
+    found.stop_channels()
+    manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture

@@ -165,20 +165,13 @@ def test_a_line_magic_below_the_first_line(ip: Any) -> None:
     assert "--session" not in words("text\n%%llama chat \\\n    --sess")
 
 
-def test_ipykernel_answers_a_front_end_with_whole_words(tmp_path: Path) -> None:
+def test_ipykernel_answers_a_front_end_with_whole_words(client: Any) -> None:
     """A kernel's `complete_request`, jedi on as it is there: only the verbs, and what they replace."""
-    from jupyter_client.manager import start_new_kernel
-
-    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
-    try:
-        client.execute_interactive("%load_ext llama_magic", timeout=600)
-        code = "import os\nx = %llama un"
-        reply = client.complete(code, len(code), reply=True, timeout=600)["content"]
-        assert reply["matches"] == ["unload"]
-        assert code[reply["cursor_start"] : reply["cursor_end"]] == "un"
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    client.execute_interactive("%load_ext llama_magic", timeout=600)
+    code = "import os\nx = %llama un"
+    reply = client.complete(code, len(code), reply=True, timeout=600)["content"]
+    assert reply["matches"] == ["unload"]
+    assert code[reply["cursor_start"] : reply["cursor_end"]] == "un"
 
 
 def test_the_table_says_what_every_word_completes_to(ip: Any, session: Any, tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -67,15 +65,6 @@ def test_an_error_stops_run_all() -> None:
     """Without allow_errors the run fails at the magic."""
     with pytest.raises(CellExecutionError, match="There is no verb"):
         run_notebook("%llama lod", "raise AssertionError('never reached')")
-
-
-@pytest.fixture
-def client() -> Iterator[Any]:
-    """A kernel of its own, spoken to as a front end does."""
-    manager, found = start_new_kernel(kernel_name="python3")
-    yield found
-    found.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 def execute(client: Any, code: str, cell: str | None = None) -> str:
