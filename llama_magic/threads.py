@@ -14,10 +14,15 @@ import contextvars
 import math
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self, TypeVar
+
+from llama_magic.errors import BackendError
+from llama_magic.starts import STACK, launch
 
 T = TypeVar("T")
 
@@ -30,8 +35,6 @@ def at_fork(work: Callable[[], object]) -> None:
 
 _ours: set[int] = set()  # idents of threads that others wait for
 at_fork(_ours.clear)
-
-
 _gathering = threading.local()
 
 
@@ -153,7 +156,7 @@ class Latch:
 
     def wait_long(self) -> None:
         """Return when it is set; Ctrl-C works meanwhile, on Windows too. Raises `Reached`."""
-        while not self._is_set:
+        while not self._is_set and not sys.is_finalizing():  # no other thread runs then
             self.wait(look())
 
 
@@ -199,7 +202,7 @@ def set_going(thread: threading.Thread) -> None:
     `Thread.start` waits for an Event, and an interrupt inside of that would leave the new thread waiting for
     ever. After an interrupt it may start a moment later: what ends it must be kept before this is called.
     """
-    LeftBehind().run(thread.start)
+    LeftBehind().run(partial(launch, thread.start))
 
 
 def start_thread(work: Callable[[], Any], name: str) -> None:
@@ -253,7 +256,7 @@ class LeftBehind:
     def __init__(self) -> None:
         self._under_way: dict[Latch, int] = {}  # each with the thread that makes it, 0: one of its own
 
-    def run(self, call: Callable[[], T]) -> T:
+    def run(self, call: Callable[[], T], stack: int = STACK) -> T:
         """Return what `call` returns, or raise what it raises; Ctrl-C does not wait for it."""
         made: list[T] = []
         failed: list[BaseException] = []
@@ -270,8 +273,8 @@ class LeftBehind:
 
         self._under_way[done] = 0
         try:
-            _thread.start_new_thread(work, ())
-        except RuntimeError:  # no thread is left, or the interpreter ends: nobody is to wait for it
+            launch(_thread.start_new_thread, work, (), stack=stack)
+        except BackendError:  # no thread is left, or the interpreter ends: nobody is to wait for it
             self._under_way.pop(done, None)
             raise
         done.wait_long()

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from llama_magic.errors import BackendError
 from llama_magic.threads import at_fork, start_thread
 
 K = TypeVar("K")
@@ -41,7 +42,10 @@ class _Undertaker:
     def add(self, thing: Any, work: Callable[[], object]) -> int:
         if not self._begun:
             self._begun = True
-            start_thread(self._run, "llama_magic gone")
+            try:
+                start_thread(self._run, "llama_magic gone")
+            except BackendError:  # no thread is left: what is gone meanwhile waits for the next that is added
+                self._begun = False
         held = _Held(thing, self.gone.put)
         held.name, held.work = next(self._names), work
         self.held[held.name] = held

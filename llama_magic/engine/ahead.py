@@ -6,6 +6,7 @@ import queue
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from llama_magic.errors import BackendError
 from llama_magic.threads import Latch, start_thread
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ class Ahead:
         """Begin to compute the masks of `matchers`."""
         if self._ended is None:
             ended = Latch()
-            start_thread(lambda: self._run(ended), "llama_magic masks")
+            try:
+                start_thread(lambda: self._run(ended), "llama_magic masks")
+            except BackendError:  # no thread is left: masks are computed when they are applied
+                self._done.put(None)
+                return
             self._ended = ended
         self._jobs.put(matchers)
 

@@ -15,6 +15,7 @@ import threading
 from typing import Protocol
 
 from llama_magic.engine.native import release_pool, spinning
+from llama_magic.errors import BackendError
 from llama_magic.threads import at_fork, start_thread
 
 # The pool of an idle thread slows every other user of OpenMP in the process as well (to a third,
@@ -47,7 +48,11 @@ class Compute:
         """Give `worker` turns from now on."""
         self._workers.append(worker)
         if not self._taken.locked():
-            start_thread(self._run, "llama_magic compute")
+            try:
+                start_thread(self._run, "llama_magic compute")
+            except BackendError:
+                self.remove(worker)
+                raise
 
     def remove(self, worker: Worker) -> None:
         """Give `worker` no more turns; a turn that has begun goes on."""

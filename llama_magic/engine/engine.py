@@ -20,6 +20,7 @@ from llama_magic.errors import BackendError, ModelClosedError
 from llama_magic.request.backend import Capabilities, check_waiting
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
+from llama_magic.starts import launch
 from llama_magic.threads import Latch, held, may_wait
 from llama_magic.weakly import when_gone
 
@@ -185,8 +186,8 @@ class Engine:
 
 def _aside(work: Callable[..., None], *arguments: Any) -> None:
     """Run `work` on a thread of its own: a Ctrl-C in the middle of it would leave the lanes half done."""
-    with contextlib.suppress(RuntimeError):  # the interpreter ends: the next turn does it
-        _thread.start_new_thread(work, arguments)
+    with contextlib.suppress(BackendError):  # no thread is left, or all end: the next turn does it
+        launch(_thread.start_new_thread, work, arguments)
 
 
 @atexit.register

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import functools
 import itertools
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from llama_magic import fit, gguf, sources
 from llama_magic.engine.core import EngineOptions
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import InvalidGGUFError
+from llama_magic.errors import BackendError, InvalidGGUFError
 from llama_magic.loading import draft
 from llama_magic.loading.checks import gpu_available, room_for_prompts, room_for_seeded
 from llama_magic.loading.facts import Judged, describe
 from llama_magic.loading.weights import SharedWeights, acquire, mapped_already, prove
 from llama_magic.model.model import Model
+from llama_magic.starts import launch
 from llama_magic.threads import Latch, at_fork, may_wait, module_lock
 
 if TYPE_CHECKING:
@@ -168,9 +170,14 @@ class _Release:
         if not self._engine.closed:
             _models.pop(self._key, None)
             self._engine.stop()
-        if self._engine.forked or self._freed.is_set():
+        if self._engine.forked or self._freed.is_set() or sys.is_finalizing():
             return  # memory and engine are the parent's, or gone
-        _thread.start_new_thread(self._free, ())
+        try:
+            launch(_thread.start_new_thread, self._free, ())
+        except BackendError:
+            if not may_wait():
+                raise
+            self._free()  # no thread is left: the caller's own does it
         if may_wait() and threading.get_ident() not in _loading:
             self._freed.wait_long()
 

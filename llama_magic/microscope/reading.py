@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from llama_magic.engine.lanes.logits import unusable
 from llama_magic.engine.side import cuts, side_reader, tokens_within
 from llama_magic.errors import GenerationInterrupted, InputTypeError
 from llama_magic.microscope.tokens import piece_text
@@ -122,12 +123,15 @@ def measure(logits: NDArray[np.float32], targets: NDArray[np.int64]) -> Reading:
     return Reading(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what comes of numbers that are none is looked at below
 def _block(logits: NDArray[np.float32], targets: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
     rows = np.arange(len(targets))
     shifted = logits - logits.max(axis=1, keepdims=True)
     weights = np.exp(shifted)
     total = weights.sum(axis=1, dtype=np.float64)
     log_total = np.log(total)
+    if not np.isfinite(log_total).all():
+        raise unusable(float(log_total[~np.isfinite(log_total)][0]))
     spread = np.einsum("ij,ij->i", weights, np.maximum(shifted, np.float32(-1e4)), dtype=np.float64)
     own = shifted[rows, targets]
     k = min(EXPECTED, logits.shape[1])

@@ -36,6 +36,7 @@ def begin(known: Step, tokenizer: Tokenizer) -> tuple[TraceStage, ...]:
     """Return the stages before the chain: the model's logits, and what a constraint left of them."""
     logits = known.logits
     assert logits is not None
+    logits = np.maximum(logits, np.finfo(np.float32).min)  # what a model gave -inf is cut by no stage
     ids = np.arange(len(logits), dtype=np.int32)
     base = _softmax(logits)[0]
     stages = [_stage("logits", {}, ids, logits, base, tokenizer)]
@@ -129,6 +130,7 @@ def _stage(
     return TraceStage(name, parameters, len(ids), entropy, mass, leaders, np.array(ids), np.array(logits), p)
 
 
+@np.errstate(over="ignore")  # of numbers far apart: what is left is -inf
 def _softmax(logits: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
     """Return probabilities (float32) and their entropy in bits."""
     shifted = logits - logits.max()

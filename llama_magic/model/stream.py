@@ -21,6 +21,7 @@ from llama_magic.model.parted import know
 from llama_magic.model.results import Budget, Chunk, Completion
 from llama_magic.model.standing_in import begin
 from llama_magic.request.backend import Backend, wait_for
+from llama_magic.starts import launch
 from llama_magic.threads import despite_interrupts, may_wait
 from llama_magic.weakly import when_gone
 from llama_magic.words.inprocess import InProcess
@@ -64,7 +65,7 @@ class Stream(InProcess, Generic[C]):
         timeout = assembler.terms.timeout
         self.until = time.monotonic() + timeout if until is None and timeout is not None else until
         if self.until is not None:
-            _thread.start_new_thread(_time_out, (backend, assembler, self.until))
+            launch(_thread.start_new_thread, _time_out, (backend, assembler, self.until))
 
     @property
     def budget(self) -> Budget:

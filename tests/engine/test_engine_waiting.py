@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from llama_magic.errors import BackendError
 from llama_magic.threads import LeftBehind, despite_interrupts
 
 
@@ -63,7 +64,7 @@ def test_a_call_that_gets_no_thread_is_not_waited_for(monkeypatch: pytest.Monkey
 
     calls = LeftBehind()
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
-    with pytest.raises(RuntimeError, match="new thread"):
+    with pytest.raises(BackendError, match="no further thread"):
         calls.run(lambda: 7)
     calls.finish()
 

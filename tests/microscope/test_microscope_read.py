@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import warnings
 from typing import Any
 
 import llama_cpp
@@ -13,8 +14,15 @@ import pytest
 from as_ipython import traceback_of
 from settled import joined
 
+from llama_magic.engine.lanes.logits import LogitRow
 from llama_magic.engine.native import Context
-from llama_magic.errors import ContextOverflowError, GenerationInterrupted, InputTypeError, OptionError
+from llama_magic.errors import (
+    BackendError,
+    ContextOverflowError,
+    GenerationInterrupted,
+    InputTypeError,
+    OptionError,
+)
 from llama_magic.microscope import compare_tokens, reading
 from llama_magic.microscope import tokens as strips
 from llama_magic.microscope.reading import measure
@@ -272,3 +280,17 @@ def test_equal_tokens_of_a_strip_are_one_piece(short: Any) -> None:
     )
     words = [piece for piece in turns.tokens if piece.text.strip() == "yes"]
     assert {piece.role for piece in words} == {"user", "assistant"}
+
+
+@pytest.mark.parametrize("row", [[0.0, math.nan, 1.0], [0.0, math.inf, 1.0], [-math.inf] * 3])
+def test_logits_that_are_no_numbers_are_refused_by_name(row: list[float]) -> None:
+    """A damaged file's NaN and infinities are a BackendError; they were measured as NaN, and under `-W error`
+    raised NumPy's RuntimeWarning. Numbers so far apart that their difference is none are measured.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        far = np.array([[3e38, -3e38, 0.0]], np.float32)
+        assert measure(far, np.array([0])).logprob.tolist() == [0.0]
+        assert LogitRow(far[0]).normaliser == far[0, 0]
+        with pytest.raises(BackendError, match="gave no usable logits"):
+            measure(np.array([[0.0] * 3, row], np.float32), np.array([0, 2]))

@@ -36,6 +36,7 @@ class DraftModel:
         self.context = Context(options.weights, options.context)
         self._held: list[int] = []
 
+    @np.errstate(over="ignore", invalid="ignore")  # a draft model that is damaged is of no use, and no harm
     def guess(self, running: Running, most: int) -> list[int]:
         """Return what may follow, `most` tokens at most; none where reading what is new would not pay."""
         tokens = running.tokens

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llama_magic.errors import BackendError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -38,6 +40,7 @@ class LogitRow:
         return peak
 
     @cached_property
+    @np.errstate(over="ignore")  # of numbers far apart; under `-W error` NumPy's warning ended the answer
     def normaliser(self) -> float:
         """The logarithm of the sum of exponentials; NaN and infinity as they are."""
         if not math.isfinite(self.peak):
@@ -76,6 +79,14 @@ def _scratch(size: int) -> NDArray[np.float32]:
     if known is None or len(known) != size:
         known = _kept.parts = np.empty(size, np.float32)
     return known
+
+
+def unusable(total: float) -> BackendError:
+    """Return the error for logits that are no numbers, by the logarithm of their sum."""
+    return BackendError(
+        f"The model gave no usable logits (the logarithm of their sum is {total}).",
+        remedy="The weights hold NaN or infinite values; download the file again.",
+    )
 
 
 def log_sum_exp(logits: NDArray[np.float32]) -> float:

@@ -12,7 +12,7 @@ import llama_cpp
 import numpy as np
 
 from llama_magic.doors import option
-from llama_magic.engine.native import backend, spinning
+from llama_magic.engine.native import backend, openmp, spinning
 from llama_magic.engine.native.rows import FEW, BatchViews
 from llama_magic.engine.native.stopping import ABORT, StopFlag
 from llama_magic.errors import BackendError
@@ -85,7 +85,7 @@ class Context:
         with backend.captured_log() as log:
             # Before the context is made, which measures its graphs with every adapter of the weights.
             adapters = [weights.adapter(adapter) for adapter in options.adapters]
-            pointer = llama_cpp.llama_init_from_model(weights.pointer, self._params())
+            pointer = llama_cpp.llama_init_from_model(weights.pointer, params := self._params())
         if not pointer:
             raise BackendError(
                 f"llama.cpp could not make a context of {options.cells:,} cells.",
@@ -93,6 +93,7 @@ class Context:
                 remedy=f"Load with a smaller {option('ctx')}, or with {option('flash_attn', 'off')}.",
             )
         self._pointer: int | None = int(pointer)
+        self._threads = max(params.n_threads, params.n_threads_batch)
         self.buffers = backend.buffer_sizes(log)
         self._memory = llama_cpp.llama_get_memory(pointer)
         self.n_ctx = int(llama_cpp.llama_n_ctx(pointer))
@@ -103,7 +104,7 @@ class Context:
         self._rows: dict[int, NDArray[np.float32]] = {}  # views of logits by address
         self._apply(adapters)
 
-    def _params(self) -> object:
+    def _params(self) -> Any:
         o = self.options
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = o.cells
@@ -137,17 +138,14 @@ class Context:
         code = llama_cpp.llama_set_adapters_lora(self.pointer, pointers, count, scales)
         if code != 0:
             self.close()
-            raise BackendError(
-                f"llama.cpp could not set the LoRA adapters (code {code}).", log=backend.log_tail()
-            )
+            said = f"llama.cpp could not set the LoRA adapters (code {code})."
+            raise BackendError(said, log=backend.log_tail())
 
     @property
     def pointer(self) -> int:
         if self._pointer is None:
             raise BackendError("The context was closed.")
         return self._pointer
-
-    # --- decoding -----------------------------------------------------------------------
 
     def decode(
         self,
@@ -208,6 +206,7 @@ class Context:
         self._batch.n_tokens = n
 
     def _run(self) -> DecodeStatus:
+        openmp.find_room(self._threads)
         spinning.decodes(self.options.threads)
         code = int(llama_cpp.llama_decode(self._pointer or self.pointer, self._batch))
         spinning.decoded(self.options.threads)

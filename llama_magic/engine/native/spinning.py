@@ -11,6 +11,7 @@ that do nothing is made where decodes show that cores are short, and ended when 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from llama_magic.engine.native import openmp
+from llama_magic.errors import BackendError
 from llama_magic.threads import at_fork, start_thread
 
 try:
@@ -123,8 +125,10 @@ class Spinning:
     def forbid(self) -> None:
         """Let nobody spin, until a decode shows that there are cores to spare."""
         if self._idle is None and self._making.acquire(blocking=False):  # else another thread does
-            self._idle, self._spare = self._pool(), 0
-            self._making.release()
+            try:
+                self._idle, self._spare = self._pool(), 0
+            finally:
+                self._making.release()
 
     def allow(self) -> None:
         """Let threads spin again."""
@@ -138,10 +142,14 @@ class IdlePool:
 
     def __init__(self) -> None:
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
-        start_thread(self._hold, "llama_magic idle pool")
+        with contextlib.suppress(BackendError):
+            start_thread(self._hold, "llama_magic idle pool")
 
     def _hold(self) -> None:
-        openmp.make_pool(len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0))
+        with contextlib.suppress(BackendError):  # no threads are left: then all spin as before
+            openmp.find_room(cores)
+            openmp.make_pool(cores)
         self._ended.get()  # it ends with the thread that made it
 
     def close(self) -> None:
@@ -153,7 +161,8 @@ def _later(seconds: float, work: Callable[[], None]) -> None:
         time.sleep(seconds)
         work()
 
-    start_thread(run, "llama_magic trial")
+    with contextlib.suppress(BackendError):  # no thread is left to look
+        start_thread(run, "llama_magic trial")
 
 
 def _usage() -> CoreUse:

@@ -13,8 +13,12 @@ import numpy as np
 
 from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
+from llama_magic.starts import STACK
 from llama_magic.threads import LeftBehind
 
+_RUN = 512  # bytes without white space, or of nothing else, from which on a text gets a stack of its own
+_A_CHARACTER = 512  # bytes of stack, 323 as measured
+_KINDS = bytes(32 if byte in b" \t\n\v\f\r" else 120 for byte in range(256))
 _LONG = 2**16  # bytes from which on tokenizing is left behind by Ctrl-C; takes some 20 ms
 T = TypeVar("T")
 # Asked for each of up to 262,144 tokens: a call that keeps the GIL and converts nothing takes half the time.
@@ -91,8 +95,26 @@ class Vocab:
     def tokenize(self, text: str | bytes, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`. NUL bytes and any length below 2 GiB are taken."""
         data = _encode(text)
-        run = self._calls.here if len(data) < _LONG else self._calls.run
-        return run(lambda: self._tokenize(data, add_special, parse_special))
+        call = functools.partial(self._tokenize, data, add_special, parse_special)
+        stack = self._stack(data)
+        if len(data) < _LONG and not stack:
+            return self._calls.here(call)
+        return self._calls.run(call, max(stack, STACK))
+
+    def _stack(self, data: bytes) -> int:
+        """Return how many bytes of stack a text may take that needs more than any thread has, else 0.
+
+        Of many files (DeepSeek's, Mistral's, gpt-oss) llama.cpp cuts texts by `std::regex`, which calls
+        itself for each character of a run of letters, of signs or of white space: 26,000 ended the process.
+        """
+        if self.type != _BPE or len(data) < _RUN:
+            return 0
+        kinds, longest = data.translate(_KINDS), _RUN
+        if b"x" * _RUN not in kinds and b" " * _RUN not in kinds:
+            return 0
+        while b"x" * longest in kinds or b" " * longest in kinds:
+            longest *= 2
+        return _A_CHARACTER * longest
 
     def _tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
         # One token a byte at most, plus BOS and EOS, plus a space that SPM vocabularies put in front.

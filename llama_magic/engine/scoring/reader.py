@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llama_magic.engine.lanes.logits import log_sum_exp
+from llama_magic.engine.lanes.logits import log_sum_exp, unusable
 from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
 from llama_magic.engine.side import must_be_read
-from llama_magic.errors import BackendError, ModelClosedError
+from llama_magic.errors import ModelClosedError
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
@@ -84,8 +84,5 @@ def logprobs(context: Context, index: int, tokens: Sequence[int]) -> list[float]
     logits = context.logits(index)
     total = log_sum_exp(logits)
     if not np.isfinite(total):
-        raise BackendError(
-            f"The model gave no usable logits (the logarithm of their sum is {total}).",
-            remedy="The weights hold NaN or infinite values; download the file again.",
-        )
+        raise unusable(total)
     return [float(logits[token]) - total for token in tokens]

@@ -106,6 +106,7 @@ class GrammarMatcher:
         some = np.flatnonzero(self._words)
         return np.sort(_positions(some, self._words[some]))
 
+    @np.errstate(over="ignore")
     def outside_mass(self, logits: npt.NDArray[np.float32]) -> float:
         """Return the probability (0 to 1) that the model gave to forbidden tokens; logits unmasked."""
         weights = np.exp(logits[: self._n_tokens] - logits.max(), dtype=np.float32)

@@ -1,0 +1,39 @@
+"""Texts with long runs of one kind of character, where llama.cpp cuts by `std::regex`, which calls itself."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llama_magic.engine.native import Weights, WeightsOptions
+
+_RUNS = ("a", "-", " ", "é", "中", "-a" * 15_000 + " ")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_long_run_of_letters_signs_or_spaces_is_tokenized(
+    path_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """30,000 of a kind come back as they were, with the rules of Mistral's newer files (26,000 ended the
+    kernel, as with DeepSeek's and gpt-oss's).
+    """
+    path, head = tmp_path / "tekken.gguf", b"tokenizer.ggml.pre\x08\0\0\0\6\0\0\0\0\0\0\0"
+    path.write_bytes(path_of("short").read_bytes().replace(head + b"smollm", head + b"tekken", 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        right = 0
+        try:
+            vocab = Weights([path], WeightsOptions(vocab_only=True)).vocab
+            for run in _RUNS:
+                text = f"One {run * 30_000 if len(run) == 1 else run}two"
+                tokens = vocab.tokenize(text, add_special=False, parse_special=False)
+                right += vocab.detokenize(tokens, remove_special=False, unparse_special=True) == text.encode()
+        finally:
+            os._exit(42 if right == len(_RUNS) else 2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
