@@ -59,7 +59,8 @@ def test_eight_prompts_by_eight_seeds_read_each_token_once(
     decode = Context.decode
 
     def counting(self: Context, tokens: Any, *rest: Any) -> Any:
-        decoded.append(len(tokens))
+        if self.weights is model.backend.weights:
+            decoded.append(len(tokens))
         return decode(self, tokens, *rest)
 
     monkeypatch.setattr(Context, "decode", counting)
@@ -74,7 +75,8 @@ def test_eight_prompts_by_eight_seeds_read_each_token_once(
         "Count.",
         "Go.",
     )
-    how: dict[str, Any] = {"max_tokens": 3, "temperature": 0.8}
+    # Where a busy machine lets few of them run at once, they would carry guesses, which are decoded too.
+    how: dict[str, Any] = {"max_tokens": 3, "temperature": 0.8, "speculate": "off"}
     runs = lm.sweep(
         {f"p{i}": head + ending for i, ending in enumerate(endings)},
         over={"seed": list(range(1, 9))}, model=model, progress=False, **how,

@@ -70,7 +70,8 @@ def test_read_is_the_log_softmax_of_the_logits(real: Any, monkeypatch: pytest.Mo
     decode = Context.decode
 
     def watch(self: Context, tokens: Any, positions: Any, sequences: Any, outputs: Any) -> Any:
-        seen.append(len(outputs))
+        if self.weights is real.backend.weights:  # another test's answer may still be ending elsewhere
+            seen.append(len(outputs))
         return decode(self, tokens, positions, sequences, outputs)
 
     monkeypatch.setattr(Context, "decode", watch)
