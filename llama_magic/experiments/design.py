@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.doors import option
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from llama_magic.experiments.models import Models, read_models
 from llama_magic.experiments.prompts import PromptTemplate, read_prompts
@@ -19,6 +20,7 @@ from llama_magic.experiments.tasks import OPTIONS, check_options
 from llama_magic.model.interpolate import STATEMENTS
 from llama_magic.model.options import StructuredOptions
 from llama_magic.request.sampling import check_seed
+from llama_magic.request.stages import PARAMETERS
 from llama_magic.words.given import at_least, check_progress
 from llama_magic.words.names import meant
 
@@ -77,6 +79,7 @@ def read_design(
     asked = frozenset[str]().union(*(one.names() for one in prompts.values()))
     options = {name: value for name, value in keywords.items() if name in known and value is not None}
     given = {name: value for name, value in keywords.items() if name not in known}
+    _check_single(options)
     for name in given:
         if name not in asked:
             raise OptionError(f"There is no option {name!r}. {meant(name, known | asked | _OWN | own)}")
@@ -146,7 +149,18 @@ def _check_names(
                 * (name == TEXT and len(columns) == 1)
                 + f"{name} is the rows' index: df.reset_index() makes a column of it. "
                 * any(name in row.index for row in rows[:1])
-                + "A value can come from a column, from an axis of `over`, or as a keyword.",
+                + f"A value can come from a column, from an axis ({option('over')}), or as a keyword.",
+            )
+
+
+def _check_single(options: Mapping[str, Any]) -> None:
+    """Raise where several values were given to an option that has one: that is an axis."""
+    for name, value in options.items():
+        single = name in ("seed", "max_tokens") or name in PARAMETERS
+        if single and isinstance(value, (list, tuple, range)):
+            raise InputTypeError(
+                f"{name} is {value!r:.60}; expected one value.",
+                remedy=f"Several are an axis: over={{{name!r}: [{', '.join(map(repr, [*value][:3]))}]}}.",
             )
 
 

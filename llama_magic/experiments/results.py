@@ -12,6 +12,7 @@ from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
 from llama_magic.experiments.protocols import R, Work
 from llama_magic.experiments.rows import Row, as_table
 from llama_magic.experiments.scoring import check_columns, read_scores, scores_of
+from llama_magic.model.other_names import RUNS, CalledElsewhere
 from llama_magic.words.counting import counted
 from llama_magic.words.given import whole
 from llama_magic.words.names import meant
@@ -20,12 +21,13 @@ from llama_magic.words.shown import Printed
 from llama_magic.words.standing import Clock, Standing
 
 
-class Results(Printed, Sequence[R], Generic[R]):
+class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
     """The results that there are, in row order; `total` were asked for, `missing` are still to come.
 
     `resume()` goes on with those.
     """
 
+    _elsewhere, _called = RUNS, "runs"
     _blank: R  # a result of nothing: it has the columns that each of them has
 
     def __init__(self, experiment: Work | None, kept: Mapping[int, R]) -> None:

@@ -17,7 +17,7 @@ from llama_magic.experiments.rows import Row
 from llama_magic.experiments.settings import Setting
 from llama_magic.model.asked import Beside, Call
 from llama_magic.model.attempts import StructuredStream
-from llama_magic.model.evaluate import PROMPT
+from llama_magic.model.evaluate import PROMPT, is_gap
 from llama_magic.model.interpolate import BraceTemplate
 from llama_magic.model.keyed import told_apart
 from llama_magic.model.prompt import as_messages
@@ -52,8 +52,12 @@ class Task:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What fills the prompt: an axis before a column, a column before a name of the notebook."""
-        return {**self.namespace, **self.row.inputs, **self.setting.variables}
+        """What fills the prompt: an axis before a column, a column before a name of the notebook.
+
+        A gap in a column (NaN, NaT, NA) is None there, so that `{{ text or "none" }}` says what to put.
+        """
+        row = {name: None if is_gap(value) else value for name, value in self.row.inputs.items()}
+        return {**self.namespace, **row, **self.setting.variables}
 
     @property
     def seed(self) -> int | None:

@@ -49,7 +49,7 @@ PROMPT = Wording(
     "the prompt",
     "Give it as a column of the rows, as an axis of `over`, or as a keyword. ",
     "Write {{ '{{' }} for two braces that are meant as such.",
-    "Fill the column, or write an expression that says what to put there.",
+    "Fill the column, or say what to put there: {{ text or 'none' }}.",
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 

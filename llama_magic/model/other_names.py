@@ -103,6 +103,19 @@ RUN = {
         "and None where there is a run.error.",
     ),
 }
+RUNS = {
+    **dict.fromkeys(("errors", "failed"), "runs.failures."),
+    **dict.fromkeys(
+        ("completions", "answers", "texts", "outputs", "results", "parsed", "text"),
+        "[run.answer() for run in runs], or a column of runs.to_pandas().",
+    ),
+    **dict.fromkeys(
+        ("df", "table", "to_csv", "to_excel", "to_dict", "head"), "runs.to_pandas() is a DataFrame."
+    ),
+    **dict.fromkeys(
+        ("accuracy", "mean", "score", "scores"), "runs.summary() has each score with its interval."
+    ),
+}
 COUNTS = {
     **dict.fromkeys(("input_tokens", "prompt_eval_count"), "usage.prompt_tokens."),
     **dict.fromkeys(("output_tokens", "eval_count"), "usage.completion_tokens."),

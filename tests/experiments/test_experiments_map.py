@@ -187,7 +187,7 @@ def test_a_bad_row_costs_no_other() -> None:
     ]  # fmt: skip
     assert [run.row for run in runs.failures] == list(range(1, 10))
     assert all(run.completion is None for run in runs.failures)
-    assert "no text: the value is nan" in str(runs[2].error)
+    assert "no text: the value is None" in str(runs[2].error)
     assert runs[8].text == '{"word": "value"}'  # what was written is kept
     assert list(runs.to_pandas()["answer"].isna()) == [run.completion is None for run in runs]
     assert repr(runs) == "<Runs: 11 rows, 9 errors>"

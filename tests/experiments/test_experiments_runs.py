@@ -870,6 +870,22 @@ def test_an_error_beside_the_rows_keeps_what_is_done(
     ]
 
 
+def test_a_gap_in_a_column_can_be_said_in_the_prompt() -> None:
+    """NaN is true to Jinja, and NA neither: in a prompt both are None, and in the inputs what they were."""
+    table = pd.DataFrame({"text": [float("nan")], "n": pd.array([None], "Int64"), "t": [pd.NaT]})
+    runs = lm.map(table, "{{ text or 'a' }} {{ n or 'b' }} {{ t or 'c' }}", model=scripted_model(said))
+    assert "a b c" in runs[0].completion.prompt
+    assert runs[0].inputs["n"] is pd.NA
+
+
+@pytest.mark.parametrize("option", [{"temperature": [0, 1]}, {"seed": range(3)}, {"max_tokens": (8, 16)}])
+def test_several_values_of_an_option_are_an_axis(option: dict[str, Any]) -> None:
+    """A list where one value belongs is refused before anything is asked, with the axis to write."""
+    (name,) = option
+    with pytest.raises(lm.InputTypeError, match=rf"over={{'{name}': \["):
+        lm.map(["a"], model=scripted_model(said), **option)
+
+
 def test_runs_are_rows_themselves() -> None:
     """`lm.map(runs.failures, prompt)` asks those rows again, by the columns and labels that they had."""
     rows = [{"text": "a", "n": 1}, {"text": None, "n": 2}]

@@ -11,8 +11,8 @@ import pytest
 
 import llama_magic as lm
 from llama_magic.errors import InputTypeError, OptionError
-from llama_magic.experiments import Run
-from llama_magic.model.other_names import COUNTS, METHODS, PARTS, PIECES, RUN
+from llama_magic.experiments import Run, Runs
+from llama_magic.model.other_names import COUNTS, METHODS, PARTS, PIECES, RUN, RUNS
 from llama_magic.model.results import Chunk, Completion, Usage
 from llama_magic.testing import scripted_model
 
@@ -99,25 +99,45 @@ def test_an_answer_taken_for_a_dict_or_a_list_says_what_to_write() -> None:
         assert words in str(caught.value)
     with pytest.raises(AttributeError, match=r"Here: run\.answer\(\)"):
         _ = runs[0].usage
+    with pytest.raises(AttributeError, match=r"Here: runs\.failures"):
+        _ = runs.errors
     assert copy.copy(runs[0]) == runs[0]
 
 
 def test_what_is_named_in_their_place_is_there() -> None:
     """Every `model.x`, `answer.x` and `chunk.x` of these sentences is an attribute."""
     model = scripted_model(lambda _: "ok")
-    run = lm.map(["a"], model=model, progress=False)[0]
-    tables = ((METHODS, type(model)), (PARTS, Completion), (PIECES, Chunk), (COUNTS, Usage), (RUN, Run))
+    runs = lm.map(["a"], model=model, progress=False)
+    run = runs[0]
+    tables = (
+        (METHODS, type(model)),
+        (PARTS, Completion),
+        (PIECES, Chunk),
+        (COUNTS, Usage),
+        (RUN, Run),
+        (RUNS, Runs),
+    )
     for table, kind in tables:
         assert not [name for name in table if name in dir(kind)]
-    text = " ".join((*METHODS.values(), *PARTS.values(), *PIECES.values(), *COUNTS.values(), *RUN.values()))
+    text = " ".join(
+        (
+            *METHODS.values(),
+            *PARTS.values(),
+            *PIECES.values(),
+            *COUNTS.values(),
+            *RUN.values(),
+            *RUNS.values(),
+        )
+    )
     here = {
         "run": run,
+        "runs": runs,
         "usage": run.completion.usage,
         "model": model,
         "answer": model.chat("hi"),
         "chunk": next(iter(model.chat("hi", stream=True))),
     }
-    named = set(re.findall(r"\b(model|answer|chunk|usage|run)\.(\w+)", text))
+    named = set(re.findall(r"\b(model|answer|chunk|usage|runs?)\.(\w+)", text))
     assert len(named) > 10
     for whose, name in named:
         assert name in dir(here[whose]), (whose, name)
