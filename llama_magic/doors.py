@@ -23,6 +23,8 @@ class Door(enum.Enum):
 # Noncharacters of Unicode, meant for what stays within a program.
 _OPTION, _VERB, _VALUE, _END = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"
 _MARKED = re.compile(f"([{_OPTION}{_VERB}])([^{_VALUE}]*){_VALUE}([^{_END}]*){_END}")
+# What was given is quoted in a message, ever so long; what was expected stands at its end.
+_LONG = re.compile(r"(?s)\A(.{2000}).{1000,}(.{1000})\Z")
 # Options whose flag is not their name.
 FLAGS = {
     "n": "--samples", "thinking": "--think", "name": "--as", "reuse=False": "--fresh",
@@ -63,8 +65,9 @@ def verb(words: str, argument: str = "") -> str:
 
 
 def worded(text: str, door: Door) -> str:
-    """Return a text with its options and verbs as they are written at a door."""
-    return _MARKED.sub(lambda found: _word(door, *found.groups()), text) if _VALUE in text else text
+    """Return a text with its options and verbs as they are written at a door, of a length to be read."""
+    text = _MARKED.sub(lambda found: _word(door, *found.groups()), text) if _VALUE in text else text
+    return _LONG.sub(r"\1 […] \2", text)
 
 
 def _word(door: Door, kind: str, name: str, value: str) -> str:
@@ -76,7 +79,7 @@ def _word(door: Door, kind: str, name: str, value: str) -> str:
         return f"{name}={_python(value)}"
     if door is Door.SERVER and name in FIELDS:  # all others are those of who serves
         return f'"{name}": {value}' if value else name
-    given = json.loads(value) if value else ""
+    given = _read(value)
     both = f"{name}={given}"
     flag = FLAGS.get(both) or FLAGS.get(name) or f"--{name.replace('_', '-')}"
     return flag if both in FLAGS or given is True else f"{flag} {given}".rstrip()
@@ -84,5 +87,12 @@ def _word(door: Door, kind: str, name: str, value: str) -> str:
 
 def _python(value: str) -> str:
     """Return a value as Python writes it; a placeholder (`N`, `VAR`, `S`) is none of its texts."""
-    given = json.loads(value) if value else ""
+    given = _read(value)
     return repr(given) if isinstance(given, bool) or (given and not str(given).isupper()) else str(given)
+
+
+def _read(value: str) -> object:
+    try:
+        return json.loads(value) if value else ""
+    except ValueError:  # a file's name, say, that holds these noncharacters
+        return value

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
 from llama_magic.experiments.runs import Run
+from llama_magic.words.given import quoted
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def vote(completions: Iterable[Completion]) -> Vote:
     """
     if not isinstance(completions, Iterable):
         raise InputTypeError(
-            f"A vote is over several answers; got {completions!r:.80}.",
+            f"A vote is over several answers; got {quoted(completions)}.",
             remedy="Ask for some with n=8 and pass the list.",
         )
     answers = (_answer(one) if isinstance(one, Run) else one for one in completions)
@@ -137,7 +138,7 @@ def vote(completions: Iterable[Completion]) -> Vote:
         constraint = getattr(one, "_constraint", None)
         if constraint is None:
             raise InputTypeError(
-                f"A vote is over structured answers; got {one!r:.80}.",
+                f"A vote is over structured answers; got {quoted(one)}.",
                 remedy="Use the answers of model.structured(…, n=8), or of complete with choices.",
             )
         constraints.append(constraint)

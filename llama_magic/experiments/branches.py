@@ -12,6 +12,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.results import Completion
 from llama_magic.request.events import CUT
 from llama_magic.words.counting import counted
+from llama_magic.words.given import quoted
 from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
 
@@ -40,12 +41,12 @@ def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
     """
     answers = getattr(answers, "completion", None) or answers  # of a row, or an entry of the history
     if not isinstance(answers, (Completion, Iterable)):
-        raise InputTypeError(f"A tree is of answers; got {answers!r:.80}.")
+        raise InputTypeError(f"A tree is of answers; got {quoted(answers)}.")
     given: list[Any] = [answers] if isinstance(answers, Completion) else list(answers)
     given = [getattr(one, "completion", None) or one for one in given]
     for one in given:
         if not isinstance(one, Completion):
-            raise InputTypeError(f"A tree is of answers; got {one!r:.80}.")
+            raise InputTypeError(f"A tree is of answers; got {quoted(one)}.")
     if not given:
         raise OptionError("There is no answer to draw.", remedy="Pass an answer, or a list of some.")
     every = list({id(one): one for answer in given for one in _with_branches(answer)}.values())

@@ -15,7 +15,7 @@ from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.odds import Odds
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
-from llama_magic.words.given import seconds_of
+from llama_magic.words.given import quoted, seconds_of
 from llama_magic.words.signature import checked
 
 _OPTIONS = frozenset({"mode", "system", "template_variables"})
@@ -67,7 +67,7 @@ def decide(
         or not isinstance(abstain_below, numbers.Real)
         or not 0 <= abstain_below <= 1
     ):
-        raise OptionError(f"abstain_below is {abstain_below!r}; expected a probability, 0 to 1.")
+        raise OptionError(f"abstain_below is {quoted(abstain_below)}; expected a probability, 0 to 1.")
     design = read_design(
         read_rows(rows),
         prompt,
@@ -97,27 +97,26 @@ def _read_options(given: Any) -> dict[str, str]:
         listed = _listed(given)
         named, count = {str(one): str(one) for one in listed}, len(listed)
     if len(named) < 2 or len(named) != count:
-        raise OptionError(f"options is {given!r:.60}; expected two or more that differ.")
+        raise OptionError(f"options is {quoted(given)}; expected two or more that differ.")
     for name, text in named.items():
         if not isinstance(text, str) or not text:
-            raise OptionError(f"The option {name!r} is written {text!r}; expected a text.")
+            raise OptionError(f"The option {name!r} is written {quoted(text)}; expected a text.")
         twin = next(other for other, written in named.items() if written == text)
         if twin != name:
-            raise OptionError(f"The options {twin!r} and {name!r} are both written {text!r}.")
+            raise OptionError(f"The options {twin!r} and {name!r} are both written {quoted(text)}.")
     return named
 
 
 def _listed(given: Any) -> list[Any]:
-    if isinstance(given, type) and issubclass(given, enum.Enum):
-        given = [member.value for member in given]
-    if isinstance(given, (str, bytes, type)) or not isinstance(given, Iterable):
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise InputTypeError(
-            f"options is {given!r:.60}; expected a list of texts, or a dict of names to texts.",
+            f"options is {quoted(given)}; expected a list of texts, or a dict of names to texts.",
             remedy="They are those of all rows: where rows have their own, write these behind letters into "
             "the prompt, and give the letters.",
         )
     listed = sorted(given, key=str) if isinstance(given, (set, frozenset)) else list(given)
+    listed = [one.value if isinstance(one, enum.Enum) else one for one in listed]
     for one in listed:
         if not isinstance(one, (str, numbers.Real)) or (isinstance(one, float) and math.isnan(one)):
-            raise OptionError(f"options holds {one!r}; expected texts, or numbers.")
+            raise OptionError(f"options holds {quoted(one)}; expected texts, or numbers.")
     return listed

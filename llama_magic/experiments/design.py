@@ -21,7 +21,7 @@ from llama_magic.model.interpolate import STATEMENTS
 from llama_magic.model.options import StructuredOptions
 from llama_magic.request.sampling import check_seed
 from llama_magic.request.stages import PARAMETERS
-from llama_magic.words.given import at_least, check_progress
+from llama_magic.words.given import at_least, check_progress, quoted
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def read_design(
     if variables is not None and not isinstance(variables, Mapping):
         raise InputTypeError(f"variables is a {type(variables).__name__}; expected a dict of names.")
     if not isinstance(on_error, str) or on_error not in ("keep", "stop"):
-        raise OptionError(f"on_error is {on_error!r}; expected 'keep' or 'stop'.")
+        raise OptionError(f"on_error is {quoted(on_error)}; expected 'keep' or 'stop'.")
     n = at_least(1, "n", n, " of answers")
     if n > _MOST:
         raise OptionError(f"n is {n:,}; expected {_MOST:,} answers at most.")

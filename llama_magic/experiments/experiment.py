@@ -126,7 +126,7 @@ class Experiment(Design, Generic[R]):
             raise _of_row(stop, results) from None
         except KeyboardInterrupt:
             raise interrupted(results) from None
-        except Exception as error:  # of the record, or of the function that is told how far it is
+        except BaseException as error:  # of the record, or of a function of the user's: it may exit
             if len(results):
                 error.add_note(f"{_keep(error, results)}.")
             raise
@@ -207,7 +207,7 @@ def _of_row(stop: Stopped, results: Results[Any]) -> Exception:
     return error
 
 
-def _keep(error: Exception, results: Results[Any]) -> str:
+def _keep(error: BaseException, results: Results[Any]) -> str:
     """Bind what there is, and let the error hold it; return the words for that."""
     bind(results)
     if isinstance(error, LlamaMagicError):

@@ -17,6 +17,7 @@ from llama_magic.model.results import RECEIPT_MIME, Completion
 from llama_magic.model.shapes import Receipt
 from llama_magic.record.record import Record, open_record
 from llama_magic.sources import read_whole, user_path
+from llama_magic.words.given import quoted
 
 _SQLITE = b"SQLite format 3\0"
 _MAP = re.compile(r"^(%%llama\s+|[^#\n]*\b(lm|llama_magic)\.)(map|sweep|decide)\b", re.MULTILINE)
@@ -65,7 +66,7 @@ def _each(of: Any) -> Iterator[Any]:
         for one in of:
             yield from _each(one)
     else:
-        raise InputTypeError(f"Got {of!r:.80}; expected a notebook, a record, or answers.")
+        raise InputTypeError(f"Got {quoted(of)}; expected a notebook, a record, or answers.")
 
 
 def _of_record(record: Record) -> Iterator[Saved]:

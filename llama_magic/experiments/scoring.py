@@ -8,6 +8,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.answers import same
+from llama_magic.words.given import quoted
 from llama_magic.words.names import meant
 
 Score = Callable[[Any], Any]
@@ -81,8 +82,17 @@ def scores_of(result: Any, scores: Scores) -> dict[str, Any]:
                 f"The score {name!r} gave a {type(value).__name__}; expected a bool or a number."
             )
             continue
-        if not math.isfinite(value):  # it would be the mean of all others, too
-            found[name] = InputTypeError(f"The score {name!r} gave {value}; expected a bool or a number.")
+        if not _is_double(value):  # it would be the mean of all others, too
+            found[name] = InputTypeError(
+                f"The score {name!r} gave {quoted(value)}; expected a bool or a number."
+            )
             continue
         found[name] = value
     return found
+
+
+def _is_double(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no double reaches
+        return False

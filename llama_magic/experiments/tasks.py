@@ -25,6 +25,7 @@ from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall
 from llama_magic.request.request import row_seed, sample_seed
 from llama_magic.request.sampling import check_seed
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -247,7 +248,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise for what is wrong with options whatever the row is."""
     mode = options.get("mode", "chat")
     if mode not in MODES:
-        raise OptionError(f"mode is {mode!r}; expected one of {', '.join(MODES)}.")
+        raise OptionError(f"mode is {quoted(mode)}; expected one of {', '.join(MODES)}.")
     if options.get("schema") is not None and mode == "complete":
         raise OptionError("mode='complete' takes no schema.", remedy="Leave one of them out.")
     system = options.get("system")

@@ -14,6 +14,7 @@ from llama_magic.gguf._validate import check_files
 _ADAPTER = (
     f"Give {option('lora')} a LoRA adapter in GGUF format (convert_lora_to_gguf.py of llama.cpp makes one)."
 )
+_EMBEDDINGS = "token_embd.weight"
 
 
 def validate_adapter(info: GGUFInfo, model: GGUFInfo) -> None:
@@ -67,13 +68,19 @@ def _check_pair(info: GGUFInfo, model: GGUFInfo, name: str, sides: dict[str, Ten
     if base is None:
         message = f"The model has no {field}; the adapter belongs to another."
         fail(info, message, field, "Use its own base model.")
+    if name == _EMBEDDINGS and "output.weight" not in model.tensors and not model.only_embeds:
+        fail(  # llama.cpp looks the pair up again for the output, where it does not fit: GGML_ASSERT
+            info,
+            f"{field} is the model's output as well; llama.cpp can apply an adapter to one of them alone.",
+            field,
+            "Train the adapter without the embeddings, or merge it into the model (peft: merge_and_unload).",
+        )
     a, b, w = (_padded(t.shape) for t in (sides["lora_a"], sides["lora_b"], base))
-    if name.endswith("token_embd.weight"):  # stored the other way round (llama-adapter.cpp)
-        fits = w[0] == b[1] and w[1] == a[1]
+    if name == _EMBEDDINGS:  # stored the other way round (llama-adapter.cpp)
+        fits, rank_a = w[0] == b[1] and w[1] == a[1], a[0]
     else:
-        fits = w[0] == a[0] and w[1] == b[1]
-    rank_a = a[0] if name.endswith("token_embd.weight") else a[1]
-    if not fits or rank_a != b[0]:
+        fits, rank_a = w[0] == a[0] and w[1] == b[1], a[1]
+    if not fits or rank_a != b[0] or not a[2:] == b[2:] == w[2:]:  # several matrices: an expert each
         fail(
             info,
             f"{field} has shape {list(base.shape)}, and the adapter's pair {list(sides['lora_a'].shape)} and "

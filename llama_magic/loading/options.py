@@ -17,7 +17,7 @@ from llama_magic.environment import MOST_THREADS
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.loading.draft import Draft, check_source
 from llama_magic.words.files import expanded
-from llama_magic.words.given import whole, whole_number
+from llama_magic.words.given import quoted, whole, whole_number
 from llama_magic.words.names import meant
 
 if TYPE_CHECKING:
@@ -311,21 +311,21 @@ def _checked(name: str, value: Any) -> Any:
     """Return an option's value; a whole number as Python's own."""
     if name in _CHOICES:
         if not isinstance(value, (str, type(None))) or value not in _CHOICES[name]:
-            raise OptionError(f"{name} is {value!r}; expected one of {', '.join(_CHOICES[name])}.")
+            raise OptionError(f"{name} is {quoted(value)}; expected one of {', '.join(_CHOICES[name])}.")
     elif name in _WHOLE:
         value = whole_number(name, value)
         most = MOST_THREADS if name == "threads" else 2**31 - 1
         if not _WHOLE[name] <= value <= most:
-            raise OptionError(f"{name} is {value}; expected {_WHOLE[name]} to {most:,}.")
+            raise OptionError(f"{name} is {quoted(value)}; expected {_WHOLE[name]} to {most:,}.")
     elif name in _FLAGS:
         if not isinstance(value, bool):
-            raise InputTypeError(f"{name} is {value!r}; expected True or False.")
+            raise InputTypeError(f"{name} is {quoted(value)}; expected True or False.")
     elif name in _ROPE:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputTypeError(f"{name} is {value!r}; expected a number.")
+            raise InputTypeError(f"{name} is {quoted(value)}; expected a number.")
         least = 0 if name.startswith("rope") else -1  # 0, or -1 for YaRN, means: as the file says
         if not least <= value <= 1e12 or 0 < abs(value) < 1e-6:
-            raise OptionError(f"{name} is {value!r}; expected a finite number, {least} or more.")
+            raise OptionError(f"{name} is {quoted(value)}; expected a finite number, {least} or more.")
     elif name == "draft":
         check_source(value)
     elif name == "formatter" and not isinstance(value, str) and not hasattr(value, "render"):
@@ -348,15 +348,15 @@ def _layers(value: Any) -> int:
     if isinstance(value, str) and value == "all":
         return ALL_LAYERS
     number = whole(value)
-    if number is None or number < -1:
-        raise OptionError(f"gpu_layers is {value!r}; expected a whole number or 'all'.")
+    if number is None or not -1 <= number < 2**31:
+        raise OptionError(f"gpu_layers is {quoted(value)}; expected a whole number or 'all'.")
     return number
 
 
 def _adapters(entries: Any) -> tuple[Adapter, ...]:
     entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
     if not isinstance(entries, (list, tuple)):
-        raise InputTypeError(f"lora is {entries!r}; expected a path or a list of paths.")
+        raise InputTypeError(f"lora is {quoted(entries)}; expected a path or a list of paths.")
     adapters = tuple(_adapter(entry) for entry in entries)
     paths = [adapter.path for adapter in adapters]
     for path in paths:
@@ -373,14 +373,18 @@ def _adapter(entry: Any) -> Adapter:
     if isinstance(entry, (tuple, list)) and len(entry) == 2:
         given, scale = entry
     if not isinstance(given, (str, os.PathLike)) or isinstance(scale, bool):
-        raise InputTypeError(f"lora holds {entry!r}; expected a path, PATH:SCALE, or a pair (path, scale).")
+        raise InputTypeError(
+            f"lora holds {quoted(entry)}; expected a path, PATH:SCALE, or a pair (path, scale)."
+        )
     text = os.fspath(given)
     head, colon, tail = text.rpartition(":")
     if colon and not os.path.exists(text):
         with contextlib.suppress(ValueError):  # else it is a colon of the path itself
             scale, text = float(tail), head
     if not isinstance(scale, (int, float)) or not abs(scale) <= _MOST_SCALE:  # NaN is not
-        raise OptionError(f"lora holds {entry!r}: the scale is {scale!r}; expected a finite number.")
+        raise OptionError(
+            f"lora holds {quoted(entry)}: the scale is {quoted(scale)}; expected a finite number."
+        )
     path = Path(expanded(text))
     if not os.path.isfile(path):  # False, not an error, for a name that no file can have
         raise SourceError(

@@ -98,7 +98,8 @@ def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
     if len(more) > mode.most:
         raise OptionError(
             f"%%llama {mode.usage} takes no further word, and {more[mode.most]!r} is one.",
-            remedy="The prompt goes into the lines below; quote a value that holds blanks.",
+            remedy="The prompt goes into the lines below; quote a value that holds blanks"
+            + (" with \" or ': typographic quotes do not." if set(line) & set("“”„«»‘’") else "."),
         )
     if len(more) < mode.least and not wants_help:
         raise OptionError(f"%%llama {name} needs {mode.arguments}.", remedy=f"Write %%llama {mode.usage}.")

@@ -16,6 +16,7 @@ from llama_magic.model.stream import Stream
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import first_seed
 from llama_magic.request.sampling import Sampling
+from llama_magic.words.given import quoted
 from llama_magic.words.signature import refusing
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def receipt_of(answer: object) -> tuple[Receipt, Constraint | None]:
         raise InputTypeError(
             "This is the receipt of several samples.", remedy='Pass one of them: receipt["samples"][0].'
         )
-    raise InputTypeError(f"Got {answer!r:.80}; expected an answer or its receipt.")
+    raise InputTypeError(f"Got {quoted(answer)}; expected an answer or its receipt.")
 
 
 def again(calls: Calls, receipt: Receipt, changes: Mapping[str, Any], held: Constraint | None) -> Assembler:

@@ -19,7 +19,7 @@ from llama_magic.model.options import SPECULATE, Speculate
 from llama_magic.model.other_names import check_names
 from llama_magic.request.sampling import Sampling, check_seed, default_sampling
 from llama_magic.request.stages import PARAMETERS
-from llama_magic.words.given import flag, seconds_of, whole_number
+from llama_magic.words.given import flag, quoted, seconds_of, whole_number
 
 if TYPE_CHECKING:
     from llama_magic.request.request import Request
@@ -55,11 +55,11 @@ class Call:
         check_names(given, {field.name for field in fields(cls)} | PARAMETERS.keys())
         stop = given.pop("stop", None)
         if not isinstance(stop, (str, list, tuple, type(None))):
-            raise InputTypeError(f"stop is {stop!r}; expected a text or a list of texts.")
+            raise InputTypeError(f"stop is {quoted(stop)}; expected a text or a list of texts.")
         stop = (stop,) if isinstance(stop, str) else tuple(stop or ())
         for text in stop:
             if not isinstance(text, str) or not text:
-                raise OptionError(f"A stop string is {text!r}; expected a text of at least one character.")
+                raise OptionError(f"A stop string is {quoted(text)}; expected a text that is not empty.")
         least = _count("min_tokens", given.pop("min_tokens", 0), least=0) or 0
         most = _count("max_tokens", given.pop("max_tokens", None), least=1)
         # A special token cannot be drawn before: so the marks of a chat may be sent to a server.
@@ -220,10 +220,10 @@ def _count(name: str, value: object, *, least: int) -> int | None:
     if value is None:
         return None
     number = whole_number(name, value)
-    most = _MOST.get(name)
-    if number < least or (most is not None and number > most):
-        limit = f"{least} or more" if most is None else f"{least} to {most}"
-        raise OptionError(f"{name} is {number}; expected {limit}.")
+    most = _MOST.get(name, 10**12)
+    if not least <= number <= most:
+        limit = f"{least} or more" if number < least and name not in _MOST else f"{least} to {most}"
+        raise OptionError(f"{name} is {quoted(number)}; expected {limit}.")
     return number
 
 
@@ -240,12 +240,12 @@ def _speculate(value: object) -> Speculate:
     for known in SPECULATE:
         if isinstance(value, str) and value == known:
             return known
-    raise OptionError(f"speculate is {value!r}; expected {' or '.join(map(repr, SPECULATE))}.")
+    raise OptionError(f"speculate is {quoted(value)}; expected {' or '.join(map(repr, SPECULATE))}.")
 
 
 def _text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise InputTypeError(f"{name} is {value!r}; expected a text.")
+        raise InputTypeError(f"{name} is {quoted(value)}; expected a text.")
     return value or None
 
 
@@ -253,7 +253,7 @@ def _beginning(value: object) -> str | None:
     text = _text("prefill", value)
     if text is not None and not text.strip():  # templates strip their messages, or write blanks themselves
         raise OptionError(
-            f"prefill is {text!r}; expected a text that is more than blanks.", remedy="Leave it out."
+            f"prefill is {quoted(text)}; expected a text that is more than blanks.", remedy="Leave it out."
         )
     return text
 

@@ -22,6 +22,7 @@ from llama_magic.request.sampling import Sampling, default_sampling
 from llama_magic.request.stages import PARAMETERS
 from llama_magic.request.tokenizer import no_such_token
 from llama_magic.structured.atleast import at_least
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -73,7 +74,7 @@ def assemble(
         check_budget(alone, limit, len(prompt.begun))
     for token, _ in call.sampling.logit_bias:
         if not 0 <= token < tokenizer.n_tokens:
-            raise no_such_token(tokenizer, f"logit_bias names token {token}")
+            raise no_such_token(tokenizer, f"logit_bias names token {quoted(token)}")
     own = formatter.stop if formatter and not call.ignore_eos else ()
     stops = tuple(dict.fromkeys((*call.stop, *own)))
     ids = {text: tokenizer.special_id(text) for text in stops}

@@ -61,6 +61,7 @@ class AsyncStream(InProcess, Generic[C]):
     async def __anext__(self) -> Chunk:
         if self._done:
             raise StopAsyncIteration
+        self._mail.check()
         try:
             with self._mail.awaited():
                 chunk = await self._chunks.get()
@@ -73,6 +74,7 @@ class AsyncStream(InProcess, Generic[C]):
             raise
         if chunk is None:
             self._done = True
+            self._chunks.put_nowait(None)  # for another task that waits for a chunk of this stream
             self._inner._end()
             self._inner._take()
             raise StopAsyncIteration

@@ -11,6 +11,7 @@ from llama_magic.model.results import Completion
 from llama_magic.request.request import piece_of
 from llama_magic.request.text import TextStream
 from llama_magic.request.tokenizer import going_on, no_such_token
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -82,7 +83,7 @@ class Maker:
         if isinstance(choice, str):
             return going_on(tokenizer.tokenize, choice) if choice else ()
         if isinstance(choice, bool) or not isinstance(choice, int):
-            raise InputTypeError(f"The token is {choice!r}; expected an id, a text, or an alternative.")
+            raise InputTypeError(f"The token is {quoted(choice)}; expected an id, a text, or an alternative.")
         if not 0 <= choice < tokenizer.n_tokens:
             raise no_such_token(tokenizer, f"There is no token {choice}")
         if choice in tokenizer.eog_ids or choice in request.stop_texts:

@@ -10,6 +10,7 @@ from llama_magic import fit
 from llama_magic.doors import option
 from llama_magic.errors import ContextOverflowError, OptionError, StructuredOutputError
 from llama_magic.words.counting import counted
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     from llama_magic.model.prompt import Prompt
@@ -144,4 +145,4 @@ def check_overflow(value: object) -> Overflow:
     for known in OVERFLOWS:
         if isinstance(value, str) and value == known:
             return known
-    raise OptionError(f"overflow is {value!r}; expected one of {', '.join(OVERFLOWS)}.")
+    raise OptionError(f"overflow is {quoted(value)}; expected one of {', '.join(OVERFLOWS)}.")

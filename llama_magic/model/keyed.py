@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_magic.errors import InputTypeError
+from llama_magic.words.plain import said
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
@@ -24,7 +25,7 @@ def as_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         # A prompt of thousands of tokens is looked at once, and not token by token.
         return list(value) if _PLAIN.issuperset(map(type, value)) else [as_json(item) for item in value]
-    return value if isinstance(value, (str, int, float, type(None))) else str(value)
+    return value if isinstance(value, (str, int, float, type(None))) else said(value)
 
 
 def as_text(value: Any) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
 
+from llama_magic.errors import BackendError
 from llama_magic.threads import afterwards
 from llama_magic.weakly import WeakTable
 
@@ -34,6 +35,14 @@ class Mail:
         self._called = False
         self._awaited = 0  # by how many
         self._beating = False
+
+    def check(self) -> None:
+        """Raise where another loop runs than the one that this goes to: what waits there waits for ever."""
+        if asyncio.get_running_loop() is not self._loop():
+            raise BackendError(
+                "The answer was begun in another event loop, which alone is told of its tokens.",
+                remedy="Begin and read it in one asyncio.run(…), or iterate model.complete(…, stream=True).",
+            )
 
     def put(self, box: Box, thing: Any) -> None:
         """Put a thing into a box of the loop. Any thread. RuntimeError where the loop is closed."""
@@ -107,5 +116,11 @@ _mails: WeakTable[asyncio.AbstractEventLoop, Mail] = WeakTable()
 
 def mail() -> Mail:
     """Return what carries things into the running loop."""
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise BackendError(
+            "No asyncio event loop runs here, and the calls for `await` need one.",
+            remedy="Under trio or curio call model.complete(…) in a thread: trio.to_thread.run_sync.",
+        ) from None
     return _mails.get(loop) or _mails.put(loop, Mail(loop))

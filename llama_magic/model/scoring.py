@@ -10,6 +10,7 @@ from llama_magic.errors import BackendError, ContextOverflowError, InputTypeErro
 from llama_magic.model.asked import Beside
 from llama_magic.request.backend import Scores
 from llama_magic.request.vectors import as_texts
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -30,7 +31,7 @@ class Texts:
     def of(cls, calls: Calls, texts: object, *, end: bool = False) -> Texts:
         """Return them checked. Raises `InputTypeError` and `OptionError`."""
         if isinstance(texts, str):
-            raise InputTypeError(f"The texts are {texts!r:.80}; expected a list of texts, one at least.")
+            raise InputTypeError(f"The texts are {quoted(texts)}; expected a list of texts, one at least.")
         texts = as_texts(texts)
         if not texts:
             raise InputTypeError("The texts are an empty list; expected one text at least.")

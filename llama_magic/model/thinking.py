@@ -11,6 +11,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.formatters import REASONING, normalise_messages
 from llama_magic.request.tokenizer import TooManyTokensError
 from llama_magic.words.counting import counted
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +43,7 @@ class Thinking:
         thinking is wanted of a template that has none.
         """
         if not isinstance(wanted, bool):
-            raise InputTypeError(f"thinking is {wanted!r}; expected True or False.")
+            raise InputTypeError(f"thinking is {quoted(wanted)}; expected True or False.")
         if not isinstance(given, Mapping):
             raise InputTypeError(f"template_variables is a {type(given).__name__}; expected a dict of names.")
         off = formatter.thinking_off_variables or {}

@@ -24,7 +24,7 @@ from llama_magic.request.stages import (
     Parameters,
     stage_name,
 )
-from llama_magic.words.given import whole
+from llama_magic.words.given import quoted, whole
 from llama_magic.words.names import hint, meant
 from llama_magic.words.shown import Shown
 
@@ -89,18 +89,18 @@ def _checked(parameter: Parameter, value: Any) -> Any:
         if whole(value) not in parameter.choices:
             first, *more, last = parameter.choices
             known = ", ".join((f"{first} (off)", *map(str, more)))
-            raise OptionError(f"{name} is {_short(value)}; expected {known} or {last}.")
+            raise OptionError(f"{name} is {quoted(value)}; expected {known} or {last}.")
         return int(value)
     wants = "a whole number" if is_whole else "a number"
     plain = type(value) is (int if is_whole else float)  # the usual case; the abstract classes take a while
     if not plain and (
         isinstance(value, bool) or not isinstance(value, numbers.Integral if is_whole else numbers.Real)
     ):
-        raise InputTypeError(f"{name} is {_short(value)}; expected {wants}.")
+        raise InputTypeError(f"{name} is {quoted(value)}; expected {wants}.")
     given: Any = value
     if not parameter.low <= given <= parameter.high:  # NaN is neither
         low, high = parameter.low, parameter.high
-        raise OptionError(f"{name} is {_short(value)}; expected {wants} from {low:g} to {high:g}.")
+        raise OptionError(f"{name} is {quoted(value)}; expected {wants} from {low:g} to {high:g}.")
     if plain:
         return value
     return int(value) if isinstance(value, numbers.Integral) else float(value)
@@ -124,7 +124,7 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
     """Return a text, or several, as a tuple."""
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, (tuple, list)) or not all(isinstance(text, str) for text in texts):
-        raise InputTypeError(f"{name} is {value!r}; expected a list of texts.")
+        raise InputTypeError(f"{name} is {quoted(value)}; expected a list of texts.")
     return tuple(texts)
 
 
@@ -132,13 +132,13 @@ def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
     items = bias.items() if isinstance(bias, Mapping) else bias
     if not isinstance(items, Iterable):
         raise InputTypeError(
-            f"logit_bias is {_short(bias)}; expected token ids and numbers, as {{123: -2.0}}."
+            f"logit_bias is {quoted(bias)}; expected token ids and numbers, as {{123: -2.0}}."
         )
     pairs: list[tuple[int, float]] = []
     for item in items:
         if isinstance(item, (tuple, list)) and item and isinstance(item[0], str):
             raise InputTypeError(
-                f"logit_bias names a token by the text {_short(item[0])}; expected its id, as {{123: -2.0}}.",
+                f"logit_bias names a token by the text {quoted(item[0])}; expected its id, as {{123: -2.0}}.",
                 remedy="A call of a model takes texts too: model.complete(…, logit_bias={' yes': 2}).",
             )
         try:
@@ -148,7 +148,7 @@ def _parse_bias(bias: object) -> tuple[tuple[int, float], ...]:
             pairs.append((operator.index(token), float(value)))
         except (TypeError, ValueError, OverflowError):
             raise InputTypeError(
-                f"logit_bias holds {_short(item)}; expected pairs of token id and number, as {{123: -2.0}}.",
+                f"logit_bias holds {quoted(item)}; expected pairs of token id and number, as {{123: -2.0}}.",
                 remedy="-inf in place of the number forbids the token.",
             ) from None
     for token, value in pairs:
@@ -165,16 +165,11 @@ def _breakers(value: object) -> tuple[str, ...]:
     for text in texts:
         if text == "" or text != text.encode("utf-8", "ignore").decode():
             raise OptionError(
-                f"A DRY sequence breaker is {_short(text)}; expected a text of at least one character."
+                f"A DRY sequence breaker is {quoted(text)}; expected a text of at least one character."
             )
     if len(texts) > MAX_BREAKERS:
         raise OptionError(f"There are {len(texts)} DRY sequence breakers; expected at most {MAX_BREAKERS}.")
     return texts
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _json_float(value: float) -> float | str:
@@ -186,10 +181,10 @@ def check_seed(seed: object) -> int:
     number = whole(seed)
     if number is None:
         raise InputTypeError(
-            f"seed is {seed!r}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
+            f"seed is {quoted(seed)}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
         )
     if not 0 <= number <= MAX_SEED:
         raise OptionError(
-            f"seed is {number}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
+            f"seed is {quoted(number)}; expected a whole number from 0 to {MAX_SEED}, or None to draw one."
         )
     return number

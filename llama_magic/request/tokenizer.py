@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.words.given import quoted
 
 
 class TooManyTokensError(Exception):
@@ -101,9 +102,9 @@ def checked_ids(tokenizer: Tokenizer, tokens: Sequence[object], what: str) -> li
     """
     for token in tokens:
         if isinstance(token, bool) or not isinstance(token, int):
-            raise InputTypeError(f"{what} holds {token!r}; expected a str, or the ids of tokens.")
+            raise InputTypeError(f"{what} holds {quoted(token)}; expected a str, or the ids of tokens.")
         if not 0 <= token < tokenizer.n_tokens:
-            raise no_such_token(tokenizer, f"{what} holds the token {token}")
+            raise no_such_token(tokenizer, f"{what} holds the token {quoted(token)}")
     return list(tokens)  # type: ignore[arg-type]  # that was looked at
 
 

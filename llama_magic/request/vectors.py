@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
 from llama_magic.words.counting import counted
+from llama_magic.words.given import quoted
 from llama_magic.words.standing import Clock, Standing
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def as_texts(texts: object, *, tokens: bool = False) -> list[Any]:
     for place, text in enumerate(several):
         if not isinstance(text, kinds):
             raise InputTypeError(
-                f"Text {place} is {text!r:.60}; expected a str.",
+                f"Text {place} is {quoted(text)}; expected a str.",
                 remedy="Leave it out, or give a text in its place.",
             )
     return several

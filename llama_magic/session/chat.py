@@ -196,8 +196,9 @@ class Chat(Shown):
     def load(cls, path: str | os.PathLike[str], name: str | None = None) -> Chat:
         """Read a chat from `save`'s file, or from any JSON list of messages or object with `messages`."""
         source = user_path(path)
-        text = decoded(read_whole(source, "The chat file"))
+        text = ""
         try:
+            text = decoded(read_whole(source, "The chat file"))
             data = json.loads(text)
         except ValueError as error:
             if _is_json(text.partition("\n")[0]):

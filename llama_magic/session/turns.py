@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError
 from llama_magic.request.messages import assistant_message
+from llama_magic.words.given import quoted
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
@@ -46,21 +47,21 @@ def answer_message(completion: Any) -> Message:
 def check_message(message: object, where: str = "messages") -> Message:
     """Return a message if it has a known role and a text; other keys are kept."""
     if not isinstance(message, dict):
-        raise InputTypeError(f"{where} holds {message!r}; expected objects with role and content.")
+        raise InputTypeError(f"{where} holds {quoted(message)}; expected objects with role and content.")
     if message.get("role") not in ROLES:
         raise InputTypeError(f"{where} has the role {message.get('role')!r}; expected {', '.join(ROLES)}.")
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(_part_text(part, where) for part in content)
     if not isinstance(content, str) and not (content is None and message.get("tool_calls")):
-        raise InputTypeError(f"{where} has the content {content!r}; expected a text.")
+        raise InputTypeError(f"{where} has the content {quoted(content)}; expected a text.")
     return {**message, "content": content}
 
 
 def _part_text(part: object, where: str) -> str:
     if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
         return str(part["text"])
-    raise InputTypeError(f"{where} has a content part {part!r}; expected parts of type text.")
+    raise InputTypeError(f"{where} has a content part {quoted(part)}; expected parts of type text.")
 
 
 def system_of(turns: Sequence[Turn]) -> str | None:
@@ -116,11 +117,11 @@ def turns_from_dicts(items: object, where: str) -> list[Turn]:
 
 def _turn_from_dict(item: object, where: str) -> Turn:
     if not isinstance(item, dict):
-        raise InputTypeError(f"{where} holds the turn {item!r}; expected an object with messages.")
+        raise InputTypeError(f"{where} holds the turn {quoted(item)}; expected an object with messages.")
     cell, system = item.get("cell"), item.get("system")
     if not all(value is None or isinstance(value, str) for value in (cell, system)):
         raise InputTypeError(
-            f"{where} holds a turn with cell {cell!r} and system {system!r}; expected texts."
+            f"{where} holds a turn with cell {cell!r} and system {quoted(system)}; expected texts."
         )
     messages = tuple(check_message(message, where) for message in as_list(item.get("messages"), where))
     return Turn(messages, cell, system, bool(item.get("interrupted", False)))
@@ -129,7 +130,9 @@ def _turn_from_dict(item: object, where: str) -> Turn:
 def branch_from_dict(item: object, where: str) -> Branch:
     at = item.get("at") if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(at, int):
-        raise InputTypeError(f"{where} holds the branch {item!r}; expected an object with turns and at.")
+        raise InputTypeError(
+            f"{where} holds the branch {quoted(item)}; expected an object with turns and at."
+        )
     return Branch(tuple(turns_from_dicts(item.get("turns"), where)), at, str(item.get("reason", "")))
 
 

@@ -27,6 +27,7 @@ from llama_magic.sources.meanings import DEMO_ALIAS, Meaning, aliases, own_alias
 from llama_magic.sources.redaction import redact
 from llama_magic.sources.types import ParsedSource
 from llama_magic.words.files import expanded
+from llama_magic.words.given import quoted
 from llama_magic.words.names import nearest
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -150,7 +151,7 @@ def _parse_hub(spec: str, text: str) -> ParsedSource:
 def check_revision(revision: str) -> str:
     """Return a branch, tag or commit; raise `SourceError` for one that could leave the cache folder."""
     if not isinstance(revision, str):
-        raise InputTypeError(f"The revision is {revision!r:.60}; expected a branch, tag or commit as text.")
+        raise InputTypeError(f"The revision is {quoted(revision)}; expected a branch, tag or commit as text.")
     if not revision or not _is_inside(revision) or len(revision) > 250:
         raise SourceError(
             f"{redact(revision)!r} is not a revision.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
@@ -13,8 +14,11 @@ from llama_magic.structured.constraint import Constraint
 from llama_magic.structured.mask.vocab import TokenVocabulary, trie_for
 from llama_magic.structured.schema.short import short_form
 from llama_magic.threads import module_lock
+from llama_magic.words.given import quoted
+from llama_magic.words.plain import plain
 
 _MAX_KEPT = 128
+_MAX_LISTED = 1_000_000  # choices, of which many may be alike, as in a column
 _kept: OrderedDict[Any, tuple[Any, Constraint]] = OrderedDict()  # each with what it was made of
 _lock = module_lock()
 T = TypeVar("T")
@@ -35,11 +39,11 @@ def compile(
     Raises `SchemaError` with JSON pointer and keyword for what cannot be honoured.
     """
     if choices is not None and (isinstance(choices, (str, bytes)) or not isinstance(choices, Iterable)):
-        raise InputTypeError(f"choices is {choices!r}; expected a list of texts.")
+        raise InputTypeError(f"choices is {quoted(choices)}; expected a list of texts.")
     asked = {
         "schema": spec,
         "regex": regex,
-        "choices": None if choices is None else list(choices),
+        "choices": None if choices is None else _listed(choices),
         "grammar": grammar,
         "lark": lark,
     }
@@ -56,6 +60,17 @@ def compile(
         return plain
     trie = trie_for(vocabulary)
     return remember(trie.constraints, key, lambda: (value, plain.bound(trie)))[1]
+
+
+def _listed(choices: Iterable[Any]) -> list[Any]:
+    listed = list(islice(choices, _MAX_LISTED + 1))  # an iterator may have no end
+    if len(listed) > _MAX_LISTED:
+        raise SchemaError(
+            f"There are more than {_MAX_LISTED:,} choices.",
+            keyword="choices",
+            remedy="Offer fewer at a time.",
+        )
+    return listed
 
 
 def _as_type(spec: Any) -> Any:
@@ -79,7 +94,7 @@ def _made(kind: str, value: Any) -> Constraint:
     """Compile; what the libraries beneath cannot take comes out as a `SchemaError`."""
     try:
         made = _MAKERS[kind](value)
-        made.asked = {kind: value if made.schema is None else made.schema}
+        made.asked = {kind: plain(value) if made.schema is None else made.schema}
         return made
     except (OverflowError, RecursionError, ValueError) as error:
         if isinstance(error, LlamaMagicError):
@@ -92,12 +107,16 @@ def _made(kind: str, value: Any) -> Constraint:
 
 
 def _key(value: Any) -> Any:
+    """Return what stands for a value: equal for equal ones, of one type, that give the same answers."""
+    types = (
+        tuple(map(type, value)) if isinstance(value, list) else type(value)
+    )  # an enumeration's member is 1
     if isinstance(value, (dict, bool, list)):
         try:
-            return json.dumps(value)
+            return types, json.dumps(value)
         except (TypeError, ValueError, RecursionError):
             return id(value)  # kept alive beside its constraint
-    return value if isinstance(value, str) else id(value)
+    return (types, value) if isinstance(value, str) else id(value)
 
 
 def remember(kept: OrderedDict[Any, T], key: Any, make: Callable[[], T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import Any
 
 from llama_magic.errors import InputTypeError, SchemaError
@@ -22,6 +23,7 @@ from llama_magic.structured.schema.regex_runs import check_runs
 from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.shortest import Choice, Shortest
 from llama_magic.structured.schema.size import MAX_CHARACTERS
+from llama_magic.words.given import quoted
 
 _MAX_CHOICES = 50_000
 
@@ -153,9 +155,12 @@ def _regex_grammar(expression: str) -> str:
 def from_choices(choices: Any) -> Constraint:
     texts: dict[str, Any] = {}
     for choice in choices:
-        if not isinstance(choice, (str, int, float)):
-            raise InputTypeError(f"A choice is a text or a number; got {choice!r:.80}.")
-        texts.setdefault(str(choice), choice)
+        value = (
+            choice.value if isinstance(choice, Enum) else choice
+        )  # `str` of a member is its class and name
+        if not isinstance(value, (str, int, float)):
+            raise InputTypeError(f"A choice is a text or a number; got {quoted(choice)}.")
+        texts.setdefault(str(value), choice)
     if len(texts) > _MAX_CHOICES or sum(map(len, texts)) > MAX_CHARACTERS:
         raise SchemaError(
             f"There are {len(texts):,} choices of {sum(map(len, texts)):,} characters; expected "

@@ -7,6 +7,8 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 
+from llama_magic.request.tokenizer import checked_ids
+
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
@@ -77,7 +79,7 @@ class WordTokenizer:
             return [self._words[word]]
 
     def decode(self, tokens: Sequence[int], *, special: bool = True) -> str:
-        kept = (t for t in tokens if special or t not in self.control_ids)
+        kept = (t for t in checked_ids(self, tokens, "The list") if special or t not in self.control_ids)
         return b"".join(self.piece(token) for token in kept).decode("utf-8", "replace")
 
     def piece(self, token: int) -> bytes:

@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.words.plain import said
 
 _LONGEST = 1_000_000  # seconds; what a lock can wait is bounded
 
@@ -21,11 +22,20 @@ def whole(value: Any) -> int | None:
         return None
 
 
+def quoted(value: Any) -> str:
+    """Return a value as a message shows it: `repr`, of bounded length, whatever the value's own does."""
+    try:
+        text = repr(value)
+    except Exception:  # of the user's own class, or of a whole number of more digits than Python writes
+        text = said(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
 def whole_number(name: str, value: Any, of: str = "") -> int:
     """Return a whole number as Python's own. Raises `InputTypeError` for anything else; `of` says of what."""
     number = whole(value)
     if number is None:
-        raise InputTypeError(f"{name} is {value!r}; expected a whole number{of}.")
+        raise InputTypeError(f"{name} is {quoted(value)}; expected a whole number{of}.")
     return number
 
 
@@ -33,14 +43,14 @@ def at_least(least: int, name: str, value: Any, of: str = "") -> int:
     """Return a whole number that is no smaller than `least`. Raises `OptionError` for anything else."""
     number = whole(value)
     if number is None or number < least:
-        raise OptionError(f"{name} is {value!r}; expected a whole number{of}, {least} or more.")
+        raise OptionError(f"{name} is {quoted(value)}; expected a whole number{of}, {least} or more.")
     return number
 
 
 def check_progress(value: Any) -> None:
     """Raise `InputTypeError` for what says nothing of how progress is shown. None is as True."""
     if not (value is None or isinstance(value, bool) or callable(value)):
-        raise InputTypeError(f"progress is {value!r:.60}; expected True, False, or a function.")
+        raise InputTypeError(f"progress is {quoted(value)}; expected True, False, or a function.")
 
 
 def flag(name: str, value: Any) -> bool:
@@ -57,8 +67,10 @@ def seconds_of(timeout: Any) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, numbers.Real):
-        raise InputTypeError(f"timeout is {timeout!r}; expected seconds, a number.")
-    seconds = float(timeout)
-    if not 0 < seconds <= _LONGEST:
-        raise OptionError(f"timeout is {timeout}; expected seconds: more than 0, {_LONGEST:,} at most.")
-    return seconds
+        raise InputTypeError(f"timeout is {quoted(timeout)}; expected seconds, a number.")
+    given: Any = timeout  # a number: a whole one may be too large for a float
+    if not 0 < given <= _LONGEST:
+        raise OptionError(
+            f"timeout is {quoted(timeout)}; expected seconds: more than 0, {_LONGEST:,} at most."
+        )
+    return float(timeout)

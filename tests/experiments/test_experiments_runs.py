@@ -432,6 +432,8 @@ def test_scores_are_functions_or_columns() -> None:
     arrays = {"one": lambda run: np.array([0.5]), "two": lambda run: np.array([1, 2])}
     assert (scored := lm.map(["a"], model=model, schema=Mood, score=arrays)[0]).scores["one"] == 0.5
     assert "'two' gave a ndarray" in str(scored.scores["two"])  # and costs no row
+    huge = lm.map(["a"], model=model, schema=Mood, score=lambda run: 10**400)[0]
+    assert "expected a bool or a number" in str(huge.scores["score"])
     one = lm.map(["a"], model=model, schema=Mood, score=lambda run: 0.5)[0]
     assert one.scores == {"score": 0.5}
     assert list(runs.to_pandas()["broken"].isna()) == [True] * 3

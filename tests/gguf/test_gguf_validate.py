@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ NAN, INF = float("nan"), float("inf")
 L, T = "llama.", "tokenizer.ggml."
 EPSILON = L + "attention.layer_norm_rms_epsilon"
 QUERY = BLOCK + "attn_q.weight"
+EMBEDDINGS = "token_embd.weight"
 
 
 @pytest.fixture(scope="module")
@@ -363,6 +365,7 @@ def adapter(**changes: object) -> File:
         (adapter().without_tensor(QUERY + ".lora_b"), f"tensor {QUERY}.lora_b"),
         (adapter().with_tensor(QUERY + ".lora_a", shape=(32, 4)), f"tensor {QUERY}"),
         (adapter().with_tensor(QUERY + ".lora_b", shape=(8, 64)), f"tensor {QUERY}"),
+        (adapter().with_tensor(QUERY + ".lora_b", shape=(4, 64, 2)), f"tensor {QUERY}"),
         (adapter().with_tensor(QUERY + ".lora_a", name="blk.9.x.lora_a"), "tensor blk.9.x.lora_b"),
         (adapter().with_tensor(QUERY + ".lora_a", name="odd"), "tensor odd"),
         (File(adapter().kv), "header.tensor_count"),
@@ -378,6 +381,19 @@ def test_adapters(tmp_path: Path, made: File, field: str | None) -> None:
     with pytest.raises(InvalidGGUFError) as caught:
         validate_adapter(info, model)
     assert caught.value.field == field
+
+
+def test_an_adapter_of_the_embeddings_needs_an_output_of_its_own(tmp_path: Path) -> None:
+    """llama.cpp looks up a tied output's adapter by the embeddings' name, and ends the process: refused."""
+    (width, known), *_ = (tensor.shape for tensor in tiny_llama().tensors if tensor.name == EMBEDDINGS)
+    pair = [Tensor(f"{EMBEDDINGS}.lora_a", (4, known)), Tensor(f"{EMBEDDINGS}.lora_b", (4, width))]
+    info = inspect(File(adapter().kv, pair).write(tmp_path / "adapter.gguf"))
+    for tied in (False, True):
+        made = tiny_llama().without_tensor("output.weight") if tied else tiny_llama()
+        model = inspect(made.write(tmp_path / "model.gguf"))
+        refused = pytest.raises(InvalidGGUFError, match="is the model's output as well")
+        with refused if tied else nullcontext():
+            validate_adapter(info, model)
 
 
 def test_an_adapter_is_described_as_one(tmp_path: Path) -> None:

@@ -183,7 +183,13 @@ def test_axes_on_the_line(text: str, axes: dict[str, list[Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("style", "NAME=VALUES"), ("a=;b=1", "NAME=VALUES"), ("a={b}", "'b'")]
+    ("text", "words"),
+    [
+        ("style", "NAME=VALUES"),
+        ("a=;b=1", "NAME=VALUES"),
+        ("a={b}", "'b'"),
+        ("seed=1..10000000000", "at most"),
+    ],
 )
 def test_axes_that_cannot_be_read(text: str, words: str) -> None:
     """What is no axis is named, and how to write one."""

@@ -31,6 +31,41 @@ def _empty_journal() -> None:
     journal.clear()
 
 
+def test_tasks_that_share_a_stream_all_end(scripted: Any) -> None:
+    """Three tasks that read one stream share its chunks; the end, or its error, is each one's."""
+
+    async def main() -> None:
+        stream = await scripted.acomplete("一", stream=True, max_tokens=12, temperature=0)
+        read: list[str] = []
+
+        async def reader() -> None:
+            async for chunk in stream:
+                read.append(chunk.delta)
+
+        await asyncio.wait_for(asyncio.gather(reader(), reader(), reader()), 60)
+        assert read
+        assert "".join(read) == stream.completion.text
+
+    asyncio.run(main())
+
+
+def test_a_stream_is_read_in_the_loop_that_began_it(scripted: Any) -> None:
+    """In another loop its chunks never come, and without one none can: both are said at once."""
+
+    async def begin() -> Any:
+        return await scripted.acomplete("一", stream=True, **LONG)
+
+    async def read(stream: Any) -> None:
+        await asyncio.wait_for(anext(stream), 60)
+
+    stream = asyncio.run(begin())
+    with pytest.raises(lm.BackendError, match="another event loop"):
+        asyncio.run(read(stream))
+    for call in (scripted.acomplete("一"), begin()):
+        with pytest.raises(lm.BackendError, match="No asyncio event loop"):
+            call.send(None)
+
+
 async def _told(count: int) -> list[Any]:
     """Return what was told, once there is so much of it."""
     while len(journal) < count:
@@ -130,7 +165,7 @@ def test_a_kernel_shows_a_cancelled_call_in_a_line(scripted: Any, stream: bool) 
         return caught.value
 
     error: Any = asyncio.run(main())
-    assert error._render_traceback_() == ["Interrupted: what was written is in %llama history."]
+    assert error._render_traceback_() == ["Interrupted: what was written is in the history."]
 
 
 class _Knock(threading.Event):

@@ -71,6 +71,7 @@ def test_options(scripted: Any, options: dict[str, Any], names: str) -> None:
         (lambda m: m.chat([{"role": "user", "content": "x", "tool_calls": 5}]), "tool_calls of type int"),
         (lambda m: m.detokenize(5), "tokens are of type int"),
         (lambda m: m.detokenize(b"a"), "tokens are of type bytes"),
+        (lambda m: m.detokenize([object()]), "object"),
         (lambda m: m.embed(5), "texts"),
         (lambda m: (m.complete("x", max_tokens=1), m.kv_save(None)), "path|KV"),
         (lambda m: m.kv_restore(5), "path"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from enum import Enum, IntEnum
 from typing import Any
 
 import pytest
@@ -131,6 +133,32 @@ def test_choices_keep_their_type() -> None:
         structured.compile(choices=[])
     with pytest.raises(InputTypeError):
         structured.compile(choices=[object()])
+    with pytest.raises(SchemaError, match="more than 1,000,000 choices"):
+        structured.compile(choices=map(str, itertools.count()))
+
+
+class Mood(str, Enum):  # noqa: UP042 - whose `str` is Mood.GOOD
+    GOOD = "good"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Size(Enum):
+    BIG = "big"
+
+
+@pytest.mark.parametrize(
+    ("member", "plain"), [(Mood.GOOD, "good"), (Level.LOW, 1), (Size.BIG, "big"), (True, "True")]
+)
+def test_choices_that_are_members_are_written_as_their_values(member: Any, plain: Any) -> None:
+    """A member comes back where it was offered, its value where that was, whichever was asked for first."""
+    for choice in (member, plain, member):
+        constraint = structured.compile(choices=[choice])
+        assert constraint.accepts(str(plain))
+        assert constraint.parse(str(plain)) is choice
+        assert constraint.asked == {"choices": [getattr(choice, "value", choice)]}  # for the receipt: JSON
 
 
 def test_lark() -> None:

@@ -15,6 +15,7 @@ from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
 from llama_magic.starts import STACK
 from llama_magic.threads import LeftBehind
+from llama_magic.words.given import quoted
 
 _RUN = 512  # bytes without white space, or of nothing else, from which on a text gets a stack of its own
 _A_CHARACTER = 512  # bytes of stack, 323 as measured
@@ -224,7 +225,7 @@ class Vocab:
     def _check(self, token: int) -> None:
         # llama.cpp aborts the process on an id outside the vocabulary.
         if isinstance(token, bool) or not isinstance(token, int):
-            raise InputTypeError(f"A token id is {token!r}; expected a whole number.")
+            raise InputTypeError(f"A token id is {quoted(token)}; expected a whole number.")
         if not 0 <= token < self.n_tokens:
             raise OptionError(f"Token id {token} is outside the vocabulary (0 to {self.n_tokens - 1}).")
 

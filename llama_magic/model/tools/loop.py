@@ -27,6 +27,7 @@ from llama_magic.request.messages import assistant_message
 from llama_magic.threads import LeftBehind
 from llama_magic.words.calls import call_words
 from llama_magic.words.counting import counted
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -55,7 +56,7 @@ class Rounds:
 
     def __post_init__(self) -> None:
         if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 1:
-            raise OptionError(f"tool_rounds is {self.most!r}; expected 1 or more.")
+            raise OptionError(f"tool_rounds is {quoted(self.most)}; expected 1 or more.")
         if self.options.get("n", 1) != 1:
             raise OptionError(
                 "Tools are run for one answer, and n asks for several.",

@@ -12,7 +12,7 @@ from llama_magic.model.thinking import ThinkingFirst, Ways
 from llama_magic.model.tools.tool import Tool
 from llama_magic.structured.callmasks import MayCall, NoCalls
 from llama_magic.structured.calls import calls
-from llama_magic.words.given import flag
+from llama_magic.words.given import flag, quoted
 from llama_magic.words.names import hint
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Offer:
         if not isinstance(tools, (list, tuple, type(None))):
             raise InputTypeError(f"tools is a {type(tools).__name__}; expected a list of functions.")
         if not isinstance(parallel, (bool, type(None))):
-            raise InputTypeError(f"parallel_tool_calls is {parallel!r}; expected True, False or None.")
+            raise InputTypeError(f"parallel_tool_calls is {quoted(parallel)}; expected True, False or None.")
         made = tuple(Tool.of(tool) for tool in tools or ())
         names = [tool.name for tool in made]
         for name in names:
@@ -192,14 +192,16 @@ def _choice(choice: Any, names: Sequence[str]) -> str:
     if choice is None:
         return "auto"
     if not isinstance(choice, str):
-        raise InputTypeError(f"tool_choice is {choice!r}; expected none, auto, required or a tool's name.")
+        raise InputTypeError(
+            f"tool_choice is {quoted(choice)}; expected none, auto, required or a tool's name."
+        )
     if not names and choice not in ("none", "auto"):
         raise OptionError(
             f"tool_choice is {choice!r}, but no tools are given.", remedy="Give tools=[…] as well."
         )
     if choice not in (*CHOICES, *names):
         raise OptionError(
-            f"tool_choice is {choice!r}; expected none, auto, required or a tool's name "
+            f"tool_choice is {quoted(choice)}; expected none, auto, required or a tool's name "
             f"({', '.join(names)}).{hint(choice, (*CHOICES, *names))}"
         )
     return choice

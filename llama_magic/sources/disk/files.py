@@ -11,13 +11,14 @@ from pathlib import Path
 
 from llama_magic.errors import InputTypeError, SourceError
 from llama_magic.words.files import expanded
+from llama_magic.words.given import quoted
 
 
 def user_path(path: object) -> Path:
     """Return a path that a user gave, `~` and variables filled in. Raises `InputTypeError` for no path."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InputTypeError(f"The path is {path!r}; expected a path as text.")
+        raise InputTypeError(f"The path is {quoted(path)}; expected a path as text.")
     return Path(expanded(text))
 
 

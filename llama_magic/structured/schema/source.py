@@ -13,6 +13,8 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
 from llama_magic.structured.schema.short import short_form
+from llama_magic.words.given import quoted
+from llama_magic.words.plain import said
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def read(spec: Any) -> Source:
         return replace(_from_type(made), name="the short form")
     if spec is None or isinstance(spec, (int, float, bytes, list, tuple, set)):
         raise InputTypeError(
-            f"A schema is a type, a JSON schema (dict) or a short form; got {spec!r:.80}.",
+            f"A schema is a type, a JSON schema (dict) or a short form; got {quoted(spec)}.",
             remedy="For a list of values, name the type: list[int], or use choices=[…].",
         )
     if isinstance(spec, types.FunctionType | types.BuiltinFunctionType):
@@ -72,7 +74,7 @@ def _from_type(spec: Any) -> Source:
 
     from llama_magic.structured.schema.generator import Generator
 
-    name = getattr(spec, "__name__", None) or str(spec)
+    name = getattr(spec, "__name__", None) or said(spec)
     try:
         adapter = (
             spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(_modern(_listed(spec)))
