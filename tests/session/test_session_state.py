@@ -335,6 +335,7 @@ def test_a_chat_is_one_line_of_a_jsonl_file(tmp_path: Path) -> None:
     path.write_text(line * 2)
     with pytest.raises(SourceError, match=r"holds JSON line by line(.|\n)*rows\[0\]\['messages'\]"):
         Chat.load(path)
-    path.write_text("{not JSON}\n{}")
-    with pytest.raises(SourceError, match="is not JSON"):
-        Chat.load(path)
+    for damaged in (b"{not JSON}\n{}", b'[{"role": "user", "content": "caf\xe9"}]'):
+        path.write_bytes(damaged)
+        with pytest.raises(SourceError, match="is not JSON"):
+            Chat.load(path)
