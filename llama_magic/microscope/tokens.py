@@ -99,14 +99,17 @@ class TokenStrips(Printed, Mapping[str, TokenStrip]):
     def table(self) -> Table:
         """Return a row a text: its tokens, its characters, and what one of these takes of those."""
         rows = (
-            (name, strip.count, size := len(strip.text), strip.count / size if size else None)
+            (name, strip.count, size := len(strip.text), f"{strip.count / size:.2f}" if size else None)
             for name, strip in self.items()
         )
         return Table(("text", "tokens", "characters", "tokens a character"), tuple(rows))
 
     def to_pandas(self) -> Any:
-        """Return one row a text: its name, tokens, characters, and tokens a character."""
-        return self.table().to_pandas()
+        """Return one row a text: its name, tokens and characters."""
+        import pandas
+
+        rows = [(name, strip.count, len(strip.text)) for name, strip in self.items()]
+        return pandas.DataFrame(rows, columns=["text", "tokens", "characters"])
 
 
 def check_length(*texts: str) -> None:

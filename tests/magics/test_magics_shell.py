@@ -419,8 +419,9 @@ def test_several_texts_are_cut_side_by_side(ip: Any, run: Any, engine: Any) -> N
     found = run("%%llama tokens\n=== one\na {{ word }}\n\n=== no two ===\nb c d\n").result
     assert dict(found) == {"one": engine.token_strip("a === x"), "no two": engine.token_strip("b c d")}
     assert [*found.to_pandas().itertuples(index=False, name=None)] == [
-        (name, strip.count, len(strip.text), strip.count / len(strip.text)) for name, strip in found.items()
+        (name, strip.count, len(strip.text)) for name, strip in found.items()
     ]
+    assert [row[3] for row in found.table().rows] == ["1.14", "1.20"]
     assert engine.token_strips(["a", "b c"])["text 2"] == engine.token_strip("b c")
     assert run("%%llama tokens\nTitle\n===\na").result == engine.token_strip("Title\n===\na")
     for body, said in (("=== a\nx\n=== a\ny", "'=== a' stands twice"), ("=== b\n{{ c }}", "of the text 'b'")):
