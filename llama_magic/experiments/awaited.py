@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from llama_magic.experiments.caller import names_of_caller, with_names
+from llama_magic.experiments.caller import from_afar, names_of_caller
 from llama_magic.experiments.choice import decide
 from llama_magic.experiments.combinations import sweep
 from llama_magic.experiments.each_row import map
@@ -16,7 +16,6 @@ from llama_magic.model.bounded import beside_the_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_END_S = 2.0  # for what is under way to be cancelled, so that what is done is handed on
 
 
 def _awaited(call: Callable[P, T], what: str) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -24,8 +23,9 @@ def _awaited(call: Callable[P, T], what: str) -> Callable[P, Coroutine[Any, Any,
 
     @functools.wraps(call)
     def twin(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        asked = functools.partial(call, *args, **options)
-        made: Any = _kept(beside_the_loop(what, with_names(names_of_caller(), asked), _END_S))
+        begun: list[Any] = []
+        asked = from_afar(names_of_caller(), begun, functools.partial(call, *args, **options))
+        made: Any = _kept(beside_the_loop(what, asked), begun)
         made.__qualname__ = name  # "… was never awaited" names the call
         return made
 
@@ -36,13 +36,15 @@ def _awaited(call: Callable[P, T], what: str) -> Callable[P, Coroutine[Any, Any,
     return twin
 
 
-async def _kept(call: Coroutine[Any, Any, T]) -> T:
+async def _kept(call: Coroutine[Any, Any, T], begun: list[Any]) -> T:
     """Await a call; of one that is cancelled, bind what there is to the name that it is assigned to."""
     try:
         return await call
     except asyncio.CancelledError as error:
-        if (kept := getattr(error, "completion", None)) is not None:
-            error._render_traceback_ = interrupted(kept)._render_traceback_  # type: ignore[attr-defined]
+        for results in begun:
+            shown = interrupted(results)  # what is under way may still be ending, on its thread
+            error._render_traceback_ = shown._render_traceback_  # type: ignore[attr-defined]
+            error.completion = results  # type: ignore[attr-defined]
         raise
 
 

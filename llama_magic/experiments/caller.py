@@ -14,6 +14,7 @@ _BETWEEN = ("llama_magic.", "contextlib")  # whose frames stand between the call
 # Where a line awaits: behind these stands what it does with the result.
 _AWAITING = {"SEND", "YIELD_VALUE", "RESUME", "JUMP_BACKWARD_NO_INTERRUPT", "END_SEND"}
 _names: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar("names", default=None)
+_begun: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar("begun", default=None)
 
 
 def _caller() -> FrameType:
@@ -31,11 +32,18 @@ def names_of_caller() -> Mapping[str, Any]:
     return {**frame.f_globals, **frame.f_locals}
 
 
-def with_names(names: Mapping[str, Any], call: Callable[[], T]) -> Callable[[], T]:
-    """Return a call that is told these names of its caller, in whatever thread's own context it is made."""
+def began(results: Any) -> None:
+    """Tell who awaits the call which results are on their way."""
+    if (told := _begun.get()) is not None:
+        told.append(results)
+
+
+def from_afar(names: Mapping[str, Any], begun: list[Any], call: Callable[[], T]) -> Callable[[], T]:
+    """Return a call for another thread's own context: it knows these names, and puts results into `begun`."""
 
     def made() -> T:
         _names.set(names)
+        _begun.set(begun)
         return call()
 
     return made

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, ModelClosedError
-from llama_magic.experiments.caller import bind
+from llama_magic.experiments.caller import began, bind
 from llama_magic.experiments.design import Design
 from llama_magic.experiments.protocols import R
 from llama_magic.experiments.results import Results
@@ -117,6 +117,7 @@ class Experiment(Design, Generic[R]):
         Raises `GenerationInterrupted`, whose completion is `results`, after an interrupt, and the row's error
         where errors stop it; what is there by then is kept.
         """
+        began(results)
         results.clock = Clock()
         try:
             with watched(results, self.progress) as tick:

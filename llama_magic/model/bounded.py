@@ -47,10 +47,10 @@ def out_of_time(seconds: object, words: str, completion: object = None) -> OutOf
     return error
 
 
-async def beside_the_loop(name: str, call: Callable[[], T], end_s: float = _END_S) -> T:
+async def beside_the_loop(name: str, call: Callable[[], T]) -> T:
     """Make a call that waits on a thread beside the loop; where its task is cancelled it ends there, too.
 
-    The `CancelledError` has the `completion` that an interrupt would have, if it is there in `end_s` seconds.
+    The `CancelledError` has the `completion` that an interrupt would have.
     """
     bound = Bound()
 
@@ -67,7 +67,7 @@ async def beside_the_loop(name: str, call: Callable[[], T], end_s: float = _END_
         bound.end()
         made.add_done_callback(_heard)
         shown = GenerationInterrupted(words=f"{name} was stopped; nothing of it is kept")
-        await asyncio.wait({made}, timeout=end_s)  # what it prints at its end belongs to this call
+        await asyncio.wait({made}, timeout=_END_S)  # what it prints at its end belongs to this call
         if made.done() and isinstance(stop := made.exception(), GenerationInterrupted):
             shown = stop
         error._render_traceback_ = shown._render_traceback_  # type: ignore[attr-defined]
