@@ -13,6 +13,8 @@ from browser.server import Server
 SHOTS = Path(__file__).parents[1] / "screenshots"
 SIZE: Any = {"width": 1100, "height": 800}
 LIGHT = "JupyterLab Light"
+# How often a page looks whether something is so, in ms; by default it does at each frame, and draws them all.
+_LOOK = 100
 # Closes what is open, saved or not, and opens a notebook with a kernel that runs (null: with one of its own).
 _OPEN = """async ([path, kernel]) => {
   const { shell, commands } = window.jupyterapp;
@@ -204,7 +206,8 @@ class Page:
         """Wait until each cell has a number: JupyterLab's own promise ends at one that is to fail."""
         self.page.wait_for_function(
             "() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]"
-            ".every((one) => !one.textContent || /\\[\\d+\\]/.test(one.textContent))"
+            ".every((one) => !one.textContent || /\\[\\d+\\]/.test(one.textContent))",
+            polling=_LOOK,
         )
 
     def output(self, index: int) -> Any:
@@ -250,7 +253,7 @@ class Page:
         self.page.wait_for_function(
             "([cell, before]) => { const now = cell.querySelector('.jp-InputPrompt').textContent;"
             " return now !== before && /\\[\\d+\\]/.test(now); }",
-            arg=[self.cell(index).element_handle(), self._prompts[index]],
+            arg=[self.cell(index).element_handle(), self._prompts[index]], polling=_LOOK,
         )  # fmt: skip
 
     def command(self, name: str, **options: Any) -> None:
@@ -261,10 +264,12 @@ class Page:
             [name, options],
         )
         button = ".jp-Dialog button.jp-mod-accept"
-        self.page.wait_for_function("at => window.ended || document.querySelector(at)", arg=button)
+        self.page.wait_for_function(
+            "at => window.ended || document.querySelector(at)", arg=button, polling=_LOOK
+        )
         if self.page.locator(button).count():
             self.page.locator(button).click()
-            self.page.wait_for_function("() => window.ended")
+            self.page.wait_for_function("() => window.ended", polling=_LOOK)
 
     def reload(self) -> None:
         """Load the page again, with the notebook that it shows."""

@@ -75,7 +75,7 @@ def test_what_travels_is_in_proportion_to_the_text(kind: str) -> None:
         changes = [growing.add(text[at : at + 40]) for at in range(0, len(text), 40)]
         return sum(len(json.dumps(change)) for change in changes) / len(text)
 
-    few, many = sent(2_000), sent(8_000)
+    few, many = sent(1_000), sent(4_000)
     assert many <= 1.1 * few
     assert many < 6
 
