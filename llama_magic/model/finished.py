@@ -60,5 +60,5 @@ def _reason(completion: Completion) -> tuple[str, str]:
         room = f"The window is full: load the model with a larger {option('ctx')}"
     if not completion.text and (completion.thinking or completion.raw_text):
         message = f"The answer was cut after {tokens}, before it began: thinking took all {tokens}."
-        return message, f"{room}, or leave thinking out ({option('thinking')}) where that can be."
+        return message, f"{room}, or leave thinking out ({option('thinking', False)}) where that can be."
     return f"The answer was cut after {tokens}, before it was complete.", f"{room}, {remedy}"

@@ -174,7 +174,7 @@ def test_what_is_quick_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
     made, host = Vectors(9, 1), Terminal()
-    monkeypatch.setattr(watching, "_host", lambda: host)
+    monkeypatch.setattr(watching, "host_now", lambda: host)
     with watching.watching(made, True) as tick:
         for moment in (100.1, 100.9, 101.1, 101.2, 101.6):
             now[0] = moment
