@@ -101,7 +101,7 @@ def _told(page: Page) -> Page:
 
 async def _http(request: Request, error: HTTPException) -> Response:
     words = {
-        404: f"There is nothing at {request.url.path[:200]}.",
+        404: f"There is nothing at {request.url.path[:200]}. /openapi.json says what there is.",
         405: f"{request.method} is not taken here.",
     }
     status = error.status_code if error.status_code in words else 400

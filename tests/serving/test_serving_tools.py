@@ -212,6 +212,9 @@ def test_fields_of_others_are_answered_with_ours(served: Callable[..., Served]) 
     ):
         assert words in here.refused(CHAT, field, **ask(**{field: value}))["message"]
     assert "its own marks" in here.refused(TEXT, "suffix", prompt="a", suffix="b")["message"]
+    here.post(CHAT, **ask())
+    here.post(CHAT, **ask(max_tokens=-1))
+    assert here.backend.requests[-1].max_tokens == here.backend.requests[-2].max_tokens
     here.post(CHAT, **ask(functions=None, prediction=None, audio=None, verbosity="medium"))
     picture = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
     where = "messages[0].content[0].type"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from llama_magic.serving.fields.common import (
     MAX_SAMPLES,
@@ -118,12 +118,18 @@ class SchemaFormat(Fields):
 ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")]
 
 
+def _bound(given: int | None) -> int | None:
+    return None if given == -1 else given
+
+
 class ChatCompletion(SamplingFields):
     """A conversation to answer."""
 
     model: str | None = None
     messages: Messages
-    max_tokens: Count | None = None
+    max_tokens: Annotated[Literal[-1] | Count | None, AfterValidator(_bound)] = Field(
+        None, description="-1, as clients of llama.cpp and LM Studio say it: as without one"
+    )
     max_completion_tokens: Count | None = None
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     stream: bool | None = None
