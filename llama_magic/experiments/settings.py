@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from llama_magic.experiments.comparing import hashable
 from llama_magic.experiments.prompts import PromptTemplate
 from llama_magic.words.names import meant
 
+MOST = 100_000  # settings of one call; an axis may have no end
 PROMPT, MODEL = "prompt", "model"  # the axes that are no option and no variable
 
 
@@ -81,7 +83,11 @@ def _axes(over: Any) -> dict[str, list[Any]]:
                 remedy="Prompts are an axis as a dict of names, models as models=[…]; n=3 asks each thrice.",
             )
         one = isinstance(values, (str, Mapping)) or not isinstance(values, Iterable)
-        axes[str(name)] = [values] if one else list(values)
+        axes[str(name)] = [values] if one else list(itertools.islice(values, MOST + 1))
+        if (many := math.prod(map(len, axes.values()))) > MOST:
+            raise OptionError(
+                f"over has {many:,} combinations up to {name!r}, if not more; expected {MOST:,} at most."
+            )
         counts = Counter(hashable(value) for value in axes[str(name)])
         if twice := [value for value in axes[str(name)] if counts[hashable(value)] > 1]:
             raise OptionError(

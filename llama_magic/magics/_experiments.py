@@ -15,6 +15,7 @@ from llama_magic.experiments.each_row import map as map_all
 from llama_magic.experiments.experiment import interrupted
 from llama_magic.experiments.models import Models
 from llama_magic.experiments.results import Results
+from llama_magic.experiments.settings import MOST
 from llama_magic.magics._call import CellRun
 from llama_magic.magics._interpolate import interpolate_line
 from llama_magic.magics._lookup import find_schema
@@ -22,7 +23,6 @@ from llama_magic.magics._variables import LineVariables
 from llama_magic.session.blocks import split_blocks, split_named
 from llama_magic.words.names import hint
 
-_MOST = 100_000  # values that a range stands for
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _WORD = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|$)""")
 _UNKNOWN = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
@@ -177,8 +177,8 @@ def _known(word: str, variables: LineVariables) -> str:
 def _plain(word: str) -> list[Any]:
     if range_ := _RANGE.fullmatch(word):
         first, last = int(range_[1]), int(range_[2])
-        if abs(last - first) >= _MOST:
-            raise OptionError(f"--over holds {word}; expected a range of {_MOST:,} values at most.")
+        if abs(last - first) >= MOST:
+            raise OptionError(f"--over holds {word}; expected a range of {MOST:,} values at most.")
         return list(range(first, last + 1) if first <= last else range(first, last - 1, -1))
     if word in ("true", "false"):
         return [word == "true"]

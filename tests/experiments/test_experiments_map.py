@@ -259,6 +259,8 @@ def test_a_closed_model_ends_it() -> None:
         ({"over": {"top_k": [1, 2, 1]}}, lm.OptionError, "'top_k' has 1 twice.\n.*n=2"),
         ({"over": {"text": [{"a": 1}, {"a": 1}]}}, lm.OptionError, "twice"),
         ({"over": [1]}, lm.InputTypeError, "over is a list"),
+        ({"over": {"seed": range(10**10)}}, lm.OptionError, "has 100,001 combinations up to 'seed'"),
+        ({"over": {"a": range(10**3), "b": range(10**3)}}, lm.OptionError, "has 1,000,000 combinations"),
         ({"n": 0}, lm.OptionError, "n is 0"),
         ({"scor": 1}, lm.OptionError, "Did you mean score?"),
         ({"on_error": "ignore"}, lm.OptionError, "'keep' or 'stop'"),
