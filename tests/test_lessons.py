@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -62,15 +63,22 @@ def test_a_lesson_has_all_its_parts(path: Path) -> None:
     assert predict.source.startswith("lm.lesson.predict(")  # which is what is seen of it
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_what_is_folded_stays_out_of_a_page_to_hand_out(path: Path) -> None:
-    """nbconvert knows no fold but goes by tags: by the README's line no answer stands on the page."""
+@functools.cache  # it reads its template when it is made, which is half of the work
+def _by_tags() -> tuple[str, Any]:
+    """Return the tag of README's line, and what makes pages by it."""
     from nbconvert import HTMLExporter
 
     [tag] = re.findall(r"remove_input_tags=(\S+)", README)
-    book = nbformat.read(path, as_version=4)
     config = {"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {tag}}}
-    page = HTMLExporter(config=Config(config)).from_notebook_node(book)[0]
+    return tag, HTMLExporter(config=Config(config))
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_what_is_folded_stays_out_of_a_page_to_hand_out(path: Path) -> None:
+    """nbconvert knows no fold but goes by tags: by the README's line no answer stands on the page."""
+    tag, exporter = _by_tags()
+    book = nbformat.read(path, as_version=4)
+    page = exporter.from_notebook_node(book)[0]
     assert "answer=" not in re.sub("<[^>]+>", "", page)
     folded = [cell for cell in book.cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
     assert all(tag in cell.metadata.tags for cell in folded)
