@@ -14,7 +14,7 @@ from IPython.core.async_helpers import get_asyncio_loop
 
 from llama_magic.testing import Script, scripted_model
 
-LINE = "Interrupted: what was written is in %llama history."
+LINE = "Interrupted: what was written is in the history."
 CELLS = {
     "a call": "await m.acomplete('Hello')",
     "a stream": "async for _ in m.acomplete('Hello', stream=True): pass",
