@@ -27,6 +27,7 @@ _HEAD = Html('<thead><tr class="lm-tr">{}</tr></thead>')
 _TR = Html('<tr class="lm-tr">{}</tr>')
 _TR_ON = Html('<tr class="lm-on">{}</tr>')  # the next one says more of the same
 _EMPTY = Html("<td></td>")
+_END = " lm-end"  # of the last column
 _LIST = Html(";<wbr>")  # `--samplers "top_k;top_p"`: a line may end behind it
 _DOT = Html(" · ")
 _DOT_AFTER = Html("\u00a0· ")  # a line may end behind it, and does not begin with it
@@ -171,9 +172,11 @@ def _grid(node: doc.Grid) -> Html:
     if not table.rows:
         return Html('<p class="lm-line">{}</p>').format(table.empty)
     marks = columns.marks(table)
+    headings = columns.headings(table, marks)
+    headings[-1] += _END
     head = _NONE.join(
         _TH.format(heading, _aligned(mark), name) if name else _EMPTY
-        for heading, mark, name in zip(columns.headings(table, marks), marks, table.headers, strict=True)
+        for heading, mark, name in zip(headings, marks, table.headers, strict=True)
     )
     repeated = _repeated(table)
     rows = _LINE.join(
@@ -204,8 +207,9 @@ def _pages(node: doc.Pages) -> Html:
 
 def _row(marks: Sequence[str], row: Sequence[Any], repeated: int, *, goes_on: bool) -> Html:
     """Return a row; what is said above is left out, for a cell over several rows needs an attribute."""
-    pairs = zip(marks[repeated:], row[repeated:], strict=True)
-    cells = _NONE.join(_TD.format(mark, _aligned(mark), _cell(value)) for mark, value in pairs)
+    ends = [""] * (len(row) - 1) + [_END]
+    each = list(zip(marks, ends, row, strict=True))[repeated:]
+    cells = _NONE.join(_TD.format(mark + end, _aligned(mark), _cell(value)) for mark, end, value in each)
     return (_TR_ON if goes_on else _TR).format(_EMPTY * repeated + cells)
 
 
