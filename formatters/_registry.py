@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
-from llama_magic.words.files import decoded, expanded
+from llama_magic.words.files import decoded, expanded, whole_file
 from llama_magic.words.names import nearest
 
 from ._elsewhere import ModuleFormatter
@@ -119,7 +119,7 @@ def from_jinja(source: str | os.PathLike[str], bos_token: str = "", eos_token: s
         return GGUFFormatter(Template(text, bos_token, eos_token), name="jinja")
     path = Path(expanded(text))
     try:
-        template = decoded(path.read_bytes())
+        template = decoded(whole_file(path))
     except (OSError, ValueError) as error:  # no file, no text, no name of a file
         raise OptionError(
             f"The template {str(path)!r} cannot be read: {error}",

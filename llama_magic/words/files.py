@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import stat
 
 _BOMS = (
     ("utf-8-sig", codecs.BOM_UTF8),
@@ -23,6 +24,14 @@ def expanded(path: str) -> str:
     with contextlib.suppress(ValueError):
         return os.path.expanduser(os.path.expandvars(path))
     return path
+
+
+def whole_file(path: str | os.PathLike[str]) -> bytes:
+    """Return a file's bytes. Raises OSError for what is none: a pipe waits for ever, a device has no end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError("it is no regular file")
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def decoded(data: bytes) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import llama_magic as lm
+from llama_magic import formatters
 from llama_magic.errors import LlamaMagicError
 from llama_magic.session.chat import Chat
 from llama_magic.session.turns import Turn
@@ -78,5 +80,6 @@ def test_no_path_raises_anything_foreign(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     """Opening a named pipe would hang the kernel until somebody writes; it is refused unopened."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(LlamaMagicError, match="no regular file"):
-        Chat.load(tmp_path / "pipe")
+    for read in (Chat.load, formatters.from_jinja, lm.verify):
+        with pytest.raises(LlamaMagicError, match="no regular file"):
+            read(tmp_path / "pipe")
