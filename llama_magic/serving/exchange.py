@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from llama_magic.serving.answers import ServedAnswer
 from llama_magic.serving.reading import read
 from llama_magic.serving.refusals import refusal_of
+from llama_magic.words.harmless import one_line
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -134,7 +135,7 @@ class Exchange:
     async def fail(self, error: BaseException) -> None:
         """Tell the client of an error: as the answer, or as the last event of a stream."""
         refusal = refusal_of(error)
-        how = str(refusal.status)
+        how = one_line(" ".join((str(refusal.status), refusal.param or "")).strip(), 60)
         if not self.started:
             await self.respond(refusal.body(), how, refusal.status, dict(refusal.headers))
         elif self.streams and not self.gone:

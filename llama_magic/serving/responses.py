@@ -33,7 +33,8 @@ async def responses(exchange: Exchange, asked: Asked) -> None:
     if asked.stream:
         await exchange.events(writer.frames())
     else:
-        await exchange.respond(await writer.body())
+        body = await writer.body()
+        await exchange.respond(body, writer.ended)
     exchange.finish(writer.ended)
 
 

@@ -171,6 +171,7 @@ def test_responses(served: Callable[..., Served]) -> None:
         tools: Any = [TOOL]
         called = client.responses.create(model="scripted", input="sky", tools=tools, tool_choice="required")
         (call,) = called.output
+        assert [row.ended for row in here.server.log] == ["stop", "stop", "tool_calls"]
         assert (call.name, json.loads(call.arguments)) == ("look", {"at": "the sky"})
         result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "blue"}
         turns: Any = [{"role": "user", "content": "sky"}, call.model_dump(exclude_none=True), result]

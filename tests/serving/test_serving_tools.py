@@ -212,6 +212,7 @@ def test_fields_of_others_are_answered_with_ours(served: Callable[..., Served]) 
     ):
         assert words in here.refused(CHAT, field, **ask(**{field: value}))["message"]
     assert "its own marks" in here.refused(TEXT, "suffix", prompt="a", suffix="b")["message"]
+    assert list(here.server.log)[-1].ended == "400 suffix"
     here.post(CHAT, **ask())
     here.post(CHAT, **ask(max_tokens=-1))
     assert here.backend.requests[-1].max_tokens == here.backend.requests[-2].max_tokens
