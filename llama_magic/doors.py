@@ -28,8 +28,7 @@ _LONG = re.compile(r"(?s)\A(.{2000}).{1000,}(.{1000})\Z")
 # Options whose flag is not their name.
 FLAGS = {
     "n": "--samples", "thinking": "--think", "name": "--as", "reuse=False": "--fresh",
-    "mmap=False": "--no-mmap", "probe=False": "--no-probe",
-    "thinking=False": "no --think",
+    "mmap=False": "--no-mmap", "probe=False": "--no-probe", "thinking=False": "--think",
 }  # fmt: skip
 # Those that a request has as well, under this name.
 FIELDS = frozenset({"max_tokens", "n", "stop", "seed", "temperature", "thinking", "overflow", "timeout"})
