@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import ctypes
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_gguf import Scripted, chain
+from scripted_gguf import chain
 
 import llama_magic as lm
 from llama_magic import starts, weakly
@@ -136,19 +135,3 @@ def test_whether_threads_can_be_started_is_tried() -> None:
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
-
-
-def test_close_in_a_finalizer_at_the_very_end_returns(scripted_file: Scripted) -> None:
-    """`model.close()` in a `__del__` that runs when the interpreter is taken down waits for no thread: none
-    runs any more, and the process hung.
-    """
-    program = (
-        "import sys, llama_magic as lm\n"
-        "class Held:\n"
-        "    def __init__(self): self.model, self.me = lm.load(sys.argv[1], ctx=256, threads=1), self\n"
-        "    def __del__(self): self.model.close(); print(sys.is_finalizing(), flush=True)\n"
-        "held = Held()\n"
-    )
-    command = [sys.executable, "-c", program, str(scripted_file.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

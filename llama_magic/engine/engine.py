@@ -6,6 +6,7 @@ import _thread
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -186,8 +187,9 @@ class Engine:
 
 def _aside(work: Callable[..., None], *arguments: Any) -> None:
     """Run `work` on a thread of its own: a Ctrl-C in the middle of it would leave the lanes half done."""
-    with contextlib.suppress(BackendError):  # no thread is left, or all end: the next turn does it
-        launch(_thread.start_new_thread, work, arguments)
+    if not sys.is_finalizing():  # in a `__del__`: no thread runs any more
+        with contextlib.suppress(BackendError):  # no thread is left: the next turn does it
+            launch(_thread.start_new_thread, work, arguments)
 
 
 @atexit.register
