@@ -48,7 +48,7 @@ def executed() -> Any:
         STOPPED,
     )
     book = notebook(*sources)
-    return nbclient.NotebookClient(book, timeout=600, allow_errors=True).execute()
+    return nbclient.NotebookClient(book, timeout=600, allow_errors=True, coalesce_streams=True).execute()
 
 
 def test_nbclient_stores_one_static_output(executed: Any) -> None:
