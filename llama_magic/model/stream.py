@@ -105,6 +105,8 @@ class Stream(InProcess, Generic[C]):
         except KeyboardInterrupt:
             raise self._interrupted() from None
         if chunk is None:
+            # For other readers: CPython's get waits for ever where its time is up and another took the item.
+            self._chunks.put(None)
             self._end()
             self._take()
             raise StopIteration
