@@ -66,6 +66,8 @@ def walk(
 
 def spread(stage: TraceStage, whole: TraceStage) -> NDArray[np.float32]:
     """Return the logits of a stage for all tokens of `whole`, -inf for those that it cut."""
+    if len(stage.ids) == len(whole.ids):  # none is cut, so they stand in order
+        return stage.logits.copy()
     logits = np.full(len(whole.probabilities), -np.inf, np.float32)
     logits[stage.ids] = stage.logits
     return logits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -13,7 +15,7 @@ import numpy as np
 
 from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
-from llama_magic.starts import STACK
+from llama_magic.starts import STACK, launch
 from llama_magic.threads import LeftBehind
 from llama_magic.words.given import quoted
 
@@ -35,6 +37,60 @@ _SPM, _BPE, _RWKV = 1, 2, 5  # the types whose tokens stand for every byte of a 
 _PRINTABLE = frozenset((*range(33, 127), *range(161, 173), *range(174, 256)))
 _OTHERS = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 _WRITTEN = {byte: chr(byte) for byte in _PRINTABLE} | {b: chr(256 + i) for i, b in enumerate(_OTHERS)}
+
+_TOKENIZE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_bool,
+    ctypes.c_bool,
+)
+_tokenize = _TOKENIZE(("llama_tokenize", backend.LIBRARY))
+
+
+def _stack_of(data: bytes) -> int:
+    """Return how many bytes of stack a text may take that needs more than any thread has, else 0.
+
+    Of many files (DeepSeek's, Mistral's, gpt-oss) llama.cpp cuts texts by `std::regex`, which calls
+    itself for each character of a run of letters, of signs or of white space: 26,000 ended the process.
+    """
+    if len(data) < _RUN:
+        return 0
+    kinds, longest = data.translate(_KINDS), _RUN
+    if b"x" * _RUN not in kinds and b" " * _RUN not in kinds:
+        return 0
+    while b"x" * longest in kinds or b" " * longest in kinds:
+        longest *= 2
+    return _A_CHARACTER * longest
+
+
+def _roomy(vocab: int, text: int, size: int, *rest: Any) -> int:
+    """Do as `llama_tokenize` does, with room for a long run: llguidance asks for texts that must follow."""
+    stack = _stack_of(ctypes.string_at(text, size)) if size >= _RUN else 0
+    if not stack:
+        return int(_tokenize(vocab, text, size, *rest))
+    made = [0]  # no tokens: then nothing is forced
+    done = _thread.allocate_lock()
+
+    def work() -> None:
+        try:
+            made[0] = int(_tokenize(vocab, text, size, *rest))
+        finally:
+            done.release()
+
+    with done, contextlib.suppress(BackendError):
+        launch(_thread.start_new_thread, work, (), stack=max(stack, STACK))
+        waiting = True
+        while waiting:
+            with contextlib.suppress(KeyboardInterrupt):  # the memory is the caller's, so this wait goes on
+                waiting = not done.acquire()
+    return made[0]
+
+
+_tokenize_with_room = _TOKENIZE(_roomy)
 
 
 class Vocab:
@@ -90,32 +146,18 @@ class Vocab:
 
     @property
     def tokenize_function(self) -> int:
-        """The address of `llama_tokenize`, for libraries that call it themselves."""
-        return int(ctypes.cast(backend.LIBRARY.llama_tokenize, ctypes.c_void_p).value or 0)
+        """The address of what tokenizes as `llama_tokenize` does, for libraries that call it themselves."""
+        function = _tokenize_with_room if self.type == _BPE else _tokenize
+        return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
     def tokenize(self, text: str | bytes, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`. NUL bytes and any length below 2 GiB are taken."""
         data = _encode(text)
         call = functools.partial(self._tokenize, data, add_special, parse_special)
-        stack = self._stack(data)
+        stack = _stack_of(data) if self.type == _BPE else 0
         if len(data) < _LONG and not stack:
             return self._calls.here(call)
         return self._calls.run(call, max(stack, STACK))
-
-    def _stack(self, data: bytes) -> int:
-        """Return how many bytes of stack a text may take that needs more than any thread has, else 0.
-
-        Of many files (DeepSeek's, Mistral's, gpt-oss) llama.cpp cuts texts by `std::regex`, which calls
-        itself for each character of a run of letters, of signs or of white space: 26,000 ended the process.
-        """
-        if self.type != _BPE or len(data) < _RUN:
-            return 0
-        kinds, longest = data.translate(_KINDS), _RUN
-        if b"x" * _RUN not in kinds and b" " * _RUN not in kinds:
-            return 0
-        while b"x" * longest in kinds or b" " * longest in kinds:
-            longest *= 2
-        return _A_CHARACTER * longest
 
     def _tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
         # One token a byte at most, plus BOS and EOS, plus a space that SPM vocabularies put in front.
