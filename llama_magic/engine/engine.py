@@ -93,7 +93,7 @@ class Engine:
         """Let a cancelled request end now, though another model may be computing; never waits."""
         job = request.handle
         if job is not None and not job.closed:
-            _aside(self._core.settle, job)
+            _on_its_own(self._core.settle, job)
 
     def call(self, function: Callable[[Core], T]) -> T:
         """Run `function(core)` between two steps on the compute thread, and return what it returns."""
@@ -161,7 +161,7 @@ class Engine:
         """
         self.stop()
         if not self.forked:
-            _aside(self._core.close)
+            _on_its_own(self._core.close)
             if may_wait() and not self._core.mine:
                 self._core.ended.wait_long()
 
@@ -185,7 +185,7 @@ class Engine:
         self._core.weights.check_files()
 
 
-def _aside(work: Callable[..., None], *arguments: Any) -> None:
+def _on_its_own(work: Callable[..., None], *arguments: Any) -> None:
     """Run `work` on a thread of its own: a Ctrl-C in the middle of it would leave the lanes half done."""
     if not sys.is_finalizing():  # in a `__del__`: no thread runs any more
         with contextlib.suppress(BackendError):  # no thread is left: the next turn does it
@@ -198,6 +198,6 @@ def _end_all() -> None:
     cores = list(live)
     for core in cores:
         core.stop()
-        _aside(core.close)
+        _on_its_own(core.close)
     for core in cores:
         core.ended.wait_long()

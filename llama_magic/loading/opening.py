@@ -73,7 +73,7 @@ def _open(
     machine: Machine,
 ) -> Model:
     identity = found.identity
-    info = _judged(found, identity)
+    info = _header(found, identity)
     settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
     key = (identity, settings)
     known = _models.get(key)
@@ -109,7 +109,7 @@ def _open(
     return model
 
 
-def _judged(found: Resolved, identity: Identity) -> GGUFInfo:
+def _header(found: Resolved, identity: Identity) -> GGUFInfo:
     """Return a file's header, validated; that of a model of the same file where one is loaded."""
     for (of, _), model in list(_models.items()):
         if of == identity and not model.closed:

@@ -100,7 +100,7 @@ class Measuring:
     ) -> Coroutine[Any, Any, NDArray[np.float32]]:
         """Like `embed`, for `await`."""
         how: dict[str, Any] = {"normalize": normalize, "timeout": timeout, "progress": progress}
-        return _aside("embed", lambda: self.embed(texts, **how))
+        return _for_await("embed", lambda: self.embed(texts, **how))
 
     def _width(self) -> int:
         self._local("an embedding")
@@ -156,7 +156,7 @@ class Measuring:
         timeout: float | None = None,
     ) -> Coroutine[Any, Any, list[float]]:
         """Like `score`, for `await`."""
-        return _aside("score", lambda: self.score(prompt, texts, end=end, timeout=timeout))
+        return _for_await("score", lambda: self.score(prompt, texts, end=end, timeout=timeout))
 
     # --- read -------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Measuring:
         self, text: str | Sequence[Mapping[str, Any]] | Completion[Any], *, timeout: float | None = None
     ) -> Coroutine[Any, Any, ReadThrough]:
         """Like `read`, for `await`."""
-        return _aside("read", lambda: self.read(text, timeout=timeout))
+        return _for_await("read", lambda: self.read(text, timeout=timeout))
 
     # --- xray -------------------------------------------------------------------------------
 
@@ -244,10 +244,10 @@ class Measuring:
         **changes: Any,
     ) -> Coroutine[Any, Any, SamplerTrace]:
         """Like `xray`, for `await`."""
-        return _aside("xray", lambda: self.xray(prompt, sampling, seed=seed, timeout=timeout, **changes))
+        return _for_await("xray", lambda: self.xray(prompt, sampling, seed=seed, timeout=timeout, **changes))
 
 
-def _aside(name: str, call: Callable[[], Any]) -> Any:
+def _for_await(name: str, call: Callable[[], Any]) -> Any:
     """Return what is to be awaited; nothing is checked or asked before."""
     made: Any = beside_the_loop(name, call)
     made.__qualname__ = f"Model.a{name}"  # "… was never awaited" names the call
