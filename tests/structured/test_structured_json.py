@@ -90,6 +90,26 @@ def test_formats_agree_with_jsonschema(text: str, name: str) -> None:
     assert _formats.CHECKS[name](text) == reference, (name, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [
+        ("http://a.b/c?d=e#f", {"uri", "uri-reference", "iri", "iri-reference"}),
+        ("urn:isbn:0451450523", {"uri", "uri-reference", "iri", "iri-reference"}),
+        ("/a/b", {"uri-reference", "iri-reference"}),
+        ("", {"uri-reference", "iri-reference"}),
+        ("http://ä.b/ö", {"iri", "iri-reference"}),
+        ("ä", {"iri-reference"}),
+        ("http://a b", set()),
+        ("1a:b", set()),
+        ("a%zz", set()),
+    ],
+)
+def test_what_a_uri_is(text: str, takes: set[str]) -> None:
+    """A relative reference is no URI, and letters beyond ASCII make an IRI (RFC 3986, 3987)."""
+    names = ("uri", "uri-reference", "iri", "iri-reference")
+    assert {name for name in names if _formats.CHECKS[name](text)} == takes
+
+
 @pytest.mark.parametrize("name", sorted(_formats.MASKED))
 def test_mask_of_a_format_stays_inside_the_format(name: str) -> None:
     """Texts around the border of a format: what the mask lets through the check lets through too."""
