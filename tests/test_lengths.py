@@ -34,7 +34,7 @@ def longer() -> dict[str, int]:
 def named() -> set[str]:
     """Return the exceptions that CONTRIBUTING names, which says why."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    paragraph = text[text.index("- A file has at most") :].split("\n- ", 1)[0]
+    paragraph = text[text.index("- A file of the package has at most") :].split("\n- ", 1)[0]
     return set(re.findall(r"`([\w/.]+)`", paragraph))
 
 

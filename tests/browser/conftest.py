@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from browser.boards import LOAD, PAD, STEPS, TRACE, board
 from browser.page import Page
 from browser.server import Server
 
@@ -95,3 +97,15 @@ def notebook_7(browser: Any, server: Server) -> Iterator[Any]:
     yield opens
     for page in pages:
         page.close()
+
+
+@pytest.fixture
+def tab(opened: Any, request: pytest.FixtureRequest) -> Any:
+    """A notebook with a model loaded, a live trace running in its second cell."""
+    name = re.sub(r"\W+", "-", request.node.name)
+    made = opened(f"{name}.ipynb", [LOAD, TRACE, PAD, STEPS])
+    made.run(0)
+    made.finished(0)
+    made.run(1)
+    board(made)
+    return made

@@ -69,7 +69,6 @@ LIVE: dict[str, tuple[str, str]] = {
     "pen": ("%%llama chat --live --seed 7 -n 40 --logprobs 3\nWhat is the capital of France?", ".lm-board"),
 }
 
-
 failed: list[str] = []  # what could not be taken
 
 
