@@ -88,6 +88,7 @@ def run_in_turn(paths: Sequence[Path], folder: Path, demo: Path | None = None) -
 
 def _ran(names: Sequence[str], folder: Path) -> dict[str, list[str]]:
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "nbval.plugin", "--nbval-lax", "--junitxml=ran.xml"]
+    pytest += ["--nbval-kernel-startup-timeout=600"]
     # Not a dozen plugins; and two threads that sleep while they wait write at 1.3 times the work of one.
     alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "LLAMA_MAGIC_THREADS": "1"}
     done = subprocess.run([*pytest, *names], cwd=folder, env=alone, capture_output=True, text=True)

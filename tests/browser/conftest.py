@@ -45,7 +45,7 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGS)
+        chromium = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGS, timeout=600_000)
         yield chromium
         chromium.close()
 

@@ -341,7 +341,7 @@ def test_nbclient_saves_no_widget_state() -> None:
     spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     cells = [nbformat.v4.new_code_cell(text) for text in (IMPORTS, source)]
     book = nbformat.v4.new_notebook(cells=cells, metadata=spec)
-    book = nbclient.NotebookClient(book, timeout=600, coalesce_streams=True).execute()
+    book = nbclient.NotebookClient(book, timeout=600, startup_timeout=600, coalesce_streams=True).execute()
     [output] = book.cells[1].outputs
     assert output.text.startswith("There is no prompt pad here")
     assert "widgets" not in book.metadata

@@ -21,6 +21,7 @@ from llama_magic.errors import LlamaMagicError
 from llama_magic.testing import scripted_model
 
 HERE = Path(__file__).parent
+PATIENT: dict[str, Any] = {"timeout": 600, "startup_timeout": 600}  # a busy machine
 IMPORTS = (
     f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
     "from display_answers import Script, answering, stream\nimport llama_magic.display as d"
@@ -48,7 +49,7 @@ def executed() -> Any:
         STOPPED,
     )
     book = notebook(*sources)
-    return nbclient.NotebookClient(book, timeout=600, allow_errors=True, coalesce_streams=True).execute()
+    return nbclient.NotebookClient(book, **PATIENT, allow_errors=True, coalesce_streams=True).execute()
 
 
 def test_nbclient_stores_one_static_output(executed: Any) -> None:
@@ -117,7 +118,7 @@ def test_a_long_map_leaves_nothing_of_its_way(monkeypatch: pytest.MonkeyPatch) -
         "from llama_magic.testing import scripted_model\nwatching._SELDOM = 0.0\n"
         "runs = lm.map(['a', 'b', 'c'], model=scripted_model(lambda request: 'said'))\nlen(runs)"
     )
-    client = nbclient.NotebookClient(notebook(source, "%%capture kept\n" + source), timeout=600)
+    client = nbclient.NotebookClient(notebook(source, "%%capture kept\n" + source), **PATIENT)
     seen: list[str] = []
     update = client.process_message
 
@@ -195,11 +196,12 @@ def test_nbval_and_papermill_pass(tmp_path: Path, executed: Any) -> None:
     executed.cells = executed.cells[:4]
     nbformat.write(executed, path)
     run = [sys.executable, "-m", "pytest", "-q", "-p", "nbval.plugin", "--nbval", "-p", "no:cacheprovider"]
+    run += ["--nbval-kernel-startup-timeout=600"]
     alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # not a dozen others
     done = subprocess.run([*run, str(path)], cwd=tmp_path, capture_output=True, text=True, env=alone)
     assert "4 passed" in done.stdout, done.stdout
     out = tmp_path / "out.ipynb"
-    run = [sys.executable, "-m", "papermill", "--no-progress-bar", str(path), str(out)]
+    run = [sys.executable, "-m", "papermill", "--no-progress-bar", "--start-timeout=600", str(path), str(out)]
     subprocess.run(run, cwd=tmp_path, capture_output=True, check=True)
     again = nbformat.read(out, as_version=4)
     assert [c.outputs for c in again.cells] == [c.outputs for c in executed.cells]

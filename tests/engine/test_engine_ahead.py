@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from settled import WATCHDOG, joined
 
 from llama_magic.request.events import EndEvent, FinishEvent, TokenEvent
 from llama_magic.request.request import Request
@@ -62,7 +63,7 @@ def _start(model: Any, matcher: Parity, *, exact: bool) -> Callable[[], tuple[li
 
     def wait() -> tuple[list[Any], Any]:
         seen = []
-        while not isinstance(event := events.get(timeout=60), EndEvent):
+        while not isinstance(event := events.get(timeout=WATCHDOG), EndEvent):
             seen.append(event)
         return seen, event.error
 
@@ -100,12 +101,10 @@ def test_the_thread_for_masks_ends_with_its_model(loaded: Callable[..., Any], pa
     """Closing a model leaves no thread behind."""
     import llama_magic as lm
 
+    loaded("short")  # the threads that all models share are there
     before = set(threading.enumerate())
     model = lm.load(path_of("short"), ctx=512, threads=1)
     assert model.structured("Red?", {"enum": ["red"]}, max_tokens=8).parsed == "red"
     assert {thread.name for thread in set(threading.enumerate()) - before} >= {"llama_magic masks"}
     model.close()
-    masks = [thread for thread in threading.enumerate() if thread.name == "llama_magic masks"]
-    for thread in set(masks) - before:
-        thread.join(60)  # it has ended; the interpreter is told a moment later
-    assert set(threading.enumerate()) <= before
+    joined(*set(threading.enumerate()) - before)  # they have ended; the interpreter is told a moment later

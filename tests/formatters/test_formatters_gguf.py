@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -598,7 +599,7 @@ def test_a_variable_that_the_template_does_not_use_is_a_note() -> None:
 def test_what_a_template_is_tried_on_is_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials of which each stays within the limit end after a quarter of a second in all."""
     ticks = itertools.count(0.0, 0.2)
-    monkeypatch.setattr(_plan.time, "thread_time", lambda: next(ticks))
+    monkeypatch.setattr(_plan, "time", SimpleNamespace(thread_time=lambda: next(ticks)))
     tried: list[Any] = []
 
     def run(messages: Any, variables: Any) -> str:

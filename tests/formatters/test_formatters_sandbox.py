@@ -124,10 +124,10 @@ def test_a_greedy_template_is_stopped(source: str, monkeypatch: pytest.MonkeyPat
         for module in (_limits, _plan):
             monkeypatch.setattr(module, "MAX_SECONDS", 0.1)
     template = formatters.gguf.Template(source + "{{ messages[0].content }}")
-    began = time.process_time()
+    began = time.thread_time()
     with pytest.raises(TemplateError):
         template.messages_to_prompt(HI)
-    assert time.process_time() - began < 2.5
+    assert time.thread_time() - began < 2.5
 
 
 def test_memory_stays_bounded() -> None:

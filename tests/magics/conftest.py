@@ -16,7 +16,7 @@ def client() -> Iterator[Any]:
     """A kernel, spoken to as a front end does."""
     from jupyter_client.manager import start_new_kernel
 
-    manager, found = start_new_kernel(kernel_name="python3")
+    manager, found = start_new_kernel(startup_timeout=600, kernel_name="python3")
     yield found
     found.stop_channels()
     manager.shutdown_kernel(now=True)

@@ -77,7 +77,7 @@ class Kernel:
     """A kernel; `run` runs a cell and interrupts it."""
 
     def __init__(self, folder: str, url: str = "") -> None:
-        self.manager, self.client = start_new_kernel(kernel_name="python3")
+        self.manager, self.client = start_new_kernel(startup_timeout=600, kernel_name="python3")
         self.lost = 0
         self.run(f"%load_ext llama_magic\n{prepare(folder, url)}")
 

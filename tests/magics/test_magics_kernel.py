@@ -29,7 +29,11 @@ def run_notebook(*cells: str, allow_errors: bool = False) -> list[Any]:
     """Run cells with nbclient after the set-up cell; return the outputs of each."""
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in (SETUP, *cells)]
-    how = {"timeout": 600, "coalesce_streams": True}  # a busy kernel sends a printed line in pieces
+    how = {
+        "timeout": 600,
+        "startup_timeout": 600,
+        "coalesce_streams": True,
+    }  # a busy kernel sends a printed line in pieces
     NotebookClient(notebook, kernel_name="python3", allow_errors=allow_errors, **how).execute()
     assert notebook.cells[0].outputs == []
     nbformat.validate(notebook)

@@ -24,7 +24,7 @@ class Kernel:
     """A kernel in which an endless model is loaded as `m`."""
 
     def __init__(self, path: Path) -> None:
-        self.manager, self.client = start_new_kernel(kernel_name="python3")
+        self.manager, self.client = start_new_kernel(startup_timeout=600, kernel_name="python3")
         self.run(
             f"%load_ext llama_magic\n%llama load {path} --ctx 8192 --threads 1\n"
             f"import llama_magic as lm\nm = lm.load({str(path)!r}, ctx=8192, threads=1)"

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import itertools
 import json
-import os
 import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
+from settled import WATCHDOG
 
 import llama_magic as lm
+from llama_magic.engine.native import Context
 from llama_magic.request.request import row_seed, sample_seed
 
 PROMPTS = ["Great!", "Terrible!", "I hate it", "Love"]
@@ -75,6 +78,31 @@ def test_a_row_that_does_not_fit(model: Any) -> None:
     assert {type(first.parsed), type(third.parsed)} == {bool}
 
 
+@contextlib.contextmanager
+def _pressed_at_decode(number: int) -> Iterator[None]:
+    """Press Ctrl-C when that decode begins; it goes on when this thread has heard."""
+    decodes, heard, main = itertools.count(1), threading.Event(), threading.get_ident()
+    decode = Context.decode
+
+    def hear(_number: int, _frame: object) -> None:
+        heard.set()
+        raise KeyboardInterrupt
+
+    def counted(self: Context, *batch: Any) -> Any:
+        if next(decodes) == number:
+            signal.pthread_kill(main, signal.SIGINT)
+            heard.wait(WATCHDOG)
+        return decode(self, *batch)
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Context, "decode", counted)
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_an_interrupt_keeps_finished_rows(model: Any) -> None:
     """What is finished stays finished, what was begun or not is marked, all in order; the model goes on."""
     text = Annotated[str, Field(min_length=150, max_length=200)]
@@ -96,16 +124,14 @@ def test_an_interrupt_keeps_finished_rows(model: Any) -> None:
     assert [row.messages[-2]["content"] for row in rows] == PROMPTS
     assert all(isinstance(row.parsed, Stopping) for row in rows[:2])
 
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(lm.GenerationInterrupted, match="of 60 rows finished") as caught:
-            model.structured([f"Tell {i}." for i in range(60)], text, max_tokens=60, seed=1)
-    finally:
-        timer.cancel()
+    with (
+        _pressed_at_decode(100),
+        pytest.raises(lm.GenerationInterrupted, match="of 60 rows finished") as caught,
+    ):
+        model.structured([f"Tell {i}." for i in range(60)], text, max_tokens=60, seed=1)
     assert len(caught.value.completion) == 60
     begun = [row for row in caught.value.completion if row is not None]
-    assert begun[-1].finish_reason == "interrupted"
+    assert begun[0].finish_reason != begun[-1].finish_reason == "interrupted"
     assert model.complete("a", max_tokens=1, seed=1).token_ids
 
 

@@ -509,10 +509,14 @@ def test_memory_is_given_back(scripted_file: Scripted, path_of: Callable[[str], 
 _INTERRUPTED_LOAD = """
 import json, os, signal, sys, threading, time
 import llama_magic as lm
+from llama_magic.engine import crash_check
 from llama_magic.loading import hooks
 from llama_magic.loading import weights
 path = sys.argv[1]
+command = crash_check.command
 for stage in ("check", "load"):
+    if stage == "check":  # which does not end before it is interrupted
+        crash_check.command = lambda: [sys.executable, "-c", "import time; time.sleep(600)"]
     sent = []
     def progress(p):
         if p.stage == stage and not sent:
@@ -521,19 +525,19 @@ for stage in ("check", "load"):
     model = None
     try:
         model = lm.load(path, ctx=1024, threads=1, progress=progress)
-        time.sleep(0.1)
         print("loaded")
+        time.sleep(600)
     except KeyboardInterrupt:
         print("interrupted")
     del model
-    for _ in range(3):
-        try:
-            time.sleep(0.05)
-        except KeyboardInterrupt:
-            pass
+    crash_check.command = command
     with lm.load(path, ctx=1024, threads=1) as model:
         print(model.complete("Hello", max_tokens=3, seed=1).finish_reason)
     del model
+    for _ in range(12_000):  # what was left behind ends soon
+        if not hooks.loaded() and not weights.in_memory():
+            break
+        time.sleep(0.01)
     print(len(hooks.loaded()), len(weights.in_memory()))
 """
 
@@ -544,12 +548,13 @@ def test_interrupt_while_loading(path_of: Callable[[str], Path], tmp_path: Path)
     """
     env = {**os.environ, "LLAMA_MAGIC_CACHE": str(tmp_path)}  # the check is there where nothing is remembered
     command = [sys.executable, "-c", _INTERRUPTED_LOAD, str(path_of("short"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
     assert (done.returncode, done.stderr) == (0, "")
-    came = done.stdout.splitlines()
-    assert came[0] == "interrupted"
-    assert came[3] in ("interrupted", "loaded")
-    assert came[1:3] == came[4:] == ["length", "0 0"]
+    after = "interrupted\nlength\n0 0\n"
+    assert done.stdout in (
+        after + after,
+        f"{after}loaded\n{after}",
+    )  # the mapping may be done before it comes
 
 
 def test_memory_of_seeded_answers(real_name: str, path_of: Any) -> None:

@@ -8,6 +8,7 @@ import math
 import pickle
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def test_what_is_quick_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     now = [100.0]
-    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: now[0]))
     made, host = Vectors(9, 1), Terminal()
     monkeypatch.setattr(watching, "host_now", lambda: host)
     with watching.watching(made, True) as tick:
