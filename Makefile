@@ -49,6 +49,7 @@ lessons: $(VENV)/.test
 	$(BIN)/python -m pytest tests/test_lessons.py
 
 soak: $(VENV)/.test
+	$(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile=soak tests
 	for script in tests/*/soak_*.py; do PYTHONPATH=tests $(BIN)/python $$script || exit 1; done
 
 # Tables: build/bench/table.md and table.json. Libraries to compare with go to build/peers.

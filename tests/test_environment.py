@@ -115,7 +115,7 @@ def test_the_longest_answer(put: Set) -> None:
             ("chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
             ("completions", {"prompt": "x"}),
         ):
-            found = httpx.post(f"{server.url}/v1/{path}", json=asked).json()
+            found = httpx.post(f"{server.url}/v1/{path}", json=asked, timeout=600).json()
             assert found["usage"]["completion_tokens"] == 2
 
 

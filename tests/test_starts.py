@@ -52,7 +52,7 @@ def test_threads_of_ours_have_room_whatever_the_user_asks_for_his(asked: int) ->
         starts.launch(_thread.start_new_thread, note("raw"), ())
         LeftBehind().run(note("in C"))
         LeftBehind().run(note("long"), 2**26)
-        assert all(done.acquire(timeout=60) for _ in range(5))
+        assert all(done.acquire(timeout=600) for _ in range(5))
     finally:
         kept = threading.stack_size(0)
     assert kept == asked
@@ -117,7 +117,7 @@ def test_what_can_go_on_without_a_thread_goes_on(none_left: Any) -> None:
     told = threading.Event()
     undertaker.add(work, told.set)
     del work
-    assert told.wait(60)
+    assert told.wait(600)
 
 
 @pytest.mark.skipif(not LINUX, reason="tried where OpenMP is libgomp")

@@ -8,7 +8,7 @@ from typing import Any
 import fake_context
 import pytest
 from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, lane_of, run
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.engine.lanes import running
@@ -94,7 +94,7 @@ def test_what_was_drawn_is_told_from_what_was_guessed() -> None:
 
 
 @pytest.mark.parametrize("kind", [SharedLane, TogetherLane])
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     period=st.integers(7, 20),
     breaks=st.integers(2, 40),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, lane_of, run
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.engine.lanes import running
@@ -40,7 +40,7 @@ jobs = st.lists(
     + [(TogetherLane, FakeContext)],
 )
 @pytest.mark.parametrize("miscounts", [False, True])
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(asked=jobs)
 def test_every_answer_is_that_of_a_fresh_engine(
     kind: Any, made: Any, miscounts: bool, asked: list[Any]
@@ -75,7 +75,7 @@ class _GoesOn(FakeContext):
 
 
 @pytest.mark.parametrize("window", [0, 16])
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(asked=jobs, cells=st.integers(110, 300))
 def test_seeded_jobs_that_run_together_lie_in_order(window: int, asked: list[Any], cells: int) -> None:
     """Whatever came and went, each sequence lies as it would alone: every cell behind those before it.

@@ -17,7 +17,7 @@ def test_an_interrupted_call_is_left_behind_and_waited_for_at_the_end() -> None:
 
     def call() -> None:
         _thread.interrupt_main()
-        go_on.wait(60)
+        go_on.wait(600)
         facts.append("ended")
 
     with pytest.raises(KeyboardInterrupt):
@@ -41,17 +41,17 @@ def test_a_short_call_is_waited_for_too() -> None:
 
     def call() -> None:
         inside.set()
-        go_on.wait(60)
+        go_on.wait(600)
         facts.append("ended")
 
     threads = [threading.Thread(target=calls.here, args=(call,)), threading.Thread(target=calls.finish)]
     threads[0].start()
-    inside.wait(60)
+    inside.wait(600)
     threads[1].start()
     threads[1].join(0.1)
     assert threads[1].is_alive()
     go_on.set()
-    threads[1].join(60)
+    threads[1].join(600)
     assert facts == ["ended"]
     calls.here(calls.finish)  # as a signal handler would ask between two calls
 

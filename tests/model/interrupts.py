@@ -19,7 +19,7 @@ OPTIONS: dict[str, Any] = {"max_tokens": 10, "seed": 3, "temperature": 0}
 
 
 class Press:
-    """A SIGINT so many seconds after the `number`-th decode began; at 0 the decode waits until it is heard."""
+    """A SIGINT `delay` seconds after that decode began; at 0 the decode waits until the signal is heard."""
 
     def __init__(self, number: int, delay: float) -> None:
         self.sent: list[float] = []
@@ -33,7 +33,7 @@ class Press:
                     self._timer.start()
                 else:
                     self._send()
-                    self._heard.wait(60)
+                    self._heard.wait(600)
             return self._decode(context, *batch)
 
         signal.signal(signal.SIGINT, self._hear)
@@ -59,7 +59,7 @@ def interrupt(model: Any, press: Press, seed: int | None, stream: bool) -> dict[
         made = model.complete(PROMPT, max_tokens=1500, seed=seed, stream=stream, ignore_eos=True)
         for chunk in made if stream else ():
             written += chunk.delta
-        threading.Event().wait(60)  # the call was over before: take the interrupt here
+        threading.Event().wait(600)  # the call was over before: take the interrupt here
     except lm.GenerationInterrupted as caught:
         done = caught.completion
         facts = {"kind": "before the call had begun"} if done is None else {

@@ -16,7 +16,7 @@ import llama_cpp
 import numpy as np
 import pandas
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel
 from scripted_gguf import BYTES, EOS, chain
@@ -104,7 +104,7 @@ _ODD = st.text(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(text=_ODD, run=st.tuples(st.sampled_from(" =-\n"), st.integers(0, 200)))
 def test_detokenize_is_the_inverse_of_tokenize(real: Any, text: str, run: tuple[str, int]) -> None:
     """Any text of bytes that the vocabulary has comes back from its tokens, runs of 200 spaces or "="

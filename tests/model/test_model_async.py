@@ -42,7 +42,7 @@ def test_tasks_that_share_a_stream_all_end(scripted: Any) -> None:
             async for chunk in stream:
                 read.append(chunk.delta)
 
-        await asyncio.wait_for(asyncio.gather(reader(), reader(), reader()), 60)
+        await asyncio.wait_for(asyncio.gather(reader(), reader(), reader()), 600)
         assert read
         assert "".join(read) == stream.completion.text
 
@@ -56,7 +56,7 @@ def test_a_stream_is_read_in_the_loop_that_began_it(scripted: Any) -> None:
         return await scripted.acomplete("一", stream=True, **LONG)
 
     async def read(stream: Any) -> None:
-        await asyncio.wait_for(anext(stream), 60)
+        await asyncio.wait_for(anext(stream), 600)
 
     stream = asyncio.run(begin())
     with pytest.raises(lm.BackendError, match="another event loop"):
@@ -93,7 +93,7 @@ def test_a_streamed_call_is_read_or_awaited(scripted: Any, kind: str) -> None:
         streams = [
             await call(max_tokens=12, temperature=0),
             await asyncio.create_task(call(max_tokens=12, temperature=0)),
-            await asyncio.wait_for(call(max_tokens=12, temperature=0), 60),
+            await asyncio.wait_for(call(max_tokens=12, temperature=0), 600),
             *await asyncio.gather(call(max_tokens=12, temperature=0)),
         ]
         for stream in streams:

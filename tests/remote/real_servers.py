@@ -74,7 +74,7 @@ def _wait(child: subprocess.Popen[bytes], url: str) -> None:
     for _ in range(3000):
         assert child.poll() is None, "the server ended"
         with contextlib.suppress(OSError):
-            urllib.request.urlopen(url, timeout=10).close()
+            urllib.request.urlopen(url, timeout=600).close()
             return
         time.sleep(0.1)
     raise AssertionError(f"{url} does not answer")

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from serving.conftest import Served, check_error
+from settled import until
 
 from llama_magic.serving import http
 from llama_magic.serving.state import Limits
@@ -32,7 +33,7 @@ def test_a_head_that_never_ends_is_given_up(
     """Its connection is closed, also where a byte comes now and then; who asks is answered meanwhile."""
     here = served(limits=Limits(head_s=0.3))
     with _open(here, sent) as sock:
-        assert here.client.get("/health").status_code == 200
+        until(lambda: _answers(here))
         sock.settimeout(0.02 if trickles else 30)
         closed = False
         while not closed:
@@ -47,13 +48,24 @@ def test_a_head_that_never_ends_is_given_up(
 def test_a_connection_that_is_kept_is_given_up_too(served: Callable[..., Served]) -> None:
     """A head that does not end after an answer is one as the first; whole ones are answered as they come."""
     here = served(limits=Limits(head_s=0.3))
-    with _open(here, HEAD + b"\r\n" + HEAD + b"\r\n" + HEAD) as sock:
-        found = sock.makefile("rb").read()
-    assert found.count(b"HTTP/1.1 200 OK") == 2
+
+    def found() -> bytes:
+        with _open(here, HEAD + b"\r\n" + HEAD + b"\r\n" + HEAD) as sock:
+            return sock.makefile("rb").read()
+
+    until(lambda: found().count(b"HTTP/1.1 200 OK") == 2)
+
+
+def _answers(here: Served) -> bool:
+    """Whether it answers: not to one whom a busy machine kept from ending his head in time."""
+    try:
+        return here.client.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def _answer(here: Served) -> httpx.Response:
-    with httpx.Client() as client:
+    with httpx.Client(timeout=600) as client:
         return client.get(f"{here.server.url}/health")
 
 

@@ -142,7 +142,7 @@ def test_all_addresses_are_those_of_both_kinds(
     )
     ports.append((served(host=" LOCALHOST ").server.port, "127.0.0.1"))
     for port, at in ports:
-        assert httpx.get(f"http://{at}:{port}/health").status_code == 200
+        assert httpx.get(f"http://{at}:{port}/health", timeout=600).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_nothing_is_left_of_many(served: Callable[..., Served]) -> None:
         elif number % 3 == 1:
             here.events(CHAT, **ask())
         else:
-            assert httpx.post(here.server.url + CHAT, json=ask()).status_code == 200
+            assert httpx.post(here.server.url + CHAT, json=ask(), timeout=600).status_code == 200
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(one, range(12)))

@@ -50,7 +50,10 @@ def test_a_line_serves_until_a_line_stops_it(shell: Any, capsys: pytest.CaptureF
     assert first.models == ("scripted",)
     assert second.models == ("one", "two")
     url = f"{second.url}/v1/chat/completions"
-    assert httpx.post(url, json=ask(model="two")).json()["choices"][0]["message"]["content"] == "hello"
+    assert (
+        httpx.post(url, json=ask(model="two"), timeout=600).json()["choices"][0]["message"]["content"]
+        == "hello"
+    )
     capsys.readouterr()
     assert shell.run_line_magic("llama", "serve stop") is None
     assert capsys.readouterr().out == "Stopped 2 servers.\n"
@@ -135,7 +138,7 @@ def test_python_serves_with_one_call() -> None:
     """`lm.serve(model)` is a context manager; a source is loaded; what is none is refused."""
     model = scripted_model(lambda _r: "x")
     with lm.serve(model, port=0) as server:
-        assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
+        assert httpx.get(f"{server.url}/health", timeout=600).json() == {"status": "ok"}
         assert repr(server) == f"<Server {server.url}: scripted>"
     assert repr(server).endswith(", stopped>")
     with pytest.raises(TypeError, match="cannot be served"):
@@ -162,7 +165,7 @@ def test_a_shell_serves_until_it_is_stopped(scripted_file: Any, number: int, sta
         assert process.stdout is not None
         line = next(line for line in process.stdout if line.startswith("Serving"))
         url = line.split(" at ")[1].split(" ")[0]
-        model = httpx.get(f"{url}/models").json()["data"][0]
+        model = httpx.get(f"{url}/models", timeout=600).json()["data"][0]
         assert model["meta"]["n_ctx"] == 4096
         answer = httpx.post(f"{url}/chat/completions", json=ask(temperature=0), timeout=600).json()
         assert answer["choices"][0]["message"]["content"] == "Hello there!"

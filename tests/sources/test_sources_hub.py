@@ -398,7 +398,7 @@ def test_threads_and_processes_share_one_transfer(hub: Any, repo: Any) -> None:
     threading.Timer(3.0, hub.faults.gate.set).start()
     paths += [proc.communicate(timeout=600)[0].strip() for proc in procs]
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert len(paths) == 14
     assert len(set(paths)) == 1
     assert len(hub.gets("/cdn/o/r/m-Q4_K_M.gguf")) == 1

@@ -509,7 +509,7 @@ def test_fifty_threads_share_one_transfer(hub: Any, model: bytes) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert len(paths) == 50
     assert len(set(paths)) == 1
     assert len(hub.seen) == 1
