@@ -21,7 +21,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 demo: $(VENV)/.demo
 	$(BIN)/python notebooks/run.py notebooks/00_quickstart.ipynb build/00_quickstart.ipynb
 
-lab: $(VENV)/.demo
+lab: $(VENV)/.lab
 	$(BIN)/jupyter lab build/00_quickstart.ipynb || $(BIN)/jupyter lab notebooks/00_quickstart.ipynb
 
 test: lint types unit
@@ -68,6 +68,10 @@ $(LEAN): | $(VENV)/.python
 # llama-cpp-python comes as source: this builds llama.cpp, about two minutes on two cores.
 $(VENV)/.demo: $(VENV)/.python pyproject.toml | $(LEAN)
 	@echo "Installing llama-magic; building llama.cpp takes about two minutes the first time."
+	$(INSTALL) ".[demo]" ipykernel nbclient
+	touch $@
+
+$(VENV)/.lab: $(VENV)/.demo
 	$(INSTALL) ".[demo,lab]"
 	touch $@
 

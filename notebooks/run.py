@@ -57,6 +57,7 @@ def main(source: str, target: str) -> int:
     notebook = nbformat.read(source, as_version=4)
     place = {"metadata": {"path": str(Path(source).parent)}}
     client = Shown(notebook, timeout=600, kernel_name="python3", record_timing=False, resources=place)
+    client.extra_arguments = ["--log-level=ERROR"]  # else ipykernel 7 warns of the TCP that nbclient chooses
     status = 0
     try:
         client.execute()
