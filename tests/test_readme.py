@@ -106,7 +106,13 @@ def test_its_pictures_are_there_small_and_said_in_words() -> None:
 
 def test_no_registry_host_is_named() -> None:
     """No file of the project names a package registry's host (pip knows its own)."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     hosts = re.compile(r"(pypi|pythonhosted|npmjs|debian)\.(org|com)")
     for name in listed.stdout.split():
         path = ROOT / name
