@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from settled import WATCHDOG
 
 import llama_magic as lm
 from llama_magic.display.live import watching
@@ -132,8 +133,9 @@ def test_awaited_calls_give_what_the_others_give(short: Any) -> None:
     assert np.array_equal(np.concatenate(others), short.embed(TEXTS[:8]))
 
 
-def test_a_cancelled_task_stops_what_is_computed(short: Any) -> None:
+def test_a_cancelled_task_stops_what_is_computed(short: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the cancellation no more texts are embedded, and the model answers others."""
+    monkeypatch.setattr("llama_magic.model.bounded._END_S", WATCHDOG)  # for a thread that gets no core
     told: list[Standing] = []
     first = threading.Event()
     kept: list[Any] = []
