@@ -17,6 +17,7 @@ from llama_magic.model.results import RECEIPT_MIME, Completion
 from llama_magic.model.shapes import Receipt
 from llama_magic.record.record import Record, open_record
 from llama_magic.sources import read_whole, user_path
+from llama_magic.words.files import decoded
 from llama_magic.words.given import quoted
 
 _SQLITE = b"SQLite format 3\0"
@@ -86,7 +87,7 @@ def _of_file(path: Path) -> list[Saved]:
     if head == _SQLITE:
         with open_record(path) as record:
             return list(_of_record(record))
-    text = read_whole(path, "The file").decode("utf-8-sig", "replace")
+    text = decoded(read_whole(path, "The file"), "replace")
     try:
         return _of_notebook(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

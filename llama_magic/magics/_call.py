@@ -55,10 +55,11 @@ class CellRun:
 
     def system(self) -> str | None:
         """Return the text of `--system`, filled like a body and like every option."""
-        text = self.options.get("system")
-        if text is None:
-            return None
-        return interpolate_line(text, self.kernel.namespace, raw=bool(self.options.get("raw")))
+        return self._on_the_line("system") if "system" in self.options else None
+
+    def _on_the_line(self, name: str) -> str:
+        raw = bool(self.options.get("raw"))
+        return interpolate_line(self.options[name], self.kernel.namespace, raw=raw, flag=f"--{name}")
 
     def sampling(self) -> dict[str, Any]:
         """Return the sampling parameters to pass on: option over `%llama sampler` over %config."""
@@ -72,6 +73,8 @@ class CellRun:
         given = {key: value for key, value in self.options.items() if key not in _OF_THE_CELL}
         if "grammar" in self.options:
             given["grammar"] = find_grammar(self.options["grammar"], self.kernel.namespace)
+        if "prefill" in self.options:
+            given["prefill"] = str(self._on_the_line("prefill"))
         if "tools" in self.options:
             given["tools"] = find_tools(self.options["tools"], self.kernel.namespace)
             if self.quiet and not given.get("tools_auto"):

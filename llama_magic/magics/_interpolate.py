@@ -11,19 +11,18 @@ from llama_magic.model.evaluate import BODY
 from llama_magic.model.interpolate import Filling, expression, value_of
 from llama_magic.request.filled import Filled
 
-_SYSTEM = replace(BODY, what="--system")
 
-
-def interpolate_line(text: str, namespace: Mapping[str, Any], *, raw: bool) -> Filled:
-    """Fill `--system`: `{expression}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
+def interpolate_line(text: str, namespace: Mapping[str, Any], *, raw: bool, flag: str = "--system") -> Filled:
+    """Fill a text for the model: `{expression}` and `$name` as in every option and, unless `raw`, `{{ }}`."""
+    words = replace(BODY, what=flag)
     filling, variables = Filling(), LineVariables(namespace)
     at = 0
     while found := variables.find(text, at, "" if raw else "{{"):
         if not found.source:
-            source, end = expression(text, found.start, _SYSTEM)
+            source, end = expression(text, found.start, words)
             filling.text(text[at : found.start if source else end])
             if source:
-                filling.value(source, value_of(text, found.start, source, namespace, _SYSTEM))
+                filling.value(source, value_of(text, found.start, source, namespace, words))
             at = end
             continue
         filling.text(text[at : found.start])

@@ -42,6 +42,10 @@ def find_schema(spec: Any, namespace: Mapping[str, Any]) -> Any:
     return _short_form(text, namespace)
 
 
+def _may_be_schema(value: Any) -> bool:
+    return isinstance(value, (type, dict)) or hasattr(value, "__origin__")
+
+
 def _is_type_expression(text: str) -> bool:
     """Tell `list[Person]`, `A | None` and `Literal["x", "y"]` from short forms such as `name, age int`."""
     try:
@@ -57,12 +61,13 @@ def _dotted(text: str, namespace: Mapping[str, Any]) -> Any:
     elif hasattr(builtins, head) and isinstance(getattr(builtins, head), type):
         value = getattr(builtins, head)
     else:
-        meant = hint(head, namespace)
-        if not meant and not rest and head.islower():
+        meant = hint(head, [name for name, value in namespace.items() if _may_be_schema(value)])
+        if not meant and not rest and not head[0].isupper():
             return head  # one field: a text of that name
         raise SchemaError(
             f"There is no {head!r} in your namespace.{meant}",
-            remedy='--schema takes a class, a type, a dict, or a short form such as "name, age int".',
+            remedy='--schema takes a class, a type, a dict, or a short form such as "name, age int". '
+            f'"{head} str" is one field of that name.',
         )
     for name in rest:
         if not hasattr(value, name):

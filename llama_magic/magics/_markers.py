@@ -18,7 +18,9 @@ def without_markers(body: str) -> tuple[str, list[str]]:
         return ""
 
     if "NBVAL_" in body or "PYTEST_VALIDATE_" in body:
+        at_the_end = any(match.end() == len(body) for match in _NBVAL.finditer(body))
         body = _NBVAL.sub(leave_out, body)
+        body = body.removesuffix("\n") if at_the_end else body  # the break before it is its own
     if directives := _DIRECTIVES.match(body):
         body = leave_out(directives) + body[directives.end() :]
     return body, found

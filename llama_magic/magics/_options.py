@@ -143,7 +143,7 @@ CONSTRAINTS = (
     _o("--choices", "choices", "the answer is one of these", '"A|B|C"'),
 )
 PREFILL = _o(
-    "--prefill", "escaped", "what the answer begins with; a last assistant: block is the same", "TEXT"
+    "--prefill", "template", "what the answer begins with; a last assistant: block is the same", "TEXT"
 )
 DROP_THINKING = _o(
     "--drop-thinking", "flag", "leave out the thinking of earlier turns, and say what that frees"

@@ -190,7 +190,7 @@ class Calls:
                 "prefill begins an answer, and here the text itself goes on.",
                 remedy="Write it at the end of the text, or ask with instruct=True.",
             )
-        prompt, limit = self._fit(call).text(text)
+        prompt, limit = self._fit(call, mode).text(text)
 
         home = self._home()
 
@@ -243,7 +243,7 @@ class Calls:
                 remedy=f"Leave out thinking ({option('thinking')}), or the beginning.",
             )
         everything = prompting.with_beginning(messages, call.prefill)
-        prompt, limit = self._fit(call).messages(everything, render)
+        prompt, limit = self._fit(call, mode).messages(everything, render)
         prompt = replace(prompt, notes=(*prompt.notes, *notes))
 
         home = self._home()
@@ -278,9 +278,9 @@ class Calls:
         made.counts = self.stats
         return made
 
-    def _fit(self, call: Call) -> Fit:
-        file = self._file
-        guard = Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token)
+    def _fit(self, call: Call, mode: str) -> Fit:
+        file, writes = self._file, mode not in ("score", "xray")
+        guard = Guard(file.window, call.overflow, file.n_ctx_train, file.kv_bytes_per_token, writes)
         most = call.max_tokens
         if most is None and self.max_tokens is not None:
             most = max(self.max_tokens, call.min_tokens)

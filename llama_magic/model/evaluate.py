@@ -77,7 +77,7 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wordi
     except UndefinedError as error:
         raise TemplateError(
             f"{what} cannot be filled: {(error.message or '').rstrip('.')}.",
-            remedy=words.define + words.braces,
+            remedy=_told_of_missing(error.message or "", words) + words.braces,
         ) from None
     except SecurityError as error:
         raise TemplateError(f"{what} is not allowed: {str(error).rstrip('.')}.", remedy=_CELL) from None
@@ -95,6 +95,16 @@ def _value(source: str, namespace: Mapping[str, Any]) -> Any:
     given = (asked | _environment().globals.keys()) & namespace.keys()  # the user's own `len` goes first
     own = {name: value for name in given if not _is_of_the_shell(value := namespace[name])}
     return expression({name: _uncalled(name, value) for name, value in own.items()})
+
+
+def _told_of_missing(message: str, words: Wording) -> str:
+    """Say what to do about a name, an attribute or an item that is not there."""
+    found = re.match(r"'(\w+)' is ", message)
+    if found is None:
+        return "Print the value to see what it holds. "
+    if hasattr(builtins, found[1]):
+        return f"{found[1]} is Python's; of its functions double braces know {', '.join(_BUILTINS)}. {_CELL} "
+    return words.define
 
 
 def _told_of_columns(source: str, namespace: Mapping[str, Any]) -> str:
@@ -164,6 +174,20 @@ class _Uncalled:
         raise _NoTextError(f"{self._name} is {kind} that is not called", f"Call it: {self._name}(…).")
 
     __str__ = __repr__ = __format__ = __iter__ = __len__ = __getitem__ = __html__ = _refuse
+
+
+def _check_keys(obj: Any, name: str) -> None:
+    """Refuse an attribute that is also a key of a Series, a DataFrame or another object with keys."""
+    kind: Any = type(obj)
+    if inspect.isroutine(found := getattr(kind, name, None)) or not inspect.isroutine(
+        getattr(kind, "keys", None)
+    ):
+        return  # a method is refused when it is not called
+    if (found is not None or name in getattr(obj, "__dict__", ())) and name in obj:
+        raise _NoTextError(
+            f".{name} is an attribute of the {kind.__name__}, and {name!r} is also a key",
+            f"Write ['{name}'] for the item; for the attribute compute the value in a Python cell.",
+        )
 
 
 def _is_of_the_shell(value: Any) -> bool:
@@ -241,10 +265,11 @@ def _environment() -> Any:
             return super()._generate(demand(source), *args, **options)
 
         def getattr(self, obj: Any, attribute: str) -> Any:
+            _check_keys(obj, attribute)
             return _uncalled(attribute, super().getattr(_of(obj), attribute))
 
         def getitem(self, obj: Any, argument: Any) -> Any:
-            found = super().getitem(_of(obj), argument)
+            found = super().getitem(obj[argument] if isinstance(obj, _Uncalled) else obj, argument)
             return _uncalled(argument, found) if isinstance(argument, str) else found
 
         def is_safe_callable(self, obj: Any) -> bool:

@@ -21,16 +21,22 @@ def finished(completion: Completion, terms: Terms) -> Completion:
     completion = replace(completion, _constraint=constraint)
     if completion.finish_reason == "interrupted":
         return completion
-    cut = completion.finish_reason in ("length", "timeout")
+    cut = completion.finish_reason in ("length", "timeout") or is_stopped(completion)
     if cut and constraint.may_go_on(completion.text):
         raise _cut(completion, constraint.partial(completion.text))
     try:
-        return replace(completion, parsed=constraint.parse(completion.text))
+        parsed = constraint.parse(completion.text)
     except StructuredOutputError as error:
-        if cut or is_stopped(completion):
+        if cut:
             raise _cut(completion, constraint.partial(completion.text)) from None
         error.completion = completion
         raise
+    limited = cut and completion.finish_reason != "stop"  # a stop text was meant to end it
+    if limited and constraint.kind in ("regex", "gbnf") and constraint.lets_go_on(completion.text):
+        what = "regular expression" if constraint.kind == "regex" else "grammar"
+        message = _reason(completion)[0].removesuffix(", before it was complete.")
+        completion = replace(completion, notes=(*completion.notes, f"{message}; the {what} lets it go on."))
+    return replace(completion, parsed=parsed)
 
 
 def is_stopped(completion: Completion) -> bool:

@@ -34,12 +34,16 @@ def check_budget(constraint: Constraint, limit: int, begun: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Guard:
-    """Refuse or cure what does not fit, before any decode. `grow` says what a larger window would cost."""
+    """Refuse or cure what does not fit, before any decode.
+
+    `writes` says that the call writes, and so takes `max_tokens` and `overflow`; `score` and `xray` do not.
+    """
 
     window: int
     overflow: Overflow
     n_ctx_train: int
     kv_bytes_per_token: int
+    writes: bool = True
 
     def reserve(self, max_tokens: int | None) -> int:
         """Return the tokens to keep for the answer: those asked for, else 256 or a quarter of the window."""
@@ -91,11 +95,11 @@ class Guard:
         cures: list[str] = []
         if shorter := _shorter(prompt.parts, over):
             cures.append(f"shorten {shorter} by {counted(over, 'token')}")
-        if wanted > over:
+        if self.writes and wanted > over:
             cures.append(
                 f"ask for at most {counted(wanted - over, 'token')} ({option('max_tokens', wanted - over)})"
             )
-        cures += _cuts(prompt.weights, over, self.overflow)
+        cures += _cuts(prompt.weights, over, self.overflow) if self.writes else []
         needed = fit.round_context(len(prompt.ids) + wanted)
         if needed <= self.n_ctx_train:
             cost = (needed - self.window) * self.kv_bytes_per_token

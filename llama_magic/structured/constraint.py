@@ -184,10 +184,11 @@ class Constraint(InProcess):
         2 may become 2026, and "New" become "New York". An answer by regex or grammar is a text, whole or not.
         """
         if self.kind == "choices":
-            return self._longer(text)
+            return self.lets_go_on(text)
         return self.kind == "json" and text.rstrip()[-1:].isdigit()
 
-    def _longer(self, text: str) -> bool:
+    def lets_go_on(self, text: str) -> bool:
+        """Say whether something may stand behind a text that is a whole answer."""
         machine = self._bytes.deep_copy()
         return bool(machine.consume_tokens(list(text.encode())) and not machine.is_stopped())
 

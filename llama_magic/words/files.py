@@ -34,7 +34,7 @@ def whole_file(path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
-def decoded(data: bytes) -> str:
+def decoded(data: bytes, errors: str = "strict") -> str:
     """Return the text of a file: PowerShell marks UTF-8 and writes UTF-16. Raises UnicodeDecodeError."""
     encoding = next((name for name, mark in _BOMS if data.startswith(mark)), "utf-8")
-    return data.decode(encoding).replace("\r\n", "\n")
+    return data.decode(encoding, errors).replace("\r\n", "\n")

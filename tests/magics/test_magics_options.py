@@ -86,6 +86,8 @@ def test_variables_stand_on_the_line_in_every_option(ip: Any, run: Any, model: A
     for text, said in systems.items():
         assert asked(f'--system "{text}"').messages[0]["content"] == said
     assert asked('--raw --system "{{ n }} {n}"').messages[0]["content"] == "{{ n }} 5"
+    assert asked('--prefill "{{ n }} {who} "').messages[-1]["content"] == "5 {fellow} "
+    assert asked('--raw --prefill "{{ n }} $who "').messages[-1]["content"] == "{{ n }} {fellow} "
     for choices, answers in (("colours", ("red", "blue")), ("$several", ("a", "b")), ("several", ("a", "b"))):
         model.backend.answers = [answers[0]]
         constraint = asked(f"--choices {choices}").constraint
@@ -214,10 +216,14 @@ def test_words_of_verbs_take_variables(ip: Any, run: Any, loader: Any, tmp_path:
         ('\'{"enum": ["x y"]}\'', '"x y"'),
         ("int | None", "null"),
         ("Optional[int]", "null"),
+        ("firstName", '{"firstName": "x"}'),  # one field; a text and a list of near names are no schemas
     ],
 )
-def test_types_and_json_on_the_line_keep_their_quotes(run: Any, model: Any, schema: str, answer: str) -> None:
+def test_types_and_json_on_the_line_keep_their_quotes(
+    ip: Any, run: Any, model: Any, schema: str, answer: str
+) -> None:
     """--schema ends at the first blank outside of brackets and quotes; typing's names need no import."""
+    ip.user_ns.update(firstNames=["a"], firstname="a")
     model.backend.answers = [answer]
     given = '--schema=Literal["x","y"]' if schema == "--schema-is-attached" else f"--schema {schema}"
     result = run(f"%%llama structured {given} -n 90 --seed 5\nhi").result
@@ -230,11 +236,13 @@ def test_comments_for_notebook_tools_are_not_sent(
     """nbval's markers, wherever nbval takes them, and `#|` lines at the top are left out, which is said."""
     bodies = {
         "# NBVAL_IGNORE_OUTPUT\nSay hi.": "Say hi.",
-        "  ## NBVAL_CHECK_OUTPUT \nSay\n#PYTEST_VALIDATE_IGNORE_OUTPUT\nhi.\n#NBVAL_SKIP": "Say\nhi.\n",
+        "  ## NBVAL_CHECK_OUTPUT \nSay\n#PYTEST_VALIDATE_IGNORE_OUTPUT\nhi.\n#NBVAL_SKIP": "Say\nhi.",
         "#| echo: false\n#|label: x\nhi\n#| stays": "hi\n#| stays",
         "# NBVAL_SKIP this is a title": "# NBVAL_SKIP this is a title",
         "NBVAL_SKIP\n# Title": "NBVAL_SKIP\n# Title",
     }
+    run("%%llama complete\n\ufeffhi")  # pasted from a file that PowerShell wrote
+    assert model.backend.requests[-1].text == "hi"
     for body, sent in bodies.items():
         run(f"%%llama complete\n{body}")
         assert model.backend.requests[-1].text == sent

@@ -22,6 +22,7 @@ from settled import WATCHDOG
 import llama_magic as lm
 from llama_magic.engine.native import Context
 from llama_magic.request.request import row_seed, sample_seed
+from llama_magic.testing import scripted_model
 
 PROMPTS = ["Great!", "Terrible!", "I hate it", "Love"]
 seen: list[str] = []
@@ -183,6 +184,19 @@ def test_a_cut_number_is_no_answer(loaded: Callable[..., Any], limit: int) -> No
     assert caught.value.text
     with pytest.raises(lm.StructuredOutputError, match="cut after"):
         model.complete("x", choices=["a", "a" * 40], max_tokens=1, seed=1)
+
+
+def test_a_number_cut_by_a_stop_text_is_no_answer() -> None:
+    """Nor is 2 of 2026, which a stop text ended; a regular expression that might go on has a note."""
+    model = scripted_model(["2026", "2026", "2026", "[2026]"])
+    with pytest.raises(lm.StructuredOutputError, match='stop text "0" ended the answer'):
+        model.structured("A year?", int, stop="0")
+    cut = model.complete("A year:", regex=r"\d+", max_tokens=2)
+    assert cut.finish_reason == "length"
+    assert cut.notes[-1] == "The answer was cut after 2 tokens; the regular expression lets it go on."
+    whole = model.complete("A year:", regex=r"\d{4}", max_tokens=4)
+    assert not any("go on" in note for note in whole.notes)
+    assert model.structured("Years?", list[int], stop="3").parsed == [2026]
 
 
 def test_numbers_that_end_are_answers(model: Any) -> None:

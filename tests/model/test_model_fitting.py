@@ -293,3 +293,15 @@ def test_every_cure_that_is_named_works(scripted: Any, seed: int) -> None:
                     assert ask(asked, max_tokens=500, overflow=way).notes
                 for tokens in re.findall(r"max_tokens=(\d+)", cures):
                     ask(asked, max_tokens=int(tokens), overflow=first)
+
+
+def test_what_writes_nothing_is_told_no_cure_of_writing(scripted: Any) -> None:
+    """`score` and `xray` take neither `overflow` nor `max_tokens`, and `decide` neither of each row."""
+    rows = lm.decide(["a" * 1020], "{{ text }}", options=["b" * 40, "c"], model=scripted, progress=False)
+    errors = [rows[0].error]
+    for ask in (lambda: scripted.score("a" * 1000, ["b" * 40]), lambda: scripted.xray("a" * 1100)):
+        with pytest.raises(lm.ContextOverflowError) as caught:
+            ask()
+        errors.append(caught.value)
+    for error in errors:
+        assert re.fullmatch(r"Shorten .* by [\d,]+ tokens, or load it with ctx=\d+ .*", str(error.remedy))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import re
 import sys
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -202,6 +204,15 @@ ORDER = {"id": 1, "items": ["tea"], "get": 2}
         ("order.items", r"'items' is also a key.*Write \['items'\]"),
         ("order.get", "'get' is also a key"),
         ("order.keys", "keys is a method that is not called.*Call it"),
+        ("order.items[0]", r"'items' is also a key.*Write \['items'\]"),
+        ("row.name", r"\.name is an attribute of the Series, and 'name' is also a key.*Write \['name'\]"),
+        ("table.size", "attribute of the DataFrame"),
+        ("user.data", "attribute of the UserDict"),
+        (
+            "type(text)",
+            "'type' is undefined.*type is Python's; .* know abs, all.*Compute the value in a Python",
+        ),
+        ("order.missing", "no attribute 'missing'.*Print the value"),
         ("'Order: ' ~ order.items", "has no text"),
         ("order.items | string", "has no text"),
         ("order.items | upper", "has no text"),
@@ -230,7 +241,10 @@ ORDER = {"id": 1, "items": ["tea"], "get": 2}
     ],
 )
 def test_what_has_no_text_is_refused(expression: str, said: str) -> None:
-    """A method, function, class, module, generator or plain object is never sent as `<… at 0x…>`."""
+    """A method, function, class, module, generator or plain object is never sent as `<… at 0x…>`.
+
+    Nor is the attribute of a table's row sent for the column of that name.
+    """
 
     class City:
         def method(self) -> None: ...
@@ -240,6 +254,8 @@ def test_what_has_no_text_is_refused(expression: str, said: str) -> None:
             return "<Figure of 2 axes>"
 
     objects = {"raw": b"abc", "file": sys.__stdout__, "match": re.match("a", "a"), "figure": Figure()}
+    table = pd.DataFrame([{"name": "Bo", "size": 3}])
+    objects |= {"table": table, "row": table.iloc[0], "user": collections.UserDict(data=1)}
     names = {"order": ORDER, "text": "abc", "f": fill, "City": City, "json": json, "thing": City(), **objects}
     with pytest.raises(TemplateError, match=f"(?s){said}"):
         fill(f"a {{{{ {expression} }}}}", **names)
@@ -267,13 +283,15 @@ def test_a_text_that_speaks_of_an_object_is_kept() -> None:
         ("any([0, 1]) and not all([0, 1])", "True"),
         ("'{} {}'.format(text, len(text))", "abc 3"),
         ("len", "9"),
+        ("row['name'] ~ row.age", "Bo3"),
     ],
 )
 def test_pythons_functions_work(expression: str, text: str) -> None:
     """`len` and its kin are Python's, unless the notebook has a name of its own for something else."""
     order = {"id": 2, "items": ["tea"]}
     names: dict[str, Any] = {"len": 9} if expression == "len" else {}
-    assert fill(f"{{{{ {expression} }}}}", text="abc", order=order, **names) == text
+    row = pd.Series({"name": "Bo", "age": 3})
+    assert fill(f"{{{{ {expression} }}}}", text="abc", order=order, row=row, **names) == text
 
 
 @pytest.mark.parametrize(

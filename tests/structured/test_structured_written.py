@@ -39,6 +39,7 @@ NUMBERS: list[tuple[Any, int]] = [  # (schema, the most characters of a number)
     ({"type": "number", "multipleOf": 0.01}, 25),
     (Decimal, 40),
     (Annotated[Decimal, Field(max_digits=5, decimal_places=2)], 9),
+    ({"type": "string", "format": "duration"}, 60),
 ]
 
 

@@ -36,6 +36,9 @@ _PATH = "(?:/[A-Za-z0-9._~-]{1,60}){0,8}/?"
 _QUERY = r"(?:\?[A-Za-z0-9_]{1,30}=[A-Za-z0-9._~-]{0,60}(?:&[A-Za-z0-9_]{1,30}=[A-Za-z0-9._~-]{0,60}){0,6})?"
 _PLACE = rf"{_HOST}(?::[1-9][0-9]{{0,3}})?{_PATH}{_QUERY}"
 NUMBER = r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,17})?"
+_WHOLE = "(?:0|[1-9][0-9]{0,8})"
+_DATE_PART = f"(?:{_WHOLE}Y(?:{_WHOLE}M(?:{_WHOLE}D)?)?|{_WHOLE}M(?:{_WHOLE}D)?|{_WHOLE}D)"
+_TIME_PART = f"T(?:{_WHOLE}H(?:{_WHOLE}M(?:{_WHOLE}S)?)?|{_WHOLE}M(?:{_WHOLE}S)?|{_WHOLE}S)"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 _ATOM = r"(?:[A-Za-z0-9 _:,@/-]|\\[dwsDWS.+*?()|^$]|\[\^?(?:a-z|A-Z|0-9|[_ .])+\]|\.)"
 
@@ -117,6 +120,7 @@ _PATTERNS = {
     "iri": url(None),
     "date": DAY,
     "date-time": rf"{DAY}T{_CLOCK}(?:\.[0-9]{{1,6}})?{_ZONE}",
+    "duration": f"P(?:{_WHOLE}W|{_DATE_PART}(?:{_TIME_PART})?|{_TIME_PART})",
     "uri-reference": f"(?:{url(['https', 'http'])}|{_PATH}{_QUERY})",
     "iri-reference": f"(?:{url(['https', 'http'])}|{_PATH}{_QUERY})",
     "uri-template": r"(?:[A-Za-z0-9/._~-]|\{[A-Za-z_][A-Za-z0-9_]{0,30}\}){1,200}",
