@@ -129,6 +129,19 @@ def test_shared_cells_are_laid_anew_once() -> None:
     in_order(cells, memory)
 
 
+def test_what_a_window_no_longer_reaches_is_not_given_away_when_it_is_laid_anew() -> None:
+    """llama.cpp would write the next tokens into it, before older ones."""
+    cells, memory = ordered(window=8)
+    first, second = cells.slots[:2]
+    for slot in (second, first):
+        slot.in_use = True
+        write(cells, memory, slot, list(range(40)))
+    cells.trim(second, 0)
+    assert write(cells, memory, first, list(range(40, 60)))
+    assert memory.places(first.sequence) == list(range(60))
+    in_order(cells, memory)
+
+
 def test_cells_that_nobody_holds_do_not_grow_past_their_slack() -> None:
     """Every row looks at each of them, so they are let go though there is room."""
     cells, memory = ordered(8 * SLACK)
@@ -191,6 +204,7 @@ def test_all_cells_are_free_after_a_reset() -> None:
         assert write(cells, memory, cells.slots[0], list(range(SIZE)))
         assert memory.places(0) == list(range(SIZE))
         forget()
+        assert (memory.used(), cells.slots[0].tokens) == (0 if forget == cells.reset else SIZE, [])
 
 
 def test_cells_that_do_not_come_back_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
