@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from llama_magic.errors import LlamaMagicError, TemplateError
+from llama_magic.model import proportion
 
 _CELL = "Compute the value in a Python cell and name it here."
 _JINJA = (
@@ -94,6 +95,7 @@ def _value(source: str, namespace: Mapping[str, Any]) -> Any:
     expression, asked = _compiled(source)
     given = (asked | _environment().globals.keys()) & namespace.keys()  # the user's own `len` goes first
     own = {name: value for name in given if not _is_of_the_shell(value := namespace[name])}
+    proportion.begin()
     return expression({name: _uncalled(name, value) for name, value in own.items()})
 
 
@@ -133,12 +135,12 @@ def names(source: str, known: Container[str] = ()) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _compiled(source: str) -> tuple[Any, frozenset[str]]:
     """Return an expression, and the names that it asks for."""
-    from jinja2 import meta
+    from jinja2 import nodes
 
     environment = _environment()
     expression = environment.compile_expression(source, undefined_to_none=False)
-    asked = meta.find_undeclared_variables(environment.parse(f"{{{{ {source} }}}}"))
-    return expression, frozenset(asked)
+    read = environment.parse(f"{{{{ {source} }}}}").find_all(nodes.Name)
+    return expression, frozenset(node.name for node in read) - environment.globals.keys()
 
 
 def is_gap(value: Any) -> bool:
@@ -258,7 +260,7 @@ def _environment() -> Any:
     # Below is Jinja, which a cell without `{{` need not wait for.
     from llama_magic.model.missing import LOOK, Missing, demand, demanded, of_what_is_there, without_json
 
-    class Environment(SandboxedEnvironment):
+    class Environment(proportion.Measured, SandboxedEnvironment):
         """Jinja's sandbox, in which a name that is missing or a method that is not called is no value."""
 
         def _generate(self, source: Any, *args: Any, **options: Any) -> str:
@@ -275,7 +277,13 @@ def _environment() -> Any:
         def is_safe_callable(self, obj: Any) -> bool:
             return super().is_safe_callable(_of(obj))
 
+        def call(self, context: Any, obj: Any, /, *args: Any, **options: Any) -> Any:
+            proportion.call(_of(obj), args, options)
+            return super().call(context, obj, *args, **options)
+
     environment = Environment(undefined=Missing)
+    filters: dict[str, Any] = dict(environment.filters)
+    environment.filters = {name: proportion.filtered(name, one) for name, one in filters.items()}
     setattr(environment, LOOK, demanded)
     environment.globals = {name: environment.globals[name] for name in ("range", "dict")}
     environment.globals |= {name: _uncalled(name, getattr(builtins, name)) for name in _BUILTINS}

@@ -302,3 +302,54 @@ def test_python_that_is_no_jinja_is_named(expression: str) -> None:
     """Comprehensions, f-strings and formats say what to write instead."""
     with pytest.raises(TemplateError, match="hold Jinja, which has no comprehensions"):
         fill(f"{{{{ {expression} }}}}", a="x", n=2.5)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "9**(9**9)",
+        "'a' if 9**(9**9) else 'b'",
+        "x[9**(9**9):]",
+        "'a' * 10**12",
+        "10**10 * ['a']",
+        "(('a', 'b') * 10**9) | length",
+        "'x'.center(10**12)",
+        "str.rjust('x', 10**12)",
+        "'x' | center(1000000000)",
+        "'\\t'.expandtabs(10**12)",
+        "(1).to_bytes(10**12, 'big') | length",
+        "round(5, -(10**9))",
+        "5 | round(10**9, 'ceil')",
+        "'%999999999d' % 1",
+        "'%.*f' % (10**9, 1)",
+        "'%999999999d' | format(1)",
+        "'{:>999999999}'.format(1)",
+        "'{:{}}'.format(1, 10**9)",
+        "x | tojson(indent=10**9)",
+        "'x' | indent(10**9, true)",
+        "x | batch(10**9, 0) | list | length",
+        "('a' * 10**4).replace('', 'b' * 10**4)",
+        "('a' * 10**4) | replace('', 'b' * 10**4)",
+        "('a' * 10**4).join('b' * 10**4)",
+        "('b' * 10**4) | join('a' * 10**4)",
+        "('a' * 10**4).translate({97: 'b' * 10**4})",
+        "('a' * 10**4) | wordwrap(1, wrapstring='b' * 10**4)",
+        "range(100000) | map('center', 1000) | join",
+    ],
+)
+def test_what_is_far_too_large_is_refused_before_it_is_made(expression: str) -> None:
+    """No operator, method or filter fills memory or computes for ever, in a constant expression neither."""
+    with pytest.raises(TemplateError, match=r"failed: (it would make|the number would have more than)"):
+        fill(f"{{{{ {expression} }}}}", x=[1, 2])
+
+
+def test_what_is_large_as_a_prompt_may_be_is_made() -> None:
+    """A text of a million characters is repeated, filled, replaced and joined as Python does it."""
+    x = "ab" * 50_000
+    assert fill("{{ x * 10 }}", x=x) == x * 10
+    assert fill("{{ x.replace('b', 'cc') }}", x=x * 10) == "acc" * 500_000
+    assert fill("{{ x | join('-') }}", x=list(x)) == "-".join(x)
+    assert fill("{{ 'ab'.center(10**6) }}") == "ab".center(10**6)
+    assert fill("{{ '%08.3f' % 3.14159 }} {{ '{:>8}'.format('ab') }} {{ 2 ** 100 }}") == (
+        "0003.142       ab 1267650600228229401496703205376"
+    )
