@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.kv.store import StoredPrefix, Stretch
+from llama_magic.engine.native import DecodeStatus, StopFlag
 from llama_magic.engine.snapshot import snapshot
 from llama_magic.errors import BackendError, FitError, InputTypeError, OptionError
 
@@ -117,7 +120,7 @@ def restore(core: Core, saved: SavedSequence) -> None:
     if not shared.running:
         shared.kv.park_idle()
         for stretch in saved.stretches:
-            if not shared.kv.takes(stretch):
+            if not shared.kv.takes(stretch, partial(_numbers, shared, end=stretch.end)):
                 raise BackendError(
                     "llama.cpp refused the saved sequence, though the file is whole and made for this model.",
                     remedy="It was saved with other context options; read the text again instead.",
@@ -127,6 +130,22 @@ def restore(core: Core, saved: SavedSequence) -> None:
     if length and core.lane(exact=True).together == saved.together:
         exact = [stretch for stretch in saved.stretches if stretch.end <= length]
         _keep(core.lane(exact=True), list(saved.tokens[:length]), exact, length)
+
+
+def _numbers(lane: Lane, sequence: int, end: int) -> bool:
+    """Whether a token behind a sequence has logits. Clears the cells and raises `BackendError` where not."""
+    context = lane.context
+    context.watch(StopFlag())  # that of the last answer may be set
+    if end >= context.n_ctx or context.decode([0], [end], [sequence], [0]) is not DecodeStatus.DONE:
+        return True  # no cell is free for the token
+    peak = float(context.logits(0).max())
+    if math.isfinite(peak):
+        return True
+    lane.kv.clear()
+    raise BackendError(
+        f"The saved sequence holds values that are no numbers: what follows it has logits of {peak}.",
+        remedy="The file was made or changed by something else; read the text again instead.",
+    )
 
 
 def _keep(lane: Lane, tokens: list[int], stretches: list[Stretch], n_read: int) -> None:

@@ -88,7 +88,7 @@ class FakeMemory:
         held = [cell.position for cell in self.cells if sequence in cell.sequences]
         return (min(held), max(held)) if held else (-1, -1)
 
-    def clear(self) -> None:
+    def clear(self, *, data: bool = False) -> None:
         self.cells = [Cell() for _ in self.cells]
         self.head = 0
 

@@ -18,7 +18,7 @@ from llama_magic.display.static import inline
 from llama_magic.engine.kv.store import Stretch
 from llama_magic.engine.moves import SavedSequence
 from llama_magic.engine.snapshot import LaneState, LastCall
-from llama_magic.errors import OptionError, SourceError
+from llama_magic.errors import BackendError, OptionError, SourceError
 from llama_magic.microscope import savefile
 from llama_magic.microscope.cells import KVSequence, KVState
 
@@ -324,6 +324,45 @@ def test_another_models_file_is_refused(short: Any, gemma: Any, tmp_path: Path) 
         short.kv_restore(tmp_path / "none.kv")
     with pytest.raises(SourceError, match="cannot be written"):
         short.kv_save(tmp_path / "no folder" / "s.kv")
+
+
+def spoilt(path: Path) -> bytes:
+    """Return a saved sequence whose last layer's values are NaN, under a checksum that is right."""
+    body = bytearray(path.read_bytes()[:-32])
+    body[-30_000:] = b"\x7e" * 30_000  # a NaN of two bytes is these, in any order
+    return bytes(body) + hashlib.sha256(body).digest()
+
+
+def test_a_saved_sequence_that_is_no_numbers_is_refused(short: Any, tmp_path: Path) -> None:
+    """Its checksum is right. Nothing of it stays in the cells, and forks that were there are."""
+    short.kv_clear()
+    short.complete(PROMPT, max_tokens=1)
+    path = short.kv_save(tmp_path / "s.kv")
+    (tmp_path / "bad.kv").write_bytes(spoilt(path))
+    short.kv_fork(short.kv.sequences[0].id, "mine")
+    with pytest.raises(BackendError, match="holds values that are no numbers"):
+        short.kv_restore(tmp_path / "bad.kv")
+    assert [s.names for s in short.kv.sequences if s.names] == [("mine",)]
+    answer = short.complete(PROMPT + "And", max_tokens=3, temperature=0.01)
+    assert answer.usage.completion_tokens == 3
+    short.kv_restore(path)
+
+
+def test_cells_that_are_no_numbers_are_forgotten(short: Any, tmp_path: Path) -> None:
+    """The answer that met them fails and says so; who asks next reads the text anew."""
+    short.kv_clear()
+    short.complete(PROMPT, max_tokens=1)
+    path = short.kv_save(tmp_path / "s.kv")
+    path.write_bytes(spoilt(path))
+    held = savefile.read(path, short._fingerprint(short.backend))
+    short.kv_clear()
+    short.backend.call(
+        lambda core: core.lane(exact=False).kv.store.put(list(held.tokens), list(held.stretches))
+    )
+    with pytest.raises(BackendError, match=r"no usable logits at token 1 \(largest is nan\)(.|\n)*Ask again"):
+        short.complete(PROMPT + "And", max_tokens=3, temperature=0.5)
+    answer = short.complete(PROMPT + "And", max_tokens=3, temperature=0.5)
+    assert (answer.usage.cached_tokens, answer.usage.completion_tokens) == (0, 3)
 
 
 # --- the pure parts -----------------------------------------------------------------------------

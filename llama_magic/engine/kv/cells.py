@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from llama_magic.engine.kv.slots import Slot, cells_used
@@ -19,7 +20,7 @@ class Memory(Protocol):
     def remove(self, sequence: int, start: int) -> bool: ...
     def copy(self, source: int, target: int, start: int, end: int) -> None: ...
     def span(self, sequence: int) -> tuple[int, int]: ...
-    def clear(self) -> None: ...
+    def clear(self, *, data: bool = False) -> None: ...
     def save_sequence(self, sequence: int) -> bytes: ...
     def restore_sequence(self, sequence: int, state: bytes) -> bool: ...
 
@@ -206,12 +207,15 @@ class Cells:
             self.memory.remove(self._pin, -1)
             self._pinned = False
 
-    def takes(self, stretch: Stretch) -> bool:
-        """Whether llama.cpp takes a saved stretch as what it says it is; leaves no trace of it."""
+    def takes(self, stretch: Stretch, look: Callable[[int], bool] = lambda sequence: True) -> bool:
+        """Whether llama.cpp takes a saved stretch as what it says it is; leaves no trace of it.
+
+        `look` is asked of the sequence that it lies in meanwhile.
+        """
         taken = self.memory.restore_sequence(self._scratch, stretch.state)
         first, last = self.memory.span(self._scratch)
         # Where a state is of another position than the cells (a hybrid's), it begins behind their end.
-        fits = taken and first <= last == stretch.end - 1
+        fits = taken and first <= last == stretch.end - 1 and look(self._scratch)
         self.memory.remove(self._scratch, -1)
         return fits
 
@@ -251,9 +255,18 @@ class Cells:
 
     def reset(self) -> None:
         """Drop everything: nothing runs, or what the cells hold is unknown."""
-        self._pinned = False
-        self.memory.clear()
+        self._clear()
         for slot in self.slots:
-            slot.cut(0)
             slot.in_use = False
         self.store.clear()
+
+    def clear(self) -> None:
+        """Take everything out of the cells, what idle sequences hold to host memory; nothing runs."""
+        self.park_idle()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._pinned = False
+        self.memory.clear(data=True)  # a NaN in a cell is NaN for who does not look at it, too
+        for slot in self.slots:
+            slot.cut(0)

@@ -21,6 +21,7 @@ from llama_magic.engine.lanes.batch import Batch
 from llama_magic.engine.lanes.composing import compose
 from llama_magic.engine.lanes.draft_model import DraftModel
 from llama_magic.engine.lanes.flight import Flights
+from llama_magic.engine.lanes.logits import NoLogitsError
 from llama_magic.engine.lanes.running import Running, siblings
 from llama_magic.engine.native import Context, DecodeStatus
 from llama_magic.errors import BackendError
@@ -41,11 +42,10 @@ class Lane:
     together = False  # whether seeded jobs are decoded together: their cells are then of other bits
 
     def __init__(self, context: Context, store_budget: int, ahead: Ahead) -> None:
-        self.context = context
-        self.weights = context.weights
-        self.cells = context.n_ctx
+        self.context, self.weights, self.cells = context, context.weights, context.n_ctx
         self.kv = self._made_cells(PrefixStore(store_budget, recurrent=self.weights.recurrent))
         self._crowded = False  # a sample was sent back for want of cells, and none has ended since
+        self._spoiled = False  # cells may hold what is no number: who runs ends, then all is forgotten
         self._ahead = ahead
         self.waiting: deque[Running] = deque()
         self.running: list[Running] = []
@@ -93,7 +93,10 @@ class Lane:
         """Admit what fits, decode one batch, draw a token for each sequence that is through its prompt."""
         self.reap_cancelled()
         # Who was sent back waits until another has ended: admitted at once it would be sent back at once.
-        if self.waiting and not (self._crowded and self.running):
+        if self._spoiled and not self.running:
+            self.kv.reset()
+            self._spoiled = False
+        if self.waiting and not ((self._crowded or self._spoiled) and self.running):
             self._admit()
             self._retire()  # a constraint may have failed to open
         if self.running:
@@ -183,8 +186,8 @@ class Lane:
                     running.advance(self.context, index)
                     if guesses:
                         drafting.verify(self, running, guesses, index)
-                except Exception as error:
-                    # A constraint or the logits failed: this job ends, the others go on.
+                except Exception as error:  # a constraint or the logits failed: the others go on
+                    self._spoiled = self._spoiled or isinstance(error, NoLogitsError)
                     self._fail_job(running.job, error)
             index += len(guesses)
 
@@ -273,15 +276,12 @@ class Lane:
         if not self.weights.attends:
             return True  # a recurrent state for each sequence, and no cells
         held = cells_used(r.slot for r in self.running if r.slot is not None)
-        to_come = sum(r.n_most - r.n_past for r in self.running)
         shared = running.n_prompt - 1 if self._shares_prompt(running) else 0
-        return held + to_come + running.n_most - shared <= self.cells
+        held += sum(r.n_most - r.n_past for r in self.running)  # are to come
+        return held + running.n_most - shared <= self.cells
 
     def _shares_prompt(self, running: Running) -> bool:
-        """Whether a running sample of the same job lends its cells of the prompt.
-
-        A recurrent state cannot be lent up to a position: there each sample reads for itself.
-        """
+        """Whether a running sample of the job lends its cells of the prompt; a recurrent state none."""
         return not self.weights.recurrent and any(not o.reading for o in siblings(running, self.running))
 
     def _make_room(self) -> None:

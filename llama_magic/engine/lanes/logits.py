@@ -81,6 +81,10 @@ def _scratch(size: int) -> NDArray[np.float32]:
     return known
 
 
+class NoLogitsError(BackendError):
+    """What was decoded gave no numbers: by the weights, or by cells that later answers would read as well."""
+
+
 def unusable(total: float) -> BackendError:
     """Return the error for logits that are no numbers, by the logarithm of their sum."""
     return BackendError(

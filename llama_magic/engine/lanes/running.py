@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.lanes.guesses import Drafter, Trust
-from llama_magic.engine.lanes.logits import LogitRow
+from llama_magic.engine.lanes.logits import LogitRow, NoLogitsError
 from llama_magic.engine.native import Context, SamplerChain, Weights
 from llama_magic.errors import BackendError, OptionError
 from llama_magic.request.events import FinishEvent, FinishReason, PromptEvent, TokenEvent
@@ -142,9 +142,11 @@ class Running:
         peak: float = logits.item(likeliest)
         if not math.isfinite(peak):
             # llama.cpp would draw nonsense from NaN, and end the process where nothing is left.
-            raise BackendError(
+            kind = BackendError if peak == -math.inf else NoLogitsError  # the former is of this answer alone
+            raise kind(
                 f"The model gave no usable logits at token {self.n_generated + 1} (largest is {peak}).",
-                remedy="The weights hold NaN or infinite values; download the file again.",
+                remedy="Ask again: what the KV cache held is forgotten. Where that does not help the weights "
+                "hold NaN or infinite values; download the file again.",
             )
         if chain.plain_greedy:
             return likeliest

@@ -274,9 +274,9 @@ class Context:
         lowest = int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
         return lowest, int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence))
 
-    def clear(self) -> None:
-        """Forget every cell."""
-        llama_cpp.llama_memory_clear(self._memory, False)
+    def clear(self, *, data: bool = False) -> None:
+        """Forget every cell; with `data`, zero what lies in them."""
+        llama_cpp.llama_memory_clear(self._memory, data)
 
     def save_sequence(self, sequence: int) -> bytes:
         """Copy the state of one sequence to host memory."""
