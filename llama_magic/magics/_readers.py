@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.magics._rows import Option
 from llama_magic.words.names import hint
+
+# What IPython puts into the namespace and asks it for: no magic works where `get_ipython` is something else.
+_IPYTHONS = re.compile(r"get_ipython|In|Out|exit|quit|_{1,3}|_[iod]h|_i{1,3}|_i?\d+|__\w+__")
 
 # --- readers: (flag, text, option) -> value ---
 
@@ -73,7 +77,13 @@ def _read_choice(flag: str, text: str, option: Option) -> str:
 def _read_name(flag: str, text: str, option: Option) -> str:
     if not text.isidentifier() or keyword.iskeyword(text):
         raise OptionError(f"{flag} is {text!r}; expected the name of a Python variable.")
-    return text
+    name = unicodedata.normalize("NFKC", text)  # as Python reads a name
+    if _IPYTHONS.fullmatch(name):
+        raise OptionError(
+            f"{flag} is {text!r}, a name of IPython's own; the kernel needs what it holds.",
+            remedy="Choose another name. Without -o the result is in _ and Out.",
+        )
+    return name
 
 
 def _read_layers(flag: str, text: str, option: Option) -> int | str:
