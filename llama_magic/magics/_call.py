@@ -91,4 +91,4 @@ class CellRun:
     def bind(self, result: Any) -> None:
         """Bind the result to the variable of `-o`, if there is one."""
         if name := self.options.get("out"):
-            self.kernel.shell.push({name: result}, interactive=True)
+            self.kernel.bind(name, result)

@@ -7,6 +7,10 @@ read as plain attributes. It is imported when the extension is loaded, so weight
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.words.counting import counted
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 SAMPLING_TRAITS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 CALL_TRAITS = ("max_tokens", "seed", "overflow")
+_CALLER: ContextVar[FrameType | None] = ContextVar("caller", default=None)
 
 
 class Kernel:
@@ -35,8 +40,19 @@ class Kernel:
 
     @property
     def namespace(self) -> dict[str, Any]:
-        """The user's variables."""
-        return self.shell.user_ns
+        """The user's variables; over them those of the function or script (`%run`) that calls the magic."""
+        caller = _CALLER.get()
+        own = self.shell.user_ns if caller is None else caller.f_locals
+        return self.shell.user_ns if own is self.shell.user_ns else {**self.shell.user_ns, **own}
+
+    def bind(self, name: str, value: Any) -> None:
+        """Bind a variable of the user's, and of the script that calls the magic."""
+        self.shell.push({name: value})
+        caller = _CALLER.get()
+        if (
+            caller is not None and caller.f_globals.get("__name__") == "__main__"
+        ):  # a script has globals of its own
+            caller.f_globals[name] = value
 
     @property
     def session(self) -> Session:
@@ -131,6 +147,18 @@ class Kernel:
         self._shown = None
         if not hasattr(self.shell, "kernel"):  # a terminal has written "Out[n]: " already
             print(_in_short(result, self._where))
+
+
+@contextmanager
+def called_by(frame: FrameType | None) -> Iterator[None]:
+    """Let the first frame from here on that is the user's be where the magic is called."""
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(("IPython.", "llama_magic.")):
+        frame = frame.f_back
+    token = _CALLER.set(frame)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
 
 
 def cell_identity(shell: Any) -> str | None:

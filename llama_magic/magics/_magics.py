@@ -5,6 +5,7 @@ It is all that loading the extension imports, so what only a command needs is im
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from traitlets import Bool, Enum, Float, Int, TraitError, Unicode, observe, vali
 from llama_magic.doors import Door
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, shown_briefly
 from llama_magic.magics import _help
-from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel
+from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel, called_by
 from llama_magic.magics._options import FORMATS, MODES, OVERFLOW, VERBS
 from llama_magic.magics._parse import parse_cell, parse_line
 from llama_magic.magics._words import continued
@@ -73,7 +74,7 @@ class LlamaMagics(_magic.Magics):
     def _stoppable(self, what: str, run: Callable[[], Any]) -> Any:
         """Return what a magic does; an interrupt ends a notebook's cell with a line."""
         try:
-            with shown_briefly(what):
+            with shown_briefly(what), called_by(sys._getframe()):
                 return run()
         except LlamaMagicError as error:
             error.at(Door.MAGIC)

@@ -28,7 +28,7 @@ def run_verb(kernel: Kernel, command: LineCommand) -> Any:
     result = _RUNNERS[command.verb](kernel, replace(command, options=MappingProxyType(options)))
     if name is None or result is None:
         return result
-    kernel.shell.push({name: result})
+    kernel.bind(name, result)
     if not kernel.was_shown(result) and not command.silent:
         if isinstance(result, Shown):
             display.show(result, kernel.shell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,28 @@ def test_variables_stand_on_the_line_in_every_option(ip: Any, run: Any, model: A
         model.backend.answers = [answers[0]]
         constraint = asked(f"--choices {choices}").constraint
         assert [constraint.accepts(text) for text in (*answers, choices)] == [True, True, False]
+
+
+def test_names_of_the_function_or_script_that_calls_are_variables(
+    ip: Any, run: Any, model: Any, tmp_path: Path
+) -> None:
+    """As IPython's own magics do, a line and a body take the caller's names, over those of the notebook."""
+    ip.user_ns.update(n=1, word="notebook", here=ip)
+    ask = "here.run_cell_magic('llama', 'chat --new -q -n {n} -o answer', 'a {{ word }} {{ other }}')"
+    run(f"other = 'y'\ndef f(n, word):\n    {ask}\n    %llama sampler top_k={{n}}\nf(5, 'function')")
+    assert model.backend.requests[-1].max_tokens == 5
+    assert "a function y" in model.backend.requests[-1].text
+    assert sessions.current(ip).sampler == {"top_k": 5}
+    assert run(ask).success
+    assert "a notebook y" in model.backend.requests[-1].text  # a call leaves none of its names behind
+
+    script = tmp_path / "exported.py"
+    own = "n, word, other, here = 3, 'script', 'z', get_ipython()"
+    script.write_text(f"{own}\n{ask}\ndef f(): return answer.text\nkept = f()\n")
+    ip.user_ns.pop("answer")
+    assert run(f"%run {script}").success
+    assert "a script z" in model.backend.requests[-1].text
+    assert ip.user_ns["kept"] == ip.user_ns["answer"].text
 
 
 def test_expressions_stand_in_braces_in_every_option(ip: Any, run: Any, model: Any, loader: Any) -> None:
