@@ -31,6 +31,21 @@ IN_PYTHON = {
     "decide": "lm.decide(rows, question, options)",
     "surprise": "model.read(text)", "xray": "model.xray(prompt)",
 }  # fmt: skip
+# What ollama, lms and others call our verbs and modes.
+OF_VERBS = {
+    **dict.fromkeys(("list", "ls", "ps"), "models"),
+    **dict.fromkeys(("rm", "stop", "close", "free", "eject"), "unload"),
+    **dict.fromkeys(("run", "open", "start"), "load"),
+    **dict.fromkeys(("show", "info", "metadata"), "inspect"),
+    **dict.fromkeys(("get", "download"), "pull"),
+    **dict.fromkeys(("tokenize", "tokenise"), "tokens"),
+}
+OF_MODES = {
+    **dict.fromkeys(("generate", "completion", "continue", "infer"), "complete"),
+    **dict.fromkeys(("ask", "prompt", "message", "conversation"), "chat"),
+    **dict.fromkeys(("json", "extract", "schema"), "structured"),
+    **dict.fromkeys(("tokenize", "tokenise"), "tokens"),
+}
 _BODY = "The prompt stands in the lines below the magic."
 _JSON = "%%llama structured --schema X answers in JSON."
 _CHAT = "%%llama chat keeps the conversation from cell to cell."
@@ -49,6 +64,8 @@ _INSTEAD = {
     "no_stream": "-q shows nothing while a cell runs.",
     "do_sample": "-t 0 is greedy, any other temperature draws.",
     "greedy": "-t 0 is greedy.",
+    "last": "%llama history N shows the last N.",
+    "search": "%llama history --grep RE searches.",
     "best_of": "-N draws several answers.",
     "cache_prompt": "What was read before is always reused; --fresh switches that off.",
     "ignore_eos": "In Python: model.complete(…, ignore_eos=True).",

@@ -270,7 +270,8 @@ def _unknown_verb(word: str) -> OptionError:
             "conversation, %llama record PATH all from now on; %history -f x.py the cells, as a script.",
         )
     return OptionError(
-        f"There is no verb {word!r}.{hint(word, table.VERBS)}", remedy=f"Verbs: {', '.join(table.VERBS)}."
+        f"There is no verb {word!r}.{hint(word, table.VERBS, _other_names.OF_VERBS)}",
+        remedy=f"Verbs: {', '.join(table.VERBS)}.",
     )
 
 
@@ -285,7 +286,7 @@ def _unknown_mode(word: str) -> OptionError:
             f"{word} is a verb of the line magic, not a mode.", remedy=f"Write %llama {word} with one %."
         )
     return OptionError(
-        f"There is no mode {word!r}.{hint(word, table.MODES)}",
+        f"There is no mode {word!r}.{hint(word, table.MODES, _other_names.OF_MODES)}",
         remedy=f"Modes: {', '.join(table.MODES)}. The prompt goes into the lines below.",
     )
 

@@ -25,7 +25,10 @@ CALLED_ELSEWHERE = {
 }  # fmt: skip
 # What another method, or the magic alone, takes.
 _NOT_HERE = {
-    "schema": "model.structured(prompt, schema) answers with an instance.",
+    **dict.fromkeys(
+        ("schema", "response_format", "json_schema", "output_schema", "guided_json", "response_model"),
+        "model.structured(prompt, schema) answers with an instance.",
+    ),
     **dict.fromkeys(
         ("user", "store", "metadata", "service_tier", "safety_identifier", "stream_options"),
         "Leave it out: nobody reads it here. The usage of a stream is stream.completion.usage.",
@@ -40,7 +43,6 @@ _NOT_HERE = {
     "stopping_criteria": "stop= and timeout= end an answer, and so does leaving the loop of stream=True.",
     "tfs_z": "llama.cpp has no such stage any more; top_p and min_p are its kin.",
     "penalize_nl": "llama.cpp has it no more; leave it out.",
-    "response_format": "model.structured(prompt, schema) answers with an instance.",
     "retries": "model.structured takes it.",
     "retry": "model.structured takes retries.",
     "thinking": "model.structured takes it; for chat set the template's own: template_variables={…}.",
@@ -56,8 +58,14 @@ _NOT_HERE = {
     "session": "%%llama keeps conversations; in Python pass their messages.",
     "new": "%%llama keeps conversations; in Python pass the messages you want.",
     "out": "The result is what the call gives back.",
-    "ctx": "The window is set when a model is loaded: lm.load(…, ctx=…).",
-    "threads": "It is set when a model is loaded: lm.load(…, threads=…).",
+    **dict.fromkeys(
+        ("ctx", "n_ctx", "num_ctx", "ctx_size"),
+        "The window is set when a model is loaded: lm.load(…, ctx=…).",
+    ),
+    **dict.fromkeys(
+        ("threads", "n_threads", "batch", "n_batch", "gpu_layers", "n_gpu_layers", "formatter", "lora"),
+        "It is set when a model is loaded: lm.load(…, threads=…, batch=…, gpu_layers=…, lora=…).",
+    ),
 }
 
 # What methods and attributes of others are called here.

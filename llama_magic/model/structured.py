@@ -18,7 +18,8 @@ from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import row_seed
 from llama_magic.request.sampling import check_seed
 from llama_magic.structured import schema_text
-from llama_magic.words.given import at_least, flag
+from llama_magic.words.counting import counted
+from llama_magic.words.given import at_least, flag, quoted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -117,8 +118,16 @@ class StructuredCall:
 
 
 def _is_batch(prompt: Any) -> bool:
-    """Tell a list of prompts, decoded together, from a conversation."""
-    return isinstance(prompt, (list, tuple)) and bool(prompt) and all(isinstance(p, str) for p in prompt)
+    """Tell a list of prompts, decoded together, from a conversation; `InputTypeError` for a mixture."""
+    if not isinstance(prompt, (list, tuple)) or not any(isinstance(p, str) for p in prompt):
+        return False
+    for row, text in enumerate(prompt, 1):
+        if not isinstance(text, str):
+            raise InputTypeError(
+                f"Row {row:,} of {counted(len(prompt), 'prompt')} is {quoted(text)}; expected a text.",
+                remedy="Leave it out, or ask lm.map(rows, prompt), where a bad row costs no other.",
+            )
+    return True
 
 
 def _no_stream() -> OptionError:

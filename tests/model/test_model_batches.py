@@ -199,6 +199,13 @@ def test_a_number_cut_by_a_stop_text_is_no_answer() -> None:
     assert model.structured("Years?", list[int], stop="3").parsed == [2026]
 
 
+@pytest.mark.parametrize("row", [None, 5, float("nan"), [{"role": "user", "content": "b"}]], ids=str)
+def test_a_prompt_of_a_list_that_is_no_text_is_named(row: Any) -> None:
+    """Not as the message of a conversation: a gap of a column says its number."""
+    with pytest.raises(lm.InputTypeError, match=r"^Row 2 of 3 prompts is .*expected a text"):
+        scripted_model(["1"]).structured(["a", row, "c"], int)
+
+
 def test_numbers_that_end_are_answers(model: Any) -> None:
     """Under a bounded mask a number ends by itself; 12 seeds of each are whole and valid."""
     for schema in (float, int, Annotated[float, Field(ge=0, le=1)]):

@@ -32,6 +32,18 @@ _PLAIN_FORMATS = {name.replace("-", ""): name for name in CHECKS}
 _PLAIN = {name.lower().strip("$"): name for name in (*TYPE_OF, *_ANY_TYPE, *_REFERENCES)}
 
 
+# What other schema languages (OpenAPI, pydantic, Cerberus, Joi) call them.
+_CALLED_ELSEWHERE = {
+    "nullable": "type", "optional": "required", "property": "properties", "fields": "properties",
+    "keys": "properties", "min": "minimum", "max": "maximum", "ge": "minimum", "le": "maximum",
+    "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "choices": "enum", "options": "enum",
+    "allowed": "enum", "values": "enum", "literal": "const", "regex": "pattern", "match": "pattern",
+    "unique": "uniqueItems", "length": "maxLength", "kind": "type", "elements": "items", "extra":
+    "additionalProperties", "strict": "additionalProperties",
+}  # fmt: skip
+_NEEDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
+
+
 class Ignored(NamedTuple):
     """A keyword without effect; `reason` is "" where it is simply unknown."""
 
@@ -53,6 +65,8 @@ def without_effect(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
         kind = TYPE_OF.get(keyword)
         if kind is not None and names and kind not in names and not (kind == "number" and "integer" in names):
             yield keyword, f"it says something of {kind}s, and the type here is {' or '.join(sorted(names))}"
+        elif keyword in _NEEDS and _NEEDS[keyword] not in node:
+            yield keyword, f"it says something only beside {_NEEDS[keyword]!r}"
         elif keyword not in _KNOWN:
             near = nearest(keyword)
             yield keyword, f"JSON Schema has no such keyword; did you mean {near!r}?" if near else ""
@@ -72,8 +86,8 @@ def _format_meant(value: object) -> str | None:
 @functools.lru_cache(maxsize=1024)
 def nearest(keyword: str) -> str | None:
     """Return the keyword that was likely meant, None where none is near."""
-    if keyword == "nullable":  # OpenAPI 3.0's
-        return "type"
+    if keyword in _CALLED_ELSEWHERE:
+        return _CALLED_ELSEWHERE[keyword]
     plain = keyword.lower().replace("_", "").replace("-", "").strip("$")
     found = names.nearest(plain, _PLAIN, cutoff=0.8)
     return _PLAIN[found[0]] if found and not keyword.startswith(("x-", "_")) else None
