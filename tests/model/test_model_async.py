@@ -8,11 +8,12 @@ import gc
 import itertools
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, ClassVar, Literal
 
 import pytest
 from pydantic import BaseModel, field_validator
+from scripted_gguf import Scripted
 
 import llama_magic as lm
 from llama_magic.display import to_text
@@ -21,9 +22,16 @@ from llama_magic.engine import compute
 from llama_magic.model.journal import journal
 from llama_magic.testing import Script, scripted_model
 
-LONG: dict[str, Any] = {"max_tokens": 900, "ignore_eos": True}
+LONG: dict[str, Any] = {"max_tokens": 8000, "ignore_eos": True}
 LONG_TEXT = {"type": "string", "minLength": 800}
 HI = [{"role": "user", "content": "一"}]
+
+
+@pytest.fixture
+def scripted(scripted_file: Scripted) -> Iterator[Any]:
+    """With room for an answer that is still written when a busy machine lets its reader go on."""
+    with lm.load(scripted_file.path, ctx=8192, threads=1) as model:
+        yield model
 
 
 @pytest.fixture(autouse=True)
