@@ -240,7 +240,7 @@ def test_model_is_closed_while_another_computes(scripted: Any, answers: dict[str
     is busy with another model; what was written is kept.
     """
     question, answer = next(iter(answers.items()))
-    stream = scripted.complete(question, stream=True, max_tokens=400, ignore_eos=True)
+    stream = scripted.complete(question, stream=True, max_tokens=1000, ignore_eos=True)
     begun = next(stream)
     with busy_elsewhere():
         late = scripted.complete(question, stream=True)

@@ -247,7 +247,7 @@ def test_another_template_is_named(scripted_file: Any) -> None:
 
 def test_what_was_stopped_is_compared_as_far_as_it_went(scripted: Any) -> None:
     """An interrupted answer is equal where all that it has is equal."""
-    stream = scripted.complete(chr(0x4E00), seed=1, max_tokens=300, ignore_eos=True, stream=True)
+    stream = scripted.complete(chr(0x4E00), seed=1, max_tokens=1000, ignore_eos=True, stream=True)
     next(stream)
     stream.cancel()
     assert stream.completion.finish_reason == "interrupted"

@@ -145,7 +145,7 @@ def test_a_branch_streams(scripted: Any, answers: dict[str, str]) -> None:
     chunks = list(stream)
     assert "".join(chunk.delta for chunk in chunks) == answers[question] == stream.completion.text
     assert answer.branches == (stream.completion,)
-    cut = answer.fork(1, "", stream=True, ignore_eos=True, max_tokens=900)
+    cut = answer.fork(1, "", stream=True, ignore_eos=True, max_tokens=1000)
     next(cut)
     cut.cancel()
     assert answer.branches[-1].finish_reason == "interrupted"
