@@ -385,6 +385,7 @@ _SHAPES: dict[str, Callable[..., Values]] = {
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # twenty clients come at once
 
     def handle_error(self, *_: Any) -> None:
         """Say nothing of clients that left."""

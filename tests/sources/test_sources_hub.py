@@ -382,11 +382,11 @@ def test_an_alias_of_a_hub_model_keeps_its_name(hub: Any, repo: Any) -> None:
 
 
 def test_threads_and_processes_share_one_transfer(hub: Any, repo: Any) -> None:
-    """Ten threads and four processes on a cold cache: one body travels."""
+    """Ten threads and two processes on a cold cache: one body travels."""
     hub.faults.gate = threading.Event()
     code = "import sys; from llama_magic import sources; print(sources.resolve('o/r:Q4_K_M').path)"
     procs = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
     paths: list[str] = []
     threads = [
@@ -395,11 +395,11 @@ def test_threads_and_processes_share_one_transfer(hub: Any, repo: Any) -> None:
     ]
     for thread in threads:
         thread.start()
-    threading.Timer(3.0, hub.faults.gate.set).start()
+    threading.Timer(1.0, hub.faults.gate.set).start()
     paths += [proc.communicate(timeout=600)[0].strip() for proc in procs]
     for thread in threads:
         thread.join(600)
-    assert len(paths) == 14
+    assert len(paths) == 12
     assert len(set(paths)) == 1
     assert len(hub.gets("/cdn/o/r/m-Q4_K_M.gguf")) == 1
 
