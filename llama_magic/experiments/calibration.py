@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,14 @@ import numpy as np
 
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import same
+from llama_magic.experiments.statistics import Interval, estimate
 from llama_magic.model.evaluate import is_gap
 from llama_magic.words.given import at_least
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
+
+_THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+_ENDS = {"right": "mean", "right low": "low", "right high": "high"}
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,53 @@ class Calibration(Printed):
         return pandas.DataFrame([vars(one) for one in self.bins])
 
 
-def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
-    """Compare confidence with what a column says is right; see `Odds.calibration`."""
-    bins = at_least(1, "bins", bins)
+@dataclass(frozen=True)
+class Threshold:
+    """What comes of `abstain_below`: how many rows are decided, and of these the share that is right."""
+
+    below: float
+    decided: int
+    right: Interval | None  # None where no row is decided
+
+
+@dataclass(frozen=True)
+class Thresholds(Printed):
+    """Thresholds from 0 (every row is decided) up, over `rows` with a label."""
+
+    each: tuple[Threshold, ...]
+    rows: int
+    left_out: int
+    column: str = ""
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a row a threshold. Raises: ImportError where pandas is not there."""
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                "abstain_below": one.below,
+                "decided": one.decided,
+                "share": one.decided / self.rows,
+                **{end: getattr(one.right, field, math.nan) for end, field in _ENDS.items()},
+            }
+            for one in self.each
+        )
+
+
+def weigh(decisions: Sequence[Any], column: str) -> Thresholds:
+    """Say what comes of thresholds by what a column says is right; see `Odds.thresholds`."""
+    pairs = _pairs(decisions, column)
+    made = []
+    for below in _THRESHOLDS:
+        right: dict[Hashable, list[float | bool]] = {
+            place: [found] for place, (p, found) in enumerate(pairs) if p >= below
+        }
+        made.append(Threshold(below, len(right), estimate(right)))
+    return Thresholds(tuple(made), len(pairs), len(decisions) - len(pairs), column)
+
+
+def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool]]:
+    """Return how sure each decision was, and whether rightly, where its row says what is right."""
     columns = {name for one in decisions for name in one.inputs}
     if column not in columns:
         raise OptionError(f"No row has a column {column!r}. {meant(column, columns)}")
@@ -70,6 +118,13 @@ def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
     ]
     if not pairs:
         raise OptionError(f"No row has both a decision and a value in {column!r}.")
+    return pairs
+
+
+def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
+    """Compare confidence with what a column says is right; see `Odds.calibration`."""
+    bins = at_least(1, "bins", bins)
+    pairs = _pairs(decisions, column)
     edges = [float(edge) for edge in np.linspace(0, 1, bins + 1)]
     sorted_into: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for pair in pairs:  # what lies on an edge belongs to the bin below it

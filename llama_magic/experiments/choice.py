@@ -5,18 +5,22 @@ from __future__ import annotations
 import enum
 import math
 import numbers
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, shown_briefly
 from llama_magic.experiments.deciding import Deciding
 from llama_magic.experiments.design import read_design
 from llama_magic.experiments.forecast import forecast
-from llama_magic.experiments.odds import Odds
+from llama_magic.experiments.odds import Odds, threshold
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
+from llama_magic.experiments.tasks import is_of_row
 from llama_magic.words.given import quoted, seconds_of
 from llama_magic.words.signature import checked
+
+if TYPE_CHECKING:
+    from llama_magic.experiments.tasks import Task
 
 _OPTIONS = frozenset({"mode", "system", "template_variables"})
 _OWN = frozenset({"options", "abstain_below", "end", "timeout"})
@@ -28,7 +32,7 @@ def decide(
     rows: Any,
     prompt: Any = None,
     *,
-    options: Iterable[Any] | Mapping[str, str],
+    options: Iterable[Any] | Mapping[str, str] | Callable[[dict[str, Any]], Any],
     model: Any = None,
     models: Any = None,
     over: Mapping[str, Any] | None = None,
@@ -49,8 +53,9 @@ def decide(
     """Say for every row how likely each option is as the answer; nothing is drawn. Returns `Odds`.
 
     `rows` and `prompt` as for `map`; `names` are values of names in the prompt. `options` are texts, or a
-    dict of names to the texts that are written for them. A `Decision` has the exact probability of each
-    option, all its tokens counted: `raw` as it is, `probabilities` made to sum to 1; `choice` is the
+    dict of names to the texts that are written for them; where rows have their own, a function of a row's
+    columns that returns these: `options=lambda row: row["answers"]`. A `Decision` has the exact probability
+    of each option, all its tokens counted: `raw` as it is, `probabilities` made to sum to 1; `choice` is the
     likeliest, `margin` how far it is before the next, `mass` what all options have together. Below
     `abstain_below`, a probability of the likeliest among the options, there is no `choice`, and no score.
 
@@ -61,13 +66,7 @@ def decide(
     an `OutOfTimeError`; rows that are read together have their time together first.
     `odds.calibration("label")` says how far they can be trusted.
     """
-    named = _read_options(options)
-    if (
-        isinstance(abstain_below, bool)
-        or not isinstance(abstain_below, numbers.Real)
-        or not 0 <= abstain_below <= 1
-    ):
-        raise OptionError(f"abstain_below is {quoted(abstain_below)}; expected a probability, 0 to 1.")
+    of_task, below = _options_of(options), threshold("abstain_below", abstain_below)
     design = read_design(
         read_rows(rows),
         prompt,
@@ -83,9 +82,24 @@ def decide(
         known=_OPTIONS,
         own=_OWN,
     )
-    seconds = seconds_of(timeout)
-    made = Deciding.of(design, options=named, end=end, abstain_below=float(abstain_below), timeout=seconds)
+    how: dict[str, Any] = {"end": end, "abstain_below": below, "timeout": seconds_of(timeout)}
+    made = Deciding.of(design, options_of=of_task, by_row=is_of_row(options), **how)
     return forecast(made) if dry_run else Odds(made, {}).resume()
+
+
+def _options_of(given: Any) -> Callable[[Task], dict[str, str]]:
+    """Return what says the options of a row, by name; those of all rows are read now."""
+    if not is_of_row(given):
+        named = _read_options(given)
+        return lambda _task: named
+    kept: dict[int, dict[str, str]] = {}  # asked for some times a row
+
+    def of_task(task: Task) -> dict[str, str]:
+        if task.place not in kept:
+            kept[task.place] = _read_options(task.of_row("options", given))
+        return kept[task.place]
+
+    return of_task
 
 
 def _read_options(given: Any) -> dict[str, str]:
@@ -111,8 +125,7 @@ def _listed(given: Any) -> list[Any]:
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise InputTypeError(
             f"options is {quoted(given)}; expected a list of texts, or a dict of names to texts.",
-            remedy="They are those of all rows: where rows have their own, write these behind letters into "
-            "the prompt, and give the letters.",
+            remedy='Where rows have their own, give a function: options=lambda row: row["answers"].',
         )
     listed = sorted(given, key=str) if isinstance(given, (set, frozenset)) else list(given)
     listed = [one.value if isinstance(one, enum.Enum) else one for one in listed]

@@ -33,7 +33,8 @@ _TOGETHER = 16  # rows that are read together, and the most that an interrupt lo
 class Deciding(Experiment[Decision]):
     """Every row is read once for all options of it, some rows together."""
 
-    options: Mapping[str, str] = field(default_factory=dict)  # by name: what is written for it
+    options_of: Callable[[Task], Mapping[str, str]] = field(kw_only=True)  # by name: what is written for it
+    by_row: bool = False  # whether each row has options of its own
     end: bool = False
     abstain_below: float = 0.0
     timeout: float | None = None  # of a row
@@ -49,35 +50,37 @@ class Deciding(Experiment[Decision]):
     def ask(
         self, model: Model, tasks: list[Task], results: Results[Decision], tick: Callable[[], None]
     ) -> None:
-        texts = self._texts(model)
-        named = dict(zip(self.options, texts.tokens, strict=True))
-        results.notes = self.notes + tuple(overlaps(named))
+        if not self.by_row:
+            options = self.options_of(tasks[0])
+            named = dict(zip(options, self._texts(model, options).tokens, strict=True))
+            results.notes = self.notes + tuple(overlaps(named))
         together = _TOGETHER if model.backend.local is not None else 1
         # The first row alone, so that somebody who watches sees one as soon as there can be one.
         for some in (tasks[:1], *_portions(tasks[1:], together)):
-            for made in self._decided(model, some, texts):
+            for made in self._decided(model, some):
                 to_its_end(partial(self.put, results, made))
                 tick()
 
-    def _texts(self, model: Model) -> Texts:
-        return Texts.of(model.calls, list(self.options.values()), end=self.end)
+    def _texts(self, model: Model, options: Mapping[str, str]) -> Texts:
+        return Texts.of(model.calls, list(options.values()), end=self.end)
 
-    def _decided(self, model: Model, tasks: Sequence[Task], texts: Texts) -> Iterator[Decision]:
+    def _decided(self, model: Model, tasks: Sequence[Task]) -> Iterator[Decision]:
         """Read rows together, or take their odds from the record; an error is that of its row alone."""
-        asked: list[tuple[Task, Assembler]] = []
+        asked: list[tuple[Task, Assembler, Texts]] = []
         for task in tasks:
             try:
+                texts = self._texts(model, self.options_of(task))
                 assembler = self._prepared(model, task, texts)
                 kept = self._kept(model, task)
             except Exception as error:
                 yield self.failed(task, error)
             else:
                 if kept is None:
-                    asked.append((task, assembler))
+                    asked.append((task, assembler, texts))
                 else:
                     yield self._made(task, assembler, *kept)
-        found = _read(model, [assembler.request for _, assembler in asked], texts, self.timeout)
-        for (task, assembler), outcome in zip(asked, found, strict=True):
+        found = _read(model, [(assembler.request, texts) for _, assembler, texts in asked], self.timeout)
+        for (task, assembler, _), outcome in zip(asked, found, strict=True):
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
@@ -88,11 +91,10 @@ class Deciding(Experiment[Decision]):
             yield made
 
     def _made(self, task: Task, assembler: Assembler, odds: list[float], seconds: float) -> Decision:
-        logprobs = dict(zip(self.options, odds, strict=True))
-        made = replace(_blank(task), logprobs=logprobs, prompt=assembler.request.text, seconds=seconds)
-        if made.confidence < self.abstain_below:
-            return replace(made, abstained=True)
-        return replace(made, scores=scores_of(made, self.scores))
+        logprobs = dict(zip(self.options_of(task), odds, strict=True))
+        prompt = assembler.request.text
+        made = replace(_blank(task), logprobs=logprobs, prompt=prompt, seconds=seconds, by_row=self.by_row)
+        return made.judged(self.abstain_below, lambda made: scores_of(made, self.scores))
 
     def _prepared(self, model: Model, task: Task, texts: Texts) -> Assembler:
         own = task.setting.options
@@ -104,7 +106,7 @@ class Deciding(Experiment[Decision]):
         return prepare(model.calls, prompt, texts, Beside(template_variables=variables))
 
     def _key(self, model: Model, task: Task) -> str:
-        return key_of(model, task, choices=list(self.options.values()), end=self.end)
+        return key_of(model, task, choices=list(self.options_of(task).values()), end=self.end)
 
     def _kept(self, model: Model, task: Task) -> tuple[list[float], float] | None:
         found = self.record.find(label=self._key(model, task)) if self.record is not None else []
@@ -118,7 +120,7 @@ class Deciding(Experiment[Decision]):
         """Keep a row's odds as an answer that holds them: its text is the likeliest option."""
         if self.record is None:
             return
-        pairs = list(zip(self.options.values(), odds, strict=True))
+        pairs = list(zip(self.options_of(task).values(), odds, strict=True))
         (answer,) = assembler.completions()
         answer = replace(
             answer,
@@ -135,13 +137,13 @@ class Deciding(Experiment[Decision]):
     # --- a dry run ----------------------------------------------------------------------------
 
     def request(self, model: Model, task: Task) -> Request:
-        return self._prepared(model, task, self._texts(model)).request
+        return self._prepared(model, task, self._texts(model, self.options_of(task))).request
 
     def measured(self, model: Model, task: Task | None) -> Pace | None:
         found = pace_so_far(model)
         if found is None and task is not None and model.backend.local is not None:
             tokens = len(self.request(model, task).prompt)
-            (decision,) = self._decided(model, [task], self._texts(model))
+            (decision,) = self._decided(model, [task])
             if decision.error is not None:
                 raise decision.error
             return Pace(tokens / decision.seconds, 0.0, 0.0, 1)
@@ -149,19 +151,19 @@ class Deciding(Experiment[Decision]):
 
 
 def _read(
-    model: Model, requests: Sequence[Request], texts: Texts, timeout: float | None
+    model: Model, rows: Sequence[tuple[Request, Texts]], timeout: float | None
 ) -> list[tuple[list[float], float] | Exception]:
     """Return the odds of each row and the seconds it took, or its error: whose that is, is found out."""
     began = time.perf_counter()
     try:
-        if not requests:
+        if not rows:
             return []
-        with bounded(None if timeout is None else timeout * len(requests)):
-            found = score(model.calls, requests, texts)
+        with bounded(None if timeout is None else timeout * len(rows)):
+            found = score(model.calls, rows)
     except Exception as error:
-        if len(requests) == 1:
+        if len(rows) == 1:
             return [error]
-        return [outcome for request in requests for outcome in _read(model, [request], texts, timeout)]
+        return [outcome for row in rows for outcome in _read(model, [row], timeout)]
     seconds = (time.perf_counter() - began) / len(found)
     return [(odds, seconds) for odds in found]
 

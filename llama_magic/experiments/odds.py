@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import numbers
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
+from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import flat
-from llama_magic.experiments.calibration import Calibration, calibrate
+from llama_magic.experiments.calibration import Calibration, Thresholds, calibrate, weigh
 from llama_magic.experiments.results import Results
+from llama_magic.experiments.scoring import scores_of
+from llama_magic.words.given import quoted
 from llama_magic.words.shown import Shown
 from llama_magic.words.tables import percent
 
@@ -24,6 +28,7 @@ class Decision(Shown):
     `logprobs` are natural-log probabilities of the options, all their tokens counted (empty where there is
     an `error`). `row` is the place of the row (from 0), `inputs` its columns, `settings` the values of the
     axes. `abstained` says that the likeliest option is not likely enough: then there is no `choice`.
+    `by_row` says that these options are this row's own.
     """
 
     place: int
@@ -37,6 +42,7 @@ class Decision(Shown):
     seconds: float = 0.0
     prompt: str = ""
     sample: int = 0  # nothing is drawn, so there is one
+    by_row: bool = False
 
     @property
     def raw(self) -> dict[str, float]:
@@ -81,6 +87,13 @@ class Decision(Shown):
         ordered = sorted(self.probabilities.values(), reverse=True)
         return ordered[0] - ordered[1] if len(ordered) > 1 else math.nan
 
+    def judged(self, below: float, score: Callable[[Decision], Mapping[str, Any]]) -> Decision:
+        """Return it with a choice where the likeliest option has `below` at least, scored then."""
+        if self.error is not None:
+            return self
+        made = replace(self, abstained=self.confidence < below, scores={})
+        return made if made.abstained else replace(made, scores=score(made))
+
     def answer(self, field: str | None = None) -> str | None:
         """Return the choice."""
         return self.choice
@@ -96,13 +109,19 @@ class Decision(Shown):
                 ("confidence", self.confidence),
                 ("margin", self.margin),
                 ("mass", self.mass if self.logprobs else math.nan),
-                *((f"p({option})", p) for option, p in self.probabilities.items()),
-                *((f"logprob({option})", value) for option, value in self.logprobs.items()),
+                *self._shares(),
                 ("error", None if self.error is None else str(self.error)),
                 *((name, None if isinstance(s, Exception) else s) for name, s in self.scores.items()),
                 ("seconds", self.seconds),
             ],
         )
+
+    def _shares(self) -> list[tuple[str, Any]]:
+        """Return columns of what each option has; rows with options of their own share two."""
+        if self.by_row:
+            return [("probabilities", self.probabilities), ("logprobs", dict(self.logprobs))]
+        shares = [(f"p({option})", p) for option, p in self.probabilities.items()]
+        return [*shares, *((f"logprob({option})", value) for option, value in self.logprobs.items())]
 
     def __repr__(self) -> str:
         said = f"error: {self.error!r:.60}" if self.error is not None else f"{self.choice!r}"
@@ -121,10 +140,12 @@ class Odds(Results[Decision]):
         masses = [one.mass for one in self if one.logprobs]
         if not masses or (middle := statistics.median(masses)) >= _RARE:
             return None
-        options = list(next(one.logprobs for one in self if one.logprobs))
+        first = next(one for one in self if one.logprobs)
+        options = list(first.logprobs)
         shown = ", ".join(map(repr, options[:3])) + (", …" if len(options) > 3 else "")
+        named = "" if first.by_row else f" ({shown})"
         return (
-            f"Together the options ({shown}) have {percent(middle)} of what the model would write (median): "
+            f"Together the options{named} have {percent(middle)} of what the model would write (median): "
             "they are compared where it hardly means either. Write them as it would begin its answer "
             "(options={'yes': 'Yes', 'no': 'No'}), or ask for them in the prompt; model.xray(odds[0].prompt) "
             "shows what it would write."
@@ -137,6 +158,42 @@ class Odds(Results[Decision]):
         out. Of a row that abstained the likeliest option counts. `bins` are of equal width.
         """
         return calibrate(self, column, bins)
+
+    def abstain_below(self, probability: float) -> Self:
+        """Return the same decisions with another threshold, as `decide` takes it; nothing is read again."""
+        below, experiment = threshold("probability", probability), self._experiment
+        held = {one.place: one.judged(below, self._scores_of) for one in self}
+        again: Any = None if experiment is None else replace(experiment, abstain_below=below)  # type: ignore[type-var]
+        made = type(self)(again, held)
+        made._alike(self)
+        return made
+
+    def _scores_of(self, one: Decision) -> Mapping[str, Any]:
+        """Return the scores of a decision that may have abstained before."""
+        was = self._kept[one.place]
+        if not was.abstained or not any(other.scores for other in self):
+            return was.scores
+        experiment: Any = self._experiment
+        if experiment is None:
+            raise OptionError(
+                "A part or a copy of decisions does not know how to score those that had abstained.",
+                remedy="Set the threshold of all of them first, and take the part then.",
+            )
+        return scores_of(one, experiment.scores)
+
+    def thresholds(self, column: str) -> Thresholds:
+        """Say for some thresholds how many rows are decided, and how many of these rightly.
+
+        `column` holds the right option of each row. `abstain_below(p)` takes the one that is chosen.
+        """
+        return weigh(self, column)
+
+
+def threshold(name: str, given: object) -> float:
+    """Return a probability below which there is no choice. Raises `OptionError`."""
+    if isinstance(given, bool) or not isinstance(given, numbers.Real) or not 0 <= float(given) <= 1:
+        raise OptionError(f"{name} is {quoted(given)}; expected a probability, 0 to 1.")
+    return float(given)
 
 
 def prefixes(tokens: Mapping[str, tuple[int, ...]]) -> list[tuple[str, str]]:

@@ -79,9 +79,10 @@ class Task:
         Raises `OptionError` where it fails.
         """
         given = self.setting.options
-        return {**given, **{name: self._of_row(name, given[name]) for name in _of_rows(given)}}
+        return {**given, **{name: self.of_row(name, given[name]) for name in _of_rows(given)}}
 
-    def _of_row(self, name: str, function: Callable[[dict[str, Any]], Any]) -> Any:
+    def of_row(self, name: str, function: Callable[[dict[str, Any]], Any]) -> Any:
+        """Return what a function, given as option `name`, gives for this row. Raises `OptionError`."""
         if self.row.error is not None:
             raise self.row.error
         try:
@@ -232,9 +233,13 @@ def check_call(model: Model, setting: Setting) -> None:
 
 
 def _of_rows(options: Mapping[str, Any]) -> list[str]:
-    """Return which options are functions of the row; a class and a type are none."""
-    kinds = (types.FunctionType, types.MethodType, functools.partial)
-    return [name for name in ("schema", *_KINDS) if isinstance(options.get(name), kinds)]
+    """Return which options are functions of the row."""
+    return [name for name in ("schema", *_KINDS) if is_of_row(options.get(name))]
+
+
+def is_of_row(given: object) -> bool:
+    """Whether what is given for an option is a function of the row; a class and a type are none."""
+    return isinstance(given, (types.FunctionType, types.MethodType, functools.partial))
 
 
 def constraint_of(model: Model, options: Mapping[str, Any]) -> Constraint | None:

@@ -145,7 +145,7 @@ class Measuring:
         with bounded(timeout):
             wanted = scoring.Texts.of(self._calls, texts, end=end)
             request = scoring.prepare(self._calls, prompt, wanted).request
-            return scoring.score(self._calls, [request], wanted)[0]
+            return scoring.score(self._calls, [(request, wanted)])[0]
 
     def ascore(
         self,

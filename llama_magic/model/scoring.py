@@ -87,16 +87,16 @@ def check_scores(calls: Calls) -> None:
         )
 
 
-def score(calls: Calls, requests: Sequence[Request], texts: Texts) -> list[list[float]]:
-    """Return the natural-log probability of each text, after the prompt of each of the requests.
+def score(calls: Calls, rows: Sequence[tuple[Request, Texts]]) -> list[list[float]]:
+    """Return the natural-log probability of each text of each row, after the prompt of its request.
 
     In this process they are read together: what prompts begin with alike once, many rows in a batch.
     """
     backend = calls.backend
     if isinstance(backend, Scores):
-        return [list(map(sum, backend.score(request, texts.tokens))) for request in requests]
+        return [list(map(sum, backend.score(request, texts.tokens))) for request, texts in rows]
     check_scores(calls)
     from llama_magic.engine.scoring.score import score as in_engine  # for weight: llama.cpp
 
-    found = in_engine(backend.local, [(request.prompt, texts.tokens) for request in requests])
+    found = in_engine(backend.local, [(request.prompt, texts.tokens) for request, texts in rows])
     return [list(map(sum, row)) for row in found]

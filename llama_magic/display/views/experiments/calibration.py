@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
-from llama_magic.experiments.calibration import Calibration
+from llama_magic.experiments.calibration import Calibration, Thresholds
 from llama_magic.words.counting import counted
 from llama_magic.words.tables import Share, Table
 
@@ -39,6 +39,31 @@ def calibration(c: Calibration) -> list[Node]:
         words = f"{few} of {counted(len(filled), 'bin')} {have} fewer than {_FEW} rows: too few to tell."
         out.append(Line(words, tone="warn"))
     return out
+
+
+@view.register(Thresholds)
+def thresholds(t: Thresholds) -> list[Node]:
+    """Show what comes of each threshold: how many rows are decided, how many of these rightly."""
+    left_out = f", {t.left_out:,} left out" if t.left_out else ""
+    rows = tuple(
+        (
+            f"{one.below:g}",
+            one.decided,
+            (Share("", one.decided / t.rows),),
+            *(
+                (None, None)
+                if one.right is None
+                else ((Share("", one.right.mean),), f"{one.right.low:.0%} to {one.right.high:.0%}")
+            ),
+        )
+        for one in t.each
+    )
+    heads = ("abstain below", "decided", "of the rows", "right", "95% interval")
+    return [
+        Head("thresholds", f"{t.column} · {counted(t.rows, 'row')}{left_out}"),
+        Grid(Table(heads, rows)),
+        Line("odds.abstain_below(0.8) takes one: the same decisions, and no choice below it.", dim=True),
+    ]
 
 
 def _verdict(c: Calibration) -> str:

@@ -59,14 +59,17 @@ class _OddsColumns(Columns):
 
     def __init__(self, results: Odds) -> None:
         super().__init__(results)
-        self._options = next((tuple(one.logprobs) for one in results if one.logprobs), ())[:_OPTIONS]
-        self.answers = ("choice", "margin", *self._options)
+        self._own = any(one.by_row for one in results)
+        first = () if self._own else next((tuple(one.logprobs) for one in results if one.logprobs), ())
+        self._options = first[:_OPTIONS]
+        self.answers = ("choice", "confidence" if self._own else "margin", *self._options)
 
     def _answer(self, r: Any) -> Sequence[Any]:
         if r.error is not None:
             return (f"error: {error_words(r.error)}", None, *[None] * len(self._options))
         shares = r.probabilities
-        return (r.choice or "abstained", f"{r.margin:.0%}", *((Share("", shares[o]),) for o in self._options))
+        sure = r.confidence if self._own else r.margin
+        return (r.choice or "abstained", f"{sure:.0%}", *((Share("", shares[o]),) for o in self._options))
 
 
 @columns.register(Odds)
