@@ -83,6 +83,12 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         self.columns, self.notes = other.columns, other.notes
         self._labels, self._index, self._known = other._labels, other._index, other._known
 
+    @property
+    def labels(self) -> tuple[str, Sequence[Any]] | None:
+        """What the rows' table calls its index, and each row by place; None where they are numbered from 0."""
+        names = [str(name) for name in self._index if name is not None]
+        return None if self._labels is None else (", ".join(names) or "index", self._labels)
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out how they were asked for: models live in this process. A copy has nothing to resume."""
         return {**vars(self), "_experiment": None, "clock": None, "_total": self.total}

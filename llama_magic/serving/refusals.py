@@ -80,7 +80,7 @@ def refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, ContextOverflowError):
         return Refusal(
             400,
-            f"the request exceeds the available context size: {error.message}",
+            f"the request exceeds the available context size: {_words(error)}",
             type="exceed_context_size_error",
             extra={"n_prompt_tokens": error.prompt_tokens, "n_ctx": error.window},
         )

@@ -63,6 +63,7 @@ def _experiments() -> dict[str, Any]:
         "odds": odds,
         "decision": odds[0],
         "calibration": odds.calibration("mood"),
+        "thresholds": odds.thresholds("mood"),
         "vote": lm.vote(moods),
         "tree": lm.tree([completion("One of them."), completion("One or two.")]),
     }

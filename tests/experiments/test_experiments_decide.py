@@ -236,6 +236,71 @@ def test_it_abstains_where_it_is_not_sure_enough() -> None:
     assert "1 abstained" in to_text(odds)
 
 
+def test_a_threshold_is_set_anew_and_nothing_is_read_again() -> None:
+    """Rows that had abstained are scored then; a part, which cannot score them, says so."""
+    asked: list[str] = []
+
+    def counted(request: Any, text: str) -> float:
+        asked.append(text)
+        return _odds(request, text)
+
+    rows = [{"text": t, "label": "yes"} for t in ("0.3", "0.11", "0.01")]
+    how: dict[str, Any] = {"options": ["yes", "no"], "model": scripted_model(odds=counted), "score": "label"}
+    strict = lm.decide(rows, "{{ text }}", **how, abstain_below=0.6)
+    asked.clear()
+    free = strict.abstain_below(0)
+    assert [(one.choice, dict(one.scores)) for one in free] == [
+        ("yes", {"right": True}), ("yes", {"right": True}), ("no", {"right": False}),
+    ]  # fmt: skip
+    assert [one.choice for one in free.abstain_below(0.8)] == [None, None, "no"]
+    assert [one.choice for one in strict] == ["yes", None, "no"]
+    assert free[1:].abstain_below(0.6)[0].scores == {}
+    with pytest.raises(lm.OptionError, match="part or a copy"):
+        strict[:2].abstain_below(0)
+    with pytest.raises(lm.OptionError, match="expected a probability"):
+        strict.abstain_below(60)
+    assert free.resume() is free
+    assert not asked
+
+
+def test_thresholds_say_how_many_are_decided_and_how_many_of_these_rightly() -> None:
+    """Rows without a label are left out; where nothing is decided there is no share."""
+    texts = {"0.95": "yes", "0.3": "yes", "0.2": "no", "0.1": "no", "0.4": None}
+    rows = [{"text": text, "label": label} for text, label in texts.items()]
+    odds = lm.decide(rows, "{{ text }}", options=["yes", "no"], model=scripted_model(odds=_odds))
+    found = odds.thresholds("label").to_pandas().set_index("abstain_below")
+    assert found["decided"].to_dict() == {0: 4, 0.5: 4, 0.6: 3, 0.7: 2, 0.8: 1, 0.9: 1, 0.95: 0, 0.99: 0}
+    assert found["right"].to_list()[:5] == pytest.approx([0.5, 0.5, 2 / 3, 1, 1])
+    assert found["right"].isna().sum() == 2
+    assert "4 rows, 1 left out" in to_text(odds.thresholds("label"))
+    with pytest.raises(lm.OptionError, match="labl"):
+        odds.thresholds("labl")
+
+
+def test_rows_have_options_of_their_own(short: Any, tmp_path: Path) -> None:
+    """A function of the columns says them, as a list or by name; what it gets wrong is that row's error.
+
+    Read together they have the bits that each has alone, and a record finds them again.
+    """
+    given = (["yes", "not at all"], ["one"], {"A": "maybe so", "B": "yes"})
+    rows = [{"text": text, "own": own} for text, own in zip(TEXTS, given, strict=True)]
+    how: dict[str, Any] = {"options": lambda row: row["own"], "model": short, "record": tmp_path / "r.sqlite"}
+    odds = lm.decide(rows, "{{ text }}", **how)
+    for row, written in ((0, ["yes", "not at all"]), (2, ["maybe so", "yes"])):
+        asked = [{"role": "user", "content": TEXTS[row]}]
+        assert [*odds[row].logprobs.values()] == short.score(asked, written)
+    assert [list(one.logprobs) for one in odds] == [["yes", "not at all"], [], ["A", "B"]]
+    assert "expected two or more" in str(odds[1].error)
+    again = lm.decide(rows, "{{ text }}", **how)
+    assert [one.seconds for one in again if one.error is None] == [
+        one.seconds for one in odds if one.error is None
+    ]
+    table = odds.to_pandas()
+    assert table["probabilities"][0] == odds[0].probabilities
+    assert not [name for name in table if name.startswith("p(")]
+    assert to_text(odds).splitlines()[1].split() == ["row", "text", "choice", "confidence"]
+
+
 def test_options_have_names_and_prompts_as_for_map() -> None:
     """A dict names what is written; prompts are filled, with a system prompt, and may be an axis."""
     model = scripted_model(odds=lambda r, t: {"ja": 0.2, "nein": 0.1}[t])

@@ -512,6 +512,9 @@ def test_answers_go_back_to_the_rows_that_they_are_of() -> None:
     frame["answer"] = runs.to_pandas()["answer"]
     assert list(frame["answer"][["w", "y", "z"]]) == ["A", "C", "D"]
     assert list(runs.failures.to_pandas().index) == ["x"]
+    assert [line.split()[:2] for line in to_text(runs[2:]).splitlines()[1:]] == [
+        ["row", "index"], ["2", "y"], ["3", "z"],
+    ]  # fmt: skip
     assert list(runs[2:].scored(lambda run: 1).to_pandas().index) == ["y", "z"]
     plain = lm.map([{"text": text} for text in texts], "{{ text }}", model=model)
     assert list(plain[2:].to_pandas().index) == [2, 3]

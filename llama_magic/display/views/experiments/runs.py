@@ -96,6 +96,10 @@ class Columns:
     def __init__(self, results: Results[Any]) -> None:
         self._inputs = results.columns[:_COLUMNS]
         self._axes = list(results.axes)
+        # A table of pandas that was filtered or sorted calls its rows otherwise than by their place.
+        self._index, self._labels = results.labels or ("", None)
+        if self._index in self._inputs:
+            self._labels = None
         self._samples = any(result.sample for result in results)
         self._scores = list(dict.fromkeys(name for result in results for name in result.scores))
         answers = (plain(getattr(result, "parsed", None)) for result in results)
@@ -106,11 +110,12 @@ class Columns:
     def headers(self) -> tuple[str, ...]:
         samples = ["sample"] if self._samples else []
         answer = self._fields or self.answers
-        return ("row", *samples, *self._inputs, *self._axes, *answer, *self._scores)
+        index = [] if self._labels is None else [self._index]
+        return ("row", *index, *samples, *self._inputs, *self._axes, *answer, *self._scores)
 
     def table(self, results: Sequence[Any]) -> Table:
         """Return the table of some of the results."""
-        together = 0 if self._samples else 1 + len(self._inputs)
+        together = 0 if self._samples else 1 + (self._labels is not None) + len(self._inputs)
         return Table(self.headers, tuple(map(self._row, results)), together=together)
 
     def _row(self, r: Any) -> tuple[Any, ...]:
@@ -118,7 +123,8 @@ class Columns:
         inputs = [_cell(r.inputs.get(name)) for name in self._inputs]
         settings = [_cell(r.settings.get(name)) for name in self._axes]
         scores = [_score(r.scores.get(name)) for name in self._scores]
-        return (r.row, *samples, *inputs, *settings, *self._answer(r), *scores)
+        label = [] if self._labels is None else [_cell(self._labels[r.row])]
+        return (r.row, *label, *samples, *inputs, *settings, *self._answer(r), *scores)
 
     def _answer(self, r: Any) -> Sequence[Any]:
         width = max(1, len(self._fields))
