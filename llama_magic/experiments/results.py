@@ -85,7 +85,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
 
     @property
     def labels(self) -> tuple[str, Sequence[Any]] | None:
-        """What the rows' table calls its index, and each row by place; None where they are numbered from 0."""
+        """What the rows' table calls its index, and each row by place; None where that is the place."""
         names = [str(name) for name in self._index if name is not None]
         return None if self._labels is None else (", ".join(names) or "index", self._labels)
 
