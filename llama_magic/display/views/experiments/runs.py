@@ -97,9 +97,8 @@ class Columns:
         self._inputs = results.columns[:_COLUMNS]
         self._axes = list(results.axes)
         # A table of pandas that was filtered or sorted calls its rows otherwise than by their place.
-        self._index, self._labels = results.labels or ("", None)
-        if self._index in self._inputs:
-            self._labels = None
+        self._index, labels = results.labels or ("", None)
+        self._labels: Sequence[Any] | None = None if self._index in self._inputs else labels
         self._samples = any(result.sample for result in results)
         self._scores = list(dict.fromkeys(name for result in results for name in result.scores))
         answers = (plain(getattr(result, "parsed", None)) for result in results)
