@@ -16,6 +16,7 @@ from llama_magic.errors import InputTypeError, OptionError, StructuredOutputErro
 from llama_magic.experiments.runs import Run
 from llama_magic.words.given import quoted
 from llama_magic.words.shown import Shown
+from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
     from llama_magic.model.results import Completion
@@ -115,6 +116,7 @@ class Vote(Shown):
         )
 
 
+@checked
 def vote(completions: Iterable[Completion]) -> Vote:
     """Count, field by field, what several structured answers to one question say.
 

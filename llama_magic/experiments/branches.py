@@ -15,6 +15,7 @@ from llama_magic.words.counting import counted
 from llama_magic.words.given import quoted
 from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
+from llama_magic.words.signature import checked
 
 _WIDE = 64  # characters of a stretch; of a longer one the beginning and the end are shown
 _LINE = 64  # characters that stand beside each other in a window of 1,000 pixels
@@ -33,6 +34,7 @@ class Tree(Printed):
     drawing: str
 
 
+@checked
 def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
     """Draw an answer and all its branches, or several answers with one beginning.
 

@@ -14,6 +14,7 @@ from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
 from llama_magic.model.shapes import Receipt
 from llama_magic.words.shown import Printed
+from llama_magic.words.signature import checked
 
 Step = tuple[Any, str]
 _WORD = re.compile(r"\s*\S+|\s+")
@@ -61,6 +62,7 @@ class Difference(Printed):
         return self.step is None
 
 
+@checked
 def diff(one: Any, other: Any, *, names: tuple[str, str] = ("A", "B")) -> Difference:
     """Compare two answers token by token: completions, receipts, or entries of the history.
 

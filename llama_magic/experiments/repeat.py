@@ -8,9 +8,11 @@ from llama_magic.errors import shown_briefly
 from llama_magic.experiments.finding import find_model
 from llama_magic.model.again import receipt_of
 from llama_magic.model.options import StructuredOptions, shows
+from llama_magic.words.signature import checked
 
 
 @shows(StructuredOptions)
+@checked
 @shown_briefly("The call")
 def rerun(answer: Any, *, model: Any = None, **changes: Any) -> Any:
     """Ask again what an answer, or its receipt, says was asked; `changes` are options of a call.

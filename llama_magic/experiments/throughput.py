@@ -17,6 +17,7 @@ from llama_magic.model.stream import Stream
 from llama_magic.words.given import whole_number
 from llama_magic.words.progress import Progress, ProgressCallback
 from llama_magic.words.shown import Printed
+from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -89,6 +90,7 @@ class Bench(Printed):
         )
 
 
+@checked
 def bench(
     model: Model | str | None = None,
     *,

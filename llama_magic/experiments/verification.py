@@ -24,6 +24,7 @@ from llama_magic.model.bounded import bounded
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
+from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -94,6 +95,7 @@ class Verification(Printed):
         )
 
 
+@checked
 @shown_briefly("Verifying")
 def verify(
     of: Any, *, model: Any = None, told: Told | None = None, timeout: float | None = None, **options: Any

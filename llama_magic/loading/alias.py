@@ -15,7 +15,7 @@ from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Shown
-from llama_magic.words.signature import spelled_out
+from llama_magic.words.signature import checked, spelled_out
 
 _OF_FILES = ("sha256", "revision", "offline")
 
@@ -40,6 +40,7 @@ class Alias(Shown):
 
 
 @spelled_out(LoadKeywords, {}, "None")
+@checked
 @shown_briefly("The alias")
 def alias(
     name: str,

@@ -16,6 +16,7 @@ from llama_magic.loading.plan import planned
 from llama_magic.words import amounts
 from llama_magic.words.given import at_least
 from llama_magic.words.shown import Shown
+from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
     from llama_magic.fit import Machine
@@ -78,6 +79,7 @@ class Comparison(Shown):
         return "\n".join((*lines, self.recommendation, *self.notes))
 
 
+@checked
 @shown_briefly("The comparison")
 def compare(
     source: Any,

@@ -9,11 +9,13 @@ from llama_magic import gguf, sources
 from llama_magic.errors import shown_briefly
 from llama_magic.gguf import GGUFInfo
 from llama_magic.loading import hooks
+from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
     from llama_magic.sources import Located
 
 
+@checked
 @shown_briefly("The inspection")
 def inspect(
     source: str | os.PathLike[str] | None = None,

@@ -12,6 +12,7 @@ from llama_magic.model.bounded import bounded
 from llama_magic.words import shown
 from llama_magic.words.counting import counted
 from llama_magic.words.given import whole_number
+from llama_magic.words.signature import refusing
 
 if TYPE_CHECKING:
     from llama_magic.microscope.tracer import Tracer
@@ -40,6 +41,7 @@ class Origin(Protocol):
         """Return the text that each token makes certain."""
 
 
+@refusing
 class Branching:
     """The side of a `Completion` that another answer can go on from."""
 

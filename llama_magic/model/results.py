@@ -17,6 +17,7 @@ from llama_magic.request.events import FinishReason
 from llama_magic.request.fixed import Fixed
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
+from llama_magic.words.signature import refusing
 
 if TYPE_CHECKING:
     from llama_magic.microscope.tracer import Tracer
@@ -145,6 +146,7 @@ class Chunk(CalledElsewhere):
 
 
 @dataclass(frozen=True)
+@refusing
 class Completion(Branching, CalledElsewhere, Shown, Generic[T]):
     """An answer and everything needed to explain or repeat it.
 
@@ -219,9 +221,8 @@ class Completion(Branching, CalledElsewhere, Shown, Generic[T]):
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"
-        return (
-            f"<Completion {text!r}: {counted(self.usage.completion_tokens, 'token')}, {self.finish_reason}>"
-        )
+        tokens = counted(self.usage.completion_tokens, "token")
+        return f"<Completion {text!r}: {tokens}, {self.finish_reason}>"
 
     @property
     def stops(self) -> Sequence[str]:

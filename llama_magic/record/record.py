@@ -19,6 +19,7 @@ from llama_magic.sources import user_path, write_whole
 from llama_magic.threads import to_its_end
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
+from llama_magic.words.signature import checked
 from llama_magic.words.tables import Table, brief
 
 _COLUMNS = ("answer", "request", "label", "time", "tag", "receipt", "more")
@@ -152,6 +153,7 @@ class Record(Printed, Sequence[Completion[Any]]):
         )
 
 
+@checked
 def open_record(path: str | os.PathLike[str]) -> Record:
     """Open the record of a file that is there: a sequence of `Completion`, oldest first.
 

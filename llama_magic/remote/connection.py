@@ -19,11 +19,13 @@ from llama_magic.remote.probe import ServerCard, probe, unprobed
 from llama_magic.remote.wire import Wire
 from llama_magic.request.tokenizer import Tokenizer
 from llama_magic.words.given import at_least
+from llama_magic.words.signature import checked
 
 _UNKNOWN = 4096  # a window where neither the server nor the user tells one
 _LONG = 400_000  # characters, more than most windows hold
 
 
+@checked
 @shown_briefly("The connection")
 def connect(
     url: str | None = None,

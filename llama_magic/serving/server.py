@@ -20,6 +20,7 @@ from llama_magic.serving.state import Limits, State
 from llama_magic.threads import Latch, set_going
 from llama_magic.words.inprocess import InProcess
 from llama_magic.words.shown import Shown
+from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
     from llama_magic.serving.log import Log
@@ -28,6 +29,7 @@ _running: list[Server] = []
 _STOP_S = 10.0
 
 
+@checked
 def serve(
     *models: Model | str,
     host: str = "127.0.0.1",

@@ -19,8 +19,10 @@ from llama_magic.structured.schema.keywords import Ignored
 from llama_magic.structured.schema.schemas import Keyword
 from llama_magic.structured.schema.shortest import Pieces, fewest_bytes, fewest_tokens
 from llama_magic.words.inprocess import InProcess
+from llama_magic.words.signature import refusing
 
 
+@refusing
 class Constraint(InProcess):
     """What may be said, and what is checked when it has been said.
 

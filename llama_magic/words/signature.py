@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from llama_magic.errors import InputTypeError
+from llama_magic.errors import InputTypeError, LlamaMagicError
 from llama_magic.words.names import nearest
+from llama_magic.words.plain import said
 
+# By which an object is looked at. What carries something out (`__call__`, `__next__`) is not among them.
+_SPECIAL = re.compile(
+    "__(array|bool|class|contains|dict|eq|float|format|fspath|getattr|getattribute|getitem|hash|index"
+    "|instancecheck|int|iter|len|length_hint|lt|ne|repr|str|subclasscheck)__"
+)
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,17 +43,42 @@ def checked(method: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **options: P.kwargs) -> T:
         try:
             return method(*args, **options)
-        except TypeError:
-            try:
-                signature.bind(*args, **options)
-            except TypeError as unfit:
-                # The class that people know, not the part of it that holds the method.
-                of_class = args and "self" in signature.parameters
-                name = f"{type(args[0]).__name__}.{method.__name__}" if of_class else method.__qualname__
-                raise InputTypeError(_words(name, signature, options, unfit)) from None
+        except LlamaMagicError:
+            raise
+        except Exception as error:
+            if isinstance(error, TypeError):
+                try:
+                    signature.bind(*args, **options)
+                except TypeError as unfit:
+                    # The class that people know, not the part of it that holds the method.
+                    of_class = args and "self" in signature.parameters
+                    name = f"{type(args[0]).__name__}.{method.__name__}" if of_class else method.__qualname__
+                    raise InputTypeError(_words(name, signature, options, unfit)) from None
+            if failed := _looked_at(error):
+                raise InputTypeError(
+                    f"What was given to {method.__name__} cannot be read: its {failed} raised "
+                    f"{type(error).__name__}: {said(error)}."
+                ) from error
             raise
 
     return call
+
+
+def _looked_at(error: Exception) -> str:
+    """Return the special method of a given object in which this was raised, `__len__`; "" where in none.
+
+    It was called from here. A tool, a validator or a score raises what it likes.
+    """
+    called: list[str] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "llama_magic":
+            called = []
+        else:
+            called.append(frame.f_code.co_name)
+    if not called and isinstance(error, TypeError) and str(error).startswith("unhashable type"):
+        return "__hash__"
+    special = [name for name in called if _SPECIAL.fullmatch(name)]
+    return special[-1] if special and special[0] is called[0] else ""
 
 
 def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], unfit: TypeError) -> str:

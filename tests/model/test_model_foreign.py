@@ -11,11 +11,25 @@ import pandas as pd
 import pytest
 
 import llama_magic as lm
+from llama_magic.words.given import quoted
+
+
+def _raises(method: str, base: type = object) -> Any:
+    """Return an object of which one special method fails, as those of half-made or closed objects do."""
+
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError("closed")
+
+    fail.__code__ = fail.__code__.replace(co_name=method)
+    return type("Bad", (base,), {method: property(fail) if method == "__class__" else fail})()
+
 
 ODD: tuple[Any, ...] = (
     *(3, -1, 10**30, 0.5, float("nan"), "x", "", b"x", True, "\ud800", "a\0b"),
     *([], [1], ["a"], [None], {}, {"a": 1}, {1: 2}, (), {1}, range(3)),
     *(object(), len, int, type, np.array([1, 2]), np.array(["a"]), np.float32(1), pd.DataFrame({"a": [1]})),
+    *(_raises("__class__"), _raises("__getattr__"), _raises("__iter__"), _raises("__len__", str)),
+    *(_raises("__eq__", str), _raises("__bool__", list), _raises("__index__", int)),
 )
 HI = [{"role": "user", "content": "一"}]
 OPTIONS = (
@@ -81,7 +95,7 @@ def _calls(m: Any, answer: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def test_no_call_raises_anything_foreign(scripted: Any) -> None:
-    """Every argument of every public call, given 30 things that it is not: nothing but the one tree."""
+    """Every argument of every public call, given 40 things that it is not: nothing but the one tree."""
     answer = scripted.complete("一", max_tokens=2, seed=1, logprobs=1)
     foreign = []
     for name, call in _calls(scripted, answer).items():
@@ -93,7 +107,7 @@ def test_no_call_raises_anything_foreign(scripted: Any) -> None:
             except lm.LlamaMagicError:
                 pass
             except Exception as error:
-                foreign.append(f"{name} of {odd!r:.40}: {type(error).__name__} {error}")
+                foreign.append(f"{name} of {quoted(odd):.40}: {type(error).__name__} {error}")
     assert foreign == []
 
 
@@ -123,3 +137,20 @@ def test_numbers_and_flags_of_numpy_are_taken(scripted: Any) -> None:
     assert scripted.complete("一", **given).receipt["seed"] == 7
     assert scripted.complete("一", **given).usage.cached_tokens == 0
     assert len(scripted.complete("一", ignore_eos=np.True_, **given).token_ids) == 3
+
+
+def test_an_object_whose_own_methods_fail_is_named(scripted: Any) -> None:
+    """The method that failed and with what; a tool's own error stays the tool's."""
+    with pytest.raises(
+        lm.InputTypeError, match=r"given to detokenize .* its __iter__ raised ZeroDiv.*: closed"
+    ):
+        scripted.detokenize(_raises("__iter__", list))
+    with pytest.raises(lm.InputTypeError, match=r"given to map cannot be read: its __iter__ raised"):
+        lm.map(_raises("__iter__", list), "一", model=scripted)
+
+    def rows() -> Any:
+        yield "一"
+        raise KeyError("the caller's")
+
+    with pytest.raises(KeyError, match="the caller's"):
+        scripted.embed(rows())
