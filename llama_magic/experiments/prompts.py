@@ -86,7 +86,10 @@ def _prompt(given: Any) -> PromptTemplate:
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(m, Mapping) for m in given):
         raise InputTypeError(
             f"A prompt is a {type(given).__name__}; expected a text, a list of messages, or a dict of names "
-            "to such."
+            "to such.",
+            remedy="Several prompts have names: {'short': '…', 'long': '…'}."
+            if isinstance(given, (list, tuple))
+            else None,
         )
     return PromptTemplate(tuple((dict(message), _read(message.get("content"))) for message in given))
 

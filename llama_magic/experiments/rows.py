@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,16 +83,17 @@ def as_table(
 
 def _items(given: Any) -> Iterable[Any]:
     table: Any = given
+    for listed in ("to_dicts", "to_pylist"):  # tables of polars and of pyarrow
+        if hasattr(given, listed):
+            return list(getattr(given, listed)())
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise InputTypeError(
             f"The rows are a {type(given).__name__}; expected a DataFrame, a Series, or a list of "
             "dicts, texts or conversations.",
             remedy="Of a dict of columns or a file make a DataFrame first (pd.read_csv(path)); one text goes "
-            "into a list.",
+            "into a list; a lazy table is collected first (.collect()).",
         )
     kind = type(given).__name__
-    if hasattr(given, "to_dicts"):  # polars
-        return table.to_dicts()
     if kind == "DataFrame" and hasattr(given, "to_dict"):
         names = [str(name) for name in table.columns]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -101,8 +103,11 @@ def _items(given: Any) -> Iterable[Any]:
             )
         return (dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None))
     if kind == "Series":
-        name = TEXT if getattr(given, "name", None) is None else str(table.name)
+        name = getattr(given, "name", None)
+        name = TEXT if name is None or name == "" else str(name)  # of polars "" where it has none
         return ({name: value} for value in given)
+    if isinstance(given, io.TextIOBase):  # an open file: its lines
+        return (line.rstrip("\r\n") for line in given)
     return given
 
 

@@ -8,12 +8,17 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.answers import same
+from llama_magic.model.evaluate import is_gap
 from llama_magic.words.given import quoted
 from llama_magic.words.names import meant
 
 Score = Callable[[Any], Any]
 Scores = dict[str, Score]
 RIGHT = "right"  # what equality with a column is called
+
+
+class _Unlabelled(Exception):  # noqa: N818 - a row that is left out is no error
+    """The column holds nothing for this row, so no answer is right or wrong."""
 
 
 def read_scores(given: Any) -> Scores:
@@ -53,6 +58,8 @@ def _equals(column: str) -> Score:
         if column not in run.inputs:
             raise KeyError(f"this row has no column {column!r}")
         answer, wanted = run.answer(column), run.inputs[column]
+        if is_gap(wanted):
+            raise _Unlabelled
         if isinstance(answer, dict) and not isinstance(wanted, (dict, str)):
             raise KeyError(
                 f"the answer has fields {', '.join(answer)}, and none is {column!r}: name the column as its "
@@ -66,12 +73,15 @@ def _equals(column: str) -> Score:
 def scores_of(result: Any, scores: Scores) -> dict[str, Any]:
     """Return the scores of a result; one that fails is its exception, and costs neither row nor answer.
 
-    A result with an error has none: it is counted as an error.
+    A result with an error has none: it is counted as an error. Nor has one by a column that holds nothing for
+    its row (None, NaN): `confusion` and `calibration` leave these out, too.
     """
     found: dict[str, Any] = {}
     for name, score in scores.items() if result.error is None else ():
         try:
             value = score(result)
+        except _Unlabelled:
+            continue
         except Exception as error:  # of the user's own function
             found[name] = error
             continue

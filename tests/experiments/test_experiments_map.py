@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pandas as pd
@@ -61,6 +63,9 @@ def asked(model: Any) -> list[str]:
         (pd.DataFrame({"a": [1, 2], "b": ["x", None]}), [{"a": 1, "b": "x"}, {"a": 2, "b": None}]),
         (pd.Series(["x", "y"], name="review"), [{"review": "x"}, {"review": "y"}]),
         (pd.Series(["x"]), [{"text": "x"}]),
+        (pd.Series(["x"], name=""), [{"text": "x"}]),  # as one of polars without a name
+        (SimpleNamespace(to_pylist=lambda: [{"a": 1}]), [{"a": 1}]),  # as a table of pyarrow
+        (io.StringIO("x\r\ny\n", newline=""), [{"text": "x"}, {"text": "y"}]),
         (["x", "y"], [{"text": "x"}, {"text": "y"}]),
         ([{"a": 1}, {"b": 2}], [{"a": 1}, {"b": 2}]),
         ([HELLO], [{"messages": HELLO}]),
@@ -249,6 +254,7 @@ def test_a_closed_model_ends_it() -> None:
         ({"prompt": "{{ txt }}"}, lm.TemplateError, r"asks for \{\{ txt \}\}.*columns text.*\n.*mean text"),
         ({"prompt": "{{ text"}, lm.TemplateError, "never closed"),
         ({"prompt": 5}, lm.InputTypeError, "prompt is a int"),
+        ({"prompt": ["a", "b"]}, lm.InputTypeError, "prompts have names"),
         ({"prompt": {}}, lm.OptionError, "empty"),
         ({"temprature": 1}, lm.OptionError, "temperature"),
         ({"temperature": -1}, lm.OptionError, "temperature"),
