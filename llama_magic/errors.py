@@ -16,21 +16,17 @@ LlamaMagicError
 └── OutOfTimeError         (also a TimeoutError) `timeout` was up, in a call that writes nothing
 
 Every message says what was found, what was expected and what to do. In IPython an error is shown as its text
-alone, without a traceback, and one that was caught shows itself as a view; the exception itself is ordinary.
+and the user's line, without a traceback, and one that was caught as a view; the exception itself is ordinary.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from textwrap import TextWrapper
 from typing import Any, Self
 
+from llama_magic import blocks
 from llama_magic.doors import Door, escaped, worded
-
-# As wide as JupyterLab shows an error at 1,000 pixels; what is longer it breaks in mid-word.
-_NARROW = TextWrapper(70, break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
 
 
 class _Ours(BaseException):
@@ -42,7 +38,7 @@ class _Ours(BaseException):
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints in place of a traceback (and still count as a failed cell)."""
-        return [_narrow(self._words())]
+        return [blocks.narrow(self._words())]
 
     def _words(self) -> str:
         return f"{type(self).__name__}: {self}"
@@ -73,6 +69,9 @@ class LlamaMagicError(_Ours, Exception):
         super().__init__()
         self._say(message, remedy)
 
+    def _render_traceback_(self) -> list[str]:
+        return [*super()._render_traceback_(), *blocks.place_of(self)]
+
     def _say(self, message: str, remedy: str | None) -> None:
         # File names, servers' answers and llama.cpp's log stand in messages: none may steer a terminal.
         self.said = escaped(message), None if remedy is None else escaped(remedy)
@@ -98,13 +97,6 @@ class LlamaMagicError(_Ours, Exception):
         others = f" ({failed - 1} more failed, too)" if failed > 1 else ""
         self._say(f"Row {row + 1} of {len(completions)}{others}: {self.said[0]}", self.said[1])
         return self
-
-
-def _narrow(text: str) -> str:
-    """Break a text at blanks, but for lines that begin with one; a terminal has lines of its own."""
-    if getattr(sys.stdout, "isatty", bool)():  # standard output may be none, or an object that only writes
-        return text
-    return "\n".join(x if x[:1].isspace() else "\n".join(_NARROW.wrap(x)) for x in text.split("\n"))
 
 
 def _again(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
