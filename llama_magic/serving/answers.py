@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.model.results import Chunk
 from llama_magic.request.events import EndEvent, Event, PromptEvent, TokenEvent
 from llama_magic.serving.log import LoggedRequest
 from llama_magic.serving.refusals import Refusal, busy
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.mail import Mail
     from llama_magic.model.model import Model
-    from llama_magic.model.results import Chunk, Completion
+    from llama_magic.model.results import Completion
 
 _BEGUN = object()
 PING_S = 15.0  # seconds of silence, at most, until that is told
@@ -70,16 +71,25 @@ class ServedAnswer:
     """
 
     def __init__(
-        self, model: Model, assembler: Assembler, mail: Mail, row: LoggedRequest, *, streamed: bool
+        self,
+        model: Model,
+        assembler: Assembler,
+        mail: Mail,
+        row: LoggedRequest,
+        *,
+        streamed: bool,
+        progress: bool = False,
     ) -> None:
         self.model = model
         self.assembler = assembler
-        self._row = row
+        self.row = row
         self._mail = mail
         self._streamed = streamed
+        self._progress = progress
         self._told = _Box()
         self._early: list[Any] = []  # what came before the engine had begun
         self._begun = self._ended = False
+        self.read: PromptEvent | None = None  # how much of the prompt, where that is news
         row.prompt_tokens += len(assembler.request.prompt)
 
     def submit(self) -> None:
@@ -90,16 +100,19 @@ class ServedAnswer:
     # --- on the thread that computes --------------------------------------------------------
 
     def _sink(self, event: Event) -> None:
-        row = self._row
+        row = self.row
         if isinstance(event, TokenEvent):
             row.last = time.monotonic()
             row.first = row.first or row.last
             row.written += 1
-        elif isinstance(event, PromptEvent) and not self._begun:
-            self._begun = True
-            row.began = row.began or time.monotonic()
-            row.cached_tokens += event.cached
-            self._tell(_BEGUN)
+        elif isinstance(event, PromptEvent):
+            if not self._begun:
+                self._begun = True
+                row.began = row.began or time.monotonic()
+                row.cached_tokens += event.cached
+                self._tell(_BEGUN)
+            if self._progress:
+                self._tell(event)
         self.assembler(event)
         if isinstance(event, EndEvent):
             self._ended = True
@@ -135,7 +148,8 @@ class ServedAnswer:
     async def chunks(self) -> AsyncIterator[list[Chunk]]:
         """Yield what came since the last time, until the end; then raise what ended it, if it failed.
 
-        Where nothing came for some seconds, yields nothing (an empty list), again and again.
+        Where nothing came for some seconds, yields nothing (an empty list), again and again; and so where
+        more of the prompt is `read`, if that was to be told.
         """
         told, self._early = self._early, []
         self._told.watch(PING_S / 2)
@@ -143,8 +157,10 @@ class ServedAnswer:
             while True:
                 told = told or await self._told.take()
                 ended = bool(told) and told[-1] is None
-                chunks = [chunk for chunk in told if chunk is not None and chunk is not _BEGUN]
-                if chunks or not told:
+                chunks = [one for one in told if isinstance(one, Chunk)]
+                if self._progress:
+                    self.read = next((one for one in reversed(told) if isinstance(one, PromptEvent)), None)
+                if chunks or self.read or not told:
                     yield chunks
                 if ended:
                     self._raise()

@@ -36,14 +36,21 @@ from llama_magic.serving.tokens import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
+    from llama_magic.serving.fields.common import Fields
     from llama_magic.serving.state import State
 
+# What stands there on other servers.
+_ELSEWHERE = {
+    "/api/": "That is Ollama's; clients that speak OpenAI's API ask /v1.",
+    "/v1/messages": "That is Anthropic's; /v1/chat/completions is OpenAI's.",
+    "/infill": "No text is filled in between two others; where a model was trained to, write its own marks.",
+    "/embedding": "Ask /v1/embeddings.",
+    "/slots": "/metrics tells what is under way.",
+}
 Page = Callable[[Request], Awaitable[Response]]
 _COUNT = "/chat/completions/input_tokens"
 # Path, what its body is, what answers it. Others call a path without /v1, or llama-server calls it so.
-POSTS: tuple[tuple[str, type[BaseModel], Handler, tuple[str, ...]], ...] = (
+POSTS: tuple[tuple[str, type[Fields], Handler, tuple[str, ...]], ...] = (
     ("/v1/chat/completions", chats.ChatCompletion, chat_completions, ("/chat/completions",)),
     (f"/v1{_COUNT}", chats.ChatCompletion, input_tokens, (_COUNT,)),
     ("/v1/completions", texts.Completion, completions, ()),
@@ -100,8 +107,10 @@ def _told(page: Page) -> Page:
 
 
 async def _http(request: Request, error: HTTPException) -> Response:
+    path = request.url.path
+    instead = next((words for start, words in _ELSEWHERE.items() if path.startswith(start)), "")
     words = {
-        404: f"There is nothing at {request.url.path[:200]}. /openapi.json says what there is.",
+        404: f"There is nothing at {path[:200]}. {instead or '/openapi.json says what there is.'}",
         405: f"{request.method} is not taken here.",
     }
     status = error.status_code if error.status_code in words else 400

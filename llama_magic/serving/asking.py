@@ -90,6 +90,11 @@ def prompt(model: Model, given: str | Sequence[int | str]) -> str | list[int]:
     return tokens
 
 
+def room(model: Model, prompt: str | list[int]) -> int:
+    """Return how many tokens the window has for an answer."""
+    return max(1, model.window - (model.count_tokens(prompt) if isinstance(prompt, str) else len(prompt)))
+
+
 def messages(given: Sequence[Message]) -> list[dict[str, Any]]:
     """Return messages as formatters take them."""
     return [_message(message, place) for place, message in enumerate(given)]
@@ -111,16 +116,17 @@ def _message(message: Message, place: int) -> dict[str, Any]:
         plain["content"] = text
     if message.tool_calls:
         plain["tool_calls"] = [as_function(call.model_dump()) for call in message.tool_calls]
-    for name in ("name", "tool_call_id", "reasoning_content"):
-        if (value := getattr(message, name)) is not None:
-            plain[name] = value
+    thought = message.reasoning_content or message.reasoning
+    said = {"name": message.name, "tool_call_id": message.tool_call_id, "reasoning_content": thought}
+    plain |= {name: value for name, value in said.items() if value is not None}
     return plain
 
 
 def as_function(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call of an earlier answer as templates take it."""
     if call["type"] != "custom":
-        return dict(call)
+        function = {name: call["function"][name] for name in ("name", "arguments")}
+        return {"id": call["id"], "type": "function", "function": function}
     arguments = json.dumps({INPUT: call["custom"]["input"]}, ensure_ascii=False)
     function = {"name": call["custom"]["name"], "arguments": arguments}
     return {"id": call["id"], "type": "function", "function": function}
@@ -128,9 +134,12 @@ def as_function(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def variables(formatter: Formatter, given: Mapping[str, Any] | None, effort: str | None) -> dict[str, Any]:
     """Return the variables of the template. Raises `Refusal` for one that it does not read."""
-    wanted = {**(given or {}), **({_EFFORT: effort} if effort is not None else {})}
     template = getattr(formatter, "template", None)
     known = template.variables if template is not None else None
+    off = formatter.thinking_off_variables
+    if effort == "none" and off and _EFFORT not in (known or ()):
+        return variables(formatter, {**off, **(given or {})}, None)
+    wanted = {**(given or {}), **({_EFFORT: effort} if effort is not None else {})}
     for name in wanted:
         field = _EFFORT if name == _EFFORT and effort is not None else f"chat_template_kwargs.{name}"
         reads = name in known if known is not None else name in (formatter.thinking_off_variables or {})

@@ -118,6 +118,29 @@ class Usage(Body):
     prompt_tokens_details: PromptDetails
 
 
+class Timings(Body):
+    """How fast it goes, in llama-server's words, where that was asked for."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
+class Progress(Body):
+    """How much of a prompt is read, in llama-server's words, where that was asked for."""
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: float
+
+
 class ChatCompletionBody(Body):
     """An answer to a conversation."""
 
@@ -128,6 +151,7 @@ class ChatCompletionBody(Body):
     system_fingerprint: str
     choices: list[ChatChoice]
     usage: Usage
+    timings: Timings | None = None
 
 
 class ToolDelta(CalledTool):
@@ -170,6 +194,8 @@ class ChatChunkBody(Body):
     system_fingerprint: str
     choices: list[ChunkChoice]
     usage: Usage | None = None
+    timings: Timings | None = None
+    prompt_progress: Progress | None = None
 
 
 class ColumnLogprobs(Body):
@@ -200,6 +226,7 @@ class CompletionBody(Body):
     system_fingerprint: str
     choices: list[TextChoice]
     usage: Usage | None = None
+    timings: Timings | None = None
 
 
 class NativeBody(BaseModel):

@@ -14,29 +14,32 @@ from llama_magic.serving.fields.chat import ChatCompletion
 from llama_magic.serving.fields.tools import custom_names
 from llama_magic.serving.refusals import Refusal
 from llama_magic.serving.state import fingerprint
-from llama_magic.serving.telling import Told, called, reason_of, usage_of
+from llama_magic.serving.telling import Told, called, progress_of, reason_of, timings_of, usage_of
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion
     from llama_magic.serving.answers import ServedAnswer
+    from llama_magic.serving.log import LoggedRequest
 
 
 async def chat_completions(exchange: Exchange, asked: ChatCompletion) -> None:
     """Answer a conversation."""
     model = exchange.state.model(asked.model)
-    if asked.top_logprobs is not None and not asked.logprobs:
+    if asked.top_logprobs and not asked.logprobs:
         raise Refusal(400, "top_logprobs needs logprobs: true.", "top_logprobs")
     if asked.stream_options is not None and not asked.stream:
         raise Refusal(400, "stream_options needs stream: true.", "stream_options")
     prepare = partial(prepared, model, asked, exchange.state.limits.max_tokens)
-    (answer,) = await exchange.ask(model, [prepare], streamed=bool(asked.stream or asked.logprobs))
+    progress, streamed = bool(asked.stream and asked.return_progress), bool(asked.stream or asked.logprobs)
+    (answer,) = await exchange.ask(model, [prepare], streamed=streamed, progress=progress)
     custom = custom_names(asked.tools)
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": now(), "model": model.name}
     if asked.stream:
         usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
-        writer = _Stream(answer, head, bool(asked.logprobs), usage, custom)
+        timed = exchange.row if asked.timings_per_token else None
+        writer = _Stream(answer, head, bool(asked.logprobs), usage, custom, timed)
         await exchange.events(writer.frames())
         exchange.finish(writer.ended)
         return
@@ -47,7 +50,10 @@ async def chat_completions(exchange: Exchange, asked: ChatCompletion) -> None:
     made = answer.completions()
     choices = [_choice(index, one, told[index], custom) for index, one in enumerate(made)]
     body = {**head, "object": "chat.completion", "system_fingerprint": fingerprint(model)}
-    await exchange.respond({**body, "choices": choices, "usage": usage_of(made)}, choices[0]["finish_reason"])
+    body |= {"choices": choices, "usage": usage_of(made)}
+    if asked.timings_per_token:
+        body["timings"] = timings_of(exchange.row)
+    await exchange.respond(body, choices[0]["finish_reason"])
 
 
 async def input_tokens(exchange: Exchange, asked: ChatCompletion) -> None:
@@ -108,8 +114,10 @@ class _Stream:
         logprobs: bool,
         usage: bool,
         custom: frozenset[str],
+        timed: LoggedRequest | None,
     ) -> None:
         self._answer = answer
+        self._timed = timed
         self._head = {
             **head, "object": "chat.completion.chunk", "system_fingerprint": fingerprint(answer.model),
         }  # fmt: skip
@@ -123,7 +131,10 @@ class _Stream:
         for index in range(len(self._told)):
             yield self._frame(index, {"role": "assistant", "content": None})
         async for chunks in self._answer.chunks():
-            yield b"".join(self._of(chunks)) if chunks else PING
+            if self._answer.read is not None:
+                yield self._frame(0, {}, prompt_progress=progress_of(self._answer.read, self._answer.row))
+            if chunks or self._answer.read is None:
+                yield b"".join(self._of(chunks)) if chunks else PING
         made = self._answer.completions()
         for index, one in enumerate(made):
             reason = reason_of(one)
@@ -156,10 +167,20 @@ class _Stream:
         return self._frame(sample, {"tool_calls": [{"index": number, **_told_call(made, self._custom)}]})
 
     def _frame(
-        self, index: int, delta: dict[str, Any], *, reason: str | None = None, logprobs: Told | None = None
+        self,
+        index: int,
+        delta: dict[str, Any],
+        *,
+        reason: str | None = None,
+        logprobs: Told | None = None,
+        **more: Any,
     ) -> bytes:
         found = None
         if logprobs is not None and logprobs.wanted and delta.get("content"):
             found = {"content": logprobs.take(), "refusal": None}
         choice = {"index": index, "delta": delta, "logprobs": found, "finish_reason": reason}
-        return event({**self._head, "choices": [choice], **({"usage": None} if self._usage else {})})
+        if self._usage:
+            more["usage"] = None
+        if self._timed is not None and self._timed.first:
+            more["timings"] = timings_of(self._timed)
+        return event({**self._head, "choices": [choice], **more})

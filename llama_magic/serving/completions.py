@@ -14,7 +14,7 @@ from llama_magic.serving.exchange import PING, Exchange, event, now
 from llama_magic.serving.fields.completions import Completion as Asked
 from llama_magic.serving.refusals import Refusal
 from llama_magic.serving.state import fingerprint
-from llama_magic.serving.telling import Told, reason_of, usage_of
+from llama_magic.serving.telling import Told, reason_of, timings_of, usage_of
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -52,7 +52,8 @@ async def completions(exchange: Exchange, asked: Asked) -> None:
 
 def _prepared(model: Model, asked: Asked, given: Any, place: int) -> Assembler:
     prompt = asking.prompt(model, given)
-    options = asking.options(asked, asked.max_tokens or model.calls.max_tokens or DEFAULT_MAX_TOKENS)
+    most = asking.room(model, prompt) if asked.max_tokens == -1 else asked.max_tokens
+    options = asking.options(asked, most or model.calls.max_tokens or DEFAULT_MAX_TOKENS)
     if asked.n is not None:
         options["n"] = asked.n
     if asked.logprobs is not None:
@@ -78,6 +79,7 @@ class _Writer:
         self._told = [Told(model, asked.logprobs is not None) for _ in range(len(answers) * n)]
         self._offsets = [0] * len(self._told)
         self._echo = [answer.assembler.terms.prompt.text if asked.echo else "" for answer in answers]
+        self._timed = bool(asked.timings_per_token)
         self._usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": now(),
@@ -96,7 +98,8 @@ class _Writer:
             for place, samples in enumerate(made)
             for index, one in enumerate(samples)
         ]
-        await self._exchange.respond({**self._head, "choices": choices, "usage": usage_of(*made)}, self.ended)
+        body = {**self._head, "choices": choices, "usage": usage_of(*made), **self._timings()}
+        await self._exchange.respond(body, self.ended)
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield the events of a stream."""
@@ -127,7 +130,12 @@ class _Writer:
 
     def _frame(self, number: int, text: str, reason: str | None) -> bytes:
         usage = {"usage": None} if self._usage else {}
-        return event({**self._head, "choices": [self._choice(number, text, reason)], **usage})
+        return event(
+            {**self._head, "choices": [self._choice(number, text, reason)], **usage, **self._timings()}
+        )
+
+    def _timings(self) -> dict[str, Any]:
+        return {"timings": timings_of(self._exchange.row)} if self._timed else {}
 
     def _choice(self, number: int, text: str, reason: str | None) -> dict[str, Any]:
         told = self._told[number]

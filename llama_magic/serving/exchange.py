@@ -9,12 +9,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from llama_magic.serving.answers import ServedAnswer
+from llama_magic.serving.fields.common import Fields
 from llama_magic.serving.reading import read
 from llama_magic.serving.refusals import refusal_of
 from llama_magic.words.harmless import one_line
@@ -60,15 +60,19 @@ class Exchange:
     # --- asking -----------------------------------------------------------------------------
 
     async def ask(
-        self, model: Model, prepare: list[Callable[[], Assembler]], *, streamed: bool
+        self, model: Model, prepare: list[Callable[[], Assembler]], *, streamed: bool, progress: bool = False
     ) -> list[ServedAnswer]:
-        """Ask a model, all at once, and wait until the engine has begun with each."""
+        """Ask a model, all at once, and wait until the engine has begun with each.
+
+        `progress`: it is wanted to know how much of a prompt is read.
+        """
         state = self.state
         self.row.model = model.name
         state.admit(len(prepare))
         made = await asyncio.gather(*(state.to_thread(one) for one in prepare))
         for assembler in made:
-            answer = ServedAnswer(model, assembler, state.mail, self.row, streamed=streamed)
+            mail, row = state.mail, self.row
+            answer = ServedAnswer(model, assembler, mail, row, streamed=streamed, progress=progress)
             answer.submit()
             self._answers.append(answer)
             state.answers.add(answer)
@@ -174,14 +178,14 @@ Handler = Callable[[Exchange, Any], Awaitable[None]]
 class Endpoint:
     """An ASGI application that answers one path: the body is read as a `kind`, `handle` does the rest."""
 
-    def __init__(self, state: State, kind: type[BaseModel], handle: Handler) -> None:
+    def __init__(self, state: State, kind: type[Fields], handle: Handler) -> None:
         self._kind = kind
         self._state = state
         self._handle = handle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(self._state, Request(scope, receive), send)
-        asked: BaseModel | None = None
+        asked: Fields | None = None
         try:
             limits = self._state.limits
             asked = await read(exchange.request, self._kind, most=limits.body, seconds=limits.body_s)

@@ -88,15 +88,18 @@ class _Connection(H11Protocol):
 
         Who has gone and who closed his own side alone look the same here, until something is sent. Where no
         answer has begun, that is "100 Continue", which every client skips: who has gone refuses it, and the
-        next is an error. Later it is taken for going, so that what is written for nobody stops at once.
+        next is an error. HTTP/1.0 has no such word: there it is taken for staying, so an answer is written to
+        its end, or a stream to its first piece. Later it is taken for going, so that what is written for
+        nobody stops at once.
         """
         self.conn.receive_data(b"")
         cycle = self.cycle
         asked = cycle is not None and self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
-        if not asked or cycle.response_started or self.scope["http_version"] != "1.1":
+        if not asked or cycle.response_started:
             return False
         cycle.keep_alive = False
-        self._ask_whether_there(2)
+        if self.scope["http_version"] == "1.1":
+            self._ask_whether_there(2)
         return True
 
     def _ask_whether_there(self, times: int) -> None:

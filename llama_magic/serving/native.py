@@ -12,7 +12,7 @@ from llama_magic.serving.answers import merged
 from llama_magic.serving.exchange import PING, Exchange, event
 from llama_magic.serving.fields.completions import NativeCompletion
 from llama_magic.serving.refusals import Refusal
-from llama_magic.serving.telling import Told
+from llama_magic.serving.telling import Told, progress_of, timings_of
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -28,7 +28,8 @@ async def completion(exchange: Exchange, asked: NativeCompletion) -> None:
     prompts = asking.prompts(asked.prompt)
     prepare = [partial(_prepared, model, asked, prompt, place, most) for place, prompt in enumerate(prompts)]
     wanted = bool(asked.stream or asked.n_probs)
-    answers = await exchange.ask(model, list(prepare), streamed=wanted)
+    progress = bool(asked.stream and asked.return_progress)
+    answers = await exchange.ask(model, list(prepare), streamed=wanted, progress=progress)
     writers = [_Writer(answer, asked, place) for place, answer in enumerate(answers)]
     if asked.stream:
         await exchange.events(_frames(writers, answers))
@@ -52,7 +53,7 @@ def _prepared(
     model: Model, asked: NativeCompletion, given: Any, place: int, max_tokens: int | None
 ) -> Assembler:
     prompt = asking.prompt(model, given)
-    most = _room(model, prompt) if asked.n_predict == -1 else asked.n_predict
+    most = asking.room(model, prompt) if asked.n_predict == -1 else asked.n_predict
     options = asking.options(asked, most or max_tokens)
     if asked.n_probs:
         options["logprobs"] = asked.n_probs
@@ -72,11 +73,6 @@ def _special(model: Model, text: str) -> int:
     if token is None:
         raise Refusal(400, f"preserved_tokens names {text[:80]!r}, which is no token.", "preserved_tokens")
     return token
-
-
-def _room(model: Model, prompt: str | list[int]) -> int:
-    """Return how many tokens the window has for an answer."""
-    return max(1, model.window - (model.count_tokens(prompt) if isinstance(prompt, str) else len(prompt)))
 
 
 class _Writer:
@@ -107,7 +103,11 @@ class _Writer:
 
     def frames(self, chunks: Sequence[Chunk]) -> bytes:
         """Return the events of what was written."""
-        return b"".join(self._frame(chunk) for chunk in chunks)
+        read = self._answer.read
+        begun = (
+            [] if read is None else [self._event("", [], prompt_progress=progress_of(read, self._answer.row))]
+        )
+        return b"".join([*begun, *map(self._frame, chunks)])
 
     def end(self) -> bytes:
         """Return the last event."""
@@ -118,18 +118,26 @@ class _Writer:
         if not chunk.token_ids and not chunk.delta:
             return b""
         self._tokens += len(chunk.token_ids)
-        body: dict[str, Any] = {
-            "index": self._place,
-            "content": chunk.delta,
-            "tokens": list(chunk.token_ids) if self._asked.return_tokens is not False else [],
-            "stop": False,
-            "id_slot": -1,
-            "tokens_predicted": self._tokens,
-            "tokens_evaluated": len(self._answer.assembler.request.prompt),
-        }
+        more: dict[str, Any] = {}
         if self._told.wanted:
-            body["completion_probabilities"] = self._probabilities_of(chunk)
-        return event(body)
+            more["completion_probabilities"] = self._probabilities_of(chunk)
+        if self._asked.timings_per_token:
+            more["timings"] = timings_of(self._answer.row)
+        return self._event(chunk.delta, chunk.token_ids, **more)
+
+    def _event(self, text: str, tokens: Sequence[int], **more: Any) -> bytes:
+        return event(
+            {
+                "index": self._place,
+                "content": text,
+                "tokens": list(tokens) if self._asked.return_tokens is not False else [],
+                "stop": False,
+                "id_slot": -1,
+                "tokens_predicted": self._tokens,
+                "tokens_evaluated": len(self._answer.assembler.request.prompt),
+                **more,
+            }
+        )
 
     def _probabilities_of(self, chunk: Chunk) -> list[dict[str, Any]]:
         """Return those of the tokens of a chunk, whatever became of their text."""

@@ -8,11 +8,13 @@ import json
 import re
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from llama_magic.model.other_names import CALLED_ELSEWHERE
+from llama_magic.serving.fields.common import Fields
 from llama_magic.serving.fields.elsewhere import INSTEAD
+from llama_magic.serving.fields.idle import IDLE
 from llama_magic.serving.refusals import Refusal
 from llama_magic.words.harmless import one_line
 from llama_magic.words.names import hint
@@ -20,7 +22,7 @@ from llama_magic.words.names import hint
 _TAG = re.compile(
     r"Input tag ('.*') found using '\w+' does not match any of the expected tags: (.*)", re.DOTALL
 )
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=Fields)
 
 
 async def read(request: Request, kind: type[M], *, most: int, seconds: float) -> M:
@@ -36,12 +38,19 @@ async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
             400, f"The body is packed ({one_line(packed, 50)}); expected plain JSON.", "Content-Encoding"
         )
     size, pieces = 0, []
+    # A client that says how long it is may wait to be asked for it, and then is not to send it any more.
+    waits = "expect" in request.headers
+    large = Refusal(
+        413, f"The body has more than {most:,} bytes.", headers={"connection": "close"} if waits else {}
+    )
+    if int(request.headers.get("content-length", 0)) > most:
+        raise large
     try:
         async with asyncio.timeout(seconds):
             async for piece in request.stream():
                 size += len(piece)
                 if size > most:
-                    raise Refusal(413, f"The body has more than {most:,} bytes.")
+                    raise large
                 pieces.append(piece)
     except TimeoutError:
         raise Refusal(408, f"The body did not come within {seconds:g} seconds.") from None
@@ -58,7 +67,7 @@ def parse(data: bytes, kind: type[M]) -> M:
         raise _refusal(error, data, kind) from None
 
 
-def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refusal:
+def _refusal(error: ValidationError, data: bytes, kind: type[Fields]) -> Refusal:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     if problems[0]["type"] == "json_invalid":
         return Refusal(
@@ -70,11 +79,14 @@ def _refusal(error: ValidationError, data: bytes, kind: type[BaseModel]) -> Refu
     # Of a union each branch complains: the one that came furthest knows best, and of a part its type.
     path, problem = max(((_path(p, body), p) for p in problems), key=_tells)
     name = _written(path)
-    instead = INSTEAD.get(str(path[0])) if len(path) == 1 else None
+    field = str(path[0]) if len(path) == 1 else ""
+    instead = kind.instead.get(field) or INSTEAD.get(field)
+    if (idle := IDLE.get(field)) and idle.value and field in kind.model_fields:
+        return Refusal(400, f"{field} is taken as {idle.value} alone. {idle.why}", param=name)
     if instead and problem["type"] in ("extra_forbidden", "none_required"):
         return Refusal(400, f"{one_line(name, 200)} is not taken here. {instead}", param=name)
     if problem["type"] == "extra_forbidden":
-        known = set(kind.model_fields) if len(path) == 1 else set()
+        known = kind.model_fields.keys() - IDLE.keys() if field else set()
         near = hint(str(path[-1]), known, CALLED_ELSEWHERE) if known else ""
         return Refusal(400, f"There is no field {one_line(name, 200)!r} here.{near}", param=name)
     words = _TAG.sub(r"is \1; expected \2", problem["msg"])

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from llama_magic.serving.bodies import BODIES, DONE, EVENTS, PAGES, Error
+from llama_magic.serving.fields.common import Fields
 
 _REF = "#/components/schemas/{model}"
 _STATUSES = {
@@ -23,10 +23,10 @@ _STATUSES = {
 }
 
 
-def document(posts: Iterable[tuple[str, type[BaseModel], Any, tuple[str, ...]]]) -> dict[str, Any]:
+def document(posts: Iterable[tuple[str, type[Fields], Any, tuple[str, ...]]]) -> dict[str, Any]:
     """Return the document, OpenAPI 3.1."""
     posts = list(posts)
-    asked: list[type[BaseModel]] = [kind for _, kind, _, _ in posts]
+    asked: list[type[Fields]] = [kind for _, kind, _, _ in posts]
     told = [*dict.fromkeys((*BODIES.values(), *EVENTS.values(), *PAGES.values(), Error))]
     validating: list[tuple[Any, Any]] = [(kind, "validation") for kind in dict.fromkeys(asked)]
     serializing: list[tuple[Any, Any]] = [(kind, "serialization") for kind in told]

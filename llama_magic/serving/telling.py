@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from llama_magic.serving.fields.tools import INPUT
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
     from llama_magic.model.results import Chunk, Completion, TokenLogprob
+    from llama_magic.request.events import PromptEvent
+    from llama_magic.serving.log import LoggedRequest
 
 _REASONS = {"stop": "stop", "length": "length", "timeout": "length"}  # of "interrupted" nobody is told
 
@@ -33,6 +36,33 @@ def usage_of(*answers: Sequence[Completion[Any]]) -> dict[str, Any]:
         "total_tokens": prompt + written,
         "prompt_tokens_details": {"cached_tokens": cached},
     }
+
+
+def timings_of(row: LoggedRequest) -> dict[str, Any]:
+    """Return how fast a request is read and written so far, in llama-server's words."""
+    read, wrote = row.prompt_tokens - row.cached_tokens, row.written
+    reading = max(0.0, (row.first or row.last) - row.began) if row.began else 0.0
+    writing = max(0.0, row.last - row.first)
+    return {
+        "cache_n": row.cached_tokens,
+        **_pace("prompt", read, reading),
+        **_pace("predicted", wrote, writing),
+    }
+
+
+def _pace(name: str, tokens: int, seconds: float) -> dict[str, Any]:
+    return {
+        f"{name}_n": tokens,
+        f"{name}_ms": seconds * 1000,
+        f"{name}_per_token_ms": seconds * 1000 / tokens if tokens else 0.0,
+        f"{name}_per_second": tokens / seconds if seconds else 0.0,
+    }
+
+
+def progress_of(read: PromptEvent, row: LoggedRequest) -> dict[str, Any]:
+    """Return how much of a prompt is read, in llama-server's words."""
+    spent = (time.monotonic() - row.began) * 1000
+    return {"total": read.total, "cache": read.cached, "processed": read.done, "time_ms": spent}
 
 
 def called(call: Mapping[str, Any], custom: frozenset[str]) -> tuple[str, str, str]:

@@ -279,10 +279,10 @@ def test_parts_and_roles_are_read(served: Callable[..., Served]) -> None:
 def test_a_refusal_names_the_field_that_its_words_speak_of(served: Callable[..., Served]) -> None:
     """A field of a part is not the part's type; what the engine refuses is of a field too, if only of one."""
     here = served()
-    part = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
+    part = {"type": "text", "text": "Hi", "colour": 1}
     message = {"role": "user", "content": [part]}
-    here.refused(CHAT, "messages[0].content[0].cache_control", messages=[message])
-    here.refused("/v1/responses", "input[0].content[0].cache_control", input=[message])
+    here.refused(CHAT, "messages[0].content[0].colour", messages=[message])
+    here.refused("/v1/responses", "input[0].content[0].colour", input=[message])
     here.refused(CHAT, "stop", **ask(stop=""))
     here.refused(CHAT, "logit_bias", **ask(logit_bias={"99999999": 1}))
     here.refused(CHAT, "min_tokens", **ask(min_tokens=5, max_tokens=2))

@@ -114,9 +114,11 @@ def test_each_header_of_an_origin_counts(served: Callable[..., Served]) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+@pytest.mark.parametrize(
+    ("version", "more"), [(b"1.1", b""), (b"1.1", b"Connection: close\r\n"), (b"1.0", b"")]
+)
 def test_who_closes_his_own_side_is_answered(
-    served: Callable[..., Served], more: bytes, streams: bool
+    served: Callable[..., Served], version: bytes, more: bytes, streams: bool
 ) -> None:
     """As `nc -N` does it: a page, and what a model writes; the connection ends with the answer."""
     here = served(answers=["It is cold in winter."] * 2)
@@ -125,13 +127,21 @@ def test_who_closes_his_own_side_is_answered(
         (HEAD + more + b"\r\n", b'{"status":"ok"}'),
         (POST + more + b"Content-Length: %d\r\n\r\n" % len(body) + body, b"winter"),
     ):
-        with _open(here, sent) as sock:
+        with _open(here, sent.replace(b"HTTP/1.1", b"HTTP/" + version)) as sock:
             sock.shutdown(socket.SHUT_WR)
             found = sock.makefile("rb").read()
         status = [line for line in found.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
         assert set(status[:-1]) <= {b"HTTP/1.1 100 Continue"}
         assert status[-1] == b"HTTP/1.1 200 OK"
         assert wanted in found
+
+
+def test_a_body_that_is_too_large_is_not_asked_for(served: Callable[..., Served]) -> None:
+    """A client that waits to be told to send it is told that it is too large, and the connection ends."""
+    here = served()
+    sent = POST + b"Expect: 100-continue\r\nContent-Length: 100000000\r\n\r\n"
+    with _open(here, sent) as sock:
+        assert sock.makefile("rb").read().startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize("sent", [HEAD, POST + b"Content-Length: 9\r\n\r\nhalf"])

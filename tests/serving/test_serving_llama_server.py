@@ -2,17 +2,18 @@
 
 Of shape, errors, security, streams and tokens; a docstring begins with the names of the tests there. Not
 re-stated, for there is nothing here that they could ask: web pages and their assets (test_basic,
-test_security), `/slots`, saved slots and shifted windows (a prompt that does not fit is refused),
-`/infill`, `/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that
-may ask unnamed, and fields of `verbose`, `timings_per_token` and `return_progress` (unknown fields are
-refused by name); Anthropic's `/v1/messages` and Google's `/predict` (test_compat_anthropic, test_compat_gcp:
-no such paths here), tools that the server runs (test_tools_builtin, test_server_tools, test_mcp_servers: what
-runs code is the notebook), its proxy for pages (test_proxy), sleep (test_sleep: a model is never let go of by
-itself), draft lengths and shifted windows (test_speculative), log lines (test_kv_keep_only_active),
-`/lora-adapters` and the field `lora` (test_lora: adapters are a load option, and with others it is another
-model here), metrics switched off, those of decodes, slots and drafts (test_metrics), prompts as objects
-(test_embedding). Elsewhere in this folder: keys and CORS (test_serving_guard), formats and tools
-(test_serving_chat), OpenAI's package (test_serving_clients), clients that go (test_serving_lifetime).
+test_security), `/slots`, saved slots and shifted windows (a prompt that does not fit is refused), `/infill`,
+`/rerank`, image parts, the router and its resumed streams (test_stream), pages of localhost that may ask
+unnamed, and the field `verbose` (refused by name; `timings_per_token` and `return_progress`:
+test_serving_front_ends); Anthropic's `/v1/messages` and Google's `/predict` (test_compat_anthropic,
+test_compat_gcp: no such paths here), tools that the server runs (test_tools_builtin, test_server_tools,
+test_mcp_servers: what runs code is the notebook), its proxy for pages (test_proxy), sleep (test_sleep: a
+model is never let go of by itself), draft lengths and shifted windows (test_speculative), log lines
+(test_kv_keep_only_active), `/lora-adapters` and the field `lora` (test_lora: adapters are a load option, and
+with others it is another model here), metrics switched off, those of decodes, slots and drafts
+(test_metrics), prompts as objects (test_embedding). Elsewhere in this folder: keys and CORS
+(test_serving_guard), formats and tools (test_serving_chat), OpenAI's package (test_serving_clients), clients
+that go (test_serving_lifetime).
 """
 
 from __future__ import annotations

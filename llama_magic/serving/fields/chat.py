@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -10,11 +11,12 @@ from llama_magic.serving.fields.common import (
     MAX_SAMPLES,
     MAX_TEXTS,
     MAX_TOOLS,
-    Count,
     Fields,
+    Limit,
     SamplingFields,
     StreamOptions,
     StructuredOutputs,
+    Timed,
 )
 from llama_magic.serving.fields.tools import Choice, Tools
 
@@ -26,6 +28,7 @@ class TextPart(Fields):
     text: str
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
+    cache_control: dict[str, Any] | None = Field(None, description="what can be reused is found by itself")
 
 
 class RefusalPart(Fields):
@@ -43,6 +46,7 @@ class Called(Fields):
 
     name: str
     arguments: str
+    parsed_arguments: Any = Field(None, description="what openai's .parse() made of them")
 
 
 class ToolCall(Fields):
@@ -51,6 +55,7 @@ class ToolCall(Fields):
     id: str
     type: Literal["function"] = "function"
     function: Called
+    index: int | None = Field(None, description="as it came in a stream")
 
 
 class CalledCustom(Fields):
@@ -77,10 +82,15 @@ class Message(Fields):
     tool_calls: Annotated[list[ToolCall | CustomToolCall], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = Field(None, description="what others call reasoning_content")
+    parsed: Any = Field(None, description="what openai's .parse() made of the content")
     refusal: str | None = None
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     audio: None = None
     function_call: None = None
+    reasoning_details: Annotated[list[Any], Field(max_length=0)] | None = None
+    provider_specific_fields: None = None
+    thinking_blocks: None = None
 
 
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -122,18 +132,28 @@ def _bound(given: int | None) -> int | None:
     return None if given == -1 else given
 
 
+Bound = Annotated[Limit | None, AfterValidator(_bound)]
+
+
 class ChatCompletion(SamplingFields):
     """A conversation to answer."""
 
+    instead: ClassVar[Mapping[str, str]] = {
+        "n_probs": "Write logprobs: true, and top_logprobs.",
+        "n_cmpl": "Write n.",
+        "reasoning": "Write reasoning_effort, or chat_template_kwargs.",
+        "prompt": "Write messages, or ask /v1/completions.",
+        "input": "Write messages, or ask /v1/responses.",
+    }
     model: str | None = None
     messages: Messages
-    max_tokens: Annotated[Literal[-1] | Count | None, AfterValidator(_bound)] = Field(
-        None, description="-1, as clients of llama.cpp and LM Studio say it: as without one"
-    )
-    max_completion_tokens: Count | None = None
+    max_tokens: Bound = Field(None, description="-1: as without one")
+    max_completion_tokens: Bound = None
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    timings_per_token: Timed = None
+    return_progress: bool | None = Field(None, description="how much of the prompt is read, in a stream")
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
@@ -147,9 +167,13 @@ class ChatCompletion(SamplingFields):
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="variables of the template")
     reasoning_effort: str | None = Field(None, description="taken where the template reads it")
     add_generation_prompt: Literal[True] | None = None
+    add_special_tokens: Literal[False] | None = Field(None, description="the template writes them")
+    echo: Literal[False] | None = None
     continue_final_message: bool | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
-    service_tier: Literal["auto", "default"] | None = None
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = Field(
+        None, description="there is one"
+    )
     store: Literal[False] | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = Field(
         None, description="stands beside answers that are stored: none are"
@@ -169,5 +193,6 @@ class ApplyTemplate(Fields):
 
     model: str | None = None
     messages: Messages
+    add_generation_prompt: Literal[True] | None = None
     tools: Tools | None = None
     chat_template_kwargs: dict[str, Any] | None = None

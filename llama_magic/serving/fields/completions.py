@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,9 +12,11 @@ from llama_magic.serving.fields.common import (
     MAX_TEXTS,
     Count,
     Fields,
+    Limit,
     SamplingFields,
     StreamOptions,
     StructuredOutputs,
+    Timed,
     Token,
 )
 
@@ -28,9 +31,16 @@ Prompts = Annotated[
 class Completion(SamplingFields):
     """Texts to continue, or their tokens."""
 
+    instead: ClassVar[Mapping[str, str]] = {
+        "messages": "Write prompt, or ask /v1/chat/completions.",
+        "n_probs": "Write logprobs: how many.",
+        "n_cmpl": "Write n.",
+    }
     model: str | None = None
     prompt: Prompts
-    max_tokens: Count | None = Field(None, description="16 without one, as OpenAI's API has it")
+    max_tokens: Limit | None = Field(
+        None, description="16 without one, as OpenAI's API has it; -1: what the window holds"
+    )
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = Field(
         None, description="what n is, or null"
@@ -39,6 +49,7 @@ class Completion(SamplingFields):
     suffix: None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    timings_per_token: Timed = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     grammar: str | None = None
     regex: str | None = Field(None, description="an expression that the whole answer matches")
@@ -49,10 +60,17 @@ class Completion(SamplingFields):
 class NativeCompletion(SamplingFields):
     """llama-server's own form: an answer to each prompt, tokens told."""
 
+    instead: ClassVar[Mapping[str, str]] = {
+        "messages": "Write prompt, or ask /v1/chat/completions.",
+        **dict.fromkeys(("max_tokens", "max_new_tokens"), "Write n_predict, or ask /v1/completions."),
+        **dict.fromkeys(("n", "n_cmpl"), "Write prompt as a list: each has an answer."),
+    }
     model: str | None = None
     prompt: Prompts
-    n_predict: Literal[-1] | Count | None = Field(None, description="-1: what the window holds")
+    n_predict: Limit | None = Field(None, description="-1: what the window holds")
     stream: bool | None = None
+    timings_per_token: Timed = None
+    return_progress: bool | None = Field(None, description="how much of the prompt is read, in a stream")
     n_probs: Annotated[int, Field(ge=0, le=1000)] | None = None
     return_tokens: bool | None = None
     post_sampling_probs: Literal[False] | None = None
@@ -65,6 +83,9 @@ class NativeCompletion(SamplingFields):
 class Embedding(Fields):
     """Texts to embed, or their tokens."""
 
+    instead: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("content", "prompt", "text", "texts"), "Write input."
+    )
     model: str | None = None
     input: Prompts
     encoding_format: Literal["float", "base64"] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _TEMPLATE = 'Write chat_template_kwargs={"enable_thinking": …}, or what the template of the model reads.'
+_STAYS = "Leave it out: a model stays as long as the server does."
 _WINDOW = "The window is set when the model is loaded."
 _FROM_LOGITS = "logit_bias, grammar and regex say what may be written."
 INSTEAD: Mapping[str, str] = {
@@ -20,8 +21,17 @@ INSTEAD: Mapping[str, str] = {
     "guided_decoding_backend": "Leave it out: there is one way here to hold an answer.",
     "format": "Write response_format.",
     "options": "Write what it holds as fields of the request.",
-    "keep_alive": "Leave it out: a model stays as long as the server does.",
+    "keep_alive": _STAYS,
+    "ttl": _STAYS,
+    "draft_model": "It is chosen when the model is loaded.",
+    "store": "Nothing is kept: leave it out.",
+    "background": "Nothing is kept: ask for a stream.",
+    "usage": 'Every answer has it; of a stream write stream_options={"include_usage": true}.',
+    "extra_body": "Write what it holds as fields of the request.",
+    "random_seed": "Write seed.",
+    "timeout": "Close the connection: what is written stops then.",
     "num_ctx": _WINDOW,
+    "context_length": _WINDOW,
     "n_ctx": _WINDOW,
     "think": _TEMPLATE,
     "thinking": _TEMPLATE,
@@ -30,13 +40,11 @@ INSTEAD: Mapping[str, str] = {
     "prompt_logprobs": "Those of the prompt are not told.",
     "allowed_token_ids": _FROM_LOGITS,
     "bad_words": _FROM_LOGITS,
-    "use_beam_search": "Answers are drawn; n gives several.",
     "prediction": "Leave it out: what the text repeats is guessed ahead by itself.",
     "web_search_options": "Nothing is searched here.",
     "verbosity": "How much is said stands in the prompt, and in max_tokens.",
     "audio": "Only text is written.",
     "max_tool_calls": "Tools are called by whoever asks; parallel_tool_calls: false allows one a time.",
-    "prompt": "Nothing is kept: write instructions and input.",
     "images": "Images are not taken.",
     "image_data": "Images are not taken.",
     "previous_response_id": "Nothing is kept: send the items of the conversation as input.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -107,11 +108,21 @@ class Reasoning(Fields):
     """How much a model thinks; taken where the template reads `reasoning_effort`."""
 
     effort: str | None = None
-    summary: None = None
+    summary: Literal["auto"] | None = Field(None, description="there is none: thinking is told as it is")
 
 
-# The second is sent with every request by clients that keep nothing on the server.
-Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
+# The second is sent with every request by clients that keep nothing on the server; the others are of tools
+# and images, which there are none of.
+Included = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
 
 
 class EventOptions(Fields):
@@ -123,6 +134,13 @@ class EventOptions(Fields):
 class Response(SamplingFields):
     """A conversation to answer; nothing of it is kept."""
 
+    instead: ClassVar[Mapping[str, str]] = {
+        "messages": "Write input.",
+        "prompt": "Nothing is kept: write instructions and input.",
+        **dict.fromkeys(("max_tokens", "max_completion_tokens", "n_predict"), "Write max_output_tokens."),
+        "response_format": 'Write text={"format": …}.',
+        "reasoning_effort": 'Write reasoning={"effort": …}.',
+    }
     model: str | None = None
     input: str | Annotated[list[Item], Field(min_length=1, max_length=MAX_TEXTS)]
     instructions: str | None = None
@@ -146,6 +164,8 @@ class Response(SamplingFields):
     conversation: None = None
     prompt: None = None
     max_tool_calls: None = None
-    service_tier: Literal["auto", "default"] | None = None
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = Field(
+        None, description="there is one"
+    )
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None

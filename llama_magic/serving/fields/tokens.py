@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -14,6 +15,11 @@ SomeTokens = Annotated[list[Token], Field(max_length=2**20)]
 class Tokenize(Fields):
     """A text to cut into tokens."""
 
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("prompt", "input", "text"), "Write content."),
+        "messages": "Ask /apply-template first, and write what it answers as content; "
+        "/v1/chat/completions/input_tokens counts them.",
+    }
     model: str | None = None
     content: str
     add_special: bool = Field(False, description="BOS in front, where the model has one")
