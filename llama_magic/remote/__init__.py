@@ -3,7 +3,8 @@
 `connection.py` makes a model of an `address`; `find.py` sees which kind of server answers there. Each kind
 has a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`; `dialect` is what they have in
 common); `probe.py` tries what holds. `tokens` are asked of the server or estimated, `chat` estimates what it
-renders itself, `marks` may be control tokens of it, `forced` makes a tool call that must be made.
+renders itself, `marks` may be control tokens of it, `forced` makes a tool call that must be made, `taken` are
+names of fields, learnt from what is refused.
 `backend.py` sends requests as tasks of the one thread in `network.py`, over `wire.py`; `values.py` reads
 what is streamed, `patience` ends a short question that is never answered whole, `faults.py` names what
 goes wrong.

@@ -25,6 +25,7 @@ class Address:
 
     base: str
     key_env: str = ""
+    bare: bool = False  # what others have under `/v1` stands here without it
 
     @classmethod
     def read(cls, url: object, key_env: str | None = None) -> Address:
@@ -51,10 +52,14 @@ class Address:
                 remedy=f"Put the key into an environment variable and name it: {option('key_env', 'VAR')}.",
             )
         path = _ENDPOINT.sub("", parts.path.rstrip("/"))
-        path = path.removesuffix("/v1").removesuffix("/api").rstrip("/")
+        path = path.removesuffix("/v1" if path.endswith("/v1") else "/api").rstrip("/")
         address = cls(f"{parts.scheme}://{parts.netloc}{path}", key_env or "")
         address.headers()  # a key that is missing is said at once
         return address
+
+    def url(self, path: str) -> str:
+        """Return where a path of OpenAI's API, or of a server's own, is."""
+        return self.base + (path.removeprefix("/v1") if self.bare else path)
 
     @property
     def local(self) -> bool:

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llama_magic.errors import (
@@ -15,12 +15,14 @@ from llama_magic.errors import (
     LlamaMagicError,
     ModelClosedError,
     ServerAnswerError,
+    ServerRefusedError,
     StreamCutError,
     StreamStalledError,
 )
 from llama_magic.remote import faults, network
 from llama_magic.remote.dialect import Dialect, SampleReader, lacking
 from llama_magic.remote.forced import is_forced
+from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.values import MISREAD
 from llama_magic.remote.wire import ALIVE, BELIEVED, Wire
 from llama_magic.request.backend import Capabilities, Expected, Sink
@@ -117,6 +119,15 @@ class RemoteBackend:
         """Return how many tokens the server makes of a conversation."""
         return self.dialect.count(messages)
 
+    def learns(self, error: ServerRefusedError, sent: Mapping[str, Any], request: Request) -> bool:
+        """Return whether a request that was refused can be asked otherwise, and be what it was."""
+        dialect = self.dialect
+        if not isinstance(dialect, OpenAIServer) or not dialect.learn(error, sent):
+            return False
+        if not dialect.taken.seed:
+            self.capabilities = replace(self.capabilities, seeds=False)
+        return self.capabilities.lacks(request) is None
+
     def gate(self) -> asyncio.Semaphore:
         """Return what lets through as many requests as the server is sent at once."""
         if self._gate is None:
@@ -176,20 +187,28 @@ class _Job:
 
     async def _sample(self, reader: SampleReader) -> None:
         wire, request = self.backend.wire, self.request
-        path, body = self.backend.dialect.question(request, request.sample_seed(reader.sample))
         async with self.backend.gate():
             if not self.stats.started:
                 self.stats.started = time.perf_counter()
                 self.sink(PromptEvent(0, len(request.prompt), 0))
-            try:
-                async with (
-                    asyncio.timeout(None) as bound,
-                    contextlib.aclosing(wire.stream(path, body)) as stream,
-                ):
-                    await self._read(reader, stream, bound)
-            except (StreamCutError, StreamStalledError, TimeoutError):
-                if not reader.complete:
-                    raise  # else no more was to come, but counts
+            sent: dict[str, Any] = {}
+            while True:
+                path, body = self.backend.dialect.question(request, request.sample_seed(reader.sample))
+                try:
+                    async with (
+                        asyncio.timeout(None) as bound,
+                        contextlib.aclosing(wire.stream(path, body)) as stream,
+                    ):
+                        await self._read(reader, stream, bound)
+                    break
+                except (StreamCutError, StreamStalledError, TimeoutError):
+                    if not reader.complete:
+                        raise
+                    break  # no more was to come, but counts
+                except ServerRefusedError as error:
+                    if body == sent or not self.backend.learns(error, body, request):
+                        raise
+                    sent = body
             self._send(reader.last())
             reader.finish(wire.address.base)
 

@@ -33,10 +33,26 @@ class Facts:
     notes: tuple[str, ...] = ()
 
 
+def window_of(model: Mapping[str, Any]) -> int:
+    """Return the window that a list of models tells, in the places where servers put it."""
+    meta = model.get("meta") or {}
+    for found in (
+        model.get("max_model_len"),
+        model.get("context_length"),
+        model.get("context_window"),
+        model.get("max_context_length"),
+        meta.get("n_ctx"),
+    ):
+        if isinstance(found, int) and found > 0:
+            return found
+    return 0
+
+
 class Dialect(Protocol):
     """A kind of server.
 
-    `fields` are the sampling parameters it has, by our names, with its own. `takes_tokens`: a prompt is
+    `fields` are the sampling parameters it has, by our names, with its own; of these `refused` are not taken
+    by this model of it: its own values count, and ours must be the default. `takes_tokens`: a prompt is
     sent as tokens, rendered here, so counts are exact. `constraints` and `tools` are the kinds, and the tool
     choices, that it is believed to keep. `ignores_eos`: it can be told to write
     on, `keeps_least`: for a number of tokens (`min_tokens`).
@@ -52,6 +68,7 @@ class Dialect(Protocol):
 
     orders: bool
     takes_tokens: bool
+    refused: frozenset[str]
     constraints: frozenset[str]
     tools: frozenset[str]
     ignores_eos: bool
@@ -84,7 +101,10 @@ def default_sampling(dialect: Dialect) -> Sampling:
 
 def lacking(dialect: Dialect, sampling: Sampling) -> str | None:
     """Return the parameter of a sampling that a server does not have, in words; None where it has all."""
-    plain = Parameters()
+    plain, usual = Parameters(), default_sampling(dialect)
+    for name in dialect.refused:
+        if (value := getattr(sampling, name)) != getattr(usual, name):
+            return f"{name}={value!r}"
     for stage in chain(sampling):
         for parameter in STAGES[stage].parameters if stage in STAGES else ():
             value = getattr(sampling, parameter.name)
@@ -99,7 +119,9 @@ def lacking(dialect: Dialect, sampling: Sampling) -> str | None:
 def parameters(dialect: Dialect, sampling: Sampling) -> dict[str, Any]:
     """Return the server's own fields for a sampling: all that it has, so that its defaults do not count."""
     found = {
-        theirs: getattr(sampling, ours) for ours, theirs in dialect.fields.items() if ours != "logit_bias"
+        theirs: getattr(sampling, ours)
+        for ours, theirs in dialect.fields.items()
+        if ours != "logit_bias" and ours not in dialect.refused
     }
     if "logit_bias" in dialect.fields and sampling.logit_bias:
         found[dialect.fields["logit_bias"]] = {str(token): bias for token, bias in sampling.logit_bias}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -68,13 +69,18 @@ def _models(wire: Wire) -> list[Mapping[str, Any]]:
     try:
         found = wire.ask("/v1/models", patient=True)
     except ServerModelError as error:
-        raise ServerModelError(
-            error.message,
-            status=error.status,
-            remedy="Is this the address of the server? It lists no models.",
-        ) from None
-    rows = found.get("data") if isinstance(found, Mapping) else None
-    models = [row for row in rows or () if isinstance(row, Mapping) and row.get("id")]
+        # Some have a version of another name in their address: …/v1beta/openai, …/paas/v4.
+        wire.address = replace(wire.address, bare=True)
+        found = _try(wire, "/v1/models")
+        if found is None:
+            raise ServerModelError(
+                error.message,
+                status=error.status,
+                remedy="Is this the address of the server? It lists no models.",
+            ) from None
+    rows = found.get("data") if isinstance(found, Mapping) else found
+    rows = rows if isinstance(rows, list) else []
+    models = [row for row in rows if isinstance(row, Mapping) and row.get("id")]
     if not models:
         raise OptionError(
             f"{wire.address.base} lists no model.", remedy="Load or pull one there, and connect again."

@@ -31,6 +31,7 @@ class LlamaServer:
     fields: Mapping[str, str] = {name: name for name in PARAMETERS if name != "samplers"}
     orders = True
     takes_tokens = True
+    refused: frozenset[str] = frozenset()
     constraints = frozenset({"json", "choices", "gbnf"})
     tools = frozenset({"auto", "required", "named"})
     ignores_eos = True

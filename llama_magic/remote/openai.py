@@ -10,8 +10,9 @@ from llama_magic import formatters
 from llama_magic.errors import ServerError, ServerFailedError
 from llama_magic.formatters import Formatter
 from llama_magic.remote.chat import ServerChat
-from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters
+from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters, window_of
 from llama_magic.remote.faults import message_of
+from llama_magic.remote.taken import Taken
 from llama_magic.remote.tokens import EstimatedTokens, ServerTokenizer
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Expected
@@ -63,6 +64,7 @@ class OpenAIServer:
     fields: Mapping[str, str] = _PLAIN
     orders = False
     takes_tokens = False
+    refused: frozenset[str] = frozenset()
     constraints: frozenset[str] = frozenset({"json"})
     tools: frozenset[str] = frozenset({"auto"})
     ignores_eos = False
@@ -71,14 +73,15 @@ class OpenAIServer:
 
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str) -> None:
         self.wire = wire
+        self.taken = Taken()
         chosen = next((m for m in models if m.get("id") == model), {})
-        self.facts = Facts(model, build=str(chosen.get("owned_by") or ""), window=_window_of(chosen))
+        self.facts = Facts(model, build=str(chosen.get("owned_by") or ""), window=window_of(chosen))
         self.tokenizer: ServerTokenizer | EstimatedTokens = EstimatedTokens(f"{wire.address.base}:{model}")
         self.formatter: Formatter = ServerChat(formatters.get("chatml"))
 
     def count(self, messages: Sequence[Mapping[str, Any]]) -> int:
         """Return what the server counts when it reads the conversation, for an answer of one token."""
-        body = {"model": self.facts.model, "messages": list(messages), "max_tokens": 1}
+        body = {"model": self.facts.model, "messages": list(messages), self.taken.limit: 1}
         taken = self.wire.ask(
             "/v1/chat/completions", body, take=lambda found: int(found["usage"]["prompt_tokens"])
         )
@@ -100,10 +103,7 @@ class OpenAIServer:
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         body = {
             "model": self.facts.model,
-            "max_tokens": request.max_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "seed": seed,
+            **self.taken.fields(request.max_tokens, seed),
             **parameters(self, request.sampling),
         }
         if self.takes_tokens or not request.messages:
@@ -121,6 +121,12 @@ class OpenAIServer:
         if request.constraint is not None:
             body |= self.constraint(request.constraint, path)
         return path, body
+
+    def learn(self, error: ServerError, sent: Mapping[str, Any]) -> bool:
+        """Return whether a question that was refused is to be asked otherwise from now on."""
+        named = self.taken.learn(error.message, sent)
+        self.refused |= {ours for ours, theirs in self.fields.items() if theirs in named}
+        return bool(named)
 
     def stops(self, request: Request) -> list[str]:
         """Return the stop strings to send; OpenAI's own server takes four."""
@@ -279,17 +285,3 @@ def _logprobs(found: Any) -> Iterator[_Told]:
 def plain(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message without what it does not say."""
     return {name: value for name, value in message.items() if value is not None}
-
-
-def _window_of(model: Mapping[str, Any]) -> int:
-    """Return the window that a list of models tells, in the places where servers put it."""
-    meta = model.get("meta") or {}
-    for found in (
-        model.get("max_model_len"),
-        model.get("context_length"),
-        model.get("context_window"),
-        meta.get("n_ctx"),
-    ):
-        if isinstance(found, int) and found > 0:
-            return found
-    return 0

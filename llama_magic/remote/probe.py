@@ -15,7 +15,9 @@ from llama_magic.errors import (
 )
 from llama_magic.model.model import Model
 from llama_magic.remote.backend import Abilities, RemoteBackend
+from llama_magic.remote.dialect import default_sampling
 from llama_magic.request.backend import Capabilities
+from llama_magic.request.sampling import Sampling
 from llama_magic.words.shown import Printed
 
 WORD = "zqxjv"  # that no model would write by itself
@@ -97,10 +99,18 @@ def _tried(name: str, attempt: Callable[[], tuple[bool, str]]) -> Ability:
         return Ability(name, False, words.splitlines()[0][:160])
 
 
+def _drawn(model: Model, temperature: float) -> Sampling:
+    """Return how to draw; some models have a temperature of their own."""
+    backend = model.backend
+    assert isinstance(backend, RemoteBackend)  # connect made it
+    usual = default_sampling(backend.dialect)
+    return usual if "temperature" in backend.dialect.refused else usual.replace(temperature=temperature)
+
+
 def _tokens(model: Model, backend: RemoteBackend) -> Ability:
     def attempt() -> tuple[bool, str]:
+        ours = len(model.chat(_QUESTION, max_tokens=1).prompt_token_ids)  # first: what it takes is learnt so
         counted = backend.count(_QUESTION)
-        ours = len(model.chat(_QUESTION, max_tokens=1, temperature=0).prompt_token_ids)
         if not backend.dialect.takes_tokens:
             return (
                 False,
@@ -113,8 +123,9 @@ def _tokens(model: Model, backend: RemoteBackend) -> Ability:
 
 def _seed(model: Model) -> Ability:
     def attempt() -> tuple[bool, str]:
+        hot = _drawn(model, 1.5)
         first, again, other = (
-            model.chat(_QUESTION, seed=seed, temperature=1.5, max_tokens=12).text for seed in (7, 7, 8)
+            model.chat(_QUESTION, seed=seed, sampling=hot, max_tokens=12).text for seed in (7, 7, 8)
         )
         if first != again:
             return False, "the same seed gave another answer"
@@ -129,7 +140,7 @@ def _logprobs(model: Model, backend: RemoteBackend) -> Ability:
     def attempt() -> tuple[bool, str]:
         if backend.capabilities.logprobs is None:
             return False, "this kind of server has none"
-        told = model.chat(_QUESTION, max_tokens=2, temperature=0, logprobs=2).logprobs or ()
+        told = model.chat(_QUESTION, max_tokens=2, sampling=_drawn(model, 0), logprobs=2).logprobs or ()
         if not told:
             return False, "none came"
         return True, f"{len(told[0].top)} alternatives of a token came, of 2 asked for"
@@ -152,11 +163,11 @@ def _constraint(model: Model, backend: RemoteBackend, kind: str) -> Ability:
             return False, "this kind of server has none"
         if kind == "json":
             try:
-                text = model.structured(_QUESTION, schema, max_tokens=48, temperature=0).text
+                text = model.structured(_QUESTION, schema, max_tokens=48, sampling=_drawn(model, 0)).text
             except StructuredOutputError as error:  # blanks may follow, without end
                 text = error.text
         else:
-            text = model.chat(_QUESTION, max_tokens=24, temperature=0, **asked).text
+            text = model.chat(_QUESTION, max_tokens=24, sampling=_drawn(model, 0), **asked).text
         if text.strip().strip('"') != WORD:
             return False, f"asked for {WORD!r} alone, it wrote {text[:40]!r}"
         return True, "a word that no model would write was written"
@@ -171,9 +182,8 @@ def _call(model: Model, backend: RemoteBackend, choice: str) -> Ability:
         if choice not in backend.capabilities.tools:
             return False, "this kind of server is not known to force one"
         wanted = WORD if choice == "named" else choice
-        made = model.chat(
-            _QUESTION, tools=_TOOLS, tool_choice=wanted, tools_as_text=True, max_tokens=48, temperature=0
-        )
+        how: Any = {"tools": _TOOLS, "tool_choice": wanted, "tools_as_text": True}
+        made = model.chat(_QUESTION, max_tokens=48, sampling=_drawn(model, 0), **how)
         called = [call["name"] for call in made.tool_calls]
         if called[:1] == [WORD] or (called and choice == "required"):
             return True, "where no model would, it called"
@@ -185,7 +195,7 @@ def _call(model: Model, backend: RemoteBackend, choice: str) -> Ability:
 
 def _several(model: Model) -> Ability:
     def attempt() -> tuple[bool, str]:
-        made = model.chat(_QUESTION, n=2, max_tokens=2, temperature=1)
+        made = model.chat(_QUESTION, n=2, max_tokens=2, sampling=_drawn(model, 1))
         return len(made) == 2, "two samples, each a request of its own"
 
     return _tried("samples", attempt)

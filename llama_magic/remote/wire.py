@@ -116,7 +116,7 @@ class Wire:
             raise faults.no_answer(self.address, path, one_line(words, 200)) from None
 
     def _ask(self, path: str, body: Any) -> Any:
-        url = self.address.base + path
+        url = self.address.url(path)
         method = "GET" if body is None else "POST"
         how: Any = {"json": body, "headers": self.address.headers(), "extensions": self._noting}
         with self._patience.within(min(BELIEVED * ASK_S, left())) as late:
@@ -132,10 +132,13 @@ class Wire:
         if response.status_code != 200:
             raise _after(faults.of_status(self.address, response.status_code, data), response)
         try:
-            return decoded(data)
+            found = decoded(data)
         except ValueError:
             kind = response.headers.get("content-type", "nothing")
             raise faults.no_answer(self.address, path, f"no JSON but {kind}") from None
+        if isinstance(found, dict) and found.get("error"):  # as LM Studio says that it has no such path
+            raise faults.of_status(self.address, 200, data)
+        return found
 
     # --- streams ----------------------------------------------------------------------------
 
@@ -172,7 +175,7 @@ class Wire:
         begun = False
         try:
             headers = self.address.headers()
-            url = self.address.base + path
+            url = self.address.url(path)
             asked = self._async.stream("POST", url, json=body, headers=headers)
             async with self._headed(asked) as response:
                 if response.status_code != 200:
