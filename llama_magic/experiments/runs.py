@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.experiments.answers import flat, plain_answer
 from llama_magic.experiments.results import Results
 from llama_magic.model.other_names import RUN, CalledElsewhere
+from llama_magic.words.counting import counted
 from llama_magic.words.plain import plain, said
 from llama_magic.words.shown import Shown
 
@@ -96,3 +98,26 @@ class Runs(Results[Run]):
     """Answers of `lm.map` or `lm.sweep`, in row order."""
 
     _blank = Run(0, 0, 0, {}, {})
+
+
+# What differs between notes that say the same of two answers: numbers, and words of their prompts.
+_OWN = re.compile(r"""'[^']*'|"[^"]*"|\d[\d,]*""")
+
+
+def notes_of(runs: Iterable[Run]) -> list[str]:
+    """Return what the notes of the answers say, each kind once: of which row, and of how many answers."""
+    told: dict[str, list[tuple[Run, str]]] = {}
+    count = 0
+    for run in runs:
+        count += 1
+        for note in () if run.completion is None else run.completion.notes:
+            told.setdefault(_OWN.sub("…", note), []).append((run, note))
+    return [_together(where, count) for where in told.values()]
+
+
+def _together(where: list[tuple[Run, str]], count: int) -> str:
+    (first, note), *more = where
+    if more and len(where) == count and len({said for _, said in where}) == 1:
+        return f"All {count:,} answers: {note}"
+    others = f" and {counted(len(more), 'other answer')}" if more else ""
+    return f"Row {first.row}{others}: {note}"

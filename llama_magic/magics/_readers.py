@@ -133,7 +133,7 @@ def _read_bias(flag: str, text: str, option: Option) -> tuple[int | str, float]:
     if value is not None and token.isdecimal():
         return int(token), float(value)
     if value is not None and len(token) > 2 and token[0] == token[-1] and token[0] in "\"'":
-        return token[1:-1], float(value)
+        return _read_escaped(flag, token[1:-1], option), float(value)
     raise OptionError(
         f"{flag} is {text!r}; expected ID=BIAS, or 'TEXT'=BIAS with the text in inner quotes.",
         remedy=f"For example {flag} 15=-2.5 or {flag} \"'yes'=4\".",

@@ -360,3 +360,17 @@ def test_a_row_alone_gives_the_same_tokens(loaded: Callable[..., Any]) -> None:
         alone = model.chat(ask, seed=run.seed, max_tokens=12, temperature=1.5)
         assert run.completion.token_ids == alone.token_ids  # type: ignore[union-attr]
     assert len({run.text for run in runs}) > 4
+
+
+def test_notes_of_answers_stand_under_the_table() -> None:
+    """A prompt that was cut, or an option that does nothing, is said once, with how many answers it is of."""
+    model = scripted_model(lambda _: "ok", window=100)
+    rows = ["a", "word " * 200, "b", "word " * 300]
+    runs = lm.map(
+        rows, model=model, temperature=0, top_k=5, overflow="truncate-prompt", max_tokens=5, progress=False
+    )
+    *_, every, some = runs._repr_mimebundle_()["text/plain"].splitlines()
+    assert every == "All 4 answers: temperature 0 is greedy decoding: top_k is not used."
+    assert some.startswith("Row 1 and 1 other answer: Cut the first ")
+    one = lm.map(["a", "word " * 200], model=model, overflow="truncate-prompt", max_tokens=5, progress=False)
+    assert one._repr_mimebundle_()["text/plain"].splitlines()[-1].startswith("Row 1: Cut the first ")

@@ -75,6 +75,7 @@ def test_a_long_line_goes_on_behind_a_lone_backslash() -> None:
         ("--seed 4294967294", {"seed": 4294967294}),
         ("--samplers 'penalties;dry;top_k'", {"samplers": "penalties;dry;top_k"}),
         ("--logit-bias 15=-2.5 --logit-bias \"'a=b'=4\"", {"logit_bias": ((15, -2.5), ("a=b", 4.0))}),
+        (r"""--logit-bias "'\n'=-1" """, {"logit_bias": (("\n", -1.0),)}),
         ("--logit-bias 15=-inf", {"logit_bias": ((15, float("-inf")),)}),
         ('--choices "yes|no, thanks"', {"choices": ("yes", "no, thanks")}),
         ("--choices yes,no", {"choices": ("yes", "no")}),

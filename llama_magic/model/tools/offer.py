@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.doors import option
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.formatters import BareCalls, CallForm, Formatter, TextTools
 from llama_magic.model.thinking import ThinkingFirst, Ways
@@ -197,7 +198,7 @@ def _choice(choice: Any, names: Sequence[str]) -> str:
         )
     if not names and choice not in ("none", "auto"):
         raise OptionError(
-            f"tool_choice is {choice!r}, but no tools are given.", remedy="Give tools=[…] as well."
+            f"tool_choice is {choice!r}, but no tools are given.", remedy=f"Give {option('tools')} as well."
         )
     if choice not in (*CHOICES, *names):
         raise OptionError(

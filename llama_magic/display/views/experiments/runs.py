@@ -15,7 +15,7 @@ from llama_magic.display.views.view import view
 from llama_magic.experiments.comparing import failed_scores
 from llama_magic.experiments.odds import Decision
 from llama_magic.experiments.results import Results
-from llama_magic.experiments.runs import Run, Runs
+from llama_magic.experiments.runs import Run, Runs, notes_of
 from llama_magic.model.evaluate import is_gap
 from llama_magic.words.counting import counted
 from llama_magic.words.plain import plain, said
@@ -43,7 +43,7 @@ def runs(r: Runs) -> list[Node]:
     elif len(r):
         out.append(pages(columns(r), list(r)))
         out += [Line(words, tone="warn") for words in failed_scores(r)]
-    out += [Line(note, tone="warn") for note in r.notes]
+    out += [Line(note, tone="warn") for note in (*r.notes, *notes_of(r))]
     if r.missing:
         out.append(Line(f"{r.missing:,} of {r.total:,} are missing; .resume() goes on.", tone="warn"))
     return out
