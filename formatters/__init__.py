@@ -17,7 +17,7 @@ given to its `LlamaCPP`; they write the official formats, with one BOS and no sy
   call within `_bounds` and the whole within `_limits`.
 - A conversation that goes on: `_onward` renders what is new in it, where `_additive` proves of a template
   that the rest stays as it is.
-- Messages: `_messages` checks them and their `_roles`, `_guard` keeps their text from becoming control
+- Messages: `_messages` checks them, made `_plain`, and their `_roles`; `_guard` keeps text from being control
   tokens.
 - Answers: `_reader` reads thinking and calls by the `_marks` of a family, `_toolcalls` the calls;
   `_callform` writes one that is forced, `_texttools` tools for templates that have no place for them.

@@ -13,7 +13,8 @@ from llama_magic.words.names import meant
 from . import _messages as repairs
 from ._formatter import Formatter
 from ._guard import Guards, guards_of, kind_of, neutralise
-from ._messages import NOTES, normalise_messages, plain_data
+from ._messages import NOTES, normalise_messages
+from ._plain import plain_data
 from ._reader import PLAIN, ReplySpec
 from ._types import Message, PartKind, Parts, Rendered
 

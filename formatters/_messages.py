@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import json
 import re
@@ -11,6 +10,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 
+from ._plain import plain_data
 from ._types import Message
 
 _ROLE = re.compile(r"[A-Za-z][\w-]{0,39}")  # templates write roles as they are: none may hold a mark
@@ -134,36 +134,6 @@ def _text(where: str, content: Any, message: Message) -> str:
             )
     message[PARTS] = texts
     return "".join(texts)
-
-
-def plain_data(value: Any, where: str = "the value") -> Any:
-    """Rebuild `value` out of plain JSON types: a template must not get hold of other objects."""
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    if isinstance(value, enum.Enum):
-        return plain_data(value.value, where)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain_data(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_data(item, f"{where}[{place}]") for place, item in enumerate(value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            part.name: plain_data(getattr(value, part.name), f"{where}.{part.name}")
-            for part in dataclasses.fields(value)
-        }
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return plain_data(dump(exclude_none=True), where)
-    raise InputTypeError(
-        f"{where} is of type {type(value).__name__}, which a template cannot take.",
-        remedy="Give text, numbers, lists, dicts or pydantic models.",
-    )
 
 
 def merge_text(first: Message, second: Message) -> Message:

@@ -13,7 +13,8 @@ from llama_magic.errors import InputTypeError, OptionError, TemplateError
 
 from ._guard import CONTROL_LIKE, Veil, attribute, guards_of, neutralise
 from ._marks import spec_from_template
-from ._messages import NOTES, PARTS, in_parts, normalise_with_parts, plain_data, without_parts
+from ._messages import NOTES, PARTS, in_parts, normalise_with_parts, without_parts
+from ._plain import plain_data
 from ._plan import TemplatePlan, glue, key, make_plan, shape, turn_marks
 from ._reader import ReplySpec
 from ._roles import check_roles
@@ -24,10 +25,7 @@ _PLANS = 256  # shapes of conversations remembered for each template
 
 
 class Template:
-    """A Jinja chat template.
-
-    `source` is its text. Raises TemplateError if it does not compile.
-    """
+    """A Jinja chat template, whose text is `source`. Raises TemplateError if it does not compile."""
 
     def __init__(self, source: str, bos_token: str = "", eos_token: str = "") -> None:
         self.source = source

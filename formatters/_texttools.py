@@ -9,7 +9,8 @@ from typing import Any
 
 from ._callform import AFTER_TOOLS, BEFORE_TOOLS, HERMES, CallForm
 from ._formatter import Formatter
-from ._messages import merge_neighbours, merge_text, normalise_messages, plain_data, tool_to_user
+from ._messages import merge_neighbours, merge_text, normalise_messages, tool_to_user
+from ._plain import plain_data
 from ._reader import ReplyReader, ReplySpec, tool_marks
 from ._toolcalls import calls_of, parse_tool_calls
 from ._types import Message, Piece, Rendered

@@ -19,7 +19,7 @@ from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.model.model import Model
 from llama_magic.words.given import flag
-from llama_magic.words.progress import ProgressCallback
+from llama_magic.words.progress import ProgressCallback, told
 from llama_magic.words.signature import checked, spelled_out
 
 if TYPE_CHECKING:
@@ -101,11 +101,12 @@ def load(
     opener = hooks.opener()
     if opener is not None and scheme != "record" and not dry_run:
         return opener(source, name=name, **options)
-    if scheme in OPENERS:
-        called = name or (str(source) if source != meant else None)
-        of_files["dry_run"] = dry_run or None
-        return _opened(scheme, str(meant), of_files, name=called, progress=progress, **options)
-    return _load_file(source, here, name, of_files, options, progress, dry_run=dry_run)
+    with told(progress) as tell:
+        if scheme in OPENERS:
+            called = name or (str(source) if source != meant else None)
+            of_files["dry_run"] = dry_run or None
+            return _opened(scheme, str(meant), of_files, name=called, progress=tell, **options)
+        return _load_file(source, here, name, of_files, options, tell, dry_run=dry_run)
 
 
 def _load_file(

@@ -25,6 +25,7 @@ from llama_magic.model.thinking import Thinking, drop_thinking
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.sampling import Sampling
 from llama_magic.threads import LeftBehind
+from llama_magic.words.given import quoted
 
 if TYPE_CHECKING:
     from llama_magic.formatters import Formatter
@@ -142,7 +143,9 @@ class Calls:
             )
         variables = dict(template_variables or {})
         for name in variables:
-            if not isinstance(name, str) or name in _RESERVED:
+            if not isinstance(name, str):
+                raise InputTypeError(f"template_variables has the key {quoted(name)}; expected names.")
+            if name in _RESERVED:
                 raise OptionError(
                     f"template_variables cannot set {name!r}.",
                     remedy="Use the parameter of that name instead.",

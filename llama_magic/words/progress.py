@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,3 +23,27 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]
+
+
+class _CallersError(BaseException):
+    """Takes an error of the caller's callback past what handles errors of disks, servers and files."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextlib.contextmanager
+def told(progress: ProgressCallback | None) -> Iterator[ProgressCallback | None]:
+    """Give a callback to tell of progress within; what it raises leaves from here as it is."""
+
+    def tell(state: Progress) -> None:
+        try:
+            progress(state)  # type: ignore[misc]
+        except Exception as error:
+            raise _CallersError(error) from error
+
+    try:
+        yield None if progress is None else tell
+    except _CallersError as raised:
+        raise raised.error from None

@@ -8,11 +8,12 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llama_magic import formatters
-from llama_magic.errors import TemplateError
+from llama_magic.errors import InputTypeError, TemplateError
 from llama_magic.formatters import _limits, _plan
 
 HI = [{"role": "user", "content": "hi"}]
@@ -174,3 +175,15 @@ def test_a_variable_must_be_plain_data() -> None:
     """A template never gets hold of a Python object."""
     with pytest.raises(TypeError, match="model"):
         formatters.gguf.Template("{{ messages[0].content }}").messages_to_prompt(HI, model=object())
+
+
+def test_a_variable_is_bounded() -> None:
+    """What holds itself, and a number of more digits than Python writes, are named with their place."""
+    template = formatters.gguf.Template("{{ messages[0].content }}{{ v }}")
+    ring: dict[str, Any] = {}
+    ring["a"] = [ring]
+    with pytest.raises(InputTypeError, match=r"variable\.v\.a\[0\]\.a\[0\].* holds itself"):
+        template.messages_to_prompt(HI, v=ring)
+    with pytest.raises(InputTypeError, match=r"variable\.v\[1\] is a whole number of 16,610 bits"):
+        template.messages_to_prompt(HI, v=(1, 10**5000))
+    assert template.messages_to_prompt(HI, v={1: [float("inf"), (2,)]}) == "hi{'1': [inf, [2]]}"

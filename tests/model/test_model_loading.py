@@ -504,6 +504,20 @@ def test_memory_is_given_back(scripted_file: Scripted, path_of: Callable[[str], 
     assert sizes[-1] - sizes[2] < 1e6, [round(s / 1e6, 2) for s in sizes]
 
 
+@pytest.mark.parametrize("raised", [ValueError("mine"), OSError(5, "mine"), RecursionError("mine")])
+def test_an_error_of_the_progress_callback_is_the_callers(raised: Exception, scripted_file: Scripted) -> None:
+    """It leaves as it is, at whatever stage: no error of the source, of the disk or the network."""
+    for stage in ("resolve", "load"):
+
+        def progress(state: Any, stage: str = stage) -> None:
+            if state.stage == stage:
+                raise raised
+
+        with pytest.raises(type(raised)) as caught:
+            lm.load(scripted_file.path, ctx=256, threads=2, progress=progress)
+        assert caught.value is raised
+
+
 # --- interrupts while loading -------------------------------------------------------------------
 
 _INTERRUPTED_LOAD = """
