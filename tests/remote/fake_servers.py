@@ -58,13 +58,16 @@ class Fake:
     hung_up: threading.Event = field(default_factory=threading.Event)
     words: dict[str, int] = field(default_factory=dict)
     draws: int = 0
+    numbering: Any = field(default_factory=threading.Lock)  # each connection has a thread
     handler: Any = None
 
     def ids(self, text: str) -> list[int]:
-        return [self.words.setdefault(piece, 10 + len(self.words)) for piece in _PIECES.findall(text)]
+        with self.numbering:
+            return [self.words.setdefault(piece, 10 + len(self.words)) for piece in _PIECES.findall(text)]
 
     def text(self, ids: list[int]) -> str:
-        pieces = {number: piece for piece, number in self.words.items()}
+        with self.numbering:
+            pieces = {number: piece for piece, number in self.words.items()}
         return "".join(pieces[number] for number in ids)
 
     def rendered(self, messages: list[dict[str, Any]], opens: bool = True) -> str:
