@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_magic.errors import ServerAnswerError
 from llama_magic.formatters import Formatter, TextTools
-from llama_magic.remote.openai import OpenAIReader, plain, said
+from llama_magic.remote.openai import OpenAIReader, plain
 from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
@@ -51,12 +51,14 @@ class CallReader(OpenAIReader):
         self._form = form or TextTools(formatter).call_form
         self._calls: dict[int, list[str]] = {}
 
-    def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
-        for call in said(choice).get("tool_calls") or ():
+    def _heed(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        for call in calls:
             part = call.get("function") or {}
             kept = self._calls.setdefault(int(call.get("index") or 0), ["", ""])
             kept[0] += str(part.get("name") or "")
             kept[1] += str(part.get("arguments") or "")
+
+    def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
         yield from super()._choice(choice)
         if self._reason and self._calls:
             yield self._written()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_magic import formatters
-from llama_magic.errors import ServerError, ServerFailedError
+from llama_magic.errors import ServerAnswerError, ServerError, ServerFailedError
 from llama_magic.formatters import Formatter
 from llama_magic.remote.chat import ServerChat
 from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters, window_of
@@ -182,6 +182,7 @@ class OpenAIReader(SampleReader):
         if choice.get("index") not in (0, None):
             return  # one answer was asked for
         delta = said(choice)
+        self._heed(delta.get("tool_calls") or ())
         thought, spoken = _parts(delta.get("content"))
         thought = str(delta.get("reasoning_content") or delta.get("reasoning") or thought)
         text = str(choice.get("text") or spoken or delta.get("refusal") or "")
@@ -192,6 +193,14 @@ class OpenAIReader(SampleReader):
             yield from self._tokens(choice, text)
         if choice.get("finish_reason"):
             self._reason, self._why = str(choice["finish_reason"]), choice.get("error")
+
+    def _heed(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        """Raise for a call: none of these servers is sent tools, but where one must be called (`forced`)."""
+        for call in calls:
+            name = (call.get("function") or {}).get("name")
+            raise ServerAnswerError(
+                f"The server answered with a call of the tool {str(name)[:80]!r}, though it was sent none."
+            )
 
     def _tokens(self, choice: Mapping[str, Any], text: str) -> Iterator[Event]:
         told = list(_logprobs(choice.get("logprobs")))

@@ -122,6 +122,7 @@ class Wire:
         with self._patience.within(min(BELIEVED * ASK_S, left())) as late:
             try:
                 with self._sync.stream(method, url, **how) as response:
+                    self._readable(response, path)
                     data = _bounded(response)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if not late:
@@ -139,6 +140,14 @@ class Wire:
         if isinstance(found, dict) and found.get("error"):  # as LM Studio says that it has no such path
             raise faults.of_status(self.address, 200, data)
         return found
+
+    def _readable(self, response: httpx.Response, path: str) -> None:
+        """Raise for a body that is packed otherwise than we asked for: httpx gives its bytes as they are."""
+        asked = self._sync.headers["accept-encoding"]
+        packed = response.headers.get("content-encoding", "identity").lower()
+        if packed != "identity" and any(way.strip() not in asked for way in packed.split(",")):
+            words = f"a body packed as {one_line(packed, 40)}, where {asked} was asked for"
+            raise faults.no_answer(self.address, path, words)
 
     # --- streams ----------------------------------------------------------------------------
 
@@ -181,6 +190,7 @@ class Wire:
                 if response.status_code != 200:
                     data = await _words(response)
                     raise _after(faults.of_status(self.address, response.status_code, data), response)
+                self._readable(response, path)
                 values = Values(
                     functools.partial(faults.no_answer, self.address, path),
                     functools.partial(faults.of_words, self.address),

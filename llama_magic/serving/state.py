@@ -81,9 +81,8 @@ class State:
             near = nearest(name, self.models)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             names = ", ".join(map(repr, self.models))
-            raise Refusal(
-                404, f"There is no model {name[:200]!r} here.{hint} Models: {names}.", param="model"
-            )
+            words = f"There is no model {name[:200]!r} here.{hint} Models: {names}."
+            raise Refusal(404, f"{words} Without model the first of them answers.", param="model")
         return self.models[name]
 
     async def to_thread(self, work: Callable[[], T]) -> T:

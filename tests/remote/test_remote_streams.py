@@ -128,6 +128,7 @@ FAILED, CUT = errors.ServerFailedError, errors.StreamCutError
 NOT_OURS, AWAY = errors.ServerAnswerError, errors.ServerUnreachableError
 A = events(chunk("a"))
 FULL = {"error": {"message": "full"}}
+CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n"
 
 BROKEN: dict[str, tuple[bytes, type[Exception], str, str | None]] = {
@@ -140,6 +141,8 @@ BROKEN: dict[str, tuple[bytes, type[Exception], str, str | None]] = {
     "a failure as an end": (stream(A + events(chunk(finish_reason="error", **FULL))), FAILED, "full", "a"),
     "too deep": (stream(A + events("[" * 100_000)), NOT_OURS, "not what a model server", "a"),
     "a list": (stream(A + events("[1]")), NOT_OURS, "a list", "a"),
+    "another packing": (stream(A, "Content-Encoding: compress"), NOT_OURS, "packed as compress", None),
+    "a call of no tool": (stream(A + events(chunk(delta={"tool_calls": [CALL]}))), NOT_OURS, "'f'", "a"),
     "half a value": (CLOSES + A + events(chunk("b")[:40]).rstrip(), CUT, "middle", "a"),
     "a deep refusal": (response(b"[" * 100_000, status="500 x"), FAILED, "500", None),
     "another protocol": (UPGRADE, AWAY, "before anything", None),
