@@ -50,4 +50,4 @@ async def _kept(call: Coroutine[Any, Any, T], begun: list[Any]) -> T:
 
 amap = _awaited(map, "The map")
 asweep = _awaited(sweep, "The sweep")
-adecide = _awaited(decide, "The decisions")
+adecide = _awaited(decide, "Deciding")

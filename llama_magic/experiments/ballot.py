@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
 from llama_magic.experiments.runs import Run
-from llama_magic.words.given import quoted
+from llama_magic.words.given import items_of, quoted
 from llama_magic.words.shown import Shown
 from llama_magic.words.signature import checked
 
@@ -133,7 +133,7 @@ def vote(completions: Iterable[Completion]) -> Vote:
             f"A vote is over several answers; got {quoted(completions)}.",
             remedy="Ask for some with n=8 and pass the list.",
         )
-    answers = (_answer(one) if isinstance(one, Run) else one for one in completions)
+    answers = (_answer(one) if isinstance(one, Run) else one for one in items_of("The answers", completions))
     given = [one for one in answers if one is not None]
     constraints: list[Constraint] = []
     for one in given:

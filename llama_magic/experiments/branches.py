@@ -12,7 +12,7 @@ from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.results import Completion
 from llama_magic.request.events import CUT
 from llama_magic.words.counting import counted
-from llama_magic.words.given import quoted
+from llama_magic.words.given import items_of, quoted
 from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
 from llama_magic.words.signature import checked
@@ -44,7 +44,7 @@ def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
     answers = getattr(answers, "completion", None) or answers  # of a row, or an entry of the history
     if not isinstance(answers, (Completion, Iterable)):
         raise InputTypeError(f"A tree is of answers; got {quoted(answers)}.")
-    given: list[Any] = [answers] if isinstance(answers, Completion) else list(answers)
+    given: list[Any] = [answers] if isinstance(answers, Completion) else items_of("The answers", answers)
     given = [getattr(one, "completion", None) or one for one in given]
     for one in given:
         if not isinstance(one, Completion):

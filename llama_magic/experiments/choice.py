@@ -16,7 +16,7 @@ from llama_magic.experiments.odds import Odds, threshold
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
 from llama_magic.experiments.tasks import is_of_row
-from llama_magic.words.given import quoted, seconds_of
+from llama_magic.words.given import items_of, quoted, seconds_of
 from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OWN = frozenset({"options", "abstain_below", "end", "timeout"})
 
 
 @checked
-@shown_briefly("The decisions")
+@shown_briefly("Deciding")
 def decide(
     rows: Any,
     prompt: Any = None,
@@ -127,7 +127,7 @@ def _listed(given: Any) -> list[Any]:
             f"options is {quoted(given)}; expected a list of texts, or a dict of names to texts.",
             remedy='Where rows have their own, give a function: options=lambda row: row["answers"].',
         )
-    listed = sorted(given, key=str) if isinstance(given, (set, frozenset)) else list(given)
+    listed = sorted(given, key=str) if isinstance(given, (set, frozenset)) else items_of("The options", given)
     listed = [one.value if isinstance(one, enum.Enum) else one for one in listed]
     for one in listed:
         if not isinstance(one, (str, numbers.Real)) or (isinstance(one, float) and math.isnan(one)):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.loading import hooks
+from llama_magic.words.given import items_of
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
@@ -68,7 +69,7 @@ def read_models(model: Any, models: Any) -> Models:
                 remedy="One model goes into model=.",
             )
         named = {}
-        for one in models:
+        for one in items_of("The models", models):
             name = base = _name_of(_checked(one))
             number = 2
             while name in named:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError
+from llama_magic.words.given import items_of
 
 TEXT, MESSAGES = "text", "messages"  # the columns of rows that are texts, or conversations, themselves
 
@@ -107,8 +108,8 @@ def _items(given: Any) -> Iterable[Any]:
         name = TEXT if name is None or name == "" else str(name)  # of polars "" where it has none
         return ({name: value} for value in given)
     if isinstance(given, io.TextIOBase):  # an open file: its lines
-        return (line.rstrip("\r\n") for line in given)
-    return given
+        given = (line.rstrip("\r\n") for line in given)
+    return items_of("The rows", given)
 
 
 def _row(place: int, item: Any) -> Row:

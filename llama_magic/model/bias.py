@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_magic.errors import OptionError
 from llama_magic.request.tokenizer import Tokenizer
+from llama_magic.words.given import items_of
 
 
 def by_id(bias: Any, tokenizer: Tokenizer) -> Any:
@@ -21,7 +22,7 @@ def by_id(bias: Any, tokenizer: Tokenizer) -> Any:
         (token_of(_no_number(pair[0]), tokenizer), pair[1])
         if isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)
         else pair
-        for pair in pairs
+        for pair in items_of("The pairs of logit_bias", pairs)
     )
 
 

@@ -33,6 +33,7 @@ from llama_magic.model.other_names import METHODS, CalledElsewhere
 from llama_magic.model.results import Budget
 from llama_magic.request.backend import Counts
 from llama_magic.request.sampling import Sampling
+from llama_magic.words.given import items_of
 from llama_magic.words.shown import Shown
 from llama_magic.words.signature import refusing
 
@@ -214,7 +215,10 @@ class Model(Generating, Repeating, Measuring, CalledElsewhere, Shown):
                 f"The tokens are of type {type(ids).__name__}; expected a list of their ids."
             )
         return self._tokenizer.decode(
-            [index(i) if hasattr(i, "__index__") and not isinstance(i, bool) else i for i in ids],
+            [
+                index(i) if hasattr(i, "__index__") and not isinstance(i, bool) else i
+                for i in items_of("The tokens", ids)
+            ],
             special=special,
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
 from llama_magic.words.counting import counted
-from llama_magic.words.given import quoted
+from llama_magic.words.given import items_of, quoted
 from llama_magic.words.standing import Clock, Standing
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def as_texts(texts: object, *, tokens: bool = False) -> list[Any]:
         raise InputTypeError(
             f"The texts are a {type(texts).__name__}; expected a text or several: a list, or a column."
         )
-    several = list(texts)
+    several: list[Any] = items_of("The texts", texts)
     kinds = (str, list, tuple) if tokens else (str,)
     for place, text in enumerate(several):
         if not isinstance(text, kinds):

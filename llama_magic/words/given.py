@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numbers
 import operator
-from typing import Any
+from collections.abc import Iterable, Sized
+from itertools import islice
+from typing import Any, TypeVar
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.words.plain import said
 
+T = TypeVar("T")
+MOST = 1_000_000  # items of an iterator: one without an end would take all memory
 _LONGEST = 1_000_000  # seconds; what a lock can wait is bounded
 
 
@@ -45,6 +49,19 @@ def at_least(least: int, name: str, value: Any, of: str = "") -> int:
     if number is None or number < least:
         raise OptionError(f"{name} is {quoted(value)}; expected a whole number{of}, {least} or more.")
     return number
+
+
+def items_of(what: str, values: Iterable[T]) -> list[T]:
+    """Return what an iterable holds. Raises `OptionError` for an iterator of very many, maybe without end."""
+    if isinstance(values, Sized):
+        return list(values)
+    found = list(islice(values, MOST + 1))
+    if len(found) > MOST:
+        raise OptionError(
+            f"{what} are an iterator of more than {MOST:,}, if it ends at all.",
+            remedy="Give a list, or fewer at a time: list(itertools.islice(…, 1000)).",
+        )
+    return found
 
 
 def check_progress(value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -154,3 +155,21 @@ def test_an_object_whose_own_methods_fail_is_named(scripted: Any) -> None:
 
     with pytest.raises(KeyError, match="the caller's"):
         scripted.embed(rows())
+
+
+def test_an_iterator_without_end_is_refused(scripted: Any) -> None:
+    """Rows, texts, tokens, options, models and answers are taken from an iterator up to a million."""
+    endless: dict[str, Callable[[], Any]] = {
+        "rows": lambda: lm.map(repeat("a"), "一", model=scripted),
+        "options": lambda: lm.decide(["a"], "一", options=repeat("a"), model=scripted),
+        "models": lambda: lm.sweep("一", over={}, models=repeat(scripted)),
+        "texts": lambda: scripted.embed(repeat("a")),
+        "tokens": lambda: scripted.detokenize(repeat(1)),
+        "pairs of logit_bias": lambda: scripted.complete("一", logit_bias=repeat((1, 1))),
+        "answers": lambda: lm.tree(repeat("a")),
+    }
+    for what, call in endless.items():
+        with pytest.raises(lm.OptionError, match=rf"The {what} are an iterator of more than 1,000,000"):
+            call()
+    with pytest.raises(lm.OptionError, match="The answers are an iterator"):
+        lm.vote(repeat("a"))
