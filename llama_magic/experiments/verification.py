@@ -137,7 +137,17 @@ def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -
             f"{so_far.total:,} of {counted(len(seeded), 'answer')} were written again, {so_far.equal:,} equal"
         )
         raise GenerationInterrupted(so_far, words) from None
+    except _RefusedError as refused:
+        raise refused.error from None
     return made()
+
+
+class _RefusedError(Exception):
+    """The caller's own options are refused, which is no matter of an answer."""
+
+    def __init__(self, error: LlamaMagicError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class _Models:
@@ -147,6 +157,7 @@ class _Models:
         self._given = given
         self._options = options
         self._own: dict[Any, Model] = {}
+        self._unloaded: dict[Any, LlamaMagicError] = {}
         self._written: tuple[Any, list[Completion[Any]]] = (None, [])  # the last call, for all its samples
 
     def __enter__(self) -> Self:
@@ -203,6 +214,8 @@ class _Models:
         key = (receipt.get("file", {}).get("fingerprint"), repr(sorted(wanted.items())))
         if key in self._own:
             return self._own[key]
+        if key in self._unloaded:
+            raise self._unloaded[key]
         path = finding.file_on_disk(receipt)
         if path is None:
             if here:
@@ -212,7 +225,13 @@ class _Models:
         from llama_magic.loading.load import load  # for weight: llama.cpp
 
         before = hooks.loaded()
-        model: Model = load(path, **wanted)
+        try:
+            model: Model = load(path, **wanted)
+        except LlamaMagicError as error:
+            if self._options:
+                raise _RefusedError(error) from error
+            self._unloaded[key] = error
+            raise
         if not any(model is one for one in before):
             self._own[key] = model
         return model

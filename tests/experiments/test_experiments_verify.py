@@ -352,3 +352,11 @@ def test_a_map_is_verified_though_rows_failed(scripted: Any) -> None:
     found = lm.verify(runs, model=scripted)
     assert [(one.where, one.equal) for one in found.verdicts] == [("answer 2", True), ("answer 3", True)]
     assert lm.tree(runs[1]).answers[0] is lm.tree(runs[1:]).answers[0] is runs[1].completion
+
+
+def test_options_that_no_model_loads_with_are_refused_once(of_the_demo: list[Any]) -> None:
+    """Of the caller's own options no answer is judged, and the refusal is that of `load`."""
+    told: list[Any] = []
+    with pytest.raises(lm.OptionError, match="kv_type is 'q9'"):
+        lm.verify(of_the_demo, kv_type="q9", told=lambda verdict, total: told.append(verdict))
+    assert told == []
