@@ -76,9 +76,9 @@ def _of_record(record: Record) -> Iterator[Saved]:
 
 
 def _of_file(path: Path) -> list[Saved]:
-    if path.is_fifo() or path.is_char_device():
-        read_whole(path, "The file")  # which refuses it
     try:
+        if path.is_fifo() or path.is_char_device():
+            read_whole(path, "The file")  # which refuses it
         with path.open("rb") as file:
             head = file.read(len(_SQLITE))
     except (OSError, ValueError) as error:

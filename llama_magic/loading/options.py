@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -16,7 +17,7 @@ from llama_magic.engine.native import Adapter, ContextOptions
 from llama_magic.environment import MOST_THREADS
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.loading.draft import Draft, check_source
-from llama_magic.words.files import expanded
+from llama_magic.words.files import expanded, whole_file
 from llama_magic.words.given import quoted, whole, whole_number
 from llama_magic.words.names import meant
 
@@ -79,7 +80,7 @@ class Settings(fit.Tuning):
     lora: tuple[Adapter, ...] = ()
     draft: Draft | None = None
     formatter: str = "auto"
-    template: tuple[int, int] | None = None  # size and time of its file: an edited one is another
+    template: str | None = None  # digest of its file: an edited one is another
     notes: tuple[str, ...] = ()
 
     def held(self, info: GGUFInfo, machine: Machine, loaded: bool | None = None) -> Settings:
@@ -328,20 +329,30 @@ def _checked(name: str, value: Any) -> Any:
             raise OptionError(f"{name} is {quoted(value)}; expected a finite number, {least} or more.")
     elif name == "draft":
         check_source(value)
-    elif name == "formatter" and not isinstance(value, str) and not hasattr(value, "render"):
-        raise InputTypeError(f"formatter is a {type(value).__name__}; expected a name or a Formatter.")
+    elif name == "formatter":
+        return _formatter(value)
     return value
 
 
-def _template_stamp(formatter: str | Formatter | None) -> tuple[int, int] | None:
-    """Return size and time of a template file; None where the formatter is no file."""
+def _formatter(value: Any) -> Any:
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if value == "":
+        raise OptionError("formatter is empty; expected a name, the path of a .jinja file, or auto.")
+    if not isinstance(value, str) and not hasattr(value, "render"):
+        raise InputTypeError(
+            f"formatter is a {type(value).__name__}; expected a name, a path or a Formatter."
+        )
+    return value
+
+
+def _template_stamp(formatter: str | Formatter | None) -> str | None:
+    """Return the digest of a template file; None where the formatter is no file, or none that can be read."""
     if not isinstance(formatter, str):
         return None
     try:
-        facts = Path(expanded(formatter)).stat()
+        return hashlib.sha256(whole_file(expanded(formatter))).hexdigest()
     except (OSError, ValueError):
         return None
-    return facts.st_size, facts.st_mtime_ns
 
 
 def _layers(value: Any) -> int:

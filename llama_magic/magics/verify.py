@@ -42,7 +42,7 @@ def verify_verb(kernel: Kernel, command: LineCommand) -> Any:
 
 def _at_work(kernel: Kernel) -> Any:
     path = os.environ.get("JPY_SESSION_NAME") or kernel.namespace.get("__vsc_ipynb_file__")
-    if path and str(path).endswith(".ipynb") and Path(path).is_file():
+    if path and str(path).endswith(".ipynb") and os.path.isfile(path):
         return path
     if kernel.session.recording is not None:
         return kernel.session.recording.record

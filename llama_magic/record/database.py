@@ -74,7 +74,7 @@ class Database:
         self._idle: deque[tuple[int, sqlite3.Connection]] = deque()
         self._closed = False
         self._opened: tuple[int, int] | None = None  # which file it is, once it is known
-        if not create and not path.is_file():
+        if not create and not os.path.isfile(path):  # of a name too long `Path.is_file` raises
             raise SourceError(
                 f"There is no record at {path}.",
                 remedy=f"{verb('record', 'PATH')} begins one; check the path.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -201,15 +202,19 @@ def test_each_profile_has_the_window_that_was_asked_for(
 
 
 def test_an_edited_template_is_another_formatter(load: Callable[..., Any], tmp_path: Path) -> None:
-    """A template file written anew is read anew; `auto` and nothing said are the same model."""
+    """A template file written anew is read anew, by its content; `auto` and nothing said are one model."""
     file = tmp_path / "x.jinja"
-    file.write_text("{% for m in messages %}A {{ m.content }}{% endfor %}")
+    file.write_text("{% for m in messages %}AA {{ m.content }}{% endfor %}")
+    facts = file.stat()
     old = load("llama", formatter=str(file))
-    assert load("llama", formatter=str(file)) is old
+    assert load("llama", formatter=file) is old  # a Path, too
     file.write_text("{% for m in messages %}BB {{ m.content }}{% endfor %}")
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))  # as rsync -t leaves it
     new = load("llama", formatter=str(file))
     question = [{"role": "user", "content": "q"}]
-    assert (old.prompt_for(question), new.prompt_for(question)) == ("A q", "BB q")
+    assert (old.prompt_for(question), new.prompt_for(question)) == ("AA q", "BB q")
+    with pytest.raises(lm.OptionError, match="formatter is empty"):
+        load("llama", formatter="")
     assert load("llama") is load("llama", formatter="auto")
 
 
