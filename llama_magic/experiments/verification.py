@@ -221,7 +221,10 @@ class _Models:
             if here:
                 return here[0]
             name = receipt.get("file", {}).get("name", receipt["model"])
-            raise OptionError(f"The model that wrote it, {name}, is not on this disk.")
+            raise OptionError(
+                f"The model that wrote it, {name}, is not on this disk, where models are looked for. If it "
+                "lies elsewhere, name its file as the model to ask (model=, --model)."
+            )
         from llama_magic.loading.load import load  # for weight: llama.cpp
 
         before = hooks.loaded()

@@ -31,7 +31,7 @@ def _template(info: GGUFInfo) -> Iterator[Finding]:
         if kind is not None:
             yield Finding("warning", key, f"The chat template is stored as {kind}, not as str: not used.")
         elif info.tokens is not None:
-            yield Finding("note", key, "No chat template: perhaps a base model. Choose a --formatter.")
+            yield Finding("note", key, "No chat template: perhaps a base model. Load it with a formatter.")
         return
     if not template.strip():
         yield Finding("warning", key, "The chat template is empty.")

@@ -95,7 +95,9 @@ class GGUFInfo(TokenizerInfo, Shown):
         pairs = [t.shape[-1] for name, t in self.tensors.items() if name.endswith(".lora_a")]
         ranks = " and ".join(map(str, sorted(set(pairs)))) or "0"
         kind = "LoRA" if self._text("adapter.type") == "lora" else self._text("adapter.type")
-        return f"{kind} of rank {ranks}, {counted(len(pairs), 'pair')} of matrices; load it with --lora"
+        return (
+            f"{kind} of rank {ranks}, {counted(len(pairs), 'pair')} of matrices; its model loads it as lora"
+        )
 
     @property
     def size_label(self) -> str:

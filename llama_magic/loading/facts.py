@@ -83,7 +83,7 @@ def _notes(judged: Judged, formatter: Formatter) -> tuple[str, ...]:
     if heads := judged.info.hparams.whole("nextn_predict_layers"):
         notes.append(
             f"The file has {counted(heads, 'layer')} that foretells further tokens (MTP), not used: the "
-            "bindings have no stable function for it. A draft model does the same (--draft SOURCE)."
+            "bindings have no stable function for it. A draft model does the same (the option draft)."
         )
     if judged.verdict.fell_back:
         notes.append(

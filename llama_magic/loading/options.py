@@ -267,9 +267,10 @@ class LoadOptions:
     @staticmethod
     def _note_threads(threads: int, machine: Machine, notes: list[str]) -> None:
         if threads > max(1, machine.logical_cores):
+            fewer = "1 is" if machine.physical_cores == 1 else f"{machine.physical_cores} are"
             notes.append(
                 f"{threads} threads on {machine.logical_cores} cores wait for each other at every step: "
-                f"--threads {machine.physical_cores} is faster."
+                f"{fewer} faster."
             )
 
     def _window(
@@ -303,7 +304,7 @@ class LoadOptions:
         if trained and window > trained:
             notes.append(
                 f"A window of {window:,} tokens is more than the {trained:,} that the model was trained on; "
-                "answers may turn to nonsense beyond that (see --rope-scaling)."
+                "answers may turn to nonsense beyond that (the option rope_scaling stretches it)."
             )
         return window
 

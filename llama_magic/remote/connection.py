@@ -84,7 +84,7 @@ def _model(wire: Wire, dialect: Found, name: str | None, ctx: int | None, began:
         )
     if not window:
         window = _UNKNOWN
-        notes.append(f"the server does not tell its window; {window:,} tokens are assumed (--ctx N)")
+        notes.append(f"the server does not tell its window; {window:,} tokens are assumed (ctx says it)")
     facts.window = window
     abilities = Abilities(
         constraints=dialect.constraints,

@@ -399,7 +399,7 @@ def test_an_adapter_of_the_embeddings_needs_an_output_of_its_own(tmp_path: Path)
 def test_an_adapter_is_described_as_one(tmp_path: Path) -> None:
     """Its header says what it changes, and nothing of a window, blocks or a tokenizer that it has not."""
     said = str(inspect(adapter().write(tmp_path / "adapter.gguf")))
-    assert "adapter        LoRA of rank 4, 1 pair of matrices; load it with --lora" in said
+    assert "adapter        LoRA of rank 4, 1 pair of matrices; its model loads it as lora" in said
     assert not any(word in said for word in ("context", "blocks", "tokenizer"))
     assert "tokenizer" in str(inspect(tiny_llama().write(tmp_path / "model.gguf")))
 

@@ -451,7 +451,7 @@ def test_a_label_of_the_tree_breaks_at_words(text: str, words: str) -> None:
     ("last", "words"),
     [
         (LastCall(80, 64, 16, 0.5), "64 of 80 prompt tokens reused, 16 read; about 0.50 s saved."),
-        (LastCall(80, 0, 80, None, "fresh"), "80 read. Nothing was to be reused (--fresh)."),
+        (LastCall(80, 0, 80, None, "fresh"), "80 read. Nothing was to be reused, as it was asked for."),
         (LastCall(80, 0, 80, None, "empty", "seeded"), "80 read. The seeded context held nothing yet."),
         (LastCall(80, 0, 80, None, "other"), "80 read. What the main context holds begins otherwise."),
         (LastCall(80, 0, 80, None, "short", "seeded", 1), "1 token at the beginning is held, and the seeded"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,13 @@ from llama_magic.words.tables import Table
 def verification(found: Verification) -> list[Node]:
     """Show one line, and a row for each answer that is another here."""
     out: list[Node] = [Head("verify", found.badge, tone="" if found else "warn")]
-    rows = tuple(_row(verdict) for verdict in found.verdicts if not verdict.equal)
+    # Of many answers that could not be written again for one reason, it is said once.
+    errors = Counter(verdict.error for verdict in found.verdicts if verdict.error)
+    told: dict[Any, Verdict] = {}
+    for verdict in found.verdicts:
+        if not verdict.equal:
+            told.setdefault(verdict.error or id(verdict), verdict)
+    rows = tuple(_row(verdict, errors[verdict.error]) for verdict in told.values())
     if rows:
         headers = ("answer", "differs from token", "was", "is here", "what else differs")
         out.append(Grid(Table(headers, rows)))
@@ -33,9 +40,10 @@ def verification(found: Verification) -> list[Node]:
     return out
 
 
-def _row(verdict: Verdict) -> tuple[Any, ...]:
+def _row(verdict: Verdict, alike: int) -> tuple[Any, ...]:
     if verdict.error:
-        return (verdict.where, None, "", "", verdict.error)
+        where = f"{verdict.where} and {alike - 1:,} more" if alike > 1 else verdict.where
+        return (where, None, "", "", verdict.error)
     was, now = (
         f"“{blanks_shown(text)}”" if text else "(the end)" for text in (verdict.expected, verdict.found)
     )

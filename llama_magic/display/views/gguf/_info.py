@@ -46,7 +46,7 @@ def _folds(info: GGUFInfo) -> Iterable[Node]:
         yield Fold(f"metadata ({counted(len(info.metadata), 'key')})", (table,), brief=True)
     if info.tensors:
         built = kinds(info.tensors.values())
-        rest = Line("--tensors lists every tensor with its place in the file.", dim=True)
+        rest = Line("info.tensors has the place of each; %llama inspect --tensors lists them.", dim=True)
         yield Fold(f"tensors ({len(info.tensors):,})", (*built, rest), brief=True)
     if info.chat_template:
         yield Fold("chat template", (Code(info.chat_template, template=True),), brief=True)

@@ -95,7 +95,7 @@ def _why(last: LastCall) -> str:
     alike = f"{counted(last.common, 'token')} at the beginning {'is' if last.common == 1 else 'are'} held"
     words = {
         None: "",
-        "fresh": "Nothing was to be reused (--fresh).",
+        "fresh": "Nothing was to be reused, as it was asked for.",
         "empty": f"The {last.lane} context held nothing yet.",
         "other": f"What the {last.lane} context holds begins otherwise.",
         "short": f"{alike}, and the seeded context "

@@ -22,5 +22,5 @@ def server_card(card: ServerCard) -> list[Node]:
     nodes.append(Grid(Table(("ability", "tried here", "details"), rows)))
     nodes += [Line(note, tone="warn") for note in card.notes]
     if not card.probed:
-        nodes.append(Line("Nothing was tried (--no-probe): what the server cannot do may show only later."))
+        nodes.append(Line("Nothing was tried, as asked: what the server cannot do may show only later."))
     return nodes
