@@ -25,7 +25,7 @@ _WORD = re.compile(r"\s*\S+|\s+")
 
 @dataclass(frozen=True)
 class Tree(Printed):
-    """Answers, each before the branches of it, and their picture in characters.
+    """Answers, each before the branches of it, and their picture in characters: a tree for each prompt.
 
     What they share stands before what they do not: each way on with its probability, and how it ends.
     """
@@ -36,7 +36,7 @@ class Tree(Printed):
 
 @checked
 def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
-    """Draw an answer and all its branches, or several answers with one beginning.
+    """Draw an answer and all its branches, or several answers: a tree for each prompt.
 
     Answers that were written in this process part at tokens, others at words; a probability stands where
     it is still known. Raises `OptionError` where there is no answer, `InputTypeError` for what is none.
@@ -51,12 +51,33 @@ def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
             raise InputTypeError(f"A tree is of answers; got {quoted(one)}.")
     if not given:
         raise OptionError("There is no answer to draw.", remedy="Pass an answer, or a list of some.")
-    every = list({id(one): one for answer in given for one in _with_branches(answer)}.values())
-    by_token = all(one.pieces() is not None for one in every)
-    paths = [_Path.of(one, by_token=by_token) for one in every]
-    first = every[0]
-    asked = first.question if first.messages else f"… {first.prompt[-_WIDE:]}"
-    return Tree(tuple(every), "\n".join([_shown(asked), *filter(None, _drawn(paths, 0, "", ""))]))
+    parts = [
+        list({id(one): one for answer in group for one in _with_branches(answer)}.values())
+        for group in _by_prompt(given)
+    ]
+    drawing = "\n\n".join("\n".join(_picture(part)) for part in parts)
+    return Tree(tuple(one for part in parts for one in part), drawing)
+
+
+def _by_prompt(given: Sequence[Completion[Any]]) -> list[list[Completion[Any]]]:
+    """Return answers by what was asked; the prompt of a branch begins with that of its answer."""
+    roots: list[str] = []
+    for prompt in sorted({one.prompt for one in given}, key=len):
+        if not any(prompt.startswith(root) for root in roots):
+            roots.append(prompt)
+    groups: dict[str, list[Completion[Any]]] = {}
+    for one in given:
+        groups.setdefault(next(root for root in roots if one.prompt.startswith(root)), []).append(one)
+    return list(groups.values())
+
+
+def _picture(answers: Sequence[Completion[Any]]) -> Iterator[str]:
+    """Draw answers to one prompt, behind what was asked."""
+    by_token = all(one.pieces() is not None for one in answers)
+    paths = [_Path.of(one, by_token=by_token) for one in answers]
+    first = answers[0]
+    yield _shown(first.question if first.messages else f"… {first.prompt[-_WIDE:]}")
+    yield from filter(None, _drawn(paths, 0, "", ""))
 
 
 def _with_branches(answer: Completion[Any]) -> Iterator[Completion[Any]]:

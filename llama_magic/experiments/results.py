@@ -87,7 +87,9 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
     def labels(self) -> tuple[str, Sequence[Any]] | None:
         """What the rows' table calls its index, and each row by place; None where that is the place."""
         names = [str(name) for name in self._index if name is not None]
-        return None if self._labels is None else (", ".join(names) or "index", self._labels)
+        if self._labels is None or list(self._labels) == list(range(len(self._labels))):
+            return None
+        return ", ".join(names) or "index", self._labels
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out how they were asked for: models live in this process. A copy has nothing to resume."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from llama_magic.doors import option
 from llama_magic.errors import (
     GenerationInterrupted,
     LlamaMagicError,
@@ -223,7 +224,7 @@ class _Models:
             name = receipt.get("file", {}).get("name", receipt["model"])
             raise OptionError(
                 f"The model that wrote it, {name}, is not on this disk, where models are looked for. If it "
-                "lies elsewhere, name its file as the model to ask (model=, --model)."
+                f"lies elsewhere, name its file as the model to ask: {option('model', 'PATH')}."
             )
         from llama_magic.loading.load import load  # for weight: llama.cpp
 

@@ -110,6 +110,10 @@ RUN = {
         "run.answer() is the answer as plain data, run.inputs the row; run.completion is all of the answer, "
         "and None where there is a run.error.",
     ),
+    **dict.fromkeys(
+        ("fork", "alternatives", "branches", "xray", "live", "token_ids", "timings", "receipt"),
+        "run.completion has it; it is None where there is a run.error.",
+    ),
 }
 RUNS = {
     **dict.fromkeys(("errors", "failed"), "runs.failures."),

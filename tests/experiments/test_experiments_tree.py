@@ -61,6 +61,15 @@ def test_a_tree_of_samples_and_of_what_was_read_back() -> None:
     ]
 
 
+def test_answers_to_several_prompts_are_a_tree_each() -> None:
+    """What one prompt's answers part at is no choice of another's; a branch stays with its answer."""
+    model = scripted_model(lambda request: "one way" if "A" in str(request.text) else "one day")
+    first, other = model.complete("A", seed=1), model.complete("B", seed=2)
+    branch = first.fork(1, "x")
+    assert lm.tree([first, other]).drawing == "\n\n".join(lm.tree(one).drawing for one in (first, other))
+    assert lm.tree([branch, other, first]).answers == (branch, first, other)
+
+
 def test_a_tree_shows_itself() -> None:
     """Every format holds the drawing, escaped; a lone answer is a tree, too; other things are none."""
     model = scripted_model(["<b>bold</b>"])
