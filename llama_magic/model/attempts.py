@@ -157,10 +157,11 @@ class AsyncStructuredStream(AsyncSuccession[C]):
 
     async def __anext__(self) -> Chunk:
         while True:
+            stream = self._stream
             try:
-                return await anext(self._stream)
+                return await anext(stream)
             except StopAsyncIteration:
-                if not self._again():
+                if stream is self._stream and not self._again():  # else another task asked again
                     raise
 
     def _again(self) -> bool:

@@ -326,6 +326,30 @@ def test_a_stream_tells_calls_before_they_run_and_results_after() -> None:
     assert asyncio.run(read()) == told
 
 
+def test_tasks_share_a_stream_that_runs_tools() -> None:
+    """Three tasks that read one stream get its chunks between them; a call is run once."""
+    ran: list[str] = []
+
+    def note(x: str) -> str:
+        ran.append(x)
+        return x
+
+    async def read() -> list[str]:
+        model = scripted_model([call("note", x="a"), "ok"])
+        stream = await model.achat(ASK, tools=[note], tools_auto=True, stream=True)
+        got: list[str] = []
+
+        async def reader() -> None:
+            async for chunk in stream:
+                got.append(chunk.delta)
+
+        await asyncio.gather(reader(), reader(), reader())
+        return got
+
+    assert "".join(asyncio.run(read())) == "ok"
+    assert ran == ["a"]
+
+
 # --- what is not run here ---
 
 

@@ -199,12 +199,14 @@ class AsyncToolStream(AsyncSuccession[Any]):
         self._rounds = rounds
         self._stream = self._begin(None)
         self._chunks = self._read()
+        self._turn = asyncio.Lock()  # several tasks may share a stream, each gets some of the chunks
 
     def _begin(self, until: float | None) -> AsyncStream[Any]:
         return AsyncStream(self._rounds.calls.backend, self._rounds.next(), until)
 
     async def __anext__(self) -> Chunk:
-        return await anext(self._chunks)
+        async with self._turn:
+            return await anext(self._chunks)
 
     async def _read(self) -> AsyncIterator[Chunk]:
         while True:
