@@ -196,7 +196,7 @@ _EXPERIMENT = (
     _o("--dry-run", "flag", "count tokens and foretell the time, ask nothing"),
 )
 _DECIDES = (
-    _o("--options", "choices", "the answers to weigh", '"A|B|C"'),
+    _o("--options", "choices", "the answers to weigh, or a function of the row that gives them", '"A|B|C"'),
     _o("--abstain-below", "float", "choose nothing where the likeliest option has less, 0 to 1", "P"),
     _o("--end", "flag", "count the end of the answer, so that 1 and 10 exclude each other"),
 )

@@ -12,8 +12,10 @@ none. What is no variable stays as it stands, so that JSON and regular expressio
 from __future__ import annotations
 
 import enum
+import functools
 import numbers
 import re
+import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -121,13 +123,14 @@ class LineVariables:
             return value if isinstance(value, (str, re.Pattern)) else _NONE
         if option.kind == "choices":
             several = isinstance(value, str) and ("|" in value or "," in value)
-            return value if several or (_listed(value) is not None) else _NONE
+            return value if several or _is_of_row(value) or (_listed(value) is not None) else _NONE
         return _NONE  # a schema's names, and those of tools, are looked up by `_lookup`
 
 
 def _of(flag: str, text: str, value: Any, option: Option) -> Any:
     """Return a variable's value as what the option takes."""
-    if option.kind in ("schema", "tools") or (option.kind == "score" and callable(value)):
+    of_row = option.kind == "choices" and _is_of_row(value)
+    if option.kind in ("schema", "tools") or (option.kind == "score" and callable(value)) or of_row:
         return value
     if option.kind in ("axes", "score") and isinstance(value, Mapping):
         return value
@@ -161,6 +164,11 @@ def _of(flag: str, text: str, value: Any, option: Option) -> Any:
 
 def _is_model(value: Any) -> bool:
     return hasattr(value, "backend") and hasattr(value, "structured")
+
+
+def _is_of_row(value: Any) -> bool:
+    """Whether it is a function that gives the choices of each row."""
+    return isinstance(value, (types.FunctionType, types.MethodType, functools.partial))
 
 
 def _listed(value: Any) -> tuple[Any, ...] | None:

@@ -208,6 +208,10 @@ def test_decide_weighs_its_options(run: Any, ip: Any, df: Any, model: Any, capsy
     assert "67%" in outputs(capsys)
     run('%%llama decide df --options "good|bad" --abstain-below 0.9 -o r\n{{ text }}').raise_error()
     assert [one.choice for one in ip.user_ns["r"]] == [None] * 3
+    ip.user_ns["own"] = lambda row: ["good", row["text"]]
+    for word in ("own", "{own}"):
+        run(f"%%llama decide df --options {word} -o r\n{{{{ text }}}}").raise_error()
+        assert [list(one.logprobs)[1] for one in ip.user_ns["r"]] == list(df["text"])
     before = len(model.backend.requests)
     run('%%llama decide df --options "good|bad" --end -o r\n{{ text }}').raise_error()
     assert model.backend.requests[before].max_tokens == 5  # "good" in bytes, and the end
