@@ -184,7 +184,7 @@ def test_responses(served: Callable[..., Served]) -> None:
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"store": True}, "store"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ({"include": ["file_search_call.results"]}, "include[0]"),
+        ({"include": ["everything"]}, "include[0]"),
         ({"input": []}, "input"),
     ):
         here.refused("/v1/responses", param, **{"input": "Hi", **more})
