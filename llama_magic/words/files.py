@@ -35,6 +35,13 @@ def whole_file(path: str | os.PathLike[str]) -> bytes:
 
 
 def decoded(data: bytes, errors: str = "strict") -> str:
-    """Return the text of a file: PowerShell marks UTF-8 and writes UTF-16. Raises UnicodeDecodeError."""
+    """Return the text of a file: PowerShell marks UTF-8 and writes UTF-16. Raises UnicodeDecodeError.
+
+    For a NUL, too, but where all `errors` are replaced: no text that is written by hand holds one.
+    """
     encoding = next((name for name, mark in _BOMS if data.startswith(mark)), "utf-8")
-    return data.decode(encoding, errors).replace("\r\n", "\n")
+    text = data.decode(encoding, errors).replace("\r\n", "\n")
+    if "\0" in text and errors == "strict":
+        at = data.index(b"\0")
+        raise UnicodeDecodeError(encoding, data, at, at + 1, "a NUL, as in UTF-16 without its mark")
+    return text

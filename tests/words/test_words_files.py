@@ -29,3 +29,16 @@ def test_a_home_that_is_not_there_is_an_error_of_ours(home: str) -> None:
         find_grammar(f"{home}.gbnf", {})
     with pytest.raises(lm.LlamaMagicError):
         sources.resolve(f"{home}.gguf", offline=True)
+
+
+@pytest.mark.parametrize(
+    "data", ["root ::= 'a'".encode("utf-16-le"), b'root ::= "a"\n\0', b"\xef\xbb\xbfa\0b"]
+)
+def test_a_file_that_holds_a_nul_is_no_text(data: bytes, tmp_path: Path) -> None:
+    """UTF-16 without its mark, or no text at all: a template sent the NUL to the model."""
+    for name in ("x.gbnf", "x.jinja"):
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(lm.SourceError, match=r"is no text: .* a NUL, as in UTF-16 without its mark"):
+        find_grammar(str(tmp_path / "x.gbnf"), {})
+    with pytest.raises(lm.OptionError, match="a NUL, as in UTF-16 without its mark"):
+        formatters.from_jinja(str(tmp_path / "x.jinja"))

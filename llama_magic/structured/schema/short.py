@@ -56,7 +56,7 @@ def short_form(text: str, classes: Mapping[str, Any] | None = None) -> Any:
         if not match:
             raise SchemaError(
                 f"The short form has no field name at character {at}: {part.strip()!r:.60}.",
-                remedy='Write "name, age int, tags list[str]".',
+                remedy='Write "name, age int, tags list[str]". Of a file give json.load(open(path)).',
             )
         name = match.group(1).strip('"')
         if name in fields:
