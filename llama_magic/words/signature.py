@@ -87,7 +87,8 @@ def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], 
         for p in signature.parameters.values()
         if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"
     ]
-    wrong = next((option for option in options if option not in named), None)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    wrong = None if takes_any else next((option for option in options if option not in named), None)
     if wrong is None and "positional" in str(unfit):
         ordered = [name for name in named if signature.parameters[name].kind is POSITIONAL]
         takes = f"{' and '.join(ordered)} alone" if ordered else "nothing"

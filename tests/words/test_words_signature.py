@@ -25,6 +25,10 @@ from llama_magic.testing import scripted_model
         (lambda m: m.tokenize("a", add_bos=True), "Model.tokenize has no option 'add_bos'"),
         (lambda m: m.kv_save("a", "b", "c"), "Model.kv_save: too many positional arguments"),
         (lambda m: m.count_tokens(txt="a"), "Model.count_tokens has no option 'txt'. Did you mean text"),
+        (
+            lambda m: lm.sweep("a", {"b": [1]}, over={}, max_tokens=3),
+            "sweep: multiple values for argument 'over'",
+        ),
         (lambda m: m.close(now=True), "Model.close has no option 'now'"),
         (
             lambda m: m.complete("a", 5),
