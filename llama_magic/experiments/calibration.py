@@ -63,16 +63,16 @@ class Calibration(Printed):
 
 @dataclass(frozen=True)
 class Threshold:
-    """What comes of `abstain_below`: how many rows are decided, and of these the share that is right."""
+    """What comes of `abstain_below`: how many are decided, and of these the share that is right."""
 
     below: float
     decided: int
-    right: Interval | None  # None where no row is decided
+    right: Interval | None  # over rows; None where none is decided
 
 
 @dataclass(frozen=True)
 class Thresholds(Printed):
-    """Thresholds from 0 (every row is decided) up, over `rows` with a label."""
+    """Thresholds from 0 (all are decided) up, over `rows` decisions whose row has a label."""
 
     each: tuple[Threshold, ...]
     rows: int
@@ -99,20 +99,21 @@ def weigh(decisions: Sequence[Any], column: str) -> Thresholds:
     pairs = _pairs(decisions, column)
     made = []
     for below in _THRESHOLDS:
-        right: dict[Hashable, list[float | bool]] = {
-            place: [found] for place, (p, found) in enumerate(pairs) if p >= below
-        }
-        made.append(Threshold(below, len(right), estimate(right)))
+        right: dict[Hashable, list[float | bool]] = {}
+        for p, found, row in pairs:
+            if p >= below:
+                right.setdefault(row, []).append(found)
+        made.append(Threshold(below, sum(map(len, right.values())), estimate(right)))
     return Thresholds(tuple(made), len(pairs), len(decisions) - len(pairs), column)
 
 
-def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool]]:
-    """Return how sure each decision was, and whether rightly, where its row says what is right."""
+def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool, int]]:
+    """Return how sure each decision was, whether rightly, and its row, where that says what is right."""
     columns = {name for one in decisions for name in one.inputs}
     if column not in columns:
         raise OptionError(f"No row has a column {column!r}. {meant(column, columns)}")
     pairs = [
-        (one.confidence, same(one.best, wanted))
+        (one.confidence, same(one.best, wanted), one.row)
         for one in decisions
         if one.error is None and not is_gap(wanted := one.inputs.get(column))
     ]
@@ -124,7 +125,7 @@ def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool]]:
 def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
     """Compare confidence with what a column says is right; see `Odds.calibration`."""
     bins = at_least(1, "bins", bins)
-    pairs = _pairs(decisions, column)
+    pairs = [(p, right) for p, right, _ in _pairs(decisions, column)]
     edges = [float(edge) for edge in np.linspace(0, 1, bins + 1)]
     sorted_into: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for pair in pairs:  # what lies on an edge belongs to the bin below it

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llama_magic.experiments.tasks import Task
 
 _OPTIONS = frozenset({"mode", "system", "template_variables"})
+_BY_ROW = 'Where rows have their own, give a function: options=lambda row: row["answers"].'
 _OWN = frozenset({"options", "abstain_below", "end", "timeout"})
 
 
@@ -125,11 +126,14 @@ def _listed(given: Any) -> list[Any]:
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise InputTypeError(
             f"options is {quoted(given)}; expected a list of texts, or a dict of names to texts.",
-            remedy='Where rows have their own, give a function: options=lambda row: row["answers"].',
+            remedy=_BY_ROW,
         )
     listed = sorted(given, key=str) if isinstance(given, (set, frozenset)) else items_of("The options", given)
     listed = [one.value if isinstance(one, enum.Enum) else one for one in listed]
     for one in listed:
         if not isinstance(one, (str, numbers.Real)) or (isinstance(one, float) and math.isnan(one)):
-            raise OptionError(f"options holds {quoted(one)}; expected texts, or numbers.")
+            raise OptionError(
+                f"options holds {quoted(one)}; expected texts, or numbers.",
+                remedy=_BY_ROW if isinstance(one, (list, tuple, dict)) else None,
+            )
     return listed

@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,13 @@ def test_thresholds_say_how_many_are_decided_and_how_many_of_these_rightly() -> 
     assert found["decided"].to_dict() == {0: 4, 0.5: 4, 0.6: 3, 0.7: 2, 0.8: 1, 0.9: 1, 0.95: 0, 0.99: 0}
     assert found["right"].to_list()[:5] == pytest.approx([0.5, 0.5, 2 / 3, 1, 1])
     assert found["right"].isna().sum() == 2
-    assert "4 rows, 1 left out" in to_text(odds.thresholds("label"))
+    assert "4 decisions, 1 left out" in to_text(odds.thresholds("label"))
+    prompts = {"a": "{{ text }}", "b": "{{ text }}"}
+    twice = lm.decide(rows, prompts, options=["yes", "no"], model=scripted_model(odds=_odds))
+    once, again = (one.thresholds("label").each[0].right for one in (odds, twice))
+    assert once is not None
+    assert again == replace(once, answers=8)  # two answers to a row count as one
+    assert "abstained" in to_text(twice.abstain_below(1)).splitlines()[2]
     with pytest.raises(lm.OptionError, match="labl"):
         odds.thresholds("labl")
 

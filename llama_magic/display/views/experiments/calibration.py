@@ -58,9 +58,9 @@ def thresholds(t: Thresholds) -> list[Node]:
         )
         for one in t.each
     )
-    heads = ("abstain below", "decided", "of the rows", "right", "95% interval")
+    heads = ("abstain below", "decided", "of all", "right", "95% interval")
     return [
-        Head("thresholds", f"{t.column} · {counted(t.rows, 'row')}{left_out}"),
+        Head("thresholds", f"{t.column} · {counted(t.rows, 'decision')}{left_out}"),
         Grid(Table(heads, rows)),
         Line("odds.abstain_below(0.8) takes one: the same decisions, and no choice below it.", dim=True),
     ]

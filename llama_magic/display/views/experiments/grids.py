@@ -67,6 +67,8 @@ def answer_text(result: Any) -> str:
     """Return an answer as it stands in a grid."""
     if result.error is not None:
         return brief(f"error: {getattr(result.error, 'message', None) or result.error}")
+    if getattr(result, "abstained", False):
+        return "abstained"
     text = str(getattr(result, "text", None) or result.answer() or "").strip()
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
