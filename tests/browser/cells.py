@@ -17,11 +17,15 @@ def cell(text: str, script: str = "", options: str = "") -> str:
 
 
 HELD = "hold=Gate()"  # the answer is written, and ends when the test says `tab.release()`
-SLOW = cell("''.join('word%d ' % i for i in range(2000))", "delay=1 / 40", "max_tokens=2000")
-
-
-HELD = "hold=Gate()"  # the answer is written, and ends when the test says `tab.release()`
-SLOW = cell("''.join('word%d ' % i for i in range(2000))", "delay=1 / 40", "max_tokens=2000")
+BEGUN = cell("''.join('word%d ' % i for i in range(40))", f"at=30, {HELD}")  # goes on until it is stopped
+# The live view of the next answer, of whatever model, stands until the test says `tab.release()`.
+LINGERS = """from display_answers import Gate
+from llama_magic.display.live.live import Live
+def later(self, *given, finish=Live.finish, gate=Gate()):
+    Live.finish = finish
+    while not gate.wait(0.1): pass
+    finish(self, *given)
+Live.finish = later"""
 
 
 def assert_saved_well(notebook: dict[str, Any], *texts: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import hostile
 
-from browser.cells import IMPORTS
+from browser.cells import HELD, IMPORTS
 
 
 def test_hostile_answers_in_the_live_view_and_reopened(opened: Any) -> None:
@@ -16,7 +16,7 @@ def test_hostile_answers_in_the_live_view_and_reopened(opened: Any) -> None:
     show += "for t in hostile.TEXTS: d.show(completion(t), format={!r})"
     live = (
         "text = ''.join(t + '\\n\\nnext\\n\\n' for t in hostile.TEXTS)\n"
-        "s = stream(Script(text, delay=1 / 60), max_tokens=3900)\n"
+        f"s = stream(Script(text, {HELD}), max_tokens=3900)\n"
         "d.show_stream(s, title='chat', model_name='m')"
     )
     whole = "d.show_stream(stream(' '.join([hostile.LONG[:100000]] * 2)), title='chat', model_name='m');"
@@ -28,6 +28,7 @@ def test_hostile_answers_in_the_live_view_and_reopened(opened: Any) -> None:
     tab.run(2)
     tab.live(2).get_by_text("next").last.wait_for()
     tab.shot("lab-hostile-live")
+    tab.release()
     tab.finished(2)
     for index in (3, 4):
         tab.run(index)

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from browser.cells import HELD, IMPORTS, SLOW, assert_saved_well, cell
+from browser.cells import BEGUN, HELD, IMPORTS, LINGERS, assert_saved_well, cell
 
 MD = "## Plan\n\nBuy **eggs** and `flour`.\n\n- first\n- second\n\n```python\nprint('<b>')\n```\n\nDone. "
 
@@ -48,7 +48,7 @@ def test_stream_then_static_then_saved_reloaded_and_restarted(opened: Any) -> No
 
 def test_stop_while_writing_keeps_the_text(opened: Any) -> None:
     """The Stop button reaches the busy kernel at once; the text stays and the model is usable at once."""
-    tab = opened("stop.ipynb", [IMPORTS, SLOW, cell("'again'")])
+    tab = opened("stop.ipynb", [IMPORTS, BEGUN, cell("'again'")])
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
@@ -165,24 +165,23 @@ def test_the_demo_model_writes_in_the_live_view(opened: Any) -> None:
     """A seeded chat with SmolLM2: text and figures come live, and the static output is what was written; run
     again, it is the same to the letter."""
     asks = "%%llama chat -n 32 --seed 7 -o r\nsystem: You are a storyteller.\nuser: Tell a story of a dragon."
-    watch = (
-        "() => { window.told = [];"
-        " new MutationObserver(() => window.told.push(document.querySelector('.lm-live')?.innerText ?? ''))"
-        ".observe(document.body, { subtree: true, childList: true, characterData: true }); }"
-    )
-    load = "%llama load --ctx 1024 --threads 1"
+    load = f"%llama load --ctx 1024 --threads 1\n{LINGERS}"
     tab = opened("demo.ipynb", ["%load_ext llama_magic", load, asks, "print(repr(r.text))"])
     tab.run(0)
     tab.run(1)
     tab.finished(1)
-    tab.page.evaluate(watch)
     tab.run(2)
+    live = tab.live(2)
+    live.get_by_text("tok/s").first.wait_for()
+    live.locator(".lm-text", has_text=re.compile(r"(\S+\s+){15}")).wait_for()
+    seen = live.inner_text()
+    tab.release()
     first = tab.static(2, "written of 1,024 tokens")
     answer = first.locator(".lm-text").inner_text()
     html = first.inner_html()
     assert len(answer.split()) > 15
-    seen = tab.page.evaluate("() => window.told")
-    assert any(answer[:20] in text and "tok/s" in text and "prompt +" in text for text in seen)
+    assert answer[:20] in seen
+    assert "prompt +" in seen
     tab.run(3)
     tab.finished(3)
     written = ast.literal_eval(tab.output(3).inner_text().strip())
@@ -206,12 +205,14 @@ def test_guesses_are_shown_while_they_are_proved(opened: Any) -> None:
     asks = (
         "%%llama complete -n 60 --seed 7 -t 0 -o r\n" + "One day the tide comes in, then it goes out. " * 12
     )
-    load = "%load_ext llama_magic\n%llama load --ctx 512 --threads 1"
+    load = f"%load_ext llama_magic\n%llama load --ctx 512 --threads 1\n{LINGERS}"
     tab = opened("guesses.ipynb", [load, asks, "print(r.usage.accepted_tokens, r.usage.drafted_tokens)"])
     tab.run(0)
     tab.finished(0)
     tab.page.evaluate(watch)
     tab.run(1)
+    tab.live(1).locator(".lm-foot", has_text="guesses accepted: …").wait_for()
+    tab.release()
     shown = tab.static(1, "guesses accepted")
     tab.run(2)
     tab.finished(2)
@@ -228,7 +229,7 @@ def test_guesses_are_shown_while_they_are_proved(opened: Any) -> None:
 
 def test_the_prompt_pad(opened: Any) -> None:
     """Typing moves the gauge, Run writes, Stop stops, and the prompt becomes a cell."""
-    model = "p = d.pad(answering(Script('word ' * 200, delay=1 / 10))); p"
+    model = f"p = d.pad(answering(Script('word ' * 200, at=20, {HELD}))); p"
     tab = opened("pad.ipynb", [IMPORTS, model])
     tab.run(0)
     tab.run(1)

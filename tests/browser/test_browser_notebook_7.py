@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from browser.cells import IMPORTS, SLOW, assert_saved_well
+from browser.cells import BEGUN, IMPORTS, assert_saved_well
 
 PAD = "d.pad(answering('ah'), prompt='Ahoy')"
 PEN = (
@@ -27,7 +27,7 @@ BOARDS = (
 @pytest.fixture(scope="module")
 def tab(notebook_7: Any) -> Any:
     """One page for all: it costs five seconds of processor time, and each test has cells of its own."""
-    return notebook_7("seven.ipynb", [IMPORTS, SLOW, PAD, PEN, BRANCHES, *BOARDS])
+    return notebook_7("seven.ipynb", [IMPORTS, BEGUN, PAD, PEN, BRANCHES, *BOARDS])
 
 
 def test_notebook_7(tab: Any, notebook_7: Any) -> None:

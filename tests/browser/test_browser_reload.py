@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from browser.cells import HELD, IMPORTS, SLOW, assert_saved_well, cell
+from browser.cells import BEGUN, HELD, IMPORTS, assert_saved_well, cell
 
 UNANSWERED = "from llama_magic.display.live.live import LiveView\nprint(len(LiveView.unanswered))"
 
@@ -52,7 +52,7 @@ def test_a_page_loaded_again_in_mid_run_gets_the_answer(opened: Any, saved: bool
 def test_a_reload_in_the_middle_leaves_a_usable_notebook(opened: Any) -> None:
     """After a reload while a cell runs the kernel can be interrupted: the text so far comes, and the next
     cell can be run."""
-    tab = opened("midway.ipynb", [IMPORTS, SLOW, cell("'fine'")])
+    tab = opened("midway.ipynb", [IMPORTS, BEGUN, cell("'fine'")])
     tab.run(0)
     tab.run(1)
     tab.live(1).get_by_text("word10").wait_for()
