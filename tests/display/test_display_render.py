@@ -106,6 +106,15 @@ def test_html_of_a_hostile_answer_is_dead_and_complete(text: str, mode: str) -> 
         assert word in reader.text
 
 
+@pytest.mark.parametrize("gap", ["\n\n", "\n\n\n", "\n \t\n", "\n\n    "])
+def test_html_stays_html_where_it_is_exported_as_markdown(gap: str) -> None:
+    """A blank line would end it there: the rest of a model's code became headings and live pictures."""
+    code = f"a = 1{gap}# b{gap}![i]({hostile.EVIL}/c.png)\n"
+    html = to_html(completion(f"```python\n{code}```\n\nDone.", mode="chat"))
+    assert COMMONMARK.render(html).strip() == html
+    assert code.rstrip("\n") in assert_dead(html).text
+
+
 @pytest.mark.parametrize("text", hostile.TEXTS, ids=lambda text: repr(text[:24]))
 def test_markdown_of_a_hostile_answer_is_dead_for_renderers_that_pass_html_on(text: str) -> None:
     """markdown-it (GitHub's tables on, raw HTML on) and mistune (nbconvert's) find nothing live in it."""

@@ -8,6 +8,7 @@ does that) the same words stand in headings, paragraphs, lists, keys (`<kbd>`) a
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from llama_magic.words.harmless import blanks_shown, visible
 from llama_magic.words.tables import Marked, Share, Table, cell_text, percent
 
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
+# In Markdown (nbconvert's export) HTML ends there, and the rest of a model's code would be read as Markdown.
+_BLANK_LINE = re.compile(r"(?<=\n)([ \t]*)\n")
 _NONE = Html()
 _LINE = Html("\n")
 # Of a table, which a live view writes anew at every move.
@@ -49,7 +52,7 @@ def page(nodes: Sequence[doc.Node]) -> str:
         for i, node in enumerate(nodes)
     )
     whole = Html('<div class="lm{} tex2jax_ignore mathjax_ignore">\n{}\n</div>')
-    return inline.inlined(str(whole.format(tone, body)))
+    return _BLANK_LINE.sub(r"\1&#10;", inline.inlined(str(whole.format(tone, body))))
 
 
 def fragment(node: doc.Node) -> Html:
