@@ -204,15 +204,30 @@ def _check_tensors(info: GGUFInfo, entry: _archs.Architecture) -> None:
                 _check_shape(info, found[0], [_archs.evaluate(d, values) for d in rule.dims], rule.dims)
 
 
+# Where a size of a tensor stands in the metadata.
+_KEYS = {
+    "n_embd": "embedding_length", "n_ff": "feed_forward_length", "n_head": "attention.head_count",
+    "n_expert": "expert_count", "n_ctx_train": "context_length", "n_rot": "rope.dimension_count",
+    **dict.fromkeys(("n_embd_k_gqa", "n_embd_v_gqa", "n_embd_gqa", "n_head_kv"), "attention.head_count_kv"),
+    "n_embd_head_k": "attention.key_length", "n_embd_head_v": "attention.value_length",
+}  # fmt: skip
+
+
 def _check_shape(info: GGUFInfo, tensor: TensorInfo, want: list[int], dims: tuple[str, ...]) -> None:
     have = list(tensor.shape) + [1] * (4 - len(tensor.shape))
-    if have != want + [1] * (4 - len(want)):
-        field = f"tensor {tensor.name}"
-        fail(
-            info,
-            f"{field} has shape {list(tensor.shape)}; expected {want} ({' × '.join(dims)}) by the metadata.",
-            field,
-        )
+    if have == want + [1] * (4 - len(want)):
+        return
+    field = f"tensor {tensor.name}"
+    asked = zip(dims, have, want, strict=False)
+    wrong = [dim for dim, found, expected in asked if found != expected]
+    said = list(dict.fromkeys(f"{info.architecture}.{_KEYS[dim]}" for dim in wrong if dim in _KEYS))
+    said = [f"{key} is {info.metadata[key]}" for key in said if isinstance(info.metadata.get(key), int)]
+    source = f"by the metadata{': ' * bool(said)}{', '.join(said)}"
+    fail(
+        info,
+        f"{field} has shape {list(tensor.shape)}; expected {want} ({' × '.join(dims)}) {source}.",
+        field,
+    )
 
 
 def _dimensions(info: GGUFInfo) -> dict[str, int]:

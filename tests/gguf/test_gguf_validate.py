@@ -431,6 +431,9 @@ def test_advice_is_what_can_help(tmp_path: Path) -> None:
     words_of_bert = _said(bert, tmp_path)
     assert "has no bytes" in words_of_bert
     assert "<0x0A>" not in words_of_bert
+    assert "by the metadata: llama.feed_forward_length is 3." in _said(
+        tiny_llama().with_kv("llama.feed_forward_length", "u32", 3), tmp_path
+    )
 
 
 @pytest.mark.parametrize("number", [1, 2])
