@@ -208,11 +208,13 @@ def test_no_line_ends_behind_a_hyphen_of_an_option_a_path_or_a_command() -> None
 
 
 def test_columns_of_texts_are_no_word_wide() -> None:
-    """Up to three are wide enough for a few words, whatever stands beside them; short words need no room."""
+    """Up to three are wide enough for a few words, whatever stands beside them; short words need no room, and
+    a table of names and values fits the page."""
     long, longer = "words of a prompt, five of them", "an answer " * 12
     for row, wide in (
         ((1, long, longer), [False, True, True]),
-        ((1, "short", longer), [False] * 3),
+        ((1, "short", longer), [False, False, True]),
+        (("short", longer), [False] * 2),
         ((long, longer, long, long), [False] * 4),
     ):
         heads = re.findall(r"<th [^>]*>", to_html(Table(tuple("abcd"[: len(row)]), (row,))))
