@@ -152,7 +152,7 @@ def test_the_gauge_tells_the_template_from_what_was_typed() -> None:
     """The parts of the prompt stand in the key: template, system, user."""
     board = pad(fake(), prompt="one two", system="be brief")
     for part in ("template 13", "system 2", "user 1: 2"):
-        assert part in board.gauge.value
+        assert part in board.gauge.value.replace("\u00a0", " ")
 
 
 def test_shift_enter_runs_what_the_page_holds() -> None:
