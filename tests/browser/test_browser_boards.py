@@ -211,11 +211,12 @@ def test_a_board_has_one_left_edge_and_the_letters_of_what_is_saved(tab: Any) ->
 
 
 def test_a_narrow_window_holds_the_board(tab: Any) -> None:
-    """At the width of a side panel nothing is cut off."""
+    """On a phone, and at the width of a side panel, nothing is cut off, and a slider has room to be moved."""
     live = board(tab)
     tab.page.keyboard.press("Control+b")
-    tab.page.set_viewport_size({"width": 420, "height": 900})
+    tab.page.set_viewport_size({"width": 380, "height": 900})
     tab.shot("board-narrow")
+    assert live.locator(".noUi-target").first.bounding_box()["width"] > 120
     for part in [live, *live.locator(".widget-slider, .widget-text, button, .lm-head").all()]:
         assert part.evaluate("n => n.scrollWidth <= n.clientWidth + 1"), part.evaluate("n => n.className")
     table = live.locator(".lm").last

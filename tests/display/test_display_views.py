@@ -79,8 +79,8 @@ def test_a_prompt_over_the_window_shows_how_much_that_holds() -> None:
     """The bar is all that was to go in; a thin one, and its words, say how much of it there is room for."""
     over = Budget(100, 153, 7)
     assert bar_widths(over, 7) == {"lm-bar": [95.62, 4.38], "lm-whole": [62.5]}
-    assert "the window holds\u00a0100</" in to_html(over)  # no line ends before the number
-    assert "the window holds" not in to_html(Budget(100, 53, 7))
+    assert "the\u00a0window\u00a0holds\u00a0100</" in to_html(over)  # on one line
+    assert "holds" not in to_html(Budget(100, 53, 7))
 
 
 def test_a_line_end_parts_no_dot_from_its_words() -> None:

@@ -469,7 +469,7 @@ def test_the_view_says_what_was_reused_and_why_nothing_was(last: LastCall, words
     assert words in text
     assert re.search(r"^main +30 +70 +1 MB +answers without a seed", text, re.MULTILINE)
     assert re.search(r"^seeded +7 +93 +1 MB +answers with a seed", text, re.MULTILINE)
-    html = to_html(shown)
+    html = to_html(shown).replace("\u00a0", " ")
     for kind, named in (("user", "main context 30"), ("variable", "seeded context 7")):
         colour = inline.declarations()[f"lm-k-{kind}"].rstrip(";")
-        assert re.search(rf'{re.escape(colour)}">\u00a0+</span>\u00a0{named}', html)
+        assert re.search(rf'{re.escape(colour)}"> +</span> {named}', html)

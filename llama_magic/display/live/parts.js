@@ -41,7 +41,7 @@ export function gauge(head) {
     key.append(make("span", `lm-dot lm-k-${kind}`, "\u00a0\u00a0\u00a0"), "\u00a0", words); // as html._legend
     return (/** @type {number} */ amount) => {
       node.style.width = `${(100 * amount) / total}%`;
-      words.textContent = `${name}\u00a0${count(amount)}`;
+      words.textContent = `${name} ${count(amount)}`.replaceAll(" ", "\u00a0");
     };
   };
   for (const part of head.parts) segment(part.kind, part.label)(part.amount);

@@ -137,10 +137,10 @@ def _bar(node: doc.Bar) -> Html:
 
 
 def _legend(segments: Sequence[doc.Segment]) -> Html:
-    """Return the key of a bar: a dot and words for each part; no line ends behind a dot or before a number."""
+    """Return the key of a bar: a dot and words for each part, on one line each where they fit."""
     # The dot is made of blanks: a line may end behind a box, and a span around both is 40 bytes more a turn.
     item = Html('<span class="lm-dot lm-k-{}">\u00a0\u00a0\u00a0</span>\u00a0{}')
-    items = _DOT.join(item.format(part.kind, "\u00a0".join(part.words.rsplit(" ", 1))) for part in segments)
+    items = _DOT.join(item.format(part.kind, part.words.replace(" ", "\u00a0")) for part in segments)
     return Html('<p class="lm-legend">{}</p>').format(items)
 
 
