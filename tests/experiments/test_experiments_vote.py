@@ -126,7 +126,7 @@ def test_enums_and_choices_vote() -> None:
 
 
 def test_a_vote_as_a_table() -> None:
-    """pandas gets one row a field; the view names winner, agreement and the others."""
+    """pandas gets one row a field; the view names winner, agreement and the others, and who wins a tie."""
     vote = _count([{"a": 1, "b": [1]}, {"a": 1, "b": [2]}, {"a": "x|y", "b": [2]}])
     frame = vote.to_pandas()
     assert isinstance(frame, pandas.DataFrame)
@@ -137,6 +137,10 @@ def test_a_vote_as_a_table() -> None:
     text = display.to_text(vote)
     assert "2 of 3" in text
     assert "b[0]" in text
+    assert "equal votes" not in text
+    assert "Of equal votes the value that was given first wins." in display.to_text(
+        _count([{"a": 1}, {"a": 2}])
+    )
     assert "<table" in display.to_html(vote)
 
 

@@ -39,14 +39,14 @@ def first(mark: str, value: Any) -> str:
 def headings(table: Table, marks: Sequence[str]) -> list[str]:
     """Return the class of each column's heading: it may break where the column's numbers may not.
 
-    Of few columns of texts none is a word wide because another has longer texts, or because figures beside
-    it fill a narrow page: the table scrolls there.
+    Of few columns of texts none is a word wide because another has longer texts. One alone may be narrower,
+    and is not a word wide because figures fill a narrow page: the table scrolls there.
     """
     found = [" lm-right" if mark == " lm-n" else "" for mark in marks]
     texts = [i for i, mark in enumerate(marks)
              if mark == "" and any(len(cell_text(row[i])) > _WORD for row in table.rows)]  # fmt: skip
     for i in texts if len(texts) <= _SIDE_BY_SIDE and len(found) > 2 else ():
-        found[i] = " lm-texts"
+        found[i] = " lm-texts" if len(texts) > 1 else " lm-one-text"
     return found
 
 

@@ -224,7 +224,8 @@ def _aligned(mark: str) -> Html:
 def _cell(value: Any) -> Html:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
         shares = map(_share, value)
-        return next(shares) if len(value) == 1 else _DOT_AFTER.join(map(_ONE.format, shares))
+        alone = len(value) == 1 and not value[0].text  # its column says so: nothing breaks there
+        return next(shares) if alone else _DOT_AFTER.join(map(_ONE.format, shares))
     if isinstance(value, Marked):
         return _NONE.join(_MARK.format(text) if marked else _lines(text) for text, marked in value.pieces)
     return _lines(cell_text(value))

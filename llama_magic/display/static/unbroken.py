@@ -1,7 +1,7 @@
 """Words that a browser would break after a hyphen, and that are read and copied as one.
 
-Those are options (`--max-tokens`), and names in paths and addresses, which may be broken after a slash; in a
-command every word.
+Those are options (`--max-tokens`), names that end in a number (`seeded-2`), and names in paths and addresses,
+which may be broken after a slash; in a command every word.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _BLANKS = re.compile(r"(\s+)")
 _NAMES = re.compile(r"[^/]*/+|[^/]+")
-_OPTION = re.compile(r"\W?--?[A-Za-z]")
+_OPTION = re.compile(r"\W?--?[A-Za-z]|\W?[A-Za-z][\w-]*-\d+\W*$")
 _LONG = 40  # characters: a longer name is wider than a narrow column, and may be broken anywhere
 
 

@@ -42,6 +42,8 @@ def vote(v: Vote) -> list[Node]:
         Head("vote", f"{counted(v.ballots, 'answer')}{left_out}"),
         Grid(Table(("field", "winner", "agreement", "others"), rows)),
     ]
+    if any(len({votes for _, votes in one.counts[:2]}) < len(one.counts[:2]) for one in v.fields):
+        out.append(Line("Of equal votes the value that was given first wins.", dim=True))
     if [one.pointer for one in v.fields] == [""]:
         return out  # a single value: the winner is all there is
     if v.combined:

@@ -89,7 +89,9 @@ def columns(results: Results[Any]) -> Columns:
 
 
 class Columns:
-    """The columns of a table of results: of the row, its settings, the answer, the scores."""
+    """The columns of a table of results: of the row (a sweep without rows has none), its settings, the
+    answer, the scores.
+    """
 
     answers: tuple[str, ...] = ("answer",)
 
@@ -99,6 +101,7 @@ class Columns:
         # A table of pandas that was filtered or sorted calls its rows otherwise than by their place.
         self._index, labels = results.labels or ("", None)
         self._labels: Sequence[Any] | None = None if self._index in self._inputs else labels
+        self._rows = bool(self._inputs) or labels is not None or any(result.row for result in results)
         self._samples = any(result.sample for result in results)
         self._scores = list(dict.fromkeys(name for result in results for name in result.scores))
         answers = (plain(getattr(result, "parsed", None)) for result in results)
@@ -107,23 +110,25 @@ class Columns:
 
     @property
     def headers(self) -> tuple[str, ...]:
+        row = ["row"] if self._rows else []
         samples = ["sample"] if self._samples else []
         answer = self._fields or self.answers
         index = [] if self._labels is None else [self._index]
-        return ("row", *index, *samples, *self._inputs, *self._axes, *answer, *self._scores)
+        return (*row, *index, *samples, *self._inputs, *self._axes, *answer, *self._scores)
 
     def table(self, results: Sequence[Any]) -> Table:
         """Return the table of some of the results."""
-        together = 0 if self._samples else 1 + (self._labels is not None) + len(self._inputs)
+        together = 0 if self._samples else self._rows + (self._labels is not None) + len(self._inputs)
         return Table(self.headers, tuple(map(self._row, results)), together=together)
 
     def _row(self, r: Any) -> tuple[Any, ...]:
+        row = [r.row] if self._rows else []
         samples = [r.sample] if self._samples else []
         inputs = [_cell(r.inputs.get(name)) for name in self._inputs]
         settings = [_cell(r.settings.get(name)) for name in self._axes]
         scores = [_score(r.scores.get(name)) for name in self._scores]
         label = [] if self._labels is None else [_cell(self._labels[r.row])]
-        return (r.row, *label, *samples, *inputs, *settings, *self._answer(r), *scores)
+        return (*row, *label, *samples, *inputs, *settings, *self._answer(r), *scores)
 
     def _answer(self, r: Any) -> Sequence[Any]:
         width = max(1, len(self._fields))
