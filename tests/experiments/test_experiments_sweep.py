@@ -145,7 +145,9 @@ def test_words_that_differ_are_marked(text: str, base: str, pieces: list[tuple[s
 
 
 def test_the_grid_of_a_sweep_marks_what_differs() -> None:
-    """A setting a line; its words that the first has not are marked in HTML, Markdown and text."""
+    """A setting a line, without a number where there are no rows; its words that the first has not are
+    marked in HTML, Markdown and text.
+    """
     model = scripted_model(lambda r: "It stands <firm> on rock." if "b" in said(r) else "It stands on rock.")
     runs = lm.sweep("{{ x }}", {"x": ["a", "b"], "top_k": [1]}, model=model)
     assert "It stands [<firm>] on rock." in to_text(runs)
@@ -154,6 +156,7 @@ def test_the_grid_of_a_sweep_marks_what_differs() -> None:
     assert page.count("<ins") == 1
     assert ">&lt;firm&gt;</ins>" in page
     assert "every answer" in page
+    assert ">row</th>" not in page
 
 
 def test_the_grid_shows_the_row_that_tells_and_the_scores_of_all() -> None:
