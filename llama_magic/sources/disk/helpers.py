@@ -1,7 +1,7 @@
 """Files that carry .gguf and are no model of their own: projectors, importance matrices, draft heads.
 
 Names tell, for a list of a repository has nothing else: `mmproj-F16.gguf`, `m.imatrix.gguf`,
-`mtp-m-Q4_K_M.gguf`, `m-eagle3-Q8_0.gguf`.
+`mtp-m-Q4_K_M.gguf`, `m-eagle3-Q8_0.gguf`, `MTP/m-Q4_K_M.gguf`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from llama_magic.sources.disk.shards import group_shards, quant_of, short_name
 from llama_magic.sources.types import Sizes
 
 _ALWAYS = ((re.compile("mmproj"), "projector"), (re.compile("imatrix"), "importance matrix"))
-_HEAD = r"mtp|dflash|draft|drafter|eagle\d?|medusa|speculator"
+_HEAD = r"mtp|nextn|dflash|draft|drafter|eagle\d?|medusa|speculator"
 _FIRST = re.compile(rf"(?:{_HEAD})[-_.]")  # a name that begins so
 _INSIDE = re.compile(rf"[-_.](?:{_HEAD})(?=[-_.]|$)")
+_FOLDER = re.compile(rf"(?:{_HEAD})s?")  # its folder's whole name
 _SMALL = 0.5  # a head is less than half as large as its model; a whole model with its head built in is not
 
 
@@ -84,7 +85,7 @@ def _is_gguf(name: str) -> bool:
 def _is_head(group: Sequence[str], rest: Iterable[str], sizes: Sizes) -> bool:
     stem = short_name(PurePosixPath(group[0]).name).lower()
     first, inside = _FIRST.match(stem), _INSIDE.search(stem)
-    if not first and not inside:
+    if not first and not inside and not _FOLDER.fullmatch(PurePosixPath(group[0]).parent.name.lower()):
         return False
     others = [name for name in rest if name not in group]
     beside = any(_related(_base(group[0]), _base(name)) for name in others)
