@@ -59,7 +59,7 @@ def cell_help() -> str:
         + _options(_every_option())
         + "\n\n"
         + _BODY_RULES
-        + "\n%%llama MODE --help lists the options of one mode."
+        + "\n%%llama MODE --help, with any text below it, lists the options of one mode."
     )
 
 

@@ -292,9 +292,9 @@ def _unknown_mode(word: str) -> OptionError:
 
 
 def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> OptionError:
-    if meant := _other_names.hint(flag, known):
-        return OptionError(f"{where} has no option {flag}. {meant}", remedy=f"{where} --help lists them.")
-    long = {name.removeprefix("--"): name for name in known if name.startswith("--")}
-    near = likeliest(flag.lstrip("-"), long) if len(flag.lstrip("-")) > 1 else None
-    meant = f" Did you mean {long[near]}?" if near else ""
-    return OptionError(f"{where} has no option {flag}.{meant}", remedy=f"{where} --help lists them.")
+    all_of_them = "%%llama?" if where == "%%llama" else f"{where} --help"  # no cell magic runs without a body
+    meant = _other_names.hint(flag, known)
+    if not meant and len(flag.lstrip("-")) > 1:
+        near = likeliest(flag.lstrip("-"), [x[2:] for x in known if x.startswith("--")])
+        meant = f"Did you mean --{near}?" if near else ""
+    return OptionError(f"{where} has no option {flag}. {meant}".strip(), remedy=f"{all_of_them} lists them.")

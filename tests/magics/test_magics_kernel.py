@@ -62,7 +62,7 @@ def test_a_saved_notebook_holds_each_answer_once() -> None:
     assert [output.output_type for output in wrong] == ["error"]
     assert wrong[0].ename == "OptionError"
     assert wrong[0].traceback == [
-        "OptionError: %%llama has no option --sed. Did you mean --seed?\n%%llama --help lists them."
+        "OptionError: %%llama has no option --sed. Did you mean --seed?\n%%llama? lists them."
     ]
 
 
