@@ -541,6 +541,20 @@ def test_load_progress_says_nothing_on_its_way_where_nobody_looks() -> None:
     assert [data["text/plain"] for data, _, _ in batch.display_pub.sent] == ["a\ncard"]
 
 
+@pytest.mark.parametrize("screen", [True, False])
+def test_load_progress_writes_over_a_line_of_a_terminal_only(
+    screen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the log of a script (`ipython x.ipy > log`) each step stood behind the last one."""
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: screen)
+    monkeypatch.setattr("sys.stdout", out)
+    with LoadProgress(shell(kernel=False), delay=0) as bar:
+        bar(Progress("load", 5, 10, unit="%"))
+    assert ("\rloading" in out.getvalue()) == screen
+    assert screen or not out.getvalue()
+
+
 def test_without_ipython_things_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """`show` falls back to the text."""
     show(completion("Hi"), shell=None)

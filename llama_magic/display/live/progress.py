@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +12,7 @@ from llama_magic.display.bundle import both, mimebundle
 from llama_magic.display.static.doc import Bar, Head, Node, Segment
 from llama_magic.words.amounts import duration, size
 from llama_magic.words.progress import Progress
+from llama_magic.words.screens import is_screen
 
 DELAY = 0.3  # seconds; a quicker job shows nothing on its way
 _PERIOD = 0.2
@@ -29,12 +31,18 @@ class LoadProgress:
     """A progress callback that is a context manager; `done(card)` leaves the card in its place.
 
     Nothing is shown in the first `delay` seconds (None: `DELAY`). Where nobody looks (nbclient, nbval,
-    papermill, `%%capture`) only the card is published.
+    papermill, `%%capture`, a script's log) only the card is published.
     """
 
     def __init__(self, shell: Any = None, delay: float | None = None) -> None:
         self._shell = shell if shell is not None else hosts.current_shell()
         self._host = hosts.host(self._shell)
+        if (
+            self._host == "terminal"
+            and getattr(self._shell, "kernel", None) is None
+            and not is_screen(sys.stdout)
+        ):
+            self._host = "plain"  # a file or a pipe, where a line that is written over is a long one
         self._output = hosts.Output(self._shell)
         self._width = 0
         self._due = time.monotonic() + (DELAY if delay is None else delay)
