@@ -12,7 +12,8 @@ from types import CodeType
 
 # As wide as JupyterLab shows an error at 1,000 pixels; what is longer it breaks in mid-word.
 _NARROW = TextWrapper(70, break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
-_OTHERS = (str(Path(__file__).parent), sysconfig.get_path("stdlib"))
+# "<string>" is the `__init__` of a dataclass.
+_OTHERS = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), "<string>", "<frozen ")
 
 
 def narrow(text: str) -> str:

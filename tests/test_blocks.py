@@ -18,6 +18,10 @@ from llama_magic.errors import LlamaMagicError, OptionError
         ("def ask(q):\n    return fail()\n\nask(1)", "line 2, in ask: return fail()"),
         ("sorted([1],\n       key=lambda q: fail())", "line 2, in <lambda>: key=lambda q: fail())"),
         ("import json\njson.loads('1', parse_int=lambda q: fail())", "line 2, in <lambda>: json.loads("),
+        (
+            "from llama_magic.request.sampling import Sampling\nSampling(top_k=-5)",
+            "line 2: Sampling(top_k=-5)",
+        ),
         ("x = 1\n%llama nonsense", "line 2"),  # and not what IPython makes of it
         ("%load_ext llama_magic\nimport llama_magic as lm\nlm.load(ctx='x')", "line 3: lm.load(ctx='x')"),
     ],
