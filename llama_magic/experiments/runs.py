@@ -107,17 +107,20 @@ _OWN = re.compile(r"""'[^']*'|"[^"]*"|\d[\d,]*""")
 def notes_of(runs: Iterable[Run]) -> list[str]:
     """Return what the notes of the answers say, each kind once: of which row, and of how many answers."""
     told: dict[str, list[tuple[Run, str]]] = {}
-    count = 0
+    count, rows = 0, set()
     for run in runs:
         count += 1
+        rows.add(run.row)
         for note in () if run.completion is None else run.completion.notes:
             told.setdefault(_OWN.sub("…", note), []).append((run, note))
-    return [_together(where, count) for where in told.values()]
+    return [_together(where, count, rows=len(rows) > 1) for where in told.values()]
 
 
-def _together(where: list[tuple[Run, str]], count: int) -> str:
+def _together(where: list[tuple[Run, str]], count: int, *, rows: bool) -> str:
     (first, note), *more = where
     if more and len(where) == count and len({said for _, said in where}) == 1:
         return f"All {count:,} answers: {note}"
+    if not rows and count > 1:  # of a sweep without rows
+        return f"{len(where):,} of {count:,} answers: {note}"
     others = f" and {counted(len(more), 'other answer')}" if more else ""
     return f"Row {first.row}{others}: {note}"

@@ -374,3 +374,5 @@ def test_notes_of_answers_stand_under_the_table() -> None:
     assert some.startswith("Row 1 and 1 other answer: Cut the first ")
     one = lm.map(["a", "word " * 200], model=model, overflow="truncate-prompt", max_tokens=5, progress=False)
     assert one._repr_mimebundle_()["text/plain"].splitlines()[-1].startswith("Row 1: Cut the first ")
+    grid = lm.sweep("x", over={"temperature": [0, 1]}, model=model, top_k=5, max_tokens=5, progress=False)
+    assert grid._repr_mimebundle_()["text/plain"].splitlines()[-1].startswith("1 of 2 answers: temperature 0")
