@@ -74,7 +74,7 @@ FOUND: dict[str, tuple[str, str]] = {
         "assistant",
     ),
     "local:useless-overflow-advice": (
-        "model/test_model_answers.py::test_cures_name_what_can_be_shortened",
+        "model/test_model_counts.py::test_cures_name_what_can_be_shortened",
         "or overflow=",
     ),
     "local:speed-of-forced-tokens": (_ENDINGS + "test_speed_is_that_of_drawn_tokens", "tok/s"),
@@ -96,7 +96,10 @@ FOUND: dict[str, tuple[str, str]] = {
         "formatters/test_formatters_sandbox.py::test_every_call_with_hostile_sizes_is_bounded",
         "template_calls",
     ),
-    "trial:crash-check:30": (_LOADING + "test_a_child_killed_from_outside_costs_one_load", "SIGKILL"),
+    "trial:crash-check:30": (
+        "model/test_model_crash_check.py::test_a_child_killed_from_outside_costs_one_load",
+        "SIGKILL",
+    ),
     "trial:mmap:31": (_FILES + "test_a_mapped_file_written_over_is_noticed_before_a_call", "truncate"),
     "trial:download:32": ("sources/test_sources_url.py::test_load_mends_a_short_download", "200_000"),
     "trial:interrupt:33": (
@@ -108,7 +111,7 @@ FOUND: dict[str, tuple[str, str]] = {
         "120",
     ),
     "trial:cache-folder:35": (
-        _LOADING + "test_a_cache_folder_that_cannot_be_made_refuses_no_local_file",
+        "model/test_model_crash_check.py::test_a_cache_folder_that_cannot_be_made_refuses_no_local_file",
         "LLAMA_MAGIC_CACHE",
     ),
     "trial:foreign-errors:36": (

@@ -1,21 +1,14 @@
-"""Each thing has one view, and its words and numbers are right in every format."""
+"""Views: the gauge, heads, and what every one of them keeps."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
 import pickle
 import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import gguf
-import numpy as np
-import pytest
 from display_answers import bare, completion
 from example_views import example_views
 from hypothesis import given
@@ -23,26 +16,17 @@ from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
 
 from llama_magic import display, errors
-from llama_magic.display import to_html, to_markdown, to_text
-from llama_magic.display.live.progress import progress_nodes
+from llama_magic.display import to_html, to_text
 from llama_magic.display.static import inline, markdown
-from llama_magic.display.static.doc import Bar, Grid, Head, Segment
+from llama_magic.display.static.doc import Bar, Head, Segment
 from llama_magic.display.static.html import fragment, page
 from llama_magic.display.static.text import columns
 from llama_magic.display.static.text import fragment as text_fragment
 from llama_magic.display.views import gauge
-from llama_magic.display.views.data import leaves
-from llama_magic.display.views.model.model import ModelCard
-from llama_magic.display.views.model.results import after
-from llama_magic.gguf import inspect
 from llama_magic.microscope.reading import ReadThrough, ReadToken
-from llama_magic.microscope.tokens import TokenPiece, TokenStrip, named
-from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
+from llama_magic.microscope.tokens import named
 from llama_magic.model.results import Budget, BudgetPart, TokenLogprob
-from llama_magic.request.sampling import Sampling
-from llama_magic.session import history
 from llama_magic.session.history import HistoryEntry
-from llama_magic.words.progress import Progress
 from llama_magic.words.tables import Table
 
 
@@ -210,248 +194,6 @@ def test_an_error_that_was_caught_shows_itself_as_its_view() -> None:
     assert pickle.loads(pickle.dumps(caught)).remedy == "Write --file."
 
 
-def test_a_token_strip_shows_blanks_control_tokens_ids_and_count() -> None:
-    """Without colour, each token is a key of its own, control tokens are named and blanks are dots."""
-    tokens = [("<|im_start|>", 1, True), ("user", 9690, False), ("\n", 198, False), (" to", 288, False)]
-    strip = TokenStrip("", tuple(TokenPiece(i, t, t.encode(), s) for t, i, s in tokens))
-    assert to_text(strip).startswith(
-        "tokens: 4 tokens, 1 control token among them ⟦…⟧\n⟦<|im_start|>⟧│user│↵\n·to"
-    )
-    html = to_html(strip)
-    below = "<sub> {}</sub></kbd>".format
-    assert f"<kbd>⟦&lt;|im_start|&gt;⟧{below(1)} <kbd>user{below(9690)}<wbr><kbd>↵{below(198)}<br>" in bare(
-        html
-    )
-    assert re.search(r"2 +9690 +user +75 73 65 72$", to_text(strip), re.MULTILINE)
-    assert re.search(r'<kbd class="lm-c" style="[^"]*dashed[^"]*" title="id 1">', html)
-    assert "9690" in to_markdown(strip)
-
-
-def test_a_line_of_tokens_ends_behind_one() -> None:
-    """In a terminal too: no token is torn, and a line break that was written begins a line."""
-    words = [" capital"] * 30 + ["\n"] + [" x"] * 60
-    strip = TokenStrip("", tuple(TokenPiece(i, t, t.encode(), False) for i, t in enumerate(words)))
-    lines = to_text(strip).partition("\nplace, id")[0].splitlines()[1:]
-    assert [piece for line in lines for piece in line.split("│")] == [
-        "·capital" if word == " capital" else "↵" if word == "\n" else "·x" for word in words
-    ]
-    assert max(map(len, lines)) <= 100
-    assert sum(line.endswith("↵") for line in lines) == 1
-
-
-def test_no_line_of_a_cell_ends_in_a_number_or_a_quote() -> None:
-    """A long cell is broken behind blanks and dots, but not at those of 15.75 and of “.”."""
-    for shift in range(30):
-        cell = "y" * shift + " · “.” 15.75% · “,” 1,000" * 4
-        lines = text_fragment(Grid(Table(("", "long"), (("k", cell),)))).splitlines()
-        assert len(lines) == 3
-        assert set(" ".join(lines).split()) <= {
-            "long",
-            "k",
-            "y" * shift,
-            "·",
-            "“.”",
-            "15.75%",
-            "“,”",
-            "1,000",
-        }
-
-
-def test_a_read_through_counts_in_bits() -> None:
-    """Surprise is -log2 p, perplexity 2 to its mean; the worst token comes first."""
-    first = ReadToken(1, "x", None, None, None)
-    likely = ReadToken(2, " a", math.log(0.5), 1, 1.0, ((" a", 0.5), (" d", 0.25)))
-    rare = ReadToken(3, " b", math.log(1 / 8), 7, 1.0, ((" c", 0.5),))
-    text = to_text(ReadThrough("x a b", (first, likely, rare)))
-    assert "3 tokens · 4.0 bits · 2.00 bits a token · perplexity 4.00" in text
-    assert text.splitlines()[-1].split() == ["3", "“·b”", "3.0", "7", "“·c”", "50%"]  # rank 1 is no surprise
-    assert "“·a”" not in text
-
-
-def test_a_text_that_cannot_be_has_an_endless_perplexity() -> None:
-    """Weights that are damaged give such; two to so many bits is more than a number holds."""
-    for logprob in (-1e4, -math.inf):
-        second = ReadToken(2, " a", logprob, 9, 1.0)
-        read = ReadThrough("x a", (ReadToken(1, "x", None, None, None), second))
-        assert read.perplexity == math.inf
-        assert "perplexity inf" in to_text(read)
-        assert "perplexity inf" in to_html(read)
-
-
-def test_logprobs_are_shown_with_what_else_was_likely() -> None:
-    """Each token with its probability where it was unsure and its place, as people and as Python count; the
-    least sure with their alternatives."""
-    text = to_text(example_views()["answer with logprobs"])
-    assert re.search(r"place +token +probability +also likely\n +1 +“·Lyon” +8.0% +“·Paris” 71%", text)
-    html = to_html(example_views()["answer with logprobs"])
-    assert "<sub> 8.0%</sub>" in bare(html)
-    assert (
-        "token 1 (step 0), 8.0%" in html
-    )  # as the pen and the x-ray count, with the number that `xray` takes
-    assert "how sure" not in to_text(completion("Lyon"))
-
-
-def test_a_continuation_names_what_it_goes_on_from() -> None:
-    """The end of the prompt stands before the text, told apart from it."""
-    text = to_text(example_views()["continued"]).splitlines()
-    assert text[1:3] == ["after “<|im_start|>user↵Hi<|im_end|>↵”", " upon a time"]
-    assert after("complete", "unheard " + "of " * 66) == f"after “…{' of' * 66} ”"  # from a word on
-    assert (
-        after("complete", "cut " + "x" * 197 + " end") == f"after “…{'x' * 196} end”"
-    )  # where one begins soon
-
-
-def test_parts_of_a_character_say_so() -> None:
-    """Three tokens that make one emoji together are 1/3 to 3/3 of it; bytes that are no text stay bytes."""
-    parts = [b" \xf0\x9f", b"\xa6", b"\x95", b"a", b"\xff", b"b"]
-    pieces = [TokenPiece(i, "".join(f"<0x{b:02X}>" for b in p), p, False) for i, p in enumerate(parts)]
-    strip = TokenStrip(
-        "", tuple(replace(p, text=p.bytes.decode()) if p.bytes in (b"a", b"b") else p for p in pieces)
-    )
-    assert "·🦕\u00a01/3│·🦕\u00a02/3│·🦕\u00a03/3│a│<0xFF>│b" in to_text(strip)
-
-
-def test_a_sampler_trace_says_who_was_cut() -> None:
-    """Candidates are columns and stages rows; who is cut has a dash, who is drawn a ring and its rank."""
-    nothing: Any = ()  # ids, logits and probabilities of the survivors are not shown
-    first = TraceStage(
-        "logits", {}, 49152, 4.31, 1.0, ((" door", 0.5), (" gate", 0.25)), nothing, nothing, nothing
-    )
-    last = TraceStage("min_p", {"min_p": 0.05}, 1, 0.0, 0.5, ((" door", 1.0),), nothing, nothing, nothing)
-    text = to_text(SamplerTrace((first, last), Drawn(7, " door", 1.0), 0, 1, Sampling()))
-    assert "x-ray: drawn: “·door” · token 1" in text
-    assert re.search(r"stage +left +bits +◉ ·door +·gate\n", text)
-    assert re.search(r"logits +49,152 +4.31 +50% +25%\n", text)
-    assert re.search(r"min_p 0.05 +1 +0.00 +100% +–\n", text)
-    assert "◉ ·door: drawn; for the model itself, before any stage, it is rank 1, at 50%" in text
-    assert "min_p: drops those far less likely than the likeliest" in text
-
-
-def test_a_model_card_puts_foretold_and_used_memory_side_by_side() -> None:
-    """The card has size, quantisation, context, template and both memory figures."""
-    card = ModelCard(
-        name="smollm2",
-        architecture="llama",
-        n_params=134_515_008,
-        quantisation="Q4_1",
-        file_size=92_100_000,
-        window=2048,
-        trained_context=8192,
-        formatter="chatml",
-        predicted_bytes=201_000_000,
-        actual_bytes=205_500_000,
-        notes=(),
-    )
-    text = to_text(card)
-    for words in (
-        "135 M",
-        "Q4_1",
-        "92.1 MB",
-        "2,048 tokens (trained for 8,192)",
-        "chatml",
-        "201 MB",
-        "206 MB",
-    ):
-        assert words in text
-    assert "more from then on" not in text
-    to_come = to_text(replace(card, seeded_bytes=101_000_000, prompt_reader_bytes=20_900_000))
-    assert re.search(r"with a seed +101 MB more from then on, at temperature 0 too\n", to_come)
-    assert re.search(r"with many at once +20\.9 MB more from then on\n?$", to_come, re.MULTILINE)
-
-
-def test_long_lists_of_a_header_are_brief_in_text_and_whole_in_html(tmp_path: Path) -> None:
-    """A terminal is not flooded by 300 tensors; the saved HTML folds them away, what is alike once."""
-    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
-    for i in range(300):
-        writer.add_tensor(f"blk.{i}.q", np.zeros((192, 576 if i in (7, 9) else 64), np.float32))
-        writer.add_tensor(f"rope_{i}", np.zeros(8, np.float32))
-    for step in ("header", "kv_data", "ti_data"):  # a header without its data is enough to be inspected
-        getattr(writer, f"write_{step}_to_file")()
-    writer.close()
-    info = inspect(tmp_path / "x.gguf")
-    text = to_text(info)
-    assert "tensors (600)" in text
-    assert "rope_5 " in text
-    assert "rope_299" not in text
-    assert "more lines" in text
-    html = bare(to_html(info))
-    assert "<td>rope_299</td><td>8</td><td>F32</td><td>32</td>" in html
-    assert "blk.0 to 6, 8, 10 to 299: 298 blocks alike, 1 tensor each, 14.6 MB" in html
-    assert "blk.7, 9: 2 blocks alike, 1 tensor each, 885 kB" in html
-    assert "<td>blk.*.q</td><td>576 × 192</td><td>F32</td><td>442,368</td>" in html
-
-
-def test_the_sampler_chain_is_shown_in_its_order() -> None:
-    """Stages are numbered in the order in which they run, with their parameters."""
-    text = to_text(Sampling(samplers=("temperature", "top_k")))
-    assert re.search(r"1  temperature +temperature 0.8.*\n.*2  top_k +top_k 40", text)
-
-
-def test_history_lists_what_was_asked_and_answered() -> None:
-    """Prompt, answer and seed of an entry stand in one row, and pandas takes the table over."""
-    entry = HistoryEntry(
-        completion(
-            "Yes.", messages=({"role": "user", "content": "Is it?"}, {"role": "assistant", "content": "Yes."})
-        ),
-        1,
-    )
-    table = display.mimebundle([entry])["text/plain"]
-    assert re.search(r"Is it\? +Yes\. +1 token, chat, smollm2, seed 42", table)
-
-
-def test_the_history_leaves_out_what_means_nothing() -> None:
-    """A step that was asked for has no ending; one token has no speed."""
-    answer = completion("Yes.", mode="xray", finish_reason="length", n=1)
-    table = history.table([HistoryEntry(answer, 1)])
-    row = dict(zip(table.headers, table.rows[0], strict=True))
-    assert (row["mode"], row["ended"], row["tok/s"]) == ("xray", "", None)
-    stopped = history.table([HistoryEntry(dataclasses.replace(answer, finish_reason="interrupted"), 1)])
-    assert "interrupted" in stopped.rows[0]
-
-
-def test_one_token_has_no_surprise() -> None:
-    """Nothing is measured of it: no bits, no perplexity, and words that say so."""
-    token = ReadToken(1, "a", None, None, None)
-    text = to_text(ReadThrough("a", (token,)))
-    assert "surprise: 1 token\n" in text
-    assert "Nothing was measured" in text
-    assert "1.00" not in text
-
-
-def test_tables_go_to_pandas_with_their_types() -> None:
-    """Numbers stay numbers and headers become columns."""
-    frame = Table(("name", "n"), (("a", 1), ("b", 2))).to_pandas()
-    assert list(frame.columns) == ["name", "n"]
-    assert frame["n"].sum() == 3
-
-
-def test_wide_characters_keep_columns_straight() -> None:
-    """A CJK character takes two columns of a terminal."""
-    lines = to_text(Table(("a", "b"), (("漢字", 1), ("abcd", 2)))).splitlines()
-    assert lines[1] == "漢字  1"
-    assert lines[2] == "abcd  2"
-
-
-def test_structured_answers_are_tables_of_their_fields() -> None:
-    """Nested fields are paths, and the JSON is kept behind a fold."""
-    r = completion(
-        '{"name": "Ada"}',
-        mode="structured",
-        parsed={"name": "Ada", "tags": ["x", "y"], "home": {"zip": None}},
-    )
-    assert "<td>tags[1]</td><td>y</td>" in bare(to_html(r))
-    assert leaves({"a": True, "b": [], "c": {}}) == [("a", "true"), ("b", "[]"), ("c", "{}")]
-    assert "home.zip  null" in to_text(r)
-
-
-def test_a_download_says_bytes_speed_time_left_and_where_it_went_on() -> None:
-    """All four are in the words, not in the bar alone."""
-    head = progress_nodes(
-        Progress("download", 50_000_000, 100_000_000, "x.gguf", "B", 20_000_000, 5e6, 10.0)
-    )[0]
-    assert head.details == "x.gguf · 50 MB of 100 MB · 50% · 5 MB/s · 10 s left · resumed at 20 MB"
-
-
 def test_an_object_without_a_view_is_shown_by_its_fields() -> None:
     """Nothing is ever shown as a bare repr where it has fields."""
     odd = dataclasses.make_dataclass("Odd", ["x"])
@@ -478,58 +220,8 @@ def test_every_public_name_is_there() -> None:
     assert all(hasattr(display, name) for name in display.__all__)
 
 
-def _luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _contrast(one: str, other: str) -> float:
-    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_colours_are_of_marks_and_seen_on_both_themes() -> None:
-    """WCAG 2.1: a mark has 3 : 1 on white, black and the grounds between; no text has a colour of ours."""
-    css = (Path(display.__file__).parent / "static" / "base.css").read_text()
-    colours = dict(re.findall(r"--lm-([\w-]+): (#\w{6});", css))
-    assert len(colours) == 7
-    for name, colour in colours.items():
-        for ground in ("#ffffff", "#111111", "#1e1e1e", "#0d1117"):
-            assert _contrast(colour, ground) >= 3, (name, ground)
-    assert set(re.findall(r"[{; ]color: ([^;]+);", css)) == {"inherit"}
-
-
-# Machado, Oliveira and Fernandes 2009, severity 1: what is seen of linear RGB.
-_BLIND = {
-    "deuteranopia": ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969)),
-    "protanopia": ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.052)),
-}
-
-
-def _seen(colour: str, by: str) -> tuple[float, float, float]:
-    """Return a colour in CIELAB as somebody sees it who has one kind of cones less."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    seen = [max(0.0, sum(map(math.prod, zip(row, linear, strict=True)))) for row in _BLIND[by]]
-    to_xyz = ((0.434, 0.376, 0.190), (0.213, 0.715, 0.072), (0.018, 0.109, 0.873))  # 1, 1, 1 for white
-    x, y, z = (math.cbrt(sum(map(math.prod, zip(row, seen, strict=True)))) for row in to_xyz)
-    return 116 * y, 500 * (x - y), 200 * (y - z)
-
-
-@pytest.mark.parametrize("by", _BLIND)
-def test_who_is_red_green_blind_tells_the_parts_of_a_gauge_apart(by: str) -> None:
-    """In CIELAB any two are 15 apart; template and user, system and answer were 2."""
-    css = (Path(display.__file__).parent / "static" / "base.css").read_text()
-    marks = [colour for name, colour in re.findall(r"--lm-(\w+): (#\w{6});", css) if name != "bad"]
-    assert len(marks) == 6
-    for one, other in itertools.combinations(marks, 2):
-        assert math.dist(_seen(one, by), _seen(other, by)) >= 15, (one, other)
-
-
 def test_the_history_fits_a_terminal() -> None:
     """Prompt, answer and the rest stand side by side, each in lines of its own, and no line is longer."""
-    from llama_magic.session.history import HistoryEntry
 
     long = "The answer goes on, and it goes on for more than a line of a terminal would hold."
     text = to_text([HistoryEntry(completion(long), number) for number in (1, 2)])

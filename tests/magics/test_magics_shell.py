@@ -1,29 +1,18 @@
-"""The magics in a real InteractiveShell: results, names, precedence, errors, interruption."""
+"""Cells in a shell: what they give, bind, print and pass on."""
 
 from __future__ import annotations
 
 import atexit
-import codecs
 from typing import Any
 
 import pytest
 
 from llama_magic.errors import (
-    BackendError,
     ContextOverflowError,
-    GenerationInterrupted,
-    InputTypeError,
-    OptionError,
-    OutOfTimeError,
-    SourceError,
-    StructuredOutputError,
-    TemplateError,
 )
-from llama_magic.microscope.reading import ReadThrough
 from llama_magic.model.results import Completion
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
-from llama_magic.testing import Script
 
 
 def last(model: Any) -> Request:
@@ -212,184 +201,6 @@ def test_config_refuses_what_no_call_takes(ip: Any, run: Any, wrong: str) -> Non
     assert run(f"%config LlamaMagics.{name}").result is None
 
 
-PERSON = """
-import pydantic
-class Person(pydantic.BaseModel):
-    name: str
-    @pydantic.field_validator("name")
-    def check(cls, name):
-        if not name.istitle():
-            raise ValueError("a name begins with a capital")
-        return name
-"""
-
-
-@pytest.mark.parametrize(
-    ("cell", "kind"),
-    [
-        ("%llama lod x", OptionError),
-        ("%%llama --temprature 1\nx", OptionError),
-        ("%%llama\n{{ nobody }}", TemplateError),
-        ("%%llama chat\n   \n", OptionError),
-        ("%%llama structured\nx", OptionError),
-        ("%%llama complete --system x\nx", OptionError),
-    ],
-)
-def test_errors_raise_and_show_as_one_block(
-    run: Any, model: Any, capsys: pytest.CaptureFixture[str], cell: str, kind: type[Exception]
-) -> None:
-    """A mistake fails the cell with our error, shown without a traceback, and nothing is generated."""
-    result = run(cell)
-    assert type(result.error_in_exec) is kind
-    captured = capsys.readouterr()
-    shown = captured.out + captured.err
-    assert kind.__name__ in shown
-    assert "Traceback" not in shown
-    assert shown.count("\n") <= 4
-    assert model.backend.requests == []
-
-
-def test_a_source_that_is_missing_is_one_short_block(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The loader's own error, without a traceback."""
-    assert isinstance(run("%llama load missing.gguf").error_in_exec, SourceError)
-    shown = capsys.readouterr()
-    assert "SourceError" in shown.out + shown.err
-    assert "Traceback" not in shown.out + shown.err
-
-
-def test_an_engine_error_leaves_the_session_as_it_was(ip: Any, run: Any, session: Any, model: Any) -> None:
-    """A failed chat turn is neither in the chat nor in the history."""
-    run("%%llama\nfirst")
-    model.backend.answers = [Script(error=BackendError("llama_decode returned -3."))]
-    assert isinstance(run("%%llama\nsecond").error_in_exec, BackendError)
-    assert [m["content"] for m in session.chats["default"].messages if m["role"] == "user"] == ["first"]
-    assert len(session.history) == 1
-
-
-def test_an_interruption_keeps_what_was_written(ip: Any, run: Any, session: Any, model: Any) -> None:
-    """The cell fails as interrupted; -o, history and chat hold the partial answer, marked."""
-    model.backend.answers = [Script("one two three four", at=2, interrupt=True)]
-    error = run("%%llama chat -o r\ncount").error_in_exec
-    assert isinstance(error, GenerationInterrupted)
-    assert isinstance(error, KeyboardInterrupt)
-    assert ip.user_ns["r"].text == "one two"
-    assert ip.user_ns["r"].finish_reason == "interrupted"
-    assert session.history[-1].completion is ip.user_ns["r"]
-    turn = session.chats["default"].turns[-1]
-    assert turn.interrupted
-    assert turn.messages[-1] == {"role": "assistant", "content": "one two"}
-    assert run("%%llama chat\ngo on").success
-
-
-def test_an_interrupted_look_binds_what_there_is(
-    ip: Any, run: Any, model: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """-o holds the part that was read; where nothing is kept, the one line says so and -o stays unbound."""
-
-    def stop(error: BaseException) -> Any:
-        def look(*_: Any, **__: Any) -> Any:
-            raise error
-
-        return look
-
-    part = ReadThrough("a part", (), "fake", interrupted=True)
-    monkeypatch.setattr(model, "read", stop(GenerationInterrupted(part, "3 of 9 tokens were read")))
-    assert isinstance(run("%%llama surprise -o r\nx").error_in_exec, GenerationInterrupted)
-    assert ip.user_ns["r"] is part
-    shown = capsys.readouterr()
-    assert "Interrupted: 3 of 9 tokens were read." in shown.out + shown.err
-    for cell in ("%%llama xray -o t\nx", "%%llama xray --live -o t\nx"):
-        monkeypatch.setattr(model, "xray", stop(KeyboardInterrupt()))
-        assert isinstance(run(cell).error_in_exec, GenerationInterrupted)
-        assert "t" not in ip.user_ns
-        shown = capsys.readouterr()
-        assert (shown.out + shown.err).strip() == "Interrupted: nothing is kept."
-
-
-def test_structured_passes_the_schema_and_keeps_failures(ip: Any, run: Any, session: Any, model: Any) -> None:
-    """--schema is looked up in the namespace; an answer that fails its check is still in the history."""
-    run(PERSON)
-    model.backend.answers = ['{"name": "ada"}', '{"name": "Ada"}', '{"name": "ada"}']
-    result = run("%%llama structured --schema Person --retries 2\nInvent one.").result
-    assert result.parsed == ip.user_ns["Person"](name="Ada")
-    assert len(model.backend.requests) == 2
-    kept = len(session.history)
-    error = run("%%llama structured --schema Person --retries 0 -o p\nAgain.").error_in_exec
-    assert isinstance(error, StructuredOutputError)
-    assert len(session.history) == kept + 1
-    assert session.history[-1].completion.text == '{"name": "ada"}'
-    assert "p" not in ip.user_ns
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("Person", "namespace"),
-        ("list[Person]", "type"),
-        ("int", int),
-        ('{"type": "integer"}', {"type": "integer"}),
-        ("name, age int", "name, age int"),
-        ("name, tags [str]", "name, tags [str]"),
-        ("box.Person", "namespace"),
-    ],
-)
-def test_schema_lookup(text: str, value: Any) -> None:
-    """--schema takes a class, a type expression, a builtin, JSON, a short form, a dotted name."""
-    from types import SimpleNamespace
-
-    from llama_magic.magics._lookup import find_schema
-
-    class Person:
-        pass
-
-    found = find_schema(text, {"Person": Person, "box": SimpleNamespace(Person=Person)})
-    expected = (
-        {"namespace": Person, "type": list[Person]}.get(value, value) if isinstance(value, str) else value
-    )
-    assert found == expected
-
-
-def test_a_missing_schema_names_the_nearest(run: Any, model: Any) -> None:
-    """A misspelt class is an error that names the right one."""
-    run("class Person:\n    pass")
-    error = run("%%llama structured --schema Persn\nx").error_in_exec
-    assert "Did you mean Person?" in str(error)
-    assert "Did you mean Person?" in str(run("%%llama structured --schema persn\nx").error_in_exec)
-    run("class City:\n    pass")
-    assert "Did you mean City?" in str(run("%%llama structured --schema Cty\nx").error_in_exec)
-
-
-def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: Any, tmp_path: Any) -> None:
-    """--grammar takes GBNF itself, the name of a variable, or a .gbnf file."""
-    (tmp_path / "g.gbnf").write_text('root ::= "file"')
-    ip.user_ns["g"] = 'root ::= "variable"'
-    for given, only in (("'root ::= \"x\"'", "x"), ("g", "variable"), ("g.gbnf", "file")):
-        model.backend.answers = [only, "else"]
-        assert run(f"%%llama complete --grammar {given}\nx").result.text == only
-        assert "constraint forbids" in str(run(f"%%llama complete --grammar {given}\nx").error_in_exec)
-    assert "names a variable" in str(run("%%llama complete --grammar h\nx").error_in_exec)
-    for encoding in ("utf-8-sig", "utf-16", "utf-32", "utf-16-le"):
-        mark = codecs.BOM_UTF16_LE if encoding.endswith("-le") else b""
-        (tmp_path / "g.gbnf").write_bytes(mark + 'root ::= "ä"\r\n'.encode(encoding))
-        model.backend.answers = ["ä"]
-        assert run("%%llama complete --grammar g.gbnf\nx").result.text == "ä"
-    for data, words in ((b"\xff\xfe\x00", "is no text"), (None, "cannot be read")):
-        (tmp_path / "g.gbnf").unlink() if data is None else (tmp_path / "g.gbnf").write_bytes(data)
-        error = run("%%llama complete --grammar g.gbnf\nx").error_in_exec
-        assert isinstance(error, SourceError)
-        assert words in str(error)
-
-
-def test_logit_bias_on_a_text_is_for_one_token(run: Any, model: Any) -> None:
-    """A text that is one token stands for its id; of several, the pieces are named."""
-    run("%%llama complete --logit-bias 15=-1 --logit-bias \"' words'=3\"\nx")
-    [token] = model.backend.tokenizer.encode(" words")
-    assert last(model).sampling.logit_bias == ((15, -1.0), (token, 3.0))
-    error = str(run("%%llama complete --logit-bias \"'two words'=3\"\nx").error_in_exec)
-    assert "which is 2 tokens of this model: 'two' (" in error
-    assert "' words' (" in error
-
-
 def test_a_model_is_chosen_by_name(run: Any, session: Any, model: Any) -> None:
     """`-m NAME` asks that model, once; the current one stays current."""
     other = session.load("other", name="other")
@@ -400,107 +211,6 @@ def test_a_model_is_chosen_by_name(run: Any, session: Any, model: Any) -> None:
     assert len(model.backend.requests) == asked
     run("%%llama complete\nho")
     assert model.backend.requests[-1].text == "ho"
-
-
-def test_looking_modes(ip: Any, run: Any, engine: Any) -> None:
-    """tokens, surprise and xray call their part of the API and give back what it gives."""
-    assert run("%%llama tokens\na b c").result == engine.token_strip("a b c")
-    assert run("%%llama surprise\nsome text").result == engine.read("some text")
-    trace = run("%%llama xray -t 0.2 --top-k 7\nprompt").result
-    assert (trace.context[-6:], trace.sampling.temperature, trace.sampling.top_k) == ("prompt", 0.2, 7)
-    assert run("%%llama tokens -o strip\na b").result is None
-    assert ip.user_ns["strip"] == engine.token_strip("a b")
-    assert isinstance(run("%%llama surprise -n 5\nx").error_in_exec, OptionError)
-
-
-def test_several_texts_are_cut_side_by_side(ip: Any, run: Any, engine: Any) -> None:
-    """Under lines `=== name` each text has its strip; values are no such lines, and a later one is text."""
-    ip.user_ns["word"] = "=== x"
-    found = run("%%llama tokens\n=== one\na {{ word }}\n\n=== no two ===\nb c d\n").result
-    assert dict(found) == {"one": engine.token_strip("a === x"), "no two": engine.token_strip("b c d")}
-    assert [*found.to_pandas().itertuples(index=False, name=None)] == [
-        (name, strip.count, len(strip.text)) for name, strip in found.items()
-    ]
-    assert [row[3] for row in found.table().rows] == ["1.14", "1.20"]
-    assert engine.token_strips(["a", "b c"])["text 2"] == engine.token_strip("b c")
-    assert run("%%llama tokens\nTitle\n===\na").result == engine.token_strip("Title\n===\na")
-    for body, said in (("=== a\nx\n=== a\ny", "'=== a' stands twice"), ("=== b\n{{ c }}", "of the text 'b'")):
-        assert said in str(run(f"%%llama tokens\n{body}").error_in_exec)
-    for wrong in ("one text", 3, {1: "a"}):
-        with pytest.raises(InputTypeError, match="Several texts are a dict of names"):
-            engine.token_strips(wrong)
-
-
-def test_looking_modes_take_a_time(
-    ip: Any, run: Any, engine: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """--timeout ends them; what was read until then is bound and shown."""
-    text = " ".join(map(str, range(250)))
-    assert isinstance(run(f"%%llama surprise --timeout 0.0001 -o r\n{text}").error_in_exec, OutOfTimeError)
-    assert ip.user_ns["r"].interrupted
-    assert "The time was up after 0.0001 s" in capsys.readouterr().out
-    assert isinstance(run(f"%%llama xray --timeout 0.0001 -o t\n{text}").error_in_exec, OutOfTimeError)
-    assert "t" not in ip.user_ns
-    assert run("%%llama surprise --timeout 60\nsome text").result == engine.read("some text")
-    assert run("%%llama xray --timeout 60 -t 0\nprompt").result.sampling.temperature == 0
-    ip.user_ns["rows"] = ["a", "b"]
-    run('%%llama decide rows --options "yes|no" --timeout 0.00001 -o odds\n{{ text }}').raise_error()
-    assert [type(one.error) for one in ip.user_ns["odds"]] == [OutOfTimeError] * 2
-
-
-def test_looking_without_an_engine_says_so(run: Any, model: Any) -> None:
-    """What is asked of the logits needs an engine in this process; the words of a text do not."""
-    for mode in ("surprise", "xray"):
-        assert "needs an engine in it" in str(run(f"%%llama {mode}\nx").error_in_exec)
-    assert run("%%llama tokens\na b c").result.count == 3
-
-
-def test_xray_takes_a_seed_and_a_live_one_is_shown_once(
-    ip: Any, run: Any, engine: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """--seed goes over %config's; --live in a terminal says why it is not, and shows the trace."""
-    assert run("%%llama xray --seed 5\nprompt").result.seed == 5
-    run("%config LlamaMagics.seed = 6")
-    assert run("%%llama xray\nprompt").result.seed == 6
-    blocks = run("%%llama xray --seed 5\nsystem: be brief\nuser: prompt").result
-    asked = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "prompt"}]
-    assert blocks.drawn == engine.xray(asked, seed=5).drawn
-    assert "<|user|>prompt<|end|>" in str(blocks)
-    capsys.readouterr()
-    trace = run("%%llama xray --live\nprompt").result
-    said = capsys.readouterr().out
-    assert trace.seed == 6
-    assert said.count("The trace is not live here: it needs a notebook with widgets") == 1
-    assert run("%%llama xray --live -o kept\nprompt").result is None
-    assert ip.user_ns["kept"].drawn == trace.drawn
-    assert "--live means nothing in %%llama surprise" in str(run("%%llama surprise --live\nx").error_in_exec)
-
-
-def test_live_tokens_are_the_strip_in_a_terminal(
-    ip: Any, run: Any, model: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As line and as cell: one line says why it is not live, and the strip is shown; a line may do without a
-    text, which is typed later."""
-    for cell in ("%llama tokens --live a b c", "%%llama tokens --live\na b c"):
-        result = run(cell).result
-        said = capsys.readouterr().out
-        assert result.count == 3
-        assert said.count("The token strip is not live here: it needs a notebook with widgets") == 1
-        assert said.count("tokens: 3 tokens") == 1
-    assert run("%llama tokens --live").result.count == 0
-    assert "needs a text" in str(run("%llama tokens").error_in_exec)
-    assert run("%%llama tokens --live -o kept\na b").result is None
-    assert ip.user_ns["kept"].count == 2
-
-
-def test_the_pad_says_in_a_terminal_what_to_do_instead(
-    run: Any, model: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It makes no widget there; the cell ends well with nothing."""
-    assert run("%llama pad").result is None
-    said = capsys.readouterr().out
-    assert "There is no prompt pad here: it needs a notebook with widgets" in said
-    assert "this is a terminal.\nWrite %%llama chat and the prompt below it instead." in said
 
 
 def test_one_line_break_at_the_end_is_not_prompt(run: Any, model: Any) -> None:

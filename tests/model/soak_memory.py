@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from test_model_loading import cycles
+from held_memory import cycles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conftest import real_path

@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[1]
 WHICH = (
     "experiments/test_experiments_decide.py::test_probabilities_are_those_of_teacher_forcing",
     "model/test_model_forks.py", "model/test_model_prefill.py",
-    "model/test_model_answers.py::test_embeddings_are_the_mean_over_the_text",
+    "model/test_model_embed.py::test_embeddings_are_the_mean_over_the_text",
     "microscope/test_microscope_xray.py::test_every_step_of_an_answer_draws_what_the_answer_has",
     "microscope/test_microscope_kv.py::test_restored_continuations_are_fresh_ones",
     "remote/test_remote_real.py",
