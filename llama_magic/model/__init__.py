@@ -16,9 +16,9 @@
 - a structured one: `structured` is the call, a list of prompts a `batch`; `attempts` asks again,
   `thinking` may stand before it, `finished` makes the instance; a `succession` is several streams as one;
 - tools: `tools/`, functions that a model calls;
-- what comes of it: `results` (`Completion`), `drafts`, `stats`; `branching` and `forks`, other ways on from
-  a token; `again`, a receipt asked again; `shapes`, what a receipt looks like; `keyed`, what keeps the order
-  of its keys; `earlier`, receipts that refer to others; `growing`, digests of texts that grow.
+- what comes of it: `results` (`Completion`), `logprobs`, `drafts`, `stats`; `branching` and `forks`, other
+  ways on from a token; `again`, a receipt asked again; `shapes`, what a receipt looks like; `keyed`, what
+  keeps the order of its keys; `earlier`, receipts that refer to others; `growing`, digests of growing texts.
 
 `journal` tells listeners of answers, `hearing` of what texts were cut into; `scoring` draws nothing;
 `parted` ends answers under way in a forked child.

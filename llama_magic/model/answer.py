@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.model.drafts import drafts_of
 from llama_magic.model.journal import journal
-from llama_magic.model.results import Budget, Chunk, Completion, TokenLogprob, Usage
+from llama_magic.model.logprobs import TokenLogprob, TopLogprob
+from llama_magic.model.results import Budget, Chunk, Completion, Usage
 from llama_magic.model.sample import Sample
 from llama_magic.model.stats import ModelStats, timings_of
 from llama_magic.request.events import (
@@ -223,7 +224,7 @@ class Assembler:
         def shown(token: int) -> str:
             return self.tokenizer.piece(token).decode("utf-8", "replace")
 
-        top = tuple((token, shown(token), value) for token, value in event.top)
+        top = tuple(TopLogprob(token, shown(token), value) for token, value in event.top)
         assert event.logprob is not None
         return TokenLogprob(event.token, shown(event.token), event.logprob, top, self.piece(event.token))
 

@@ -12,6 +12,7 @@ from llama_magic.errors import OptionError
 from llama_magic.model.bounded import bounded
 from llama_magic.model.branching import Branching, Origin
 from llama_magic.model.drafts import Drafts
+from llama_magic.model.logprobs import TokenLogprob
 from llama_magic.model.other_names import COUNTS, PARTS, PIECES, CalledElsewhere
 from llama_magic.request.events import FinishReason
 from llama_magic.request.fixed import Fixed
@@ -74,20 +75,6 @@ class Timings:
     total_s: float
     tokens_per_second: float
     waiting_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class TokenLogprob:
-    """One generated token: natural-log probability before any sampler, and the `top` alternatives.
-
-    `text` has a replacement character for what is no whole one; `bytes` are exact (empty in a record).
-    """
-
-    token_id: int
-    text: str
-    logprob: float
-    top: tuple[tuple[int, str, float], ...] = ()
-    bytes: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

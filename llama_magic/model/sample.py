@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_magic.formatters import parse_tool_calls
 from llama_magic.model.drafts import Drafts
-from llama_magic.model.results import TokenLogprob
+from llama_magic.model.logprobs import TokenLogprob
 from llama_magic.structured import field_report
 
 Read = tuple[str, str, tuple[dict[str, Any], ...]]

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from llama_magic.model.results import Budget, BudgetPart, Completion, Timings, TokenLogprob, Usage
+from llama_magic.model.logprobs import TokenLogprob, TopLogprob
+from llama_magic.model.results import Budget, BudgetPart, Completion, Timings, Usage
 from llama_magic.request.fixed import Fixed
 from llama_magic.request.sampling import Sampling
 
@@ -103,7 +104,9 @@ def _logprobs(saved: Sequence[Any] | None) -> tuple[TokenLogprob, ...] | None:
     if saved is None:
         return None
     return tuple(
-        TokenLogprob(token, text, float(logprob), tuple((i, shown, float(value)) for i, shown, value in top))
+        TokenLogprob(
+            token, text, float(logprob), tuple(TopLogprob(i, piece, float(p)) for i, piece, p in top)
+        )
         for token, text, logprob, top in saved
     )
 

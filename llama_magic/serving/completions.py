@@ -18,8 +18,9 @@ from llama_magic.serving.telling import Told, reason_of, timings_of, usage_of
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
+    from llama_magic.model.logprobs import TokenLogprob
     from llama_magic.model.model import Model
-    from llama_magic.model.results import Completion, TokenLogprob
+    from llama_magic.model.results import Completion
     from llama_magic.serving.answers import ServedAnswer
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's

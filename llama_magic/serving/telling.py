@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.serving.fields.tools import INPUT
 
 if TYPE_CHECKING:
+    from llama_magic.model.logprobs import TokenLogprob
     from llama_magic.model.model import Model
-    from llama_magic.model.results import Chunk, Completion, TokenLogprob
+    from llama_magic.model.results import Chunk, Completion
     from llama_magic.request.events import PromptEvent
     from llama_magic.serving.log import LoggedRequest
 

@@ -16,7 +16,8 @@ from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tokens import TokenPiece, TokenStrip
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 from llama_magic.model.drafts import Drafts
-from llama_magic.model.results import Budget, TokenLogprob
+from llama_magic.model.logprobs import TokenLogprob
+from llama_magic.model.results import Budget
 from llama_magic.remote import Ability, ServerCard
 from llama_magic.request.sampling import Sampling
 from llama_magic.session.history import History

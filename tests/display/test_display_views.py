@@ -25,7 +25,8 @@ from llama_magic.display.static.text import fragment as text_fragment
 from llama_magic.display.views import gauge
 from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tokens import named
-from llama_magic.model.results import Budget, BudgetPart, TokenLogprob
+from llama_magic.model.logprobs import TokenLogprob
+from llama_magic.model.results import Budget, BudgetPart
 from llama_magic.session.history import HistoryEntry
 from llama_magic.words.tables import Table
 

@@ -30,9 +30,9 @@ def test_alternatives_are_those_of_the_logits(real: Any) -> None:
     for step in (0, 5, -1):
         found = answer.alternatives(step, k=6)
         told = answer.logprobs[step]
-        assert [one.token_id for one in found] == [token for token, _, _ in told.top]
+        assert [one.token_id for one in found] == [other.token_id for other in told.top]
         assert [one.probability for one in found] == pytest.approx(
-            [math.exp(p) for _, _, p in told.top], abs=1e-5
+            [math.exp(other.logprob) for other in told.top], abs=1e-5
         )
         assert [one.drawn for one in found] == [one.token_id == answer.token_ids[step] for one in found]
         assert found[0].text == real.detokenize([found[0].token_id])

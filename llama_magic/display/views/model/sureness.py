@@ -6,7 +6,8 @@ import math
 
 from llama_magic.display.static.doc import Fold, Grid, Line, Node, Piece, Strip
 from llama_magic.microscope.tokens import named
-from llama_magic.model.results import Completion, TokenLogprob
+from llama_magic.model.logprobs import TokenLogprob
+from llama_magic.model.results import Completion
 from llama_magic.words.counting import nth_token
 from llama_magic.words.harmless import blanks_shown
 from llama_magic.words.tables import Share, Table, percent
