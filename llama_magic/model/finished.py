@@ -14,10 +14,13 @@ from llama_magic.words.counting import counted
 
 
 def finished(completion: Completion, terms: Terms) -> Completion:
-    """Give a structured answer its instance; raise `StructuredOutputError` where it is none."""
+    """Give a structured answer its instance; raise `StructuredOutputError` where it is none.
+
+    A free answer that was cut before its text, or within a call of a tool, says so in a note.
+    """
     constraint = terms.constraint
     if constraint is None:
-        return completion
+        return _told(completion)
     completion = replace(completion, _constraint=constraint)
     if completion.finish_reason == "interrupted":
         return completion
@@ -39,6 +42,21 @@ def finished(completion: Completion, terms: Terms) -> Completion:
     return replace(completion, parsed=parsed)
 
 
+def _told(completion: Completion) -> Completion:
+    if completion.finish_reason not in ("length", "timeout"):
+        return completion
+    if completion.tool_calls and not completion.tool_calls[-1]["name"]:
+        note = "the answer was cut within a call of a tool, which was not run"
+    elif completion.thinking and not completion.text:
+        note = f"thinking took all {counted(len(completion.token_ids), 'token')}"
+    else:
+        return completion
+    more = "seconds (timeout)" if completion.finish_reason == "timeout" else "tokens (max_tokens)"
+    if completion.finish_reason == "length" and _is_full(completion):
+        more = "window (ctx)"
+    return replace(completion, notes=(*completion.notes, f"{note}; it needs more {more}"))
+
+
 def is_stopped(completion: Completion) -> bool:
     """Say whether a stop text that was asked for ended the answer, which might have gone on."""
     return completion.stop is not None and completion.stop in completion.stops
@@ -54,17 +72,33 @@ def _cut(completion: Completion, partial: Any) -> StructuredOutputError:
 def _reason(completion: Completion) -> tuple[str, str]:
     """Return what cut an answer, and what to do."""
     tokens = counted(len(completion.token_ids), "token")
+    all_thought = not completion.text and bool(completion.thinking or completion.raw_text)
+    began = f"began: thinking took all {tokens}" if all_thought else "was complete"
+    less = (
+        f"leave thinking out ({option('thinking', False)}) where that can be"
+        if all_thought
+        else "ask for less"
+    )
     if completion.finish_reason == "timeout":
-        message = f"The time was up after {tokens}, before the answer was complete."
-        return message, f"Allow more seconds ({option('timeout')}), or ask for less."
-    if completion.finish_reason == "stop":
+        message = f"The time was up after {tokens}, before the answer {began}."
+    elif completion.finish_reason == "stop":
         stop = json.dumps(completion.stop, ensure_ascii=False)
         message = f"The stop text {stop} ended the answer after {tokens}, before it was complete."
         return message, f"Leave out {option('stop')}: a structured answer ends by itself."
-    room, remedy = f"Allow more tokens ({option('max_tokens')})", "or ask for less."
-    if completion.usage.prompt_tokens + completion.usage.completion_tokens >= completion.budget.window:
-        room = f"The window is full: load the model with a larger {option('ctx')}"
-    if not completion.text and (completion.thinking or completion.raw_text):
-        message = f"The answer was cut after {tokens}, before it began: thinking took all {tokens}."
-        return message, f"{room}, or leave thinking out ({option('thinking', False)}) where that can be."
-    return f"The answer was cut after {tokens}, before it was complete.", f"{room}, {remedy}"
+    else:
+        message = f"The answer was cut after {tokens}, before it {began}."
+    more = _more(completion)
+    return message, f"{more[0].upper()}{more[1:]}, or {less}."
+
+
+def _more(completion: Completion) -> str:
+    """Say what would have let an answer go on."""
+    if completion.finish_reason == "timeout":
+        return f"allow more seconds ({option('timeout')})"
+    if _is_full(completion):
+        return f"the window is full: load the model with a larger {option('ctx')}"
+    return f"allow more tokens ({option('max_tokens')})"
+
+
+def _is_full(completion: Completion) -> bool:
+    return completion.usage.prompt_tokens + completion.usage.completion_tokens >= completion.budget.window

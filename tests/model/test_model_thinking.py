@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import llama_magic as lm
 from llama_magic import display
 from llama_magic.errors import InputTypeError, OptionError, StructuredOutputError
 from llama_magic.formatters import from_jinja
+from llama_magic.model.finished import finished
 from llama_magic.model.thinking import Ways, opening
 
 SOME = ("DeepSeek-R1", "QwQ", "Qwen3-0.6B", "SmolLM3", "GLM-4.6", "K2-Thinking", "command-r7b", "granite-3.3")
@@ -174,3 +177,9 @@ def test_a_thought_that_took_all_tokens(model_of: Any) -> None:
     assert not caught.value.text
     with pytest.raises(StructuredOutputError, match=r"took all 1 token\."):
         model.structured("Which?", CHOICES, thinking=True, seed=1, max_tokens=1)
+    late = replace(caught.value.completion, finish_reason="timeout")
+    with pytest.raises(StructuredOutputError, match=r"time was up .* before the answer began: thinking took"):
+        finished(late, SimpleNamespace(constraint=model.constraint(CHOICES)))
+    free = model_of(ALWAYS, {**THOUGHT, "so ": "hm "}).chat("Which?", seed=1, max_tokens=12)
+    note = "thinking took all 12 tokens; it needs more tokens (max_tokens)"
+    assert (free.text, free.notes[-1:]) == ("", (note,)), free

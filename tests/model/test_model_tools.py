@@ -413,6 +413,23 @@ def test_tools_as_text_where_the_template_has_none() -> None:
     assert model.count_tokens(ASK, tools=[weather], tools_as_text=True) == len(requests[0].prompt)
 
 
+def test_a_call_that_is_cut_is_not_run_and_that_is_said() -> None:
+    """It has no name yet; the note names what would let it go on. A whole call has none."""
+    ran: list[str] = []
+    written = call("note", text="a b c d")
+
+    def note(text: str) -> str:
+        ran.append(text)
+        return "ok"
+
+    why = "the answer was cut within a call of a tool, which was not run; it needs more tokens (max_tokens)"
+    for most, notes in ((4, [why]), (200, [])):
+        model = scripted_model([written, "Done."])
+        answer = model.chat("Note it.", tools=[note], max_tokens=most)
+        assert [said for said in answer.notes if "within a call" in said] == notes
+    assert ran == ["a b c d"]
+
+
 def test_calls_in_words() -> None:
     """A call is one line of Python's form; what a terminal would obey is shown, a long value is cut."""
     assert call_words("f", {"a": "x\ny", "b": [1, True], "c": None}) == 'f(a="x\\ny", b=[1, true], c=None)'
