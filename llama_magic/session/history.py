@@ -161,7 +161,8 @@ def table(entries: Sequence[HistoryEntry], *, left_out: int = 0) -> Table:
     rows = []
     for entry in entries:
         r = entry.completion
-        seed = "" if r.mode == "surprise" else str(r.seed)
+        drawn = r.mode != "surprise" and (r.seeded or not r.sampling.greedy)
+        seed = str(r.seed) if drawn else ""  # at temperature 0 it decides nothing
         answer = (brief(r.question), brief(r.text), r.usage.completion_tokens, entry.ended or "", seed)
         speed = entry.tokens_per_second
         times = (round(r.timings.total_s, 2), None if speed is None else round(speed, 1))

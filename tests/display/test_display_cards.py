@@ -98,13 +98,17 @@ def test_history_lists_what_was_asked_and_answered() -> None:
 
 
 def test_the_history_leaves_out_what_means_nothing() -> None:
-    """A step that was asked for has no ending; one token has no speed."""
+    """A step that was asked for has no ending, one token no speed, temperature 0 no seed that nobody gave."""
     answer = completion("Yes.", mode="xray", finish_reason="length", n=1)
     table = history.table([HistoryEntry(answer, 1)])
     row = dict(zip(table.headers, table.rows[0], strict=True))
     assert (row["mode"], row["ended"], row["tok/s"]) == ("xray", "", None)
     stopped = history.table([HistoryEntry(dataclasses.replace(answer, finish_reason="interrupted"), 1)])
     assert "interrupted" in stopped.rows[0]
+    for temperature, seeded, seed in ((0, False, ""), (0, True, "5"), (0.5, False, "5")):
+        sampling = Sampling(temperature=temperature)
+        made = dataclasses.replace(answer, seed=5, seeded=seeded, sampling=sampling)
+        assert history.table([HistoryEntry(made, 1)]).rows[0][table.headers.index("seed")] == seed
 
 
 def test_one_token_has_no_surprise() -> None:

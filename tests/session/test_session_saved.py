@@ -72,7 +72,7 @@ def test_an_output_is_as_long_as_its_turn() -> None:
     assert max(sizes[100:]) <= max(sizes[2:6]) + 60  # counts have a digit more
     last = notebook.receipts()[-1]
     assert (last["earlier"]["messages"], len(last["messages"])) == (239, 1)  # the answer is its text
-    assert "earlier turns" in notebook.outputs[-1]["text/html"]
+    assert "earlier\N{NO-BREAK SPACE}turns" in notebook.outputs[-1]["text/html"]
     assert sum(part.tokens for part in notebook.answers[-1].budget.parts) == last["usage"]["prompt_tokens"]
     _whole(notebook)
 
