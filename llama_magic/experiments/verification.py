@@ -127,7 +127,7 @@ def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -
         return Verification(name, tuple(verdicts), unseeded, seconds, maps_of(of))
 
     try:
-        with _Models(model, options) as models:
+        with _Models(_asked(model, options), options) as models:
             for one in seeded:
                 verdicts.append(models.judge(one))
                 if told is not None:
@@ -141,6 +141,20 @@ def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -
     except _RefusedError as refused:
         raise refused.error from None
     return made()
+
+
+def _asked(model: Any, options: dict[str, Any]) -> Any:
+    """Return the model that a caller gives or names; a file is loaded here where there are options for that."""
+    if model is None or not options:
+        return model
+    if not isinstance(model, str) or hooks.named_model(model) is not None:
+        raise OptionError(
+            f"{', '.join(map(option, options))} would be of a load, and the model to ask is loaded already.",
+            remedy="Leave out the one or the other, or name a file as the model.",
+        )
+    from llama_magic.loading.load import load  # for weight: llama.cpp
+
+    return load(model, **options)
 
 
 class _RefusedError(Exception):
@@ -219,7 +233,7 @@ class _Models:
             raise self._unloaded[key]
         path = finding.file_on_disk(receipt)
         if path is None:
-            if here:
+            if here and not self._options:
                 return here[0]
             name = receipt.get("file", {}).get("name", receipt["model"])
             raise OptionError(

@@ -62,12 +62,7 @@ def command(arguments: Sequence[str]) -> int:
     parser.add_argument("--badge", action="store_true", help="leave a line under the notebook")
     given, rest = parser.parse_known_args(list(arguments))
     options = dict(parse_line(" ".join(["load", *map(_quoted, rest)])).options)
-    model = None
-    if given.model is not None:
-        from llama_magic.loading.load import load  # for weight: llama.cpp
-
-        model = load(given.model, **options)
-    found = verify(given.file, model=model, told=_say, **options)
+    found = verify(given.file, model=given.model, told=_say, **options)
     print(found.badge if found else display.to_text(found))
     if found:
         print(found.beside, end="\n" * bool(found.beside), file=sys.stderr)

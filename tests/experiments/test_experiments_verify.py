@@ -20,6 +20,7 @@ import llama_magic as lm
 from llama_magic import command, display
 from llama_magic.display.views.experiments.verification import reasons
 from llama_magic.experiments import finding
+from llama_magic.loading.opening import loaded
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.journal import journal
 from llama_magic.record.record import Record
@@ -361,3 +362,21 @@ def test_options_that_no_model_loads_with_are_refused_once(of_the_demo: list[Any
     with pytest.raises(lm.OptionError, match="kv_type is 'q9'"):
         lm.verify(of_the_demo, kv_type="q9", told=lambda verdict, total: told.append(verdict))
     assert told == []
+
+
+def test_options_of_a_load_are_not_dropped(of_the_demo: list[Any], path_of: Any, scripted: Any) -> None:
+    """A file that is named is loaded with them; beside a loaded model they are refused, as they are where
+    the answers' own file is not on this disk.
+    """
+    before = loaded()
+    try:
+        found = lm.verify(of_the_demo[:-1], model=str(path_of("short")), kv_type="q8_0")
+    finally:
+        for model in loaded():
+            if model not in before:
+                model.close()
+    assert ("KV type", "f16", "q8_0") in found.verdicts[-1].reasons
+    with pytest.raises(lm.OptionError, match=r"^threads= would be of a load, and the model"):
+        lm.verify(of_the_demo, model=scripted, threads=1)
+    (verdict,) = lm.verify([scripted.chat("a", seed=1, max_tokens=2)], threads=1).verdicts
+    assert "is not on this disk" in verdict.error
