@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
     size = f"{len(text)} characters, {len(text.encode())} bytes of UTF-8"
     assert board.voice.text == f"{board.strip.count} tokens, {size}"
     for said in (f"{board.strip.count} tokens, 1 control token among them", size, "🦕\u00a03/3"):
-        assert said in board.output.value
+        assert said in re.sub("<[^>]+>", "", board.output.value)
     board.text.value = ""
     boards_rest()
     assert board.voice.text == "0 tokens, 0 characters, 0 bytes of UTF-8"
