@@ -34,11 +34,11 @@ def place_of(error: BaseException) -> list[str]:
         return []
     code, line = own[-1]
     inside = "" if code.co_name == "<module>" else f", in {code.co_name}"
-    source = shorten(linecache.getline(code.co_filename, line), 70, placeholder=" …")
-    source = (
-        f": {source}" if source and "get_ipython()" not in source else ""
-    )  # what becomes of a magic's line
-    return [f"{_file(code)}, line {line}{inside}{source}"]
+    place = f"{_file(code)}, line {line}{inside}"
+    room = max(24, _NARROW.width - len(place) - len(": "))
+    source = shorten(linecache.getline(code.co_filename, line), room, placeholder=" …")
+    # What becomes of a magic's line is not the user's.
+    return [f"{place}: {source}" if source and "get_ipython()" not in source else place]
 
 
 def _is_own(path: str) -> bool:

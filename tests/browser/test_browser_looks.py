@@ -188,7 +188,9 @@ def test_nothing_is_cut_off_at_1000_pixels(opened: Any) -> None:
         tab.finished(index)
     error = tab.output(2).locator("pre")
     said = error.inner_text().rstrip()
-    assert " ".join(said.split()) == f"OptionError: {'words of all kinds ' * 30}{'Write less. ' * 20}".strip()
+    words, where = " ".join(said.split()).split(" Cell In[")
+    assert words == f"OptionError: {'words of all kinds ' * 30}{'Write less. ' * 20}".strip()
+    assert "], line 2: raise lm.OptionError(" in where
     assert error.evaluate(LINES) == said.count("\n") + 1 > 10
     shown = tab.cell(1).locator(".jp-RenderedHTML")
     assert shown.count() == 6
