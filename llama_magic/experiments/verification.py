@@ -144,7 +144,7 @@ def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -
 
 
 def _asked(model: Any, options: dict[str, Any]) -> Any:
-    """Return the model that a caller gives or names; a file is loaded with the options, where there are any."""
+    """Return the model that a caller gives or names; a file is loaded with the options, if there are any."""
     if model is None or not options:
         return model
     if not isinstance(model, str) or hooks.named_model(model) is not None:
