@@ -186,6 +186,16 @@ def test_a_stretch_ends_where_it_is_to_be_cut() -> None:
     assert held(cells, slot) == TEXT
 
 
+def test_a_stretch_that_a_window_has_left_behind_is_taken() -> None:
+    """llama.cpp gave its cells away while the sequence went on, so that its state holds none."""
+    for window, taken in ((16, True), (0, False)):
+        cells, _ = filled(FakeMemory(64, window=window))
+        gone = cells.memory.save_sequence(cells.slots[1].sequence)
+        looked: list[int] = []
+        assert cells.takes(Stretch(0, 16, gone), lambda sequence: bool(looked.append(sequence))) == taken  # noqa: B023
+        assert looked == []
+
+
 # --- pin ----------------------------------------------------------------------------------------
 
 

@@ -214,8 +214,10 @@ class Cells:
         """
         taken = self.memory.restore_sequence(self._scratch, stretch.state)
         first, last = self.memory.span(self._scratch)
-        # Where a state is of another position than the cells (a hybrid's), it begins behind their end.
-        fits = taken and first <= last == stretch.end - 1 and look(self._scratch)
+        if self._reach and last < 0:  # its cells were given away, for the window had gone on
+            fits = taken
+        else:  # where a state is of another position than the cells (a hybrid's), it begins behind their end
+            fits = taken and first <= last == stretch.end - 1 and look(self._scratch)
         self.memory.remove(self._scratch, -1)
         return fits
 
