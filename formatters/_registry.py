@@ -110,13 +110,11 @@ def get(name: str) -> Formatter:
 def from_jinja(source: str | os.PathLike[str], bos_token: str = "", eos_token: str = "") -> Formatter:
     """Return a formatter on a Jinja template: a path, or the template's text itself.
 
-    Raises OptionError if the file cannot be read, TemplateError if it does not compile.
+    Raises OptionError if the file cannot be read, TemplateError if it does not compile, or reads no messages.
     """
-    from .gguf import GGUFFormatter, Template
-
     text = os.fspath(source)
     if isinstance(source, str) and ("{{" in text or "{%" in text or "\n" in text):
-        return GGUFFormatter(Template(text, bos_token, eos_token), name="jinja")
+        return _formatter(text, bos_token, eos_token, name="jinja")
     path = Path(expanded(text))
     try:
         template = decoded(whole_file(path))
@@ -125,7 +123,15 @@ def from_jinja(source: str | os.PathLike[str], bos_token: str = "", eos_token: s
             f"The template {str(path)!r} cannot be read: {error}",
             remedy="Give the path of a .jinja file in UTF-8.",
         ) from error
-    return GGUFFormatter(Template(template, bos_token, eos_token), name=path.name)
+    return _formatter(template, bos_token, eos_token, name=path.name)
+
+
+def _formatter(source: str, bos: str, eos: str, **more: Any) -> Formatter:
+    from .gguf import GGUFFormatter, Template
+
+    template = Template(source, bos, eos)
+    template.check()
+    return GGUFFormatter(template, **more)
 
 
 def choose(choice: str | Formatter, info: Any) -> Formatter:
@@ -138,9 +144,7 @@ def choose(choice: str | Formatter, info: Any) -> Formatter:
     named = choice.removeprefix("gguf:")
     templates = _templates(info)
     if named in templates and (choice != named or named not in names()):
-        from .gguf import GGUFFormatter, Template
-
-        return GGUFFormatter(Template(templates[named], bos, eos), name=f"gguf:{named}", others=templates)
+        return _formatter(templates[named], bos, eos, name=f"gguf:{named}", others=templates)
     if choice.startswith("gguf:"):
         known = ", ".join(templates) or "none"
         raise OptionError(f"The model file has no template {named!r}.", remedy=f"It has: {known}.")
@@ -165,12 +169,10 @@ def detect(info: Any) -> Formatter:
     source = getattr(info, "chat_template", None) or templates.get("default") or ""
     if not source.strip():
         return _guessed(info, "the file has no chat template")
-    from .gguf import GGUFFormatter, Template
-
     bos, eos = getattr(info, "bos_token", "") or "", getattr(info, "eos_token", "") or ""
     others = {name: text for name, text in templates.items() if name != "default"}
     try:
-        return GGUFFormatter(Template(source, bos, eos), others=others)
+        return _formatter(source, bos, eos, others=others)
     except TemplateError as error:
         return _guessed(info, f"the file's chat template cannot be used ({error.message})", source)
 

@@ -21,6 +21,8 @@ _GO_ONLY = re.compile(
     r"\{\{-?\s*(?:(?:if|with|range|else if)\s+(?:\(|not |and |or |eq |ne |gt )*)?[.$][A-Za-z]"
 )
 _GO = re.compile(r"\{\{-?\s*(?:(?:if|with|range|else if|else|end|block|define|template)\b|[.$][A-Za-z])")
+# "{{#each messages}}", "{{/if}}", "{{> part}}", "{{{content}}}": no Jinja that compiles holds these.
+_HANDLEBARS = re.compile(r"\{\{~?\s*(?:[#/^>]\s*[A-Za-z*]|!|&|else\b|\{\s*[\w.]+\s*\}\}\})")
 
 
 @lru_cache(maxsize=64)
@@ -31,13 +33,15 @@ def compiled(source: str) -> jinja2.Template:
             f"The chat template has {len(source):,} characters; {_sandbox.MAX_SOURCE:,} are the limit.",
             remedy=_REMEDY,
         )
-    if _GO_ONLY.search(source):
-        raise _is_go()
+    if found := _GO_ONLY.search(source):
+        raise _foreign(found, _OLLAMA)
     try:
         return _sandbox.environment.from_string(source)
     except jinja2.TemplateSyntaxError as error:
-        if _GO.search(source):
-            raise _is_go() from error
+        if found := _HANDLEBARS.search(source):
+            raise _foreign(found, "the language of Handlebars and Mustache") from error
+        if found := _GO.search(source):
+            raise _foreign(found, _OLLAMA) from error
         raise TemplateError(
             f"The chat template does not compile: line {error.lineno}: {error.message}", remedy=_REMEDY
         ) from error
@@ -58,9 +62,24 @@ def names_and_texts(source: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(jinja2.meta.find_undeclared_variables(tree)), frozenset(texts)
 
 
-def _is_go() -> TemplateError:
+_OLLAMA = "Go's template language, as Ollama's are"
+
+
+def _foreign(found: re.Match[str], language: str) -> TemplateError:
+    line = found.string.count("\n", 0, found.start()) + 1
+    shown = found.string[found.start() :].split("}}")[0][:60] + "}}"
     return TemplateError(
-        "The chat template is written in Go's template language, as Ollama's are, not in Jinja.",
+        f"The chat template is written in {language}, not in Jinja: {shown} stands in line {line}.",
+        remedy=_REMEDY,
+    )
+
+
+def reads_nothing(source: str) -> TemplateError:
+    """Return what to raise for a template that writes the same text whatever the messages are."""
+    found = "never reads messages, so it would leave all of them out" if source.strip() else "is empty"
+    return TemplateError(
+        f"The chat template {found}; expected Jinja such as "
+        "{% for message in messages %}{{ message.role }}: {{ message.content }}{% endfor %}.",
         remedy=_REMEDY,
     )
 

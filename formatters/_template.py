@@ -18,7 +18,7 @@ from ._plain import plain_data
 from ._plan import TemplatePlan, glue, key, make_plan, shape, turn_marks
 from ._reader import ReplySpec
 from ._roles import check_roles
-from ._running import compiled, names_and_texts, run
+from ._running import compiled, names_and_texts, reads_nothing, run
 from ._types import Message, Part, Rendered
 
 _PLANS = 256  # shapes of conversations remembered for each template
@@ -46,6 +46,11 @@ class Template:
     def variables(self) -> frozenset[str]:
         """The names that the template reads from outside."""
         return names_and_texts(self.source)[0]
+
+    def check(self) -> None:
+        """Raise TemplateError where it leaves out every message of any conversation."""
+        if "messages" not in self.variables:
+            raise reads_nothing(self.source)
 
     @cached_property
     def _literals(self) -> frozenset[str]:
@@ -89,8 +94,8 @@ class Template:
         return tuple(text for text in dict.fromkeys(stops) if not any(m.startswith(text) for m in inner))
 
     def _run(self, messages: list[Message], variables: dict[str, Any], hidden: dict[str, str]) -> str:
-        tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
-        return run(self._template, {**tokens, **variables, "messages": messages}, hidden)
+        given = {"bos_token": self.bos_token, "eos_token": self.eos_token, **variables, "messages": messages}
+        return run(self._template, given, hidden)
 
     def _plan(self, messages: list[Message], variables: dict[str, Any]) -> TemplatePlan:
         name = key(messages, variables)
@@ -151,19 +156,16 @@ class Template:
                     "The chat template has no place for tools; it would leave them out.",
                     remedy=f"Write {option('tools_as_text', True)}, or choose another {option('formatter')}.",
                 )
-        if not self.source.strip():
-            return Rendered(
-                "", (), ("the chat template is empty: it writes nothing",), tuple(without_parts(given))
-            )
+        if not self.source.strip():  # as llama.cpp has it; where it is chosen it is refused
+            return Rendered("", (), ("the chat template is empty",), tuple(without_parts(given)))
         short = shape(given)
         done, missing = self._planned(self._plan(short, variables), given, variables, guarded, continue_final)
         if missing and len(short) < len(given):
             # The template changes texts, or the conversation is not as regular for it as it looks.
             plan = self._plan(given, variables)
             done, _ = self._planned(plan, given, variables, guarded, continue_final)
-        unused = tuple(
-            f"the template does not use {name}" for name in template_variables.keys() - self.variables
-        )
+        names = template_variables.keys() - self.variables
+        unused = tuple(f"the template does not use {name}" for name in names)
         return replace(done, notes=(*done.notes, *sorted(unused))) if unused else done
 
     def _planned(

@@ -14,7 +14,7 @@ what is merely odd, `validate_adapter` does for LoRA files what `validate` does 
 
 from llama_magic.gguf._adapter import validate_adapter
 from llama_magic.gguf._arrays import LazyArray
-from llama_magic.gguf._findings import findings
+from llama_magic.gguf._findings import findings, special_ids
 from llama_magic.gguf._fingerprint import fingerprint
 from llama_magic.gguf._hparams import EMBEDDERS
 from llama_magic.gguf._info import Finding, GGUFInfo
@@ -39,6 +39,7 @@ __all__ = [
     "inspect",
     "requantised",
     "row_bytes",
+    "special_ids",
     "validate",
     "validate_adapter",
 ]

@@ -19,7 +19,7 @@ _WRITES_BOS = re.compile(r"\{\{-?\s*\(?\s*bos_token\b")
 
 def findings(info: GGUFInfo) -> tuple[Finding, ...]:
     """List what is odd or wrong in a file: template, BOS and EOS, context, tokens, sizes."""
-    checks = (_template, _bos, _ends, _context, _tokens, _special_ids, _tokenizer, _quantisation)
+    checks = (_template, _bos, _ends, _context, _tokens, special_ids, _tokenizer, _quantisation)
     return tuple(finding for check in checks for finding in check(info))
 
 
@@ -120,12 +120,11 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
-def _special_ids(info: GGUFInfo) -> Iterator[Finding]:
-    n = info.vocab_size
-    for name, (token, _) in info.special_tokens.items():
-        if n and token >= n:
-            text = f"The {name} token is {token:,}, outside the {n:,} tokens; llama.cpp uses its default."
-            yield Finding("warning", f"{_T}{name}_token_id", text)
+def special_ids(info: GGUFInfo) -> Iterator[Finding]:
+    """Name the special tokens whose ids are those of no token."""
+    for name, token in info.special_outside.items():
+        text = f"The {name} token is {token:,}, outside the {info.vocab_size:,} tokens, so it is not used."
+        yield Finding("warning", f"{_T}{name}_token_id", text)
 
 
 def _tokenizer(info: GGUFInfo) -> Iterator[Finding]:

@@ -59,12 +59,22 @@ class TokenizerInfo:
     @cached_property
     def special_tokens(self) -> Mapping[str, tuple[int, str]]:
         """Return name → (id, text) of the special tokens that the file names (`bos`, `eos`, `eot`, …)."""
-        found = {}
-        for name, key in _SPECIAL.items():
-            token = self.metadata.get(f"tokenizer.ggml.{key}")
-            if isinstance(token, int) and not isinstance(token, bool):
-                found[name] = (token, self.token_text(token))
-        return MappingProxyType(found)
+        given, outside = self._special_ids, self.special_outside
+        there = {
+            name: (token, self.token_text(token)) for name, token in given.items() if name not in outside
+        }
+        return MappingProxyType(there)
+
+    @property
+    def special_outside(self) -> Mapping[str, int]:
+        """The ids that are given to special tokens, and are those of no token: llama.cpp passes over them."""
+        n = None if self.tokens is None else len(self.tokens)
+        return {name: token for name, token in self._special_ids.items() if n is not None and token >= n}
+
+    @property
+    def _special_ids(self) -> dict[str, int]:
+        given = {name: self.metadata.get(f"tokenizer.ggml.{key}") for name, key in _SPECIAL.items()}
+        return {name: token for name, token in given.items() if type(token) is int}
 
     def token_text(self, token: int) -> str:
         """Return a token's text as the file has it; an empty string for an id outside the vocabulary."""

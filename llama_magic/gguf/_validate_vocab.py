@@ -197,10 +197,13 @@ def _check_added(info: GGUFInfo, model: str, n: int) -> None:
             default = None
         key = f"{_T}{what}_token_id"
         given = info.metadata.get(key)
-        usable = (isinstance(given, int) and given < n) or (default is not None and default < n)
+        has_default = default is not None and default < n
+        # Of byte pairs the default is a number of GPT-2's time, whatever token that is here.
+        usable = given < n or (has_default and model not in _BPE) if isinstance(given, int) else has_default
         if adds and not usable and model not in ("rwkv", "test", "plamo2"):
             shown = f"is {given:,}, outside the {n:,} tokens" if isinstance(given, int) else "is missing"
-            message = f"Texts are to get {what.upper()} added, and {key} {shown}; llama.cpp aborts on that."
+            does = f"adds token {default} in its place" if has_default else "aborts on that"
+            message = f"Texts are to get {what.upper()} added, and {key} {shown}; llama.cpp {does}."
             fail(info, message, key)
 
 

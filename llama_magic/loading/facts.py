@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import formatters
+from llama_magic import formatters, gguf
 from llama_magic.engine import build, embedding
 from llama_magic.errors import OptionError
 from llama_magic.loading.provenance import made_with
@@ -80,6 +80,7 @@ def describe(judged: Judged, engine: Engine, began: float) -> LoadedFile:
 def _notes(judged: Judged, formatter: Formatter) -> tuple[str, ...]:
     """Return what is to be known of the file, of how it is held, and of this build."""
     notes = [*judged.found.notes, *judged.settings.notes, *judged.warnings, *formatter.notes]
+    notes += [finding.message for finding in gguf.special_ids(judged.info)]
     if heads := judged.info.hparams.whole("nextn_predict_layers"):
         notes.append(
             f"The file has {counted(heads, 'layer')} that foretells further tokens (MTP), not used: the "

@@ -36,6 +36,7 @@ class LoadKeywords(TypedDict, total=False):
     lora: (
         str
         | os.PathLike[str]
+        | tuple[str | os.PathLike[str], float]
         | Sequence[str | os.PathLike[str] | tuple[str | os.PathLike[str], float]]
         | None
     )

@@ -366,9 +366,11 @@ def _layers(value: Any) -> int:
 
 
 def _adapters(entries: Any) -> tuple[Adapter, ...]:
-    entries = [entries] if isinstance(entries, (str, os.PathLike)) else entries
+    entries = [entries] if isinstance(entries, (str, os.PathLike)) or _is_pair(entries) else entries
     if not isinstance(entries, (list, tuple)):
-        raise InputTypeError(f"lora is {quoted(entries)}; expected a path or a list of paths.")
+        raise InputTypeError(
+            f"lora is {quoted(entries)}; expected a path, PATH:SCALE, (path, scale), or a list of these."
+        )
     adapters = tuple(_adapter(entry) for entry in entries)
     paths = [adapter.path for adapter in adapters]
     for path in paths:
@@ -377,6 +379,13 @@ def _adapters(entries: Any) -> tuple[Adapter, ...]:
                 f"lora names {path.name} more than once.", remedy="Name it once, with the sum of the scales."
             )
     return adapters
+
+
+def _is_pair(given: Any) -> bool:
+    """Tell a path and its scale from two paths."""
+    return (
+        isinstance(given, tuple) and len(given) == 2 and not isinstance(given[1], (str, os.PathLike, tuple))
+    )
 
 
 def _adapter(entry: Any) -> Adapter:

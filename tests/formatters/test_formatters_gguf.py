@@ -481,6 +481,52 @@ def test_a_go_template_is_named(source: str) -> None:
         formatters.gguf.Template(source)
 
 
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("\n{{#each messages}}<|{{role}}|>{{content}}{{/each}}", "{{#each messages}} stands in line 2"),
+        ("{{> turn}}", "{{> turn}} stands in line 1"),
+        ("{{^system}}x{{/system}}", "{{^system}} stands in line 1"),
+        ("<user>{{{ prompt }}}", "{{{ prompt }} stands in line 1"),
+        ("{{! of a prompt }}{{prompt}}", "{{! of a prompt }} stands in line 1"),
+    ],
+)
+def test_handlebars_are_named(source: str, found: str) -> None:
+    """A template for Handlebars or Mustache is called that, and the first of its signs is shown."""
+    with pytest.raises(TemplateError, match="Handlebars and Mustache, not in Jinja") as refused:
+        formatters.gguf.Template(source)
+    assert found in refused.value.message
+
+
+def test_jinja_is_not_taken_for_handlebars() -> None:
+    """What only looks like it (a dict in braces, a comment, "not") is Jinja's, and so are its mistakes."""
+    template = formatters.gguf.Template("{{ {'a': messages[0].content}.a }}{# ! #}{{ not messages }}")
+    assert template.messages_to_prompt([{"role": "user", "content": "Hi"}]) == "HiFalse"
+    with pytest.raises(TemplateError, match="does not compile: line 1"):
+        formatters.gguf.Template("{{ messages[0].content ! }}")
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [(" \n", "is empty"), ("[INST] {prompt} [/INST]", "never reads messages"), ("{{ p }}", "never reads")],
+)
+def test_a_template_file_without_messages_is_refused(tmp_path: Path, source: str, found: str) -> None:
+    """It is refused when it is chosen: what was found, Jinja that was expected, and another choice."""
+    path = tmp_path / "mine.jinja"
+    path.write_text(source)
+    with pytest.raises(TemplateError, match=f"The chat template {found}.*expected Jinja such as") as refused:
+        formatters.choose(str(path), None)
+    assert "PATH.jinja" in str(refused.value.remedy)
+
+
+def test_a_model_file_whose_template_reads_no_messages_gets_a_family() -> None:
+    """Files of before hold a format's mere name as their template: the family is guessed, and says why."""
+    info = SimpleNamespace(architecture="qwen2", chat_template="chatml", chat_templates={"default": "chatml"})
+    found = formatters.detect(info)
+    assert found.name == "chatml"
+    assert "never reads messages" in found.notes[0]
+
+
 def test_jinja_is_not_taken_for_go() -> None:
     """Variables that are called as Go's words are, and dots inside of expressions, are Jinja's."""
     source = "{{ range(2) | list }}{{ messages[0].content }}{{ end }}{{ block }}{% if template %}x{% endif %}"

@@ -192,6 +192,10 @@ BAD: dict[str, tuple[Callable[[], File], str]] = {
         gpt2(add_eos_token=("bool", True), eos_token_id=("u32", 999999), tokens=("arr[str]", [b"a", b"b"])),
         T + "eos_token_id",
     ),
+    "BOS added, none there, and token 11 in its place": (
+        gpt2(add_bos_token=("bool", True), bos_token_id=("u32", 999999)),
+        T + "bos_token_id",
+    ),
     "extra tensor": (more(Tensor("zzz", (4,))), "tensor zzz"),
     "block too many": (more(Tensor("blk.1.attn_q.weight", (64, 64))), L + "block_count"),
     "tensor twice": (more(Tensor("output.weight", (4,))), "tensor output.weight"),

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import random_models
+from gguf_build import tiny_llama
 from raw_llama import raw
 
 import llama_magic as lm
+from llama_magic.loading.options import LoadOptions
 
 PROMPT = "the red one and a blue two " * 5
 GREEDY: dict[str, Any] = {"max_tokens": 12, "seed": 1, "temperature": 0, "ignore_eos": True, "logprobs": 1}
@@ -82,6 +84,19 @@ def test_samples_and_seeds_hold_with_an_adapter(load: Callable[..., Any], base: 
     first, again = (adapted.complete(PROMPT, n=3, seed=4, max_tokens=8, ignore_eos=True) for _ in "ab")
     assert [r.token_ids for r in first] == [r.token_ids for r in again]
     assert (_answer(adapted), _answer(plain)) == expected
+
+
+def test_a_pair_is_one_adapter_and_its_scale(tmp_path: Path) -> None:
+    """A path and a number, which a refusal proposes, are taken alone as in a list; two paths are two."""
+    a, b = (str(tiny_llama().write(tmp_path / name)) for name in ("a.gguf", "b.gguf"))
+
+    def read(lora: Any) -> list[tuple[str, float]]:
+        return [(str(found.path), found.scale) for found in LoadOptions.read({"lora": lora}).lora]
+
+    assert read((a, 0.5)) == read([(a, 0.5)]) == read(f"{a}:0.5") == [(a, 0.5)]
+    assert read((a, b)) == [(a, 1.0), (b, 1.0)]
+    with pytest.raises(lm.InputTypeError, match=r"\(path, scale\), or a list of these"):
+        read(0.5)
 
 
 def test_a_replaced_file_is_another_adapter(load: Callable[..., Any], base: Path, tmp_path: Path) -> None:

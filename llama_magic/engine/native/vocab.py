@@ -96,7 +96,7 @@ _tokenize_with_room = _TOKENIZE(_roomy)
 class Vocab:
     """Own nothing; valid as long as its `Weights` are open, whose end waits for the calls that are in C."""
 
-    def __init__(self, pointer: int) -> None:
+    def __init__(self, pointer: int, end: str) -> None:  # `end`: the id of EOS as the file has it, or ""
         self._pointer: int | None = pointer
         self._calls = LeftBehind()
         self._pieces: dict[tuple[int, bool], bytes] = {}  # those asked for so far
@@ -115,16 +115,15 @@ class Vocab:
         )
         self.strips = bool((attributes & _STRIPS).any())
         # Ends of generation are control tokens or named in the file, so only those few need be asked.
-        named = (
-            llama_cpp.llama_vocab_eos,
-            llama_cpp.llama_vocab_eot,
-            llama_cpp.llama_vocab_fim_pad,
-            llama_cpp.llama_vocab_fim_rep,
-            llama_cpp.llama_vocab_fim_sep,
-        )
+        names = ("eos", "eot", "fim_pad", "fim_rep", "fim_sep")
+        named = (getattr(llama_cpp, f"llama_vocab_{name}") for name in names)
         found = self.control_ids | self.user_defined_ids
         found |= {token for getter in named if (token := self._special(getter)) is not None}
-        self.eog_ids = tuple(i for i in sorted(found) if llama_cpp.llama_vocab_is_eog(pointer, i))
+        ends = tuple(i for i in sorted(found) if llama_cpp.llama_vocab_is_eog(pointer, i))
+        # A BPE file that names no token as its end gets token 11, a comma perhaps: GPT-2's time had it so.
+        if self.type == _BPE and end != str(self.eos_id) and len(ends) > 1:
+            ends, self.eos_id = tuple(i for i in ends if i != self.eos_id), None
+        self.eog_ids = ends
 
     def _special(self, getter: Callable[[Any], int]) -> int | None:
         token = int(getter(self._pointer))

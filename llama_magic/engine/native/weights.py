@@ -73,7 +73,8 @@ class Weights:
             self._mapped.close()
             raise
         self.buffers = backend.buffer_sizes(log)
-        self.vocab: Vocab = Vocab(llama_cpp.llama_model_get_vocab(self._pointer))
+        end = self._metadata("tokenizer.ggml.eos_token_id")
+        self.vocab: Vocab = Vocab(llama_cpp.llama_model_get_vocab(self._pointer), end)
         pointer = self._pointer
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(pointer))
         self.n_embd = int(llama_cpp.llama_model_n_embd_out(pointer))
