@@ -46,6 +46,13 @@ class Address:
                 f"{place:.80} is no address of a server." if place else "The address names no server.",
                 remedy="Expected http://host:port or https://host.",
             )
+        if "/openai/deployments/" in parts.path:
+            deployment = parts.path.partition("/openai/deployments/")[2].partition("/")[0]
+            raise OptionError(
+                "That is an older address of Azure's, with the deployment and a version of the API in it.",
+                remedy=f"Give its newer one: {parts.scheme}://{host}/openai/v1, and "
+                f"{option('model', deployment)}.",
+            )
         if parts.username or parts.password or parts.query or parts.fragment:
             raise OptionError(
                 "The address holds more than a place: a user, a password or a query, which would be shown.",

@@ -110,6 +110,11 @@ def of_transport(address: Address, error: httpx.HTTPError | httpx.InvalidURL, be
             f"{address.base} has sent nothing for too long, and did not end the answer.",
             remedy="Ask again; look at whether the server is still at work.",
         )
+    if isinstance(error, httpx.DecodingError):
+        return ServerAnswerError(
+            f"What {address.base} sends is not packed as its head says ({reason}).",
+            remedy="Look at what stands between here and the server: a proxy may have unpacked it.",
+        )
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.ProxyError)):
         return _no_connection(address, reason)
     if begun:

@@ -124,9 +124,10 @@ class OpenAIServer:
 
     def learn(self, error: ServerError, sent: Mapping[str, Any]) -> bool:
         """Return whether a question that was refused is to be asked otherwise from now on."""
-        named = self.taken.learn(error.message, sent)
-        self.refused |= {ours for ours, theirs in self.fields.items() if theirs in named}
-        return bool(named)
+        words = error.message.removeprefix(self.wire.address.base)
+        learnt = self.taken.learn(words, sent, self.fields.values())
+        self.refused |= {ours for ours, theirs in self.fields.items() if theirs in learnt}
+        return bool(learnt)
 
     def stops(self, request: Request) -> list[str]:
         """Return the stop strings to send; OpenAI's own server takes four."""

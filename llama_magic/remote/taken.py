@@ -6,7 +6,6 @@ otherwise and tells counts unasked; each refuses a question for one such field.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -37,18 +36,23 @@ class Taken:
             found[self.seed] = seed
         return found
 
-    def learn(self, words: str, sent: Collection[str]) -> set[str]:
-        """Return which of the fields that were sent a refusal names as not taken, and follow it."""
+    def learn(self, words: str, sent: Collection[str], optional: Collection[str]) -> set[str]:
+        """Return which of the fields that were sent a refusal names as not taken, and follow it.
+
+        Only those that can be left out (the `optional` too) or called otherwise: of "unknown model" nothing
+        is learnt.
+        """
         if not _NOT_TAKEN.search(words):
             return set()
         named = set(re.findall(r"\w+", words)) & set(sent)
-        if _LIMITS[0] in named:
-            if _LIMITS[1] in words:
-                self.limit = _LIMITS[1]
-            else:
-                named.remove(_LIMITS[0])
-        for old, new in itertools.pairwise(_SEEDS):
-            if old in named and self.seed == old:
-                self.seed = new
-        self.usage = self.usage and "stream_options" not in named
-        return named
+        learnt = named & set(optional)
+        if self.limit in named and self.limit == _LIMITS[0] and _LIMITS[1] in words:
+            self.limit = _LIMITS[1]
+            learnt.add(_LIMITS[0])
+        if self.seed and self.seed in named:
+            learnt.add(self.seed)
+            self.seed = _SEEDS[_SEEDS.index(self.seed) + 1]
+        if self.usage and "stream_options" in named:
+            learnt.add("stream_options")
+            self.usage = False
+        return learnt

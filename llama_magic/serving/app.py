@@ -39,11 +39,14 @@ if TYPE_CHECKING:
     from llama_magic.serving.fields.common import Fields
     from llama_magic.serving.state import State
 
+_BETWEEN = "No text is filled in between two others; where a model was trained to, write its own marks."
 # What stands there on other servers.
 _ELSEWHERE = {
     "/api/": "That is Ollama's; clients that speak OpenAI's API ask /v1.",
     "/v1/messages": "That is Anthropic's; /v1/chat/completions is OpenAI's.",
-    "/infill": "No text is filled in between two others; where a model was trained to, write its own marks.",
+    "/openai/": "That is Azure's; clients that speak OpenAI's API ask /v1.",
+    "/infill": _BETWEEN,
+    "/v1/fim/": _BETWEEN,
     "/embedding": "Ask /v1/embeddings.",
     "/slots": "/metrics tells what is under way.",
 }

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 _EFFORT = "reasoning_effort"
 
 
-def options(asked: SamplingFields, max_tokens: int | None) -> dict[str, Any]:
+def options(model: Model, asked: SamplingFields, max_tokens: int | None) -> dict[str, Any]:
     """Return the options of a call: what a request says of drawing and ending, where it says something."""
+    for name in ("num_ctx", "truncation_length"):
+        if (most := getattr(asked, name) or 0) > model.window:
+            words = f"{name} is {most:,}; the window holds {model.window:,} tokens, and is set when"
+            raise Refusal(400, f"{words} the model is loaded.", name)
     given: dict[str, Any] = {
         name: value for name in PARAMETERS if (value := getattr(asked, name, None)) is not None
     }

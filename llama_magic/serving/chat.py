@@ -67,7 +67,7 @@ async def input_tokens(exchange: Exchange, asked: ChatCompletion) -> None:
 def prepared(model: Model, asked: ChatCompletion, max_tokens: int | None) -> Assembler:
     """Return the call that a request is. On a thread beside the loop."""
     most = asked.max_completion_tokens or asked.max_tokens or max_tokens
-    options = asking.options(asked, most)
+    options = asking.options(model, asked, most)
     if asked.n is not None:
         options["n"] = asked.n
     if asked.logprobs:

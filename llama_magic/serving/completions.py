@@ -54,7 +54,7 @@ async def completions(exchange: Exchange, asked: Asked) -> None:
 def _prepared(model: Model, asked: Asked, given: Any, place: int) -> Assembler:
     prompt = asking.prompt(model, given)
     most = asking.room(model, prompt) if asked.max_tokens == -1 else asked.max_tokens
-    options = asking.options(asked, most or model.calls.max_tokens or DEFAULT_MAX_TOKENS)
+    options = asking.options(model, asked, most or model.calls.max_tokens or DEFAULT_MAX_TOKENS)
     if asked.n is not None:
         options["n"] = asked.n
     if asked.logprobs is not None:

@@ -22,6 +22,8 @@ _FIELDS = ("response_format", "structured_outputs", "json_schema", "grammar", "r
 def of_request(model: Model, asked: ChatCompletion | Completion | NativeCompletion) -> Constraint | None:
     """Return what a request holds its answers to. Raises `Refusal` where several fields say so."""
     ways = {name: value for name in _FIELDS if (value := getattr(asked, name, None)) is not None}
+    if ways.get("grammar") == "":  # as clients of llama-server say that there is none
+        del ways["grammar"]
     form = ways.get("response_format")
     if form is not None and form.type == "text":
         del ways["response_format"]

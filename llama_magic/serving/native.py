@@ -54,7 +54,7 @@ def _prepared(
 ) -> Assembler:
     prompt = asking.prompt(model, given)
     most = asking.room(model, prompt) if asked.n_predict == -1 else asked.n_predict
-    options = asking.options(asked, most or max_tokens)
+    options = asking.options(model, asked, most or max_tokens)
     if asked.n_probs:
         options["logprobs"] = asked.n_probs
     if place and asked.seed is not None:

@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from llama_magic.model.other_names import CALLED_ELSEWHERE
 from llama_magic.serving.fields.common import Fields
-from llama_magic.serving.fields.elsewhere import INSTEAD
+from llama_magic.serving.fields.elsewhere import HOSTED, INSTEAD
 from llama_magic.serving.fields.idle import IDLE
 from llama_magic.serving.refusals import Refusal
 from llama_magic.words.harmless import one_line
@@ -61,10 +62,34 @@ async def read_bytes(request: Request, *, most: int, seconds: float) -> bytes:
 
 def parse(data: bytes, kind: type[M]) -> M:
     """Return JSON as a `kind`."""
+    data = data.removeprefix(codecs.BOM_UTF8)  # Windows writes files with one
     try:
-        return kind.model_validate_json(data.removeprefix(codecs.BOM_UTF8))  # Windows writes files with one
+        made = kind.model_validate_json(data)
     except ValidationError as error:
         raise _refusal(error, data, kind) from None
+    if others := made.model_fields_set & kind.same.keys():
+        _check_same(json.loads(data), sorted(others), kind)
+    return made
+
+
+def _check_same(body: Mapping[str, Any], others: Iterable[str], kind: type[Fields]) -> None:
+    """Raise `Refusal` for another name of a field that says anything else than that."""
+    for name in others:
+        of, off = kind.same[name]
+        value = body[name]
+        said = [(ours, body[ours]) for ours in of if body.get(ours) is not None]
+        if value is None or any(_equal(value, theirs) for theirs in (off, *(theirs for _, theirs in said))):
+            continue
+        if said:
+            words = f"{name} and {said[0][0]} are one thing here, and say two: write {said[0][0]} alone."
+        else:
+            ours = next((one for one in of if one in kind.model_fields and one not in kind.same), of[0])
+            words = f"{name} is not taken here. {kind.instead.get(name) or f'Write {ours}.'}"
+        raise Refusal(400, words, param=name)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _refusal(error: ValidationError, data: bytes, kind: type[Fields]) -> Refusal:
@@ -86,12 +111,14 @@ def _refusal(error: ValidationError, data: bytes, kind: type[Fields]) -> Refusal
     if instead and problem["type"] in ("extra_forbidden", "none_required"):
         return Refusal(400, f"{one_line(name, 200)} is not taken here. {instead}", param=name)
     if problem["type"] == "extra_forbidden":
-        known = kind.model_fields.keys() - IDLE.keys() if field else set()
+        known = kind.model_fields.keys() - IDLE.keys() - kind.same.keys() if field else set()
         near = hint(str(path[-1]), known, CALLED_ELSEWHERE) if known else ""
         return Refusal(400, f"There is no field {one_line(name, 200)!r} here.{near}", param=name)
     words = _TAG.sub(r"is \1; expected \2", problem["msg"])
     of = ":" if words == problem["msg"] else ""
     message = f"{one_line(name, 200) or 'The body'}{of} {one_line(words, 300)}."
+    if path[:1] == ["tools"] and path[-1] == "type":
+        instead = HOSTED.get(str(body["tools"][path[1]]["type"]))
     return Refusal(400, f"{message} {instead}" if instead else message, param=name or None)
 
 

@@ -39,7 +39,7 @@ async def responses(exchange: Exchange, asked: Asked) -> None:
 
 
 def _prepared(model: Model, asked: Asked, max_tokens: int | None, wanted: bool) -> Assembler:
-    options = asking.options(asked, asked.max_output_tokens or max_tokens)
+    options = asking.options(model, asked, asked.max_output_tokens or max_tokens)
     if wanted:
         options["logprobs"] = asked.top_logprobs or 0
     if asked.truncation == "auto":

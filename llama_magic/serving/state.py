@@ -74,7 +74,7 @@ class State:
 
     def model(self, name: str | None) -> Model:
         """Return a model by its name, without one the first loaded one; `Refusal` 404 for another."""
-        if name is None:
+        if not name:
             loaded = (model for model in self.models.values() if not model.closed)
             return next(loaded, next(iter(self.models.values())))
         if name not in self.models:

@@ -154,14 +154,21 @@ def test_a_seed_that_is_not_taken_is_refused_where_it_was_asked_for(hosted: Call
     model.close()
 
 
-def test_a_refusal_that_only_speaks_of_a_field_is_one(hosted: Callable[..., Hosted]) -> None:
-    """A limit that is too large is no field that is not taken: the question is asked once."""
-    words = "max_tokens is too large: 300. This model supports at most 100."
+@pytest.mark.parametrize("words", [
+    "max_tokens is too large: 300. This model supports at most 100.",
+    "unknown model",
+    "Unexpected role in messages",
+    "stream is not supported",
+    "max_tokens is not supported",
+])  # fmt: skip
+def test_a_refusal_that_only_speaks_of_a_field_is_one(words: str, hosted: Callable[..., Hosted]) -> None:
+    """A limit that is too large is no field that is not taken, and what cannot be left out is not learnt."""
     server = hosted(refuse=lambda _body: (400, {"error": {"message": words}}))
     model = lm.connect(server.url, probing=False)
-    with pytest.raises(errors.ServerRefusedError, match="too large"):
-        model.chat(ASK, max_tokens=300)
-    assert len(server.asked) == 1
+    for count in (1, 2):
+        with pytest.raises(errors.ServerRefusedError, match=words[:20]):
+            model.chat(ASK, max_tokens=300)
+        assert len(server.asked) == count
     model.close()
 
 
@@ -188,3 +195,10 @@ def test_an_error_with_200_is_an_error(hosted: Callable[..., Hosted]) -> None:
     with pytest.raises(errors.ServerRefusedError, match="200: Unexpected endpoint"):
         model.embed(["a"])
     model.close()
+
+
+def test_an_older_address_of_azures_is_answered_with_its_newer_one() -> None:
+    """Its query and its deployment have other places there."""
+    url = "https://x.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=2024-06-01"
+    with pytest.raises(lm.OptionError, match=r"https://x\.openai\.azure\.com/openai/v1, and model=.?gpt"):
+        lm.connect(url)

@@ -142,6 +142,7 @@ BROKEN: dict[str, tuple[bytes, type[Exception], str, str | None]] = {
     "too deep": (stream(A + events("[" * 100_000)), NOT_OURS, "not what a model server", "a"),
     "a list": (stream(A + events("[1]")), NOT_OURS, "a list", "a"),
     "another packing": (stream(A, "Content-Encoding: compress"), NOT_OURS, "packed as compress", None),
+    "packed as it is not": (stream(A, "Content-Encoding: gzip"), NOT_OURS, "not packed as its head", None),
     "a call of no tool": (stream(A + events(chunk(delta={"tool_calls": [CALL]}))), NOT_OURS, "'f'", "a"),
     "half a value": (CLOSES + A + events(chunk("b")[:40]).rstrip(), CUT, "middle", "a"),
     "a deep refusal": (response(b"[" * 100_000, status="500 x"), FAILED, "500", None),

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from serving.conftest import Served, ask
 
-from llama_magic.serving.fields.idle import IDLE
+from llama_magic.serving.fields.elsewhere import HOSTED
+from llama_magic.serving.fields.idle import IDLE, SAME
 
 CHAT, TEXT, NATIVE, NEWER = "/v1/chat/completions", "/v1/completions", "/completion", "/v1/responses"
 PENALTIES = {"repeat_last_n": 64, "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
@@ -18,9 +19,27 @@ REPLAYED = [
     {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]},
     {"role": "assistant", "content": "a", "reasoning": "t", "parsed": {"a": 1}, "reasoning_details": [],
      "tool_calls": [{"index": 0, "id": "c", "type": "function", "function": FUNCTION}]},
-    {"role": "tool", "tool_call_id": "c", "content": "1"},
+    {"role": "tool", "tool_call_id": "c", "content": []},  # a tool that says nothing, as Zed has it
 ]  # fmt: skip
+# One thing by the names of all servers that it knows.
+TAVERN = {
+    "prompt": "Hi", "n_predict": 20, "max_new_tokens": 20, "max_tokens": 20, "num_predict": 20, "n": 1,
+    "model": "", "temperature": 0.7, "top_p": 0.5, "typical_p": 1, "typical": 1, "min_p": 0, "top_k": 40,
+    "nsigma": 0, "top_n_sigma": 0, "min_keep": 0, "adaptive_target": -0.01, "adaptive_decay": 0.9, "tfs": 1,
+    "top_a": 0, "skew": 0, "repeat_penalty": 1.2, "rep_pen": 1.2, "repetition_penalty": 1.2,
+    "repeat_last_n": 9, "rep_pen_range": 9, "repetition_penalty_range": 9, "rep_pen_slope": 1,
+    "smoothing_factor": 0, "smoothing_curve": 1, **DRY,
+    "samplers": ["penalties", "dry", "top_n_sigma", "typ_p", "top_p", "min_p", "temperature", "adaptive_p"],
+    "mirostat": 0, "mirostat_mode": 0, "mirostat_tau": 5, "mirostat_eta": 0.1, "xtc_threshold": 0.1,
+    "xtc_probability": 0, "stop": ["\nUser:"], "stopping_strings": ["\nUser:"], "ignore_eos": False,
+    "ban_eos_token": False, "min_tokens": 0, "add_bos_token": True, "skip_special_tokens": True,
+    "include_reasoning": True, "custom_token_bans": "", "banned_strings": [], "guidance_scale": 1,
+    "negative_prompt": "", "grammar": "", "grammar_string": "", "logit_bias": [], "cache_prompt": True,
+    "max_tokens_second": 0, "num_ctx": 512, "truncation_length": 512, "api_type": "llamacpp",
+    "api_server": "http://127.0.0.1:8080", "legacy_api": False, "sampler_seed": -1, "seed": -1,
+}  # fmt: skip
 SENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "SillyTavern": (NATIVE, TAVERN),
     "llama-server's page": (CHAT, ask(
         reasoning_format="auto", backend_sampling=False, timings_per_token=True, return_progress=True,
         temperature=0.8, top_k=40, typ_p=1, xtc_probability=0, xtc_threshold=0.1, dynatemp_range=0,
@@ -41,6 +60,7 @@ SENT: dict[str, tuple[str, dict[str, Any]]] = {
     "Codex": (NEWER, {
         "input": "Hi", "reasoning": {"effort": None, "summary": "auto"}, "store": False,
         "include": ["reasoning.encrypted_content", "web_search_call.action.sources"],
+        "client_metadata": {"x-codex-installation-id": "1"},
     }),
     "what an answer was, sent back": (CHAT, {"messages": REPLAYED}),
 }  # fmt: skip
@@ -69,6 +89,39 @@ def test_a_field_that_would_change_the_answer_is_refused(served: Callable[..., S
         if row.value:
             error = here.refused(CHAT, name, **ask(**{name: other.get(name, switches.get(row.value, 7))}))
             assert error["message"] == f"{name} is taken as {row.value} alone. {row.why}"
+
+
+def test_another_name_says_the_same_or_is_refused(served: Callable[..., Served]) -> None:
+    """One that says another thing is named, or what to write for it; what is off asks for nothing."""
+    here = served()
+    here.post(NATIVE, **TAVERN)
+    request = here.backend.requests[-1]
+    assert (request.max_tokens, request.sampling.repeat_penalty, request.stops) == (20, 1.2, ("\nUser:",))
+    off = {name: row.off for name, row in SAME.items() if row.off is not None}
+    here.post(CHAT, **ask(**off))
+    for path, body in ((CHAT, ask()), (NEWER, {"input": "a"}), (NATIVE, {"prompt": "a"})):
+        for name in SAME:
+            assert "is not taken here. Write " in here.refused(path, name, **body, **{name: 7})["message"]
+    for name in ("rep_pen", "max_tokens", "stopping_strings", "ban_eos_token"):
+        words = here.refused(NATIVE, name, **{**TAVERN, name: 0})["message"]
+        assert words.startswith(f"{name} and ")
+        assert words.endswith(" alone.")
+
+
+def test_a_client_may_not_take_the_window_for_larger(served: Callable[..., Served]) -> None:
+    """Its own count of it is taken up to what the window holds, which it is told otherwise."""
+    here = served(window=64)
+    for name in ("num_ctx", "truncation_length"):
+        here.post(CHAT, **ask(**{name: 64}))
+        assert "holds 64 tokens" in here.refused(CHAT, name, **ask(**{name: 65}))["message"]
+
+
+def test_tools_that_others_run_are_refused_with_what_to_do(served: Callable[..., Served]) -> None:
+    """By the type that is not taken, and how the client that sends it unasked is told not to."""
+    here = served()
+    for kind, words in HOSTED.items():
+        error = here.refused(NEWER, "tools[0].type", input="a", tools=[{"type": kind}])
+        assert error["message"].endswith(f"is '{kind}'; expected 'function', 'custom'. {words}")
 
 
 def test_an_order_of_samplers_may_be_a_text(served: Callable[..., Served]) -> None:
@@ -154,5 +207,6 @@ def test_a_name_of_another_endpoint_is_answered_with_that_of_this_one(served: Ca
         needed = {CHAT: ask(), TEXT: {"prompt": "a"}, NATIVE: {"prompt": "a"}, "/tokenize": {"content": "a"}}
         body = {**needed.get(path, {"input": "a"}), name: value}
         assert words in here.refused(path, name, **body)["message"]
-    for path, words in (("/api/tags", "/v1"), ("/v1/messages", "/v1/chat/completions")):
+    elsewhere = {"/api/tags": "/v1", "/v1/messages": "/v1/chat/completions", "/openai/deployments/a": "/v1"}
+    for path, words in elsewhere.items():
         assert words in here.client.get(path).json()["error"]["message"]

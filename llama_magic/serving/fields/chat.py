@@ -77,7 +77,7 @@ class Message(Fields):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[Part], Field(min_length=1, max_length=MAX_TEXTS)] | None = None
+    content: str | Annotated[list[Part], Field(max_length=MAX_TEXTS)] | None = None
     name: str | None = None
     tool_calls: Annotated[list[ToolCall | CustomToolCall], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: str | None = None

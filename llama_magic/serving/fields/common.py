@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from llama_magic.request.stages import MAX_SEED, PARAMETERS, STAGES, Parameter, stage_name
-from llama_magic.serving.fields.idle import IDLE
+from llama_magic.serving.fields.idle import IDLE, SAME, Same
 
 MAX_TEXTS = 2048  # messages, prompts or texts of one request
 MAX_TOOLS = 128
@@ -60,6 +60,7 @@ class Fields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
     instead: ClassVar[Mapping[str, str]] = {}  # what to write for names that other endpoints have
+    same: ClassVar[Mapping[str, Same]] = {}  # other names of its fields
 
 
 def _of(parameter: Parameter) -> Any:
@@ -81,7 +82,10 @@ _IDLE: dict[str, Any] = {
     name: (row.type | None, Field(None, description=f"{row.value or 'taken'}: {row.why}"))
     for name, row in IDLE.items()
 }
-_Numbers: Any = create_model("Sampling", __base__=Fields, **_NUMBERS, **_IDLE)
+_SAME: dict[str, Any] = {
+    name: (Any, Field(None, description=f"what {' or '.join(row.of)} is")) for name, row in SAME.items()
+}
+_Numbers: Any = create_model("Sampling", __base__=Fields, **_NUMBERS, **_IDLE, **_SAME)
 _STAGE = {
     **dict(zip("dkypsmtxi", ("dry", "top_k", "typical_p", "top_p", "top_n_sigma", "min_p", "temperature",
                              "xtc", "infill"), strict=True)),
@@ -104,9 +108,14 @@ def _order(given: list[str] | str | None) -> list[str] | None:
 Order = Annotated[list[str], Field(max_length=32)] | Annotated[str, Field(max_length=200)]
 
 
+# What a client takes the window for: it is set when the model is loaded.
+Window = Annotated[Count | None, Field(description="at most the window that the model was loaded with")]
+
+
 class SamplingFields(_Numbers):  # type: ignore[misc]  # made of the stages, when imported
     """How tokens are drawn and when an answer ends: OpenAI's fields, and those of llama.cpp's samplers."""
 
+    same: ClassVar[Mapping[str, Same]] = SAME
     seed: Annotated[Annotated[int, Field(ge=-1, le=MAX_SEED + 1)] | None, AfterValidator(_seed)] = Field(
         None, description="the same bytes each time, whatever else runs; without one, or -1, a seed is drawn"
     )
@@ -121,6 +130,8 @@ class SamplingFields(_Numbers):  # type: ignore[misc]  # made of the stages, whe
     )
     dry_sequence_breakers: Annotated[list[str], Field(max_length=64)] | None = None
     cache_prompt: bool | None = Field(None, description="false: reuse nothing of the KV cache")
+    num_ctx: Window = None
+    truncation_length: Window = None
     user: str | None = Field(None, description="stands in the row of this request")
 
 

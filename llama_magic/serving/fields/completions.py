@@ -19,6 +19,7 @@ from llama_magic.serving.fields.common import (
     Timed,
     Token,
 )
+from llama_magic.serving.fields.idle import SAME, Same
 
 Mixed = Annotated[list[Token | str], Field(min_length=1, max_length=2**20)]
 Several = Annotated[list[str | Mixed], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -65,6 +66,14 @@ class NativeCompletion(SamplingFields):
         **dict.fromkeys(("max_tokens", "max_new_tokens"), "Write n_predict, or ask /v1/completions."),
         **dict.fromkeys(("n", "n_cmpl"), "Write prompt as a list: each has an answer."),
     }
+    same: ClassVar[Mapping[str, Same]] = {
+        **SAME,
+        "max_tokens": Same(("n_predict",)),
+        "logprobs": Same(("n_probs",)),
+    }
+    max_tokens: Any = Field(None, description="what n_predict is")
+    logprobs: Any = Field(None, description="what n_probs is")
+    n: Literal[1] | None = None
     model: str | None = None
     prompt: Prompts
     n_predict: Limit | None = Field(None, description="-1: what the window holds")

@@ -30,7 +30,6 @@ INSTEAD: Mapping[str, str] = {
     "extra_body": "Write what it holds as fields of the request.",
     "random_seed": "Write seed.",
     "timeout": "Close the connection: what is written stops then.",
-    "num_ctx": _WINDOW,
     "context_length": _WINDOW,
     "n_ctx": _WINDOW,
     "think": _TEMPLATE,
@@ -49,4 +48,16 @@ INSTEAD: Mapping[str, str] = {
     "image_data": "Images are not taken.",
     "previous_response_id": "Nothing is kept: send the items of the conversation as input.",
     "conversation": "Nothing is kept: send the items of the conversation as input.",
+}
+# What a type of tool that others run is answered with.
+_RUN_THERE = "Tools are run by whoever asks, here none."
+HOSTED: Mapping[str, str] = {
+    "web_search": f'{_RUN_THERE} Leave it out; Codex does with web_search = "disabled" in its config.toml.',
+    "image_generation": f"{_RUN_THERE} Leave it out; Codex does with features.image_generation = false.",
+    "namespace": "Send each of its tools as a function; Codex has those of MCP servers in such.",
+    "local_shell": "Send it as a function.",
+    **dict.fromkeys(
+        ("file_search", "code_interpreter", "mcp", "computer_use_preview", "web_search_preview"),
+        f"{_RUN_THERE} Leave it out.",
+    ),
 }

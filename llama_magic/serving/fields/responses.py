@@ -158,6 +158,9 @@ class Response(SamplingFields):
     reasoning: Reasoning | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+    client_metadata: Annotated[dict[str, str], Field(max_length=64)] | None = Field(
+        None, description="Codex's word of itself: it says nothing of the answer"
+    )
     store: Literal[False] | None = None
     background: Literal[False] | None = None
     previous_response_id: None = None
