@@ -19,7 +19,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
@@ -52,7 +52,8 @@ class Trial:
 class TrialVerdict:
     """`survived` says the file can be used; `stage` is how far the child came, `cause` how it died.
 
-    `files` are the parts that were tried, one a line, `day` when (ISO), `stamp` their sizes and times then.
+    `files` are the parts that were tried, one a line, `day` when (ISO), `stamp` their sizes and times then,
+    `header` the digest of what was known to be sound before they were tried.
     `times` is how many children in a row ended so, `repacking` whether repacked weights were asked for.
     """
 
@@ -65,6 +66,7 @@ class TrialVerdict:
     stamp: str = field(default="", compare=False)
     times: int = field(default=1, compare=False)
     repacking: bool = field(default=True, compare=False)
+    header: str = field(default="", compare=False)
 
     @property
     def of_the_file(self) -> bool:
@@ -100,10 +102,20 @@ def check(
     if verdict.of_the_file and (verdict.survived or verdict.times > 1):
         day = datetime.date.today().isoformat()
         repacking = trial.use_extra_bufts
-        verdict = replace(verdict, repacking=repacking, files="\n".join(trial.paths), day=day, stamp=stamp)
+        files = "\n".join(trial.paths)
+        verdict = replace(verdict, repacking=repacking, files=files, day=day, stamp=stamp, header=fingerprint)
         _remember(store, key, verdict)
         return replace(verdict, day="")
     return verdict
+
+
+def has_survived(paths: Sequence[str], *, fingerprint: str, store: Path) -> bool:
+    """Say whether just these files, with this header, have survived before: whatever the options were."""
+    stamp, files = _stamp(paths), "\n".join(paths)
+    return any(
+        known.survived and known.header == fingerprint and known.stamp == stamp and known.files == files
+        for known in verdicts(store)
+    )
 
 
 def _tried(trial: Trial, size: int, run: Runner) -> TrialVerdict:

@@ -65,12 +65,21 @@ def prove(
         settings.flash_attn,
         info.positions,
     )
-    store = cache_dir() / "crash_checks.json"
-    verdict = crash_check.check(trial, size=found.size, fingerprint=info.digest, store=store)
+    verdict = crash_check.check(trial, size=found.size, fingerprint=info.digest, store=(store := _store()))
     report(Progress("check", 100, 100, unit="%"))
     if not verdict.survived:
         raise _refusal(found.path, verdict, store)
     return verdict
+
+
+def _store() -> Path:
+    return cache_dir() / "crash_checks.json"
+
+
+def proved_before(found: Resolved, info: GGUFInfo) -> bool:
+    """Say whether the file was loaded before, as it lies there, and so has a sound header."""
+    paths = [str(path) for path in found.parts]
+    return crash_check.has_survived(paths, fingerprint=info.digest, store=_store())
 
 
 def _refusal(file: Path, verdict: crash_check.TrialVerdict, store: Path) -> LlamaMagicError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from scripted_gguf import Scripted
 
 import llama_magic as lm
+from llama_magic import gguf
 from llama_magic.engine import crash_check
 from llama_magic.sources import cache_dir
 
@@ -99,6 +102,26 @@ def test_store_that_cannot_be_written_is_no_error(child: Any, scripted_file: Scr
     child("never")
     (cache_dir() / "crash_checks.json").mkdir()
     lm.load(scripted_file.path, ctx=512, threads=1).close()
+
+
+def test_a_file_that_has_survived_is_not_validated_again_until_it_changes(
+    child: Any, scripted_file: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second load of a file reads no vocabulary; cut short, with the very same header, it is refused."""
+    child("never")
+    file = Path(shutil.copy(scripted_file.path, tmp_path / "model.gguf"))
+    validated: list[Any] = []
+    validate = gguf.validate
+    monkeypatch.setattr(gguf, "validate", lambda info: (validated.append(info), validate(info)))
+    for _ in range(2):
+        lm.load(file, ctx=512, threads=1).close()
+        assert len(validated) == 1
+    times = file.stat()
+    os.truncate(file, times.st_size - 32)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(lm.InvalidGGUFError, match="ends"):
+        lm.load(file, ctx=512, threads=1)
+    assert len(validated) == 2
 
 
 def test_child_gets_the_whole_trial(scripted_file: Scripted, tmp_path: Path) -> None:
