@@ -117,6 +117,25 @@ def test_a_machine_is_measured_once_a_start(monkeypatch: pytest.MonkeyPatch, tmp
     assert calls == [2, 1, 2, 2]
 
 
+def test_memory_is_written_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load's Ctrl-C waited for 128 MB of new pages, up to 0.4 s: each call writes a small part of all."""
+    monkeypatch.setattr(measuring, "BUFFER", 16 << 20)
+    written: list[int] = []
+
+    def note(_frame: Any, event: str, call: Any) -> None:
+        if event == "c_call" and call.__name__ == "fill":
+            written.append(call.__self__.nbytes)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        measuring.bandwidth(1)
+    finally:
+        sys.setprofile(before)
+    assert sum(written) == 16 << 20
+    assert max(written) <= 1 << 20
+
+
 def test_what_is_measured_is_plausible(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine reads between 0.1 GB and 10 TB a second, and adds between 10 million and 1 trillion."""
     monkeypatch.setattr(measuring, "BUFFER", 16 << 20)
