@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import llama_magic as lm
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.magics._options import FETCH, LOAD, MODES, VERBS, Option
 from llama_magic.magics._parse import parse_cell, parse_line
@@ -111,6 +113,25 @@ WORKS: dict[str, str] = {
         "experiments/test_experiments_bench.py::test_the_line_measures_a_named_model",
     ),
     "live": "browser/test_browser_tokens.py::test_strip_and_count_follow_the_typing",
+    "stream": "test_testing.py::test_structured_answers_pass_the_real_mask",
+    "progress": "model/test_model_measuring.py::test_embed_says_how_far_it_is",
+    "told": "model/test_model_measuring.py::test_long_works_take_a_time",
+    "normalize": "model/test_model_embed.py::test_embeddings_are_the_mean_over_the_text",
+    "parse_special": "model/test_model_counts.py::test_detokenize_is_the_inverse_of_tokenize",
+    "special": "model/test_model_counts.py::test_control_tokens_can_be_left_out_of_a_text",
+    "template_variables": "model/test_model_prefill.py::test_an_empty_beginning_is_no_beginning",
+    "parallel_tool_calls": "model/test_model_tools.py::test_one_call_or_several",
+    "lark": "structured/test_structured_grammars.py::test_lark",
+    "sequence": "microscope/test_microscope_kv.py::test_a_fork_is_kept_whatever_comes_after",
+    **dict.fromkeys(
+        ("mode", "variables"), "experiments/test_experiments_map.py::test_prompts_of_every_kind_are_filled"
+    ),
+    "rows": "experiments/test_experiments_sweep.py::test_names_are_found_where_it_is_called",
+    "names": "experiments/test_experiments_rerun.py::test_where_two_answers_part",
+    "machine": "sources/test_sources_compare.py::test_a_window_that_is_too_long_is_said",
+    "hosts": "serving/test_serving_guard.py::test_only_our_own_names_are_answered",
+    "cors": "serving/test_serving_connections.py::test_each_header_of_an_origin_counts",
+    "limits": "serving/test_serving_connections.py::test_a_head_that_never_ends_is_given_up",
 }
 _SAMPLE = {
     "int": "1", "float": "0.5", "count": "1", "positive": "2", "seed": "3", "text": "a", "escaped": "a",
@@ -136,30 +157,48 @@ def _magic_options() -> dict[str, tuple[str, Option]]:
 
 @cache
 def _tests(file: str) -> dict[str, str]:
-    """Return the functions of a test file and their sources."""
+    """Return the functions of a test file, each with its own text and that of what no other test is."""
     text = (ROOT / file).read_text("utf-8")
-    functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
-    return {node.name: ast.get_source_segment(text, node) or "" for node in functions}
+    body = ast.parse(text).body
+    tests = [node for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    beside = "\n".join(ast.get_source_segment(text, node) or "" for node in body if node not in tests)
+    whole = {node.name: beside for node in body if isinstance(node, ast.FunctionDef)}
+    for node in tests:
+        parts = [ast.get_source_segment(text, part) or "" for part in (node, *node.decorator_list)]
+        whole[node.name] = "\n".join([*parts, beside])
+    return whole
+
+
+def _parameters() -> set[str]:
+    """Return the names of what can be left out of the API's calls, but for what a call is mainly about."""
+    functions = [getattr(lm, name) for name in lm.__all__]
+    functions += [value for name, value in vars(lm.Model).items() if not name.startswith("_")]
+    calls = [inspect.signature(call) for call in functions if inspect.isfunction(call)]
+    return {
+        name
+        for call in calls
+        for at, (name, given) in enumerate(item for item in call.parameters.items() if item[0] != "self")
+        if given.default is not given.empty and (at or given.kind is given.KEYWORD_ONLY)
+    }
 
 
 def _keywords() -> list[str]:
     """Return the name of every option there is, in Python and in the magics."""
     names = {option.key for _, option in _magic_options().values()} | {o.key for o in (*LOAD, *FETCH)}
-    return sorted(names | _of(LoadKeywords) | _of(StructuredOptions))
+    return sorted(names | _of(LoadKeywords) | _of(StructuredOptions) | _parameters())
 
 
 @pytest.mark.parametrize("keyword", _keywords())
 def test_there_is_a_test_in_which_it_works(keyword: str) -> None:
-    """The test that is listed exists, and its file speaks of the option."""
+    """The test that is listed exists, and it or what its file has beside tests speaks of the option."""
     assert keyword in WORKS, f"{keyword} has no test in which it works"
     file, _, name = WORKS[keyword].partition("::")
     assert name in _tests(file), f"{keyword}: there is no {WORKS[keyword]}"
     flags = [
         flag for _, option in _magic_options().values() if option.key == keyword for flag in option.flags
     ]
-    text = (ROOT / file).read_text("utf-8")
     words = "|".join(rf"(?<![\w-]){re.escape(flag)}(?![\w-])" for flag in flags)
-    assert re.search(rf'"{keyword}"|\b{keyword}=' + (f"|{words}" if words else ""), text)
+    assert re.search(rf'"{keyword}"|\b{keyword}=' + (f"|{words}" if words else ""), _tests(file)[name])
 
 
 @pytest.mark.parametrize("which", _magic_options())

@@ -127,6 +127,8 @@ def test_prompts_of_every_kind_are_filled() -> None:
     assert [r.text for r in lm.map(rows, in_parts, b="y", model=model)] == ["X Y"]
     with pytest.raises(lm.TemplateError, match=r"asks for \{\{ c \}\}"):
         lm.map(rows, [{"role": "user", "content": [{"type": "text", "text": "{{ c }}"}]}], model=model)
+    named = lm.map(rows, "{{ a }} {{ b }}", variables={"b": "y"}, model=model)
+    assert [r.text for r in named] == ["X Y"]
     assert [r.text for r in lm.map(rows, "{{ a }}", system="be {{ n }}", model=model)] == ["X"]
     assert model.backend.requests[-1].messages[0]["content"] == "be 2"
     assert [r.text for r in lm.map(["one", HELLO], model=model)] == ["ONE", "HELLO"]

@@ -115,6 +115,7 @@ def test_every_call_with_hostile_sizes_is_bounded() -> None:
     found = json.loads(done.stdout)
     assert found["bad"] == []
     assert found["worst"][0] < 10, found["worst"]
+    assert found["deaf"][0] < 2, found["deaf"]  # the longest call in C: Ctrl-C is heard between two
     assert found["cases"] > 300
     assert found["cases"] - found["refused"] > 20  # not by refusing all
 

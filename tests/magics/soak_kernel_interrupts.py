@@ -38,9 +38,9 @@ WATCHDOG = 120
 LONG = "The river runs through the valley. " * 140
 PEOPLE = "Tell of a person."
 CELLS = {
-    "complete": f"%%llama complete -n 400\n{LONG}",
-    "seeded": f"%%llama complete -n 400 --seed 3\n{LONG}",
-    "samples": f"%%llama complete -n 400 -N 3\n{LONG}",
+    "complete": f"%%llama complete -m m -n 400\n{LONG}",
+    "seeded": f"%%llama complete -m m -n 400 --seed 3\n{LONG}",
+    "samples": f"%%llama complete -m m -n 400 -N 3\n{LONG}",
     "chat": "%%llama chat -n 400 --new\nTell me of the sea.",
     "structured": '%%llama structured --schema "name, lines list[str], at datetime" -n 400\nA poem.',
     "vote": f'%%llama structured --schema "name, age int" -n 60 -N 6\n{PEOPLE}',
@@ -53,7 +53,8 @@ CELLS = {
     "'([a-z]{1,60}|[0-9]{1,60}){1,60}'} for i in range(40)}})",
     "render": "m.count_tokens([{'role': 'user', 'content': 'sea ' * 20000}] * 40)",
     "tokens": "m.tokenize('sea ' * 3_000_000)",
-    "overflow": "m.chat([{'role': r, 'content': 'sea ' * 900} for r in ('user', 'assistant') * 200], overflow='drop-oldest')",
+    "overflow": "m.chat([{'role': r, 'content': 'sea ' * 900} for r in ('user', 'assistant') * 200], "
+    "overflow='drop-oldest')",
     "map": f"%%llama map rows -n 60\n{PEOPLE} {{{{ text }}}}",
     "sweep": '%%llama sweep --over "temperature=0,0.8; seed=1..4" -n 60\nA poem.',
     "decide": f'%%llama decide rows --options "yes|no"\n{LONG} {{{{ text }}}}',
@@ -76,7 +77,8 @@ CELLS = {
     "doctor": "%llama doctor",
 }
 # Over in a moment: test_magics_interrupts.py strikes each of them within.
-AT_ONCE = "unload alias use tokens chats chat pad pen record replay diff stats serve".split()
+AT_ONCE = ("unload", "alias", "use", "tokens", "chats", "chat", "pad", "pen", "record", "replay", "diff")
+AT_ONCE += ("stats", "serve")
 ASK = "print(m.complete('The sea', seed=5, max_tokens=12).token_ids)"
 
 
@@ -181,6 +183,7 @@ class Terminal:
             # What a shell runs in the background ignores Ctrl-C, and so does what that starts.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
+        self.child.delayafterterminate = 9  # beside other programs
         hurry(self.child.pid)
         self.child.expect(r"In \[\d+\]: ")
         self.ask("%load_ext llama_magic")
@@ -249,7 +252,7 @@ def struck(make: Callable[..., Any], count: int, chance: random.Random) -> tuple
     hub.faults.gate = threading.Event()
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as silent:
         os.environ["LLAMA_MAGIC_CACHE"] = f"{folder}/cache"
-        host = make(folder, f"{hub.url}/m.gguf", "http://127.0.0.1:%d" % silent.getsockname()[1])
+        host = make(folder, f"{hub.url}/m.gguf", f"http://127.0.0.1:{silent.getsockname()[1]}")
         expected = host.ask(ASK)
         for i in range(count):
             name = list(CELLS)[i % len(CELLS)]

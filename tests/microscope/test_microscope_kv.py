@@ -185,7 +185,7 @@ def test_a_fork_is_kept_whatever_comes_after(short: Any, tmp_path: Path) -> None
         assert state["branch"].n_read == source.n_read == 7
         assert state.forks == (("branch", source.n_tokens),)
         assert "= branch" in state.tree_text()
-    short.kv_save(tmp_path / "s.kv", "branch")
+    short.kv_save(tmp_path / "s.kv", sequence="branch")
     short.kv_fork("branch", "second")
     assert check(short)["second"].token_ids == source.token_ids
     with pytest.raises(OptionError) as caught:

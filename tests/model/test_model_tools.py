@@ -256,6 +256,16 @@ def test_a_forced_choice_holds_for_the_first_answer_only() -> None:
         assert [r.tool_choice for r in model.backend.requests][1] == "auto"  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("parallel", "count"), [(None, 1), (True, 2), (False, 1)])
+def test_one_call_or_several(parallel: bool | None, count: int) -> None:
+    """The mask ends an answer behind its first call, unless several were allowed."""
+    model = scripted_model([call("weather", city="Lyon") + "\n" + call("weather", city="Rome")])
+    tools = [Tool.of(weather).description_for_api]
+    answer = model.chat(ASK, tools=tools, tool_choice="required", parallel_tool_calls=parallel)
+    cities = [one["arguments"]["city"] for one in answer.tool_calls]
+    assert cities == ["Lyon", "Rome"][:count]
+
+
 def test_a_result_that_does_not_fit_is_told_as_an_error() -> None:
     """A result over the window does not end the conversation; a conversation that never fitted does."""
 
