@@ -145,7 +145,9 @@ def bandwidth(threads: int) -> float:
     import numpy as np
 
     buffer = np.empty(BUFFER // 8, np.int64)
-    for piece in np.array_split(buffer, 32):  # new pages cost time, and an interrupt is felt between two calls
+    for piece in np.array_split(
+        buffer, 32
+    ):  # new pages cost time, and an interrupt is felt between two calls
         piece.fill(1)  # or it would be one page of zeros
     halves = [np.array_split(half, threads) for half in np.array_split(buffer, 2)]
     best = 0.0

@@ -35,7 +35,7 @@ def main(seeds: int = 200) -> None:
                 seen.add(answer.text)
                 longest = max(longest, len(answer.token_ids))
             print(
-                f"{schema}: {seeds} answers end by themselves, in at most {longest} tokens; {len(seen)} texts",
+                f"{schema}: {seeds} end by themselves, in at most {longest} tokens ({len(seen)} texts)",
                 flush=True,
             )
 
