@@ -251,7 +251,8 @@ def _text(name: str, value: object) -> str | None:
 
 def _beginning(value: object) -> str | None:
     text = _text("prefill", value)
-    if text is not None and not text.strip():  # templates strip their messages, or write blanks themselves
+    # Templates strip their messages, or write blanks themselves.
+    if text is not None and (not text or text.isspace()):
         raise OptionError(
             f"prefill is {quoted(text)}; expected a text that is more than blanks.", remedy="Leave it out."
         )

@@ -17,8 +17,8 @@ from llama_magic.errors import ContextOverflowError, InputTypeError
 from llama_magic.model.guard import Guard
 from llama_magic.model.prompt import Prompt, from_text, is_begun
 from llama_magic.model.results import BudgetPart
-from llama_magic.request.filled import spans_of
-from llama_magic.request.tokenizer import MEASURED, Tokenizer, TooManyTokensError
+from llama_magic.request.filled import Filled, spans_of
+from llama_magic.request.tokenizer import MEASURED, PIECE, Tokenizer, TooManyTokensError
 from llama_magic.words.counting import counted
 
 Render = Callable[[Sequence[Any]], Prompt]  # raises TooManyTokensError
@@ -78,7 +78,7 @@ class Fit:
 
     def _try(self, messages: Sequence[Any], render: Render) -> tuple[Prompt, int]:
         try:
-            least = sum(map(self._least, messages)) if _has_longer(messages, self.guard.window) else 0
+            least = self._least(messages) if _may_be_long(messages) else 0
             least += self._least_begun(messages[-1]) if is_begun(messages) else 0
             if least > self.guard.window:
                 raise TooManyTokensError(least)
@@ -92,18 +92,22 @@ class Fit:
             return problem
         return self.guard.too_long(problem.least, self.max_tokens, _most_of(prompt))
 
-    def _least(self, message: Any) -> int:
+    def _least(self, messages: Sequence[Any]) -> int:
         # Templates leave out the thinking of past answers; all else is written whole, white space apart.
-        text = _of(message, "content")
-        if not isinstance(text, str) or len(text) < self.guard.window or _role(message) == "assistant":
-            return 0
-        return self.tokenizer.at_least(_stripped(text))
+        written = (_texts(message) for message in messages if _role(message) != "assistant")
+        looked_at, size = list[str](), 0
+        for text in itertools.chain.from_iterable(written):
+            looked_at.append(_stripped(text))
+            size += len(looked_at[-1])
+            if size >= MEASURED:
+                break
+        return self.tokenizer.at_least("".join(looked_at))
 
     def _least_begun(self, message: Any) -> int:
         """Return it for the beginning of an answer, which is written as it stands, thinking apart."""
-        text = _of(message, "content")
-        tail = text.rpartition("</think>")[2] if isinstance(text, str) else ""
-        return self.tokenizer.at_least(_stripped(tail)) if len(tail) >= self.guard.window else 0
+        text = "".join(_texts(message))
+        ended = text.rfind("</think>")
+        return self.tokenizer.at_least(_stripped(text[ended + len("</think>") :] if ended >= 0 else text))
 
     def _tail(self, text: str) -> str:
         """Return the end of a text that has all tokens that could fit, and not much more."""
@@ -161,15 +165,15 @@ class Fit:
         self, messages: Sequence[Any], render: Render, error: ContextOverflowError
     ) -> tuple[Prompt, int]:
         """Cut the beginning of the longest text of a user or tool, by the fewest characters that help."""
-        texts = [
-            (len(text), index)
+        sizes = [
+            (sum(map(len, texts)), index)
             for index, message in enumerate(messages)
-            if isinstance(text := _of(message, "content"), str) and _role(message) in ("user", "tool")
+            if (texts := _texts(message)) and _role(message) in ("user", "tool")
         ]
-        if not texts:
+        if not sizes:
             raise error
-        length, place = max(texts)
-        content = _of(messages[place], "content")
+        length, place = max(sizes)
+        content = "".join(_texts(messages[place]))
         message = _fields(messages[place])
         low, high = max(1, length - len(self._tail(content))), length - 1  # characters cut off
         best: tuple[Prompt, int, int] | None = None
@@ -198,28 +202,37 @@ def _most_of(prompt: Any) -> str:
     if isinstance(prompt, str):
         texts = [("one text", prompt)]
     else:
-        contents = [(f"messages[{index}]", _of(message, "content")) for index, message in enumerate(prompt)]
-        texts = [(label, text) for label, text in contents if isinstance(text, str)]
+        contents = [(f"messages[{index}]", _texts(message)) for index, message in enumerate(prompt)]
+        texts = [(label, text) for label, held in contents for text in held]
     if not texts:
         return counted(len(prompt), "token")
     label, text = max(texts, key=lambda pair: len(pair[1]))
     size = len(text)
     if 10 * size < sum(len(text) for _, text in texts):
-        return f"{counted(len(texts), 'message')} together"
+        return f"{counted(len(texts), 'message' if len(texts) <= len(prompt) else 'text')} together"
     for name, start, end in spans_of(text):
         if 2 * (end - start) > len(text):
             label, size = f"{{{{ {name} }}}}", end - start
     return f"{label}, {counted(size, 'character')}"
 
 
-def _has_longer(messages: Sequence[Any], size: int) -> bool:
-    """Say whether a list of messages may hold a text of so many characters or more."""
+def _may_be_long(messages: Sequence[Any]) -> bool:
+    """Say whether a list of messages may hold more text than is tokenized sooner than it is looked at."""
     if not isinstance(messages, (list, tuple)):
         return False
     try:  # nearly always dicts with texts, hundreds of them in a long chat
-        return max(map(len, map(_CONTENT, messages)), default=0) >= size
+        contents = [*map(_CONTENT, messages)]
+        return sum(map(len, contents)) > PIECE or not {*map(type, contents)} <= {str, Filled}
     except Exception:  # whatever the object of a stranger raises: the look at it says what it is
         return True
+
+
+def _texts(message: Any) -> list[str]:
+    """Return the texts of a message's content, which is one, or has parts."""
+    content = _of(message, "content")
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    texts = (part if isinstance(part, str) else _of(part, "text") for part in parts)
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _stripped(text: str) -> str:

@@ -7,6 +7,7 @@ import itertools
 import random
 import re
 import threading
+import tracemalloc
 from typing import Any
 
 import llama_cpp
@@ -122,11 +123,17 @@ def test_truncate_cuts_the_longest_text(scripted: Any) -> None:
 
 @pytest.mark.parametrize("unit", ["a", "word ", "日本", "<|im_end|>"])
 def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str) -> None:
-    """20 million characters are refused without being tokenized or copied, raw and in a message."""
+    """20 million characters are refused without being tokenized or copied: raw, in messages, in parts."""
     text = unit * (20_000_000 // len(unit))
+    other, part = text + ".", text[:50_000]
+    part_of = {"type": "text", "text": part}
+    assert real.backend.tokenizer.at_least(part * 2) > 100  # the longest token is looked for once
     for ask in (
         lambda: real.complete(text),
-        lambda: real.chat([{"role": "user", "content": text + "."}]),
+        lambda: real.chat([{"role": "user", "content": other}]),
+        lambda: real.chat([{"role": "user", "content": [{"type": "text", "text": text}]}]),
+        lambda: real.chat([{"role": "user", "content": [part_of] * 400}]),
+        lambda: real.chat([{"role": "user", "content": part}, {"role": "assistant", "content": "a"}] * 400),
         lambda: real.read(text),
         lambda: real.embed(text),
         lambda: real.xray(text),
@@ -135,9 +142,26 @@ def test_a_prompt_that_cannot_fit_is_refused_by_arithmetic(real: Any, unit: str)
     ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(real.backend.tokenizer.native, "tokenize", None)  # any call would be a TypeError
-            with pytest.raises(lm.ContextOverflowError, match="at least") as caught:
-                ask()
+            tracemalloc.start()
+            try:
+                with pytest.raises(lm.ContextOverflowError, match="at least") as caught:
+                    ask()
+                assert tracemalloc.get_traced_memory()[1] < 18_000_000  # the beginning is looked at
+            finally:
+                tracemalloc.stop()
         assert max(caught.value.prompt_tokens, caught.value.max_tokens) > real.window
+
+
+def test_the_parts_of_a_message_are_cut_as_one_text(scripted: Any) -> None:
+    """truncate-prompt cuts a content in parts where it cuts the one that joins them."""
+    parts = [{"type": "text", "text": letter * 600} for letter in "ab"]
+    for content in (parts, "a" * 600 + "b" * 600):
+        done = scripted.chat(
+            [{"role": "user", "content": content}], max_tokens=64, overflow="truncate-prompt"
+        )
+        assert done.prompt.count("b") >= 600
+        assert 0 < done.prompt.count("a" * 50) < 12
+        assert done.budget.prompt_tokens == 1024 - 64
 
 
 def test_a_conversation_is_refused_alike_again_and_again(loaded: Any) -> None:
@@ -270,7 +294,9 @@ def test_of_a_text_too_long_to_count_the_longest_part_is_said(real: Any) -> None
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_cure_that_is_named_works(scripted: Any, seed: int) -> None:
-    """Texts of any length, some filled in: what the message proposes is done, and the answer is written."""
+    """Texts of any length, some filled in, some in parts: what the message proposes is done, and the answer
+    is written.
+    """
     chance = random.Random(seed)
 
     def text(letter: str) -> str:
@@ -280,7 +306,9 @@ def test_every_cure_that_is_named_works(scripted: Any, seed: int) -> None:
     turns: list[dict[str, Any]] = [{"role": "system", "content": text("s")}] if chance.random() < 0.7 else []
     for _ in range(chance.randrange(4)):
         turns += [{"role": "user", "content": text("u")}, {"role": "assistant", "content": text("a")}]
-    turns.append({"role": "user", "content": text("v")})
+    last = text("v")
+    in_parts = [{"type": "text", "text": part} for part in (last[:9], last[9:])]
+    turns.append({"role": "user", "content": in_parts if chance.random() < 0.3 else last})
     for asked in (turns, text("p") + "p" * 600):
         ask = scripted.complete if isinstance(asked, str) else scripted.chat
         for first in ("error", "drop-oldest", "truncate-prompt"):
