@@ -73,16 +73,22 @@ def prepared(model: Model, asked: ChatCompletion, max_tokens: int | None) -> Ass
     if asked.logprobs:
         options["logprobs"] = asked.top_logprobs or 0
     variables = asking.variables(model.formatter, asked.chat_template_kwargs, asked.reasoning_effort)
+    _check_end(asked)
     if asked.continue_final_message is not None:
-        if asked.continue_final_message and asked.add_generation_prompt:
-            raise Refusal(
-                400,
-                "continue_final_message and add_generation_prompt exclude each other.",
-                "continue_final_message",
-            )
         variables["continue_final"] = asked.continue_final_message
     beside = offering.beside(model, asked, variables)
     return asking.chat(model, asking.messages(asked.messages), options, beside, held.of_request(model, asked))
+
+
+def _check_end(asked: ChatCompletion) -> None:
+    """Raise `Refusal` for an end of the prompt that is none. Clients of vLLM say both, as opposites."""
+    goes_on, opens = asked.continue_final_message, asked.add_generation_prompt
+    if goes_on and opens:
+        words = "continue_final_message and add_generation_prompt exclude each other."
+        raise Refusal(400, words, "continue_final_message")
+    if opens is False and (goes_on is False or asked.messages[-1].role != "assistant"):
+        words = "add_generation_prompt: false is for a last message of the assistant, which is gone on from."
+        raise Refusal(400, words, "add_generation_prompt")
 
 
 def _choice(index: int, made: Completion[Any], told: Told, custom: frozenset[str]) -> dict[str, Any]:

@@ -252,12 +252,15 @@ def test_an_answer_can_be_begun(served: Callable[..., Served]) -> None:
     """A last assistant's message is gone on from, as llama-server does; said outright it is the same."""
     here = served(answers=lambda _request: "lo there")
     begun = [*ask()["messages"], {"role": "assistant", "content": "Hel"}]
-    for more in ({}, {"continue_final_message": True}):
+    on, off = {"continue_final_message": True}, {"add_generation_prompt": False}
+    for more in ({}, on, off, {**on, **off}):  # the last as vLLM demands it
         body = here.post(CHAT, messages=begun, **more)
         assert here.backend.requests[-1].text.endswith("<|im_start|>assistant\nHel")
         assert body["choices"][0]["message"]["content"] == "lo there"
     both = {"continue_final_message": True, "add_generation_prompt": True}
     here.refused(CHAT, "continue_final_message", messages=begun, **both)
+    here.refused(CHAT, "add_generation_prompt", **ask(**off))
+    here.refused(CHAT, "add_generation_prompt", messages=begun, **off, continue_final_message=False)
 
 
 def test_parts_and_roles_are_read(served: Callable[..., Served]) -> None:

@@ -11,9 +11,11 @@ test_mcp_servers: what runs code is the notebook), its proxy for pages (test_pro
 model is never let go of by itself), draft lengths and shifted windows (test_speculative), log lines
 (test_kv_keep_only_active), `/lora-adapters` and the field `lora` (test_lora: adapters are a load option, and
 with others it is another model here), metrics switched off, those of decodes, slots and drafts
-(test_metrics), prompts as objects (test_embedding). Elsewhere in this folder: keys and CORS
-(test_serving_guard), formats and tools (test_serving_chat), OpenAI's package (test_serving_clients), clients
-that go (test_serving_lifetime).
+(test_metrics), prompts as objects (test_embedding), `ignore_eos` told as biases (test_ignore_eos: it is no
+bias here), a prefix of system messages and prompts without an end (test_template), timings and progress in
+`/v1/responses` (test_compat_oai_responses: refused by name). Elsewhere in this folder: keys and CORS
+(test_serving_guard), formats and tools (test_serving_chat: test_tool_call), OpenAI's package
+(test_serving_clients), clients that go (test_serving_lifetime). Templates (test_template): tests/formatters.
 """
 
 from __future__ import annotations

@@ -166,7 +166,9 @@ class ChatCompletion(SamplingFields):
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="variables of the template")
     reasoning_effort: str | None = Field(None, description="taken where the template reads it")
-    add_generation_prompt: Literal[True] | None = None
+    add_generation_prompt: bool | None = Field(
+        None, description="false where the last message is gone on from"
+    )
     add_special_tokens: Literal[False] | None = Field(None, description="the template writes them")
     echo: Literal[False] | None = None
     continue_final_message: bool | None = None
