@@ -31,7 +31,7 @@ FLAGS = {
     "mmap=False": "--no-mmap", "probe=False": "--no-probe", "thinking=False": "--think",
 }  # fmt: skip
 # Those that a request has as well, under this name.
-FIELDS = frozenset({"max_tokens", "n", "stop", "seed", "temperature", "thinking", "overflow", "timeout"})
+FIELDS = frozenset({"max_tokens", "n", "stop", "seed", "temperature"})
 # What a verb is in Python; one without a line is a verb of notebooks alone.
 CALLS = {
     "load": "lm.load({})",

@@ -19,6 +19,7 @@ from llama_magic.errors import ContextOverflowError, LlamaMagicError, Structured
 from llama_magic.loading.keywords import LoadKeywords
 from llama_magic.magics._options import MODES, SERVE, VERBS
 from llama_magic.model.options import StructuredOptions
+from llama_magic.serving.fields.chat import ChatCompletion
 from llama_magic.serving.refusals import refusal_of
 from llama_magic.testing import scripted_model
 
@@ -96,6 +97,11 @@ def test_an_option_is_one_at_each_door(name: str) -> None:
         assert python_words.startswith(f"{name}=")
         assert not FOREIGN.search(python_words)
         assert not (name in FIELDS and FOREIGN.search(worded(option(name, value), Door.SERVER)))
+
+
+def test_what_a_client_is_told_to_write_is_a_field() -> None:
+    """Of the busiest path of a server; the others say the same with their own name of the limit."""
+    assert ChatCompletion.model_fields.keys() >= FIELDS
 
 
 @pytest.mark.parametrize("name", sorted({arguments[0] for _, arguments in VERBS_SAID}))

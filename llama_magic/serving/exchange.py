@@ -193,7 +193,8 @@ class Endpoint:
             await self._handle(exchange, asked)
         except Exception as error:  # whatever it is, the client is told, and the others go on
             with contextlib.suppress(OSError):
-                await exchange.fail(refusal_of(error).about(asked.model_fields_set if asked else ()))
+                fields = asked.model_fields_set if asked else ()
+                await exchange.fail(refusal_of(error).about(fields, self._kind.limit))
         finally:
             exchange.close()
 

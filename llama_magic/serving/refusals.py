@@ -55,8 +55,12 @@ class Refusal(Exception):  # noqa: N818 - what the client gets is no fault of ou
         error = {"code": self.status, "message": self.message, "type": kind, "param": self.param}
         return {"error": {**error, **self.extra}}
 
-    def about(self, fields: Collection[str]) -> Refusal:
-        """Return the refusal with the field that its words speak of, where no other part of it says."""
+    def about(self, fields: Collection[str], limit: str = "max_tokens") -> Refusal:
+        """Return the refusal with the field that its words speak of, where no other part of it says.
+
+        `limit` is what the path calls how much is written at most.
+        """
+        self.message = self.message.replace('"max_tokens":', f'"{limit}":')
         if self.status == 400 and self.param is None and not self.type:
             words = re.findall(r"[A-Za-z]\w*", self.message.replace("-", "_"))
             named = (name for word in words for name in (word, *_CALLED.get(word, ())))
@@ -80,7 +84,7 @@ def refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, ContextOverflowError):
         return Refusal(
             400,
-            f"the request exceeds the available context size: {_words(error)}",
+            f"the request exceeds the available context size: {error.message}{_cures(error.remedy or '')}",
             type="exceed_context_size_error",
             extra={"n_prompt_tokens": error.prompt_tokens, "n_ctx": error.window},
         )
@@ -91,6 +95,13 @@ def refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, LlamaMagicError):
         return Refusal(400, _words(error))
     return Refusal(500, f"The request failed inside the server ({type(error).__name__}).")
+
+
+def _cures(remedy: str) -> str:
+    """Return what to do about an overflow, but what a request cannot ask for: it has no field `overflow`."""
+    cures = [cure for cure in remedy.removesuffix(".").split(", or ") if cure and "overflow" not in cure]
+    text = ", or ".join(cures)
+    return f" {text[0].upper()}{text[1:]}." if cures else ""
 
 
 def _words(error: LlamaMagicError) -> str:

@@ -123,6 +123,19 @@ def test_a_prompt_over_the_window_is_refused(
     error = here.refused(path, stream=streamed, **body)
     assert error["type"] == "exceed_context_size_error"
     assert error["n_ctx"] == 64 < error["n_prompt_tokens"]
+    assert " Shorten the " in error["message"]
+    assert "overflow" not in error["message"]  # of which there is no such field
+
+
+def test_a_limit_that_would_fit_is_told_by_its_name(served: Callable[..., Served]) -> None:
+    """Each path has its own; what is told is then taken."""
+    here = served(answers=words, window=64)
+    for path, name in ((CHAT, "max_tokens"), (NATIVE, "n_predict"), ("/v1/responses", "max_output_tokens")):
+        text = "word " * 30
+        asked: dict[str, Any] = {NATIVE: {"prompt": text}, CHAT: ask(text)}.get(path, {"input": text})
+        told = here.refused(path, **{**asked, name: 60})["message"]
+        fits = int(told.rpartition(f'("{name}": ')[2].partition(")")[0])
+        here.post(path, **{**asked, name: fits})
 
 
 @pytest.mark.parametrize(

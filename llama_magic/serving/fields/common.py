@@ -61,6 +61,7 @@ class Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
     instead: ClassVar[Mapping[str, str]] = {}  # what to write for names that other endpoints have
     same: ClassVar[Mapping[str, Same]] = {}  # other names of its fields
+    limit: ClassVar[str] = "max_tokens"  # what it calls how much is written at most
 
 
 def _of(parameter: Parameter) -> Any:

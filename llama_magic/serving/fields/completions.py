@@ -66,6 +66,7 @@ class NativeCompletion(SamplingFields):
         **dict.fromkeys(("max_tokens", "max_new_tokens"), "Write n_predict, or ask /v1/completions."),
         **dict.fromkeys(("n", "n_cmpl"), "Write prompt as a list: each has an answer."),
     }
+    limit: ClassVar[str] = "n_predict"
     same: ClassVar[Mapping[str, Same]] = {
         **SAME,
         "max_tokens": Same(("n_predict",)),

@@ -134,6 +134,7 @@ class EventOptions(Fields):
 class Response(SamplingFields):
     """A conversation to answer; nothing of it is kept."""
 
+    limit: ClassVar[str] = "max_output_tokens"
     instead: ClassVar[Mapping[str, str]] = {
         "messages": "Write input.",
         "prompt": "Nothing is kept: write instructions and input.",
