@@ -139,6 +139,22 @@ def test_a_prompt_is_read_once_for_all_samples(kind: Any) -> None:
     assert context.decoded == 150 + 2 + 3 * 4
 
 
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("kind", [SharedLane, ExactLane, TogetherLane])
+@pytest.mark.parametrize("made", [FakeContext, FakeRecurrentContext])
+def test_samples_begin_together(made: Any, kind: Any, reuse: bool) -> None:
+    """All in the step after their prompt was read: ten take a step more than one."""
+    one = Asked([1, 2, 3, 4], 6, n=10, reuse=reuse)
+    lane = lane_of(kind, made(512, 12, batch=CUT))
+    lane.submit(one.job)
+    steps = 0
+    while lane.busy:
+        lane.step()
+        steps += 1
+    assert one.written == one.expected
+    assert steps <= 7
+
+
 def test_seeded_prompts_are_read_between_cuts() -> None:
     """No batch takes tokens of a prompt from both sides of one, also where writing takes some of its room."""
     context = FakeRecurrentContext(2048, 6, batch=CUT)

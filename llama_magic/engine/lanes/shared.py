@@ -12,7 +12,7 @@ from llama_magic.engine.kv.store import common_prefix
 from llama_magic.engine.lanes.composing import still_read
 from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.prompt_reader import PromptReader
-from llama_magic.engine.lanes.running import Running, siblings
+from llama_magic.engine.lanes.running import Running
 from llama_magic.engine.native import Context
 
 
@@ -93,8 +93,6 @@ class SharedLane(Lane):
 
     def _is_being_read(self, running: Running) -> bool:
         """Whether others are reading what it can share in a moment: its prompt, or a good part of that."""
-        if any(other.reading for other in siblings(running, self.running)):
-            return True
         if not running.request.reuse:
             return False
         limit = len(running.tokens) - 1
