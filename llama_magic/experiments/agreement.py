@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import OptionError
+from llama_magic.experiments.answers import as_label
 from llama_magic.experiments.comparing import hashable, key
 from llama_magic.experiments.statistics import kappa
-from llama_magic.model.evaluate import is_gap
+from llama_magic.model.gaps import is_gap
 from llama_magic.words.names import meant
-from llama_magic.words.plain import plain, said
 from llama_magic.words.shown import Printed
 
 
@@ -45,7 +45,9 @@ def agree(results: Sequence[Any], axis: str, values: Sequence[Any], field: str |
     for one in results:
         answer = one.answer(field)
         if answer is not None:
-            answers[hashable(one.settings[axis])][key(one, axis)] = hashable(answer)
+            answers[hashable(one.settings[axis])][key(one, axis)] = (
+                as_label(answer) if isinstance(answer, str) else hashable(answer)
+            )
     made = []
     for first, second in itertools.combinations(values, 2):
         one, other = answers[hashable(first)], answers[hashable(second)]
@@ -125,7 +127,7 @@ def confuse(results: Sequence[Any], column: str, field: str | None) -> Confusion
     for one in results:
         answer, wanted = one.answer(field or column), one.inputs.get(column)
         if answer is not None and not is_gap(wanted):
-            pairs.append((_label(wanted), _label(answer)))
+            pairs.append((as_label(wanted), as_label(answer)))
     labels = tuple(sorted({label for pair in pairs for label in pair}))
     counted = Counter(pairs)
     counts = {right: {said: counted[right, said] for said in labels} for right in labels}
@@ -134,7 +136,3 @@ def confuse(results: Sequence[Any], column: str, field: str | None) -> Confusion
 
 def _few(labels: Sequence[str]) -> str:
     return ", ".join(map(repr, labels[:3])) + (", …" if len(labels) > 3 else "")
-
-
-def _label(value: Any) -> str:
-    return said(plain(value)).strip()

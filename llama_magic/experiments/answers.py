@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.model.evaluate import is_gap
+from llama_magic.model.gaps import is_gap
 from llama_magic.words.plain import alike, plain, said
 
 if TYPE_CHECKING:
@@ -32,14 +33,20 @@ def plain_answer(completion: Completion[Any], field: str | None = None) -> Any:
 def same(answer: Any, wanted: Any) -> bool:
     """Tell whether an answer is what a column holds: equal as values, or as texts without blanks around.
 
-    So "5" is 5 and "yes" is "yes "; upper and lower case differ. Nothing is equal to a gap.
+    So "5" is 5 and "yes" is "yes "; upper and lower case differ; an é is an é in either form that Unicode
+    has for it. Nothing is equal to a gap.
     """
     wanted = plain(wanted)
     if answer is None or is_gap(wanted):
         return False
     if isinstance(answer, bool) or isinstance(wanted, bool):
         return answer is wanted or said(answer).strip().casefold() == said(wanted).strip().casefold()
-    return alike(answer, wanted) or said(answer).strip() == said(wanted).strip()
+    return alike(answer, wanted) or as_label(answer) == as_label(wanted)
+
+
+def as_label(value: Any) -> str:
+    """Return a value as a text that is equal for what reads alike: without blanks around, composed (NFC)."""
+    return unicodedata.normalize("NFC", said(plain(value))).strip()
 
 
 def flat(

@@ -17,7 +17,7 @@ import numpy as np
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import same
 from llama_magic.experiments.statistics import Interval, estimate
-from llama_magic.model.evaluate import is_gap
+from llama_magic.model.gaps import is_gap
 from llama_magic.words.given import at_least
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from typing import Any
 from llama_magic.errors import InputTypeError, LlamaMagicError
 from llama_magic.words.given import items_of
 
+_BOM = "\ufeff"
 TEXT, MESSAGES = "text", "messages"  # the columns of rows that are texts, or conversations, themselves
 
 
@@ -96,7 +98,7 @@ def _items(given: Any) -> Iterable[Any]:
         )
     kind = type(given).__name__
     if kind == "DataFrame" and hasattr(given, "to_dict"):
-        names = [str(name) for name in table.columns]
+        names = [_column(name) for name in table.columns]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise InputTypeError(
                 f"The rows have several columns called {twice[0]!r}.",
@@ -108,15 +110,40 @@ def _items(given: Any) -> Iterable[Any]:
         name = TEXT if name is None or name == "" else str(name)  # of polars "" where it has none
         return ({name: value} for value in given)
     if isinstance(given, io.TextIOBase):  # an open file: its lines
-        given = (line.rstrip("\r\n") for line in given)
+        return _lines(given)
     return items_of("The rows", given)
+
+
+def _lines(file: io.TextIOBase) -> list[Any]:
+    """Return the lines of a file; of one that is called .jsonl or .ndjson what each holds, or its error."""
+    lines = [line.rstrip("\r\n").removeprefix(_BOM) for line in file]
+    if not str(getattr(file, "name", "")).endswith((".jsonl", ".ndjson")):
+        return lines
+    return [_of_json(line) for line in lines if line.strip()]
+
+
+def _of_json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return InputTypeError(
+            f"The line of this row is no JSON: {error}.", remedy="Mend it, or leave it out."
+        )
+
+
+def _column(name: Any) -> str:
+    """Return what a key names; the mark at the beginning of a file (BOM), which nobody sees, is no part."""
+    return str(name).removeprefix(_BOM)
 
 
 def _row(place: int, item: Any) -> Row:
     if isinstance(item, str):
         return Row(place, {TEXT: item})
+    if isinstance(item, LlamaMagicError):  # of a line of a file
+        return Row(place, {}, item)
     if isinstance(item, Mapping):
-        return Row(place, {str(name): value for name, value in item.items()})
+        named = {_column(name): value for name, value in item.items()}
+        return Row(place, named, None if len(named) == len(item) else _twice(place, item))
     if isinstance(item, (list, tuple)) and item and all(_is_message(part) for part in item):
         return Row(place, {MESSAGES: list(item)})
     if hasattr(item, "_asdict"):
@@ -131,6 +158,15 @@ def _row(place: int, item: Any) -> Row:
         remedy="Of a value make a text or a dict first: str(x), path.read_text(), {'text': x}.",
     )
     return Row(place, {}, error)
+
+
+def _twice(place: int, item: Mapping[Any, Any]) -> InputTypeError:
+    """Return the error of a row whose keys are not told apart as names of columns: 1 and "1"."""
+    (name, count), *_ = Counter(map(_column, item)).most_common(1)
+    return InputTypeError(
+        f"Row {place} (from 0) has {count} keys that are written {name!r}; a column has one.",
+        remedy="Rename all but one.",
+    )
 
 
 def _is_message(part: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.answers import same
-from llama_magic.model.evaluate import is_gap
+from llama_magic.model.gaps import is_gap
 from llama_magic.words.given import quoted
 from llama_magic.words.names import meant
 

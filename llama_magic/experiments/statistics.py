@@ -16,6 +16,7 @@ from typing import Literal
 
 LEVEL = 0.95
 _RESAMPLES = 5_000
+_AT_ONCE = 1_000_000  # draws of it that are held at a time
 _SEED = 20_260_101  # of the bootstrap: the same scores have the same interval
 
 
@@ -53,8 +54,11 @@ def bootstrap(values: Sequence[float], level: float = LEVEL) -> tuple[float, flo
     import numpy as np  # for weight
 
     data = np.asarray(values, np.float64)
-    draws = np.random.default_rng(_SEED).integers(0, len(data), (_RESAMPLES, len(data)))
-    means = np.sort(data[draws].mean(axis=1))
+    chance, together = np.random.default_rng(_SEED), max(1, _AT_ONCE // len(data))
+    means = np.empty(_RESAMPLES)
+    for start in range(0, _RESAMPLES, together):
+        some = means[start : start + together]
+        some[:] = data[chance.integers(0, len(data), (len(some), len(data)))].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

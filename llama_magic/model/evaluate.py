@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import numbers
 import re
 from collections.abc import Container, ItemsView, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 from llama_magic.errors import LlamaMagicError, TemplateError
 from llama_magic.model import proportion
+from llama_magic.model.gaps import GapError, left_alone, whole, written
 
 _CELL = "Compute the value in a Python cell and name it here."
 _JINJA = (
@@ -32,13 +32,13 @@ _BUILTINS = (
 class Wording:
     """How errors speak of a text: what it is, where a missing name comes from, how braces are kept.
 
-    With `gap`, a value that is none (None, NaN) is an error, and this is its remedy.
+    With `gaps_are_errors`, so is a value that is none (None, NaN) where a text is made of it.
     """
 
     what: str
     define: str
     braces: str
-    gap: str = ""
+    gaps_are_errors: bool = False
 
 
 BODY = Wording(
@@ -50,7 +50,7 @@ PROMPT = Wording(
     "the prompt",
     "Give it as a column of the rows, as an axis of `over`, or as a keyword. ",
     "Write {{ '{{' }} for two braces that are meant as such.",
-    "Fill the column, or say what to put there: {{ text or 'none' }}.",
+    gaps_are_errors=True,
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 
@@ -62,13 +62,13 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wordi
 
     what = f"{{{{ {source} }}}} {where}"
     try:
-        value = _value(source, namespace)
+        value = _value(source, namespace, words.gaps_are_errors)
         if isinstance(value, Undefined):
             value._fail_with_undefined_error()
-        if words.gap and is_gap(value):
-            raise _NoTextError(f"the value is {value}", words.gap)
+        if words.gaps_are_errors:
+            whole(source, value, namespace)
         return _text(source, value, namespace)
-    except _NoTextError as error:
+    except (_NoTextError, GapError) as error:
         raise TemplateError(f"{what} has no text: {error}.", remedy=error.remedy) from None
     except TemplateSyntaxError as error:
         help_ = (_JINJA if _is_python(source) else "") + _told_of_columns(source, namespace)
@@ -88,12 +88,13 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wordi
         raise TemplateError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def _value(source: str, namespace: Mapping[str, Any]) -> Any:
+def _value(source: str, namespace: Mapping[str, Any], gaps_are_errors: bool) -> Any:
     """Return what an expression gives; a value called just so, as by `{{ Review Text }}`, goes first."""
     if source in namespace and not source.isidentifier():
         return namespace[source]
-    expression, asked = _compiled(source)
-    given = (asked | _environment().globals.keys()) & namespace.keys()  # the user's own `len` goes first
+    expression, asked = _compiled(source, gaps_are_errors)
+    own_first = asked | _environment(gaps_are_errors).globals.keys()  # the user's own `len`, too
+    given = own_first & namespace.keys()
     own = {name: value for name in given if not _is_of_the_shell(value := namespace[name])}
     proportion.begin()
     return expression({name: _uncalled(name, value) for name, value in own.items()})
@@ -133,21 +134,14 @@ def names(source: str, known: Container[str] = ()) -> frozenset[str]:
 
 
 @lru_cache(maxsize=256)
-def _compiled(source: str) -> tuple[Any, frozenset[str]]:
+def _compiled(source: str, gaps_are_errors: bool = False) -> tuple[Any, frozenset[str]]:
     """Return an expression, and the names that it asks for."""
     from jinja2 import nodes
 
-    environment = _environment()
+    environment = _environment(gaps_are_errors)
     expression = environment.compile_expression(source, undefined_to_none=False)
     read = environment.parse(f"{{{{ {source} }}}}").find_all(nodes.Name)
     return expression, frozenset(node.name for node in read) - environment.globals.keys()
-
-
-def is_gap(value: Any) -> bool:
-    """Tell None, NaN, and pandas' NA and NaT: no value at all."""
-    if isinstance(value, numbers.Real):
-        return bool(value != value)  # noqa: PLR0124 - NaN alone is not itself
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 class _NoTextError(Exception):
@@ -237,9 +231,9 @@ def _text(source: str, value: Any, namespace: Mapping[str, Any]) -> str:
 
 def _is_python(source: str) -> bool:
     """Say whether this is Python, perhaps with the format of an f-string behind it."""
-    for written in (source, re.sub(r"(![rsa])?(:[^{}\[\]()]*)?$", "", source)):
+    for form in (source, re.sub(r"(![rsa])?(:[^{}\[\]()]*)?$", "", source)):
         try:
-            ast.parse(written.strip(), mode="eval")
+            ast.parse(form.strip(), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         return True
@@ -254,17 +248,17 @@ def _schema(spec: Any) -> str:
 
 
 @cache
-def _environment() -> Any:
+def _environment(gaps_are_errors: bool) -> Any:
     from jinja2.sandbox import SandboxedEnvironment
 
     # Below is Jinja, which a cell without `{{` need not wait for.
-    from llama_magic.model.missing import LOOK, Missing, demand, demanded, of_what_is_there, without_json
+    from llama_magic.model import missing
 
     class Environment(proportion.Measured, SandboxedEnvironment):
         """Jinja's sandbox, in which a name that is missing or a method that is not called is no value."""
 
         def _generate(self, source: Any, *args: Any, **options: Any) -> str:
-            return super()._generate(demand(source), *args, **options)
+            return super()._generate(missing.demand(source), *args, **options)
 
         def getattr(self, obj: Any, attribute: str) -> Any:
             _check_keys(obj, attribute)
@@ -281,14 +275,15 @@ def _environment() -> Any:
             proportion.call(_of(obj), args, options)
             return super().call(context, obj, *args, **options)
 
-    environment = Environment(undefined=Missing)
+    environment = Environment(undefined=missing.Missing)
     filters: dict[str, Any] = dict(environment.filters)
+    tests: dict[str, Any] = dict(environment.tests)
     environment.filters = {name: proportion.filtered(name, one) for name, one in filters.items()}
-    setattr(environment, LOOK, demanded)
+    kept = {missing.LOOK: missing.demanded, missing.WRITE: written if gaps_are_errors else left_alone}
+    vars(environment).update(kept)
     environment.globals = {name: environment.globals[name] for name in ("range", "dict")}
     environment.globals |= {name: _uncalled(name, getattr(builtins, name)) for name in _BUILTINS}
-    tests: dict[str, Any] = dict(environment.tests)
-    environment.tests = {name: of_what_is_there(name, test) for name, test in tests.items()}
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": without_json}
+    environment.tests = {name: missing.of_what_is_there(name, test) for name, test in tests.items()}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": missing.without_json}
     environment.globals["schema"] = _schema
     return environment

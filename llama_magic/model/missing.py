@@ -14,11 +14,19 @@ from jinja2 import StrictUndefined, Undefined, UndefinedError, nodes
 from jinja2.runtime import TemplateReference
 
 LOOK = "demanded"  # what a changed template calls, an attribute of its environment
+WRITE = "written"  # and for what is to be made a text of
 # What may be missing, as the node asks whether it is.
 _ASKING_TESTS = ("defined", "undefined")
 _ASKING_FILTERS = ("default", "d")
 # What has a value that may turn out to be missing.
 _VALUES = (nodes.Name, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.CondExpr)
+# Filters that make a text of whatever they get: of None the word.
+_TEXT_FILTERS = frozenset(
+    {
+        *("capitalize", "center", "e", "escape", "forceescape", "indent", "lower", "replace", "string"),
+        *("striptags", "title", "trim", "truncate", "upper", "urlencode", "urlize", "wordcount", "wordwrap"),
+    }
+)
 
 
 class Missing(StrictUndefined):
@@ -70,12 +78,25 @@ def _in(node: nodes.Node, may_lack: bool) -> None:
     asks = (isinstance(node, nodes.Test) and node.name in _ASKING_TESTS) or (
         isinstance(node, nodes.Filter) and node.name in _ASKING_FILTERS
     )
+    written = _written(node)
     for field, held in node.iter_fields():
-        lack = _may_lack(node, field, asks, may_lack)
+        lack, text = _may_lack(node, field, asks, may_lack), field in written
         if isinstance(held, list):
-            held[:] = [_with_looks(one, lack) for one in held]
+            held[:] = [_with_looks(one, lack, text) for one in held]
         else:
-            setattr(node, field, _with_looks(held, lack))
+            setattr(node, field, _with_looks(held, lack, text))
+
+
+def _written(node: nodes.Node) -> tuple[str, ...]:
+    """Return the parts of which a node makes a text, whatever they are."""
+    if isinstance(node, nodes.Filter):
+        of_all = ("args",) if node.name in ("format", "replace") else ()
+        return ("node", *of_all) if node.name in _TEXT_FILTERS else of_all
+    if isinstance(node, nodes.Call):
+        return ("args",) if isinstance(node.node, nodes.Getattr) and node.node.attr == "format" else ()
+    if isinstance(node, nodes.Concat):
+        return ("nodes",)
+    return ("right",) if isinstance(node, nodes.Mod) else ()
 
 
 def _may_lack(node: nodes.Node, field: str, asks: bool, may_lack: bool) -> bool:
@@ -85,12 +106,18 @@ def _may_lack(node: nodes.Node, field: str, asks: bool, may_lack: bool) -> bool:
     return may_lack and isinstance(node, nodes.CondExpr) and field != "test"
 
 
-def _with_looks(held: Any, may_lack: bool) -> Any:
+def _with_looks(held: Any, may_lack: bool, makes_text: bool = False) -> Any:
     """Return what stands for a part of a node: itself, or a call that looks whether its value is there."""
     if not isinstance(held, nodes.Node):
+        return held
+    if makes_text and isinstance(held, nodes.Tuple):  # "%s %s" % (a, b)
+        held.items = [_with_looks(one, may_lack, makes_text) for one in held.items]
         return held
     _in(held, may_lack)
     if may_lack or not isinstance(held, _VALUES) or getattr(held, "ctx", "load") != "load":
         return held
     looked: nodes.Expr = nodes.Call(nodes.EnvironmentAttribute(LOOK), [held], [], None, None)
+    if makes_text:
+        name = nodes.Const(held.name if isinstance(held, nodes.Name) else "")
+        looked = nodes.Call(nodes.EnvironmentAttribute(WRITE), [looked, name], [], None, None)
     return looked.set_lineno(held.lineno)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
@@ -307,6 +308,28 @@ def test_rows_that_are_none_say_what_they_are(rows: Any, found: str) -> None:
     assert "read_text()" in str(caught.value)
     runs = lm.map(["a", 5], model=scripted_model(upper))
     assert str(runs[1].error).startswith("Row 1 (from 0) is a int;")
+
+
+def test_keys_that_are_written_alike_are_no_columns() -> None:
+    """1 and "1" would be one column, and a value lost: the row says so, and costs no other."""
+    runs = lm.map([{1: "a", "1": "b"}, {1: "c"}], "{{ 1 }}", model=scripted_model(upper))
+    assert "Row 0 (from 0) has 2 keys that are written '1'" in str(runs[0].error)
+    assert runs[1].text == "C"
+
+
+def test_files_are_rows_as_they_are_meant(tmp_path: Path) -> None:
+    """A mark at the beginning (BOM) is no part of a name or line; a line that is no JSON is an error."""
+    (tmp_path / "a.csv").write_text("\ufefftext,label\nx,y\n", "utf-8")
+    with (tmp_path / "a.csv").open(encoding="utf-8") as file:
+        table = lm.map(csv.DictReader(file), "{{ text }}", model=scripted_model(upper))
+    with (tmp_path / "a.csv").open(encoding="utf-8") as file:
+        lines = lm.map(file, model=scripted_model(upper))
+    assert [run.text for run in (*table, *lines)] == ["X", "TEXT,LABEL", "X,Y"]
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n\n{"text": "y\n"z"\n', "utf-8")
+    with (tmp_path / "a.jsonl").open(encoding="utf-8") as file:
+        runs = lm.map(file, "{{ text }}", model=scripted_model(upper))
+    assert "The line of this row is no JSON: Unterminated string" in str(runs[1].error)
+    assert [runs[0].text, runs[2].text] == ["X", "Z"]
 
 
 def test_a_group_of_a_series_says_what_its_column_is_called() -> None:

@@ -53,13 +53,19 @@ def test_scores_are_functions_or_columns() -> None:
 @pytest.mark.parametrize(
     ("answer", "wanted", "equal"),
     [("5", 5, True), ("yes ", "yes", True), ("Yes", "yes", False), ("4", 5, False), ("true", True, True),
-     ("1", True, False), ("", None, None), ("nan", float("nan"), None), ("1.5", 1.5, True)],
+     ("1", True, False), ("", None, None), ("nan", float("nan"), None), ("1.5", 1.5, True),
+     ("cafe\u0301", "caf\u00e9", True)],
 )  # fmt: skip
 def test_what_equals_a_column(answer: str, wanted: Any, equal: bool | None) -> None:
-    """Values are compared as values, or as texts without blanks around them; a gap tells nothing."""
+    """Values are compared as values, or as texts that read alike; a gap tells nothing.
+
+    Blanks around and the two forms of an accent are no difference, in the confusion of answers neither.
+    """
     rows = [{"text": "x", "label": wanted}]
     runs = lm.map(rows, "{{ text }}", model=scripted_model([answer]), score="label")
     assert runs[0].scores == ({} if equal is None else {"right": equal})
+    if isinstance(wanted, str):
+        assert runs.confusion("label").accuracy == equal
 
 
 def test_a_score_that_failed_says_why() -> None:

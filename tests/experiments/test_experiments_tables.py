@@ -74,11 +74,36 @@ def test_a_column_is_written_as_it_is_called() -> None:
     assert [run.completion.messages[0]["content"] for run in over] == ["In x", "In y"]
     failed = lm.map(rows, "{{ Review Text | upper }} {{ a-b }}", model=scripted_model(said))[0].error
     assert "write it alone, {{ Review Text }}, or rename it" in str(failed)
-    assert "has no text: the value is None" in str(
-        lm.map(rows, "{{ a-b }}", model=scripted_model(said))[0].error
-    )
+    gap = str(lm.map(rows, "{{ a-b }}", model=scripted_model(said))[0].error)
+    assert "has no text: the value is None" in gap
+    assert "or rename it" in gap  # `{{ a-b or 'none' }}` would be no cure
     with pytest.raises(lm.TemplateError, match=r"asks for \{\{ Mood \}\}"):
         lm.map(rows, "{{ Mood }}", model=scripted_model(said))
+
+
+@pytest.mark.parametrize(
+    ("written", "cure", "cured"),
+    [
+        ("day", "{{ day or 'none' }}", "none"),
+        ("day | upper", "(day or 'none') in place of day", "NONE"),
+        ("'on ' ~ day", "(day or 'none') in place of day", "on none"),
+        ("'%s, %d' % (day, n)", "(day or 'none') in place of day", "none, 2"),
+        ("'{}'.format(day)", "(day or 'none') in place of day", "none"),
+        ("'%s' | format(day)", "(day or 'none') in place of day", "none"),
+        ("deep.day", "{{ (deep.day) or 'none' }}", "none"),
+        ("deep.day | trim", "(x or 'none') in place of x", "none"),
+    ],
+)
+def test_a_gap_is_never_a_word_of_the_prompt(written: str, cure: str, cured: str) -> None:
+    """Not by a filter, `~` or a format either, that write None; the cure that is named fills it."""
+    rows = [{"day": float("nan"), "n": 2, "deep": {"day": None}}]
+    error = str(lm.map(rows, f"{{{{ {written} }}}}", model=scripted_model(said))[0].error)
+    assert cure in error
+    name = "deep.day" if "deep" in written else "day"
+    filled = re.sub(rf"\b{name}\b", f"({name} or 'none')", written)
+    assert lm.map(rows, f"{{{{ {filled} }}}}", model=scripted_model(said))[0].text == cured
+    kept = "{{ 'none' if day is none else day | upper }} {{ [day] | tojson }}"
+    assert lm.map(rows, kept, model=scripted_model(said))[0].text == "none [null]"
 
 
 def test_statements_are_told_of() -> None:

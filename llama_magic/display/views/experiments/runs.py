@@ -16,7 +16,7 @@ from llama_magic.experiments.comparing import failed_scores
 from llama_magic.experiments.odds import Decision
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run, Runs, notes_of
-from llama_magic.model.evaluate import is_gap
+from llama_magic.model.gaps import is_gap
 from llama_magic.words.counting import counted
 from llama_magic.words.plain import plain, said
 from llama_magic.words.tables import Table, brief
