@@ -83,6 +83,13 @@ def _wordwrap(used: Meter, value: Any, values: list[Any]) -> None:
     used.room(4 * len(str(value)) * (1 + sum(len(v) for v in values if isinstance(v, str))))
 
 
+def _groupby(used: Meter, value: Any, values: list[Any]) -> None:
+    _by_item(used, value, values)
+    # Each item without the attribute has the default as its key, a copy of it in lower case.
+    large = max((size_of(v, used.most) for v in values), default=0)
+    used.room(length(value) * max(0, large - _MAX_ATTRIBUTE * 2))
+
+
 def _filter_format(used: Meter, value: Any, values: list[Any]) -> None:
     check_percent(used, value, tuple(values))
 
@@ -91,7 +98,8 @@ _NO_NUMBER_TO_TEXT = _short(4300)  # Python's own limit for whole numbers; other
 FILTERS = table(
     ("abs attr capitalize count d default dictsort e escape first float forceescape last", linear),
     ("length lower random safe string tojson truncate upper", linear),
-    ("groupby items list map max min reject rejectattr reverse select selectattr sort unique", _by_item),
+    ("groupby", _groupby),
+    ("items list map max min reject rejectattr reverse select selectattr sort unique", _by_item),
     ("batch center slice", _counted),
     ("title urlencode wordcount", _short(_BY_ITEM)),
     ("pprint striptags xmlattr", _short(_BY_REGEX)),
@@ -107,6 +115,8 @@ FILTERS = table(
     ("indent", _indent),
     ("format", _filter_format),
 )
+# Filters that make something of all items at once: they are measured before, also what comes one by one.
+EAGER = frozenset({"groupby", "join", "max", "min", "sort", "sum", "tojson", "unique"})
 # Filters that give back what they were given, or do not look into it.
 _NOT_MEASURED = frozenset({"default", "d", "first", "last", "length", "count", "attr", "safe", "map"})
 _ATTRIBUTE = {"groupby": 0, "selectattr": 0, "rejectattr": 0, "sum": 0, "unique": 1, "min": 1, "max": 1}

@@ -33,7 +33,7 @@ from jinja2.utils import Cycler, Joiner
 
 from ._bounds import check_binop, check_format, check_method
 from ._codegen import MeteredCodeGenerator
-from ._filters import FILTERS, TESTS, check_filter, check_test
+from ._filters import EAGER, FILTERS, TESTS, check_filter, check_test
 from ._globals import SafeDict, SafeNamespace, TemplateRefusal, raise_exception, strftime_now, tojson
 from ._limits import MAX_SOURCE, SMALL, LimitError, Meter, meter, running, size_of
 
@@ -179,7 +179,7 @@ def _filter(name: str, func: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         used = meter()
         used.charge()
-        if name in ("join", "sum", "tojson") and len(args) > leading and isinstance(args[leading], Iterator):
+        if name in EAGER and len(args) > leading and isinstance(args[leading], Iterator):
             args = (*args[:leading], list(args[leading]), *args[leading + 1 :])
         plain = args[leading:]
         check_filter(used, name, plain, kwargs)

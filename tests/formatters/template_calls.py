@@ -26,10 +26,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MEMORY = 256_000_000
 TYPES = {
-    "text text_b text_wide text_half blanks lines tabs short empty percent_all braces_many digits tags": str,
-    "bytes": bytes, "list list_text list_lists list_long": list, "pair": tuple, "dict dict_wide": dict,
-    "big large minus zero yes": int, "float half": float, "complex": complex, "range range_one_hash": range,
-    "keys": type({}.keys()), "items": type({}.items()), "markup": str, "lazy": type(_ for _ in ()),
+    "text text_b text_last text_first text_wide text_half blanks lines tabs short empty percent_all": str,
+    "braces_many digits tags markup": str,
+    "bytes": bytes,
+    "list list_text list_lists list_long": list, "pair": tuple, "dict dict_wide": dict,
+    "big large some minus zero yes": int, "float half": float, "complex": complex,
+    "range range_one_hash": range,
+    "keys": type({}.keys()), "items": type({}.items()), "lazy": type(_ for _ in ()),
 }  # fmt: skip
 OPERATORS = ("+", "-", "*", "/", "//", "**", "%", "~", "==", "<", "in", "and", "or")
 NAMED = {
@@ -40,6 +43,8 @@ NAMED = {
 VALUES = {
     "text": "'a'*3900000",
     "text_b": "('a'*1900000 ~ 'b')",
+    "text_last": "('b'*1900000 ~ 'a')",
+    "text_first": "('b' ~ 'a'*1900000)",
     "text_wide": "'é漢😀'*300000",
     "text_half": "'ab'*900000",
     "blanks": "' x'*900000",
@@ -62,6 +67,7 @@ VALUES = {
     "markup": "('<&'*300000)|e",
     "big": "2**9990",
     "large": "10**9",
+    "some": "99",
     "minus": "-1",
     "zero": "0",
     "float": "1e308",
@@ -129,6 +135,16 @@ def cases(each: int, seed: int) -> Iterator[str]:
             yield f"{sets}{{{{ {call} }}}}{{{{ messages[0].content }}}}"
 
 
+def _most_held(*, anew: bool = True) -> int:
+    """Return the most bytes that this process held since it was last asked to count anew."""
+    if sys.platform != "linux":
+        return 0
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
 def main(each: int = 3, seed: int = 1, milliseconds: int = 500) -> None:
     """Try them, each within so much of its own CPU time; print what came of it."""
     from llama_magic import formatters
@@ -140,7 +156,7 @@ def main(each: int = 3, seed: int = 1, milliseconds: int = 500) -> None:
     formatters.gguf.Template("{{ messages[0].content }}").messages_to_prompt(hi)
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + MEMORY
+        limit = pages * resource.getpagesize() + 4 * MEMORY  # what asks for more is an error of some words
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     count = 0
     worst, deaf, refused, bad = (0.0, ""), (0.0, ""), 0, []
@@ -150,6 +166,7 @@ def main(each: int = 3, seed: int = 1, milliseconds: int = 500) -> None:
         count += 1
         print(source, file=sys.stderr, flush=True)  # the last line is the one that hung
         template = formatters.gguf.Template(source)
+        held = _most_held()
         began = time.thread_time()
         heard[:] = [began]
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.01, 0.01)  # of CPU time, heard as Ctrl-C is
@@ -160,6 +177,8 @@ def main(each: int = 3, seed: int = 1, milliseconds: int = 500) -> None:
             if "MemoryError" in str(error):
                 bad.append(source)
         except MemoryError:
+            bad.append(source)
+        if _most_held(anew=False) > held + MEMORY:
             bad.append(source)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         heard.append(time.thread_time())

@@ -91,6 +91,10 @@ GREEDY = [
     "{{ ('1'*1000000)|int(base=2) // 3 }}",
     "{% set x = 3**6000 %}{% set y = x*x %}{{ y*y*y*y*y*y*y*y }}",
     "{{ range(99999)|list" + "|map(attribute='real')" * 100 + "|list }}",
+    # Each of many items has one long text for its key, in a copy of its own.
+    "{{ range(5000)|groupby('x', 'a'*100000)|length }}",
+    "{{ range(5000)|groupby(default='a'*100000, attribute='x')|length }}",
+    "{{ range(5000)|map(attribute='x', default='a'*100000)|sort|length }}",
     "{{ range(99999)|map(attribute='a" + ".a" * 9000 + "')|list }}",
 ]
 

@@ -70,6 +70,7 @@ def test_an_output_is_as_long_as_its_turn() -> None:
         notebook.ask(f"question {number:03}", system="Be brief." if not number else None)
     sizes = [len(json.dumps(output)) for output in notebook.outputs]
     assert max(sizes[100:]) <= max(sizes[2:6]) + 60  # counts have a digit more
+    assert 2 * sum(sizes[20:]) < 700_000  # of 200 turns; with its cells the notebook stays under 1 MB
     last = notebook.receipts()[-1]
     assert (last["earlier"]["messages"], len(last["messages"])) == (239, 1)  # the answer is its text
     assert "earlier\N{NO-BREAK SPACE}turns" in notebook.outputs[-1]["text/html"]
