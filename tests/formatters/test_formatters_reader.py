@@ -114,7 +114,7 @@ def test_marks_are_read_off_a_template(
     source: str, text: str, prompt: str, content: str, thinking: str
 ) -> None:
     """The marks that a template speaks of are recognised, others are ordinary text."""
-    reply = formatters.from_jinja(source + "{# \n #}").parse(text, prompt)
+    reply = formatters.from_jinja(source + "{# \n #}{{ messages }}").parse(text, prompt)
     assert (reply.content, reply.thinking) == (content, thinking)
 
 
@@ -169,7 +169,7 @@ def test_tool_calls_are_read(name: str, text: str, call: tuple[str, Any]) -> Non
 )  # fmt: skip
 def test_tool_calls_by_a_template_s_marks(source: str, text: str, call: tuple[str, Any]) -> None:
     """The forms of Kimi, MiniMax, LFM2, GLM and Functionary are read where the template has them."""
-    calls = formatters.from_jinja(source + "{# \n #}").parse(text).tool_calls
+    calls = formatters.from_jinja(source + "{# \n #}{{ messages }}").parse(text).tool_calls
     assert [(c["name"], c["arguments"]) for c in calls] == [call]
 
 
