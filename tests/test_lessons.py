@@ -61,6 +61,8 @@ def test_a_lesson_has_all_its_parts(path: Path) -> None:
     [predict] = [cell for cell in cells if "lm.lesson.predict(" in cell.source]
     assert predict.metadata.jupyter.source_hidden  # it holds the answer
     assert predict.source.startswith("lm.lesson.predict(")  # which is what is seen of it
+    [last] = [cell for cell in cells if "## Exit question" in cell.source]
+    assert PARTS[-1] in last.source  # its answer is folded: no output right below gives it away
 
 
 @functools.cache  # it reads its template when it is made, which is half of the work

@@ -135,6 +135,17 @@ def test_a_beginning_of_many_sequences_says_how_many() -> None:
     assert "6 tokens “hello ” · s-0, s-1, s-2" in few
 
 
+@pytest.mark.parametrize(("used", "shared"), [(13, True), (28, False)])
+def test_who_adds_up_sequences_is_told_of_shared_cells(used: int, shared: bool) -> None:
+    """Two of 14 tokens in fewer than 28 cells: their memory is more than the cache's, and a line says why."""
+    held = tuple(
+        KVSequence(name, "cells", "main", (1,) * 14, (b"a",) * 14, 14, 10) for name in ("s-0", "s-1")
+    )
+    lanes = (LaneState("main", 2048, used, 10**7, 0, 10**8),)
+    text = to_text(KVState(lanes, held, 1, "f16", "f16", 0))
+    assert ("cells that sequences share are counted in each of them" in text) is shared
+
+
 def test_what_fills_a_window_is_read_as_names_and_figures() -> None:
     """`user 1 8` would be one name; in the error as in the gauge a colon parts them."""
     turns = [{"role": role, "content": "word " * 20} for role in ("user", "assistant", "user")]

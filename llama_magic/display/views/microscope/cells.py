@@ -48,6 +48,8 @@ def kv_state(state: KVState) -> list[Node]:
     if not state.sequences:
         return [*out, Line("It holds no sequence.", dim=True)]
     out.append(Grid(_sequence_table(state)))
+    if sum(s.n_tokens for s in state.sequences if s.place == "cells") > state.used:
+        out.append(Line("cells that sequences share are counted in each of them", dim=True))
     out.append(Line("What they hold, as a tree of common beginnings; the longer a bar, the more tokens:"))
     out.append(Tree(tuple(map(_branch, state.tree))))
     return out + [Fold(f"text of {s.id}", (Answer(s.text),), brief=True) for s in state.sequences]
