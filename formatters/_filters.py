@@ -21,6 +21,7 @@ from ._limits import Meter, refuse, size_of
 
 _BY_ITEM = 200_000  # characters that a filter written in Python may go through one by one
 _BY_REGEX = 20_000  # characters for filters with regular expressions, or that cut and join again and again
+_LOOKED_UP = 1000  # steps in C that it takes to look up one more name of an item, in Python
 _MAX_ATTRIBUTE = 200  # characters of "a.b.c" in map(attribute=...)
 
 
@@ -134,10 +135,14 @@ def check_filter(used: Meter, name: str, args: tuple[Any, ...], kwargs: dict[str
     value, values = args[0] if args else None, [*args[1:], *kwargs.values()]
     place = _ATTRIBUTE.get(name, len(values))
     attribute = kwargs.get("attribute", values[place] if place < len(values) else "")
+    keys = 1
     if isinstance(attribute, str):
         small(len(attribute), limit=_MAX_ATTRIBUTE)
+        keys += attribute.count(",")  # each is a key of every item, a copy in lower case
+        if name in EAGER:
+            used.work(length(value) * (keys - 1 + attribute.count(".")) * _LOOKED_UP)
     if name not in _NOT_MEASURED:
-        used.room(sum(size_of(v, used.most) for v in chain((value,), values)))
+        used.room(sum(size_of(v, used.most) for v in chain((value,), values)) * keys)
     FILTERS[name](used, value, values)
 
 

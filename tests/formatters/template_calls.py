@@ -11,6 +11,7 @@ many seconds of CPU a signal was not heard at most.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import random
@@ -26,7 +27,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MEMORY = 256_000_000
 TYPES = {
-    "text text_b text_last text_first text_wide text_half blanks lines tabs short empty percent_all": str,
+    "text text_b text_last text_first text_wide text_half blanks lines tabs short empty": str,
+    "percent_all names path": str,
     "braces_many digits tags markup": str,
     "bytes": bytes,
     "list list_text list_lists list_long": list, "pair": tuple, "dict dict_wide": dict,
@@ -35,10 +37,6 @@ TYPES = {
     "keys": type({}.keys()), "items": type({}.items()), "lazy": type(_ for _ in ()),
 }  # fmt: skip
 OPERATORS = ("+", "-", "*", "/", "//", "**", "%", "~", "==", "<", "in", "and", "or")
-NAMED = {
-    "attribute": "map", "width": "indent", "start": "sum", "indent": "tojson", "fill_with": "batch",
-    "wrapstring": "wordwrap", "precision": "round", "base": "int", "case_sensitive": "sort",
-}  # fmt: skip
 # What each value is, as a template writes it. Sizes are near the limits on both sides.
 VALUES = {
     "text": "'a'*3900000",
@@ -85,6 +83,8 @@ VALUES = {
     "keys": "{'a': 1}.keys()",
     "items": "{'a': 1}.items()",
     "lazy": "range(99999)|map('string')",
+    "names": "'a' ~ ',a'*99",
+    "path": "'real' ~ '.real'*30",
     "no": "none",
     "yes": "true",
     "missing": "nothing",
@@ -95,7 +95,12 @@ VALUES = {
 def forms() -> list[str]:
     """Return every call as a pattern of `{v}`, the value, and `{a}`, its arguments."""
     stranger = ImmutableSandboxedEnvironment()
-    named = sorted(NAMED.items())
+    named = [
+        (argument, name)
+        for name, call in sorted(stranger.filters.items())
+        for argument in [*inspect.signature(call).parameters][1:]
+        if argument not in ("value", "s", "args", "kwargs")  # what is filtered, and what has no name
+    ]
     return [
         *(f"{{v}}|{name}({{a}})|string|length" for name in sorted(stranger.filters)),
         *(f"{{v}}|{name}({{a}})|list|length" for name in sorted(stranger.filters)),

@@ -95,6 +95,9 @@ GREEDY = [
     "{{ range(5000)|groupby('x', 'a'*100000)|length }}",
     "{{ range(5000)|groupby(default='a'*100000, attribute='x')|length }}",
     "{{ range(5000)|map(attribute='x', default='a'*100000)|sort|length }}",
+    "{{ range(90000)|sort(attribute='a" + ",a" * 99 + "')|length }}",
+    "{{ range(90000)|groupby('real" + ".real" * 30 + "')|length }}",
+    "{{ [{'a': 'A'*1900000}]|sort(attribute='a" + ",a" * 99 + "')|length }}",
     "{{ range(99999)|map(attribute='a" + ".a" * 9000 + "')|list }}",
 ]
 
