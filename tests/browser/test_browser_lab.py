@@ -117,10 +117,11 @@ def test_a_cell_run_again_and_again_saves_as_one_small_output(opened: Any) -> No
 
 
 def test_structured_answers_fill_a_form(opened: Any) -> None:
-    """Fields not yet written are greyed, and fill while the answer is generated."""
-    ada = '{"name": "Ada", "born": 1815, "wrote": "Notes"}'
+    """Fields not yet written are greyed, and fill while the answer is generated, inner ones in place."""
+    ada = '{"name": "Ada", "home": {"town": "London", "zip": 12345}, "wrote": "Notes"}'
     kind = (
-        "import pydantic\nclass Person(pydantic.BaseModel):\n    name: str\n    born: int\n    wrote: str\n"
+        "import pydantic\nclass Home(pydantic.BaseModel):\n    town: str\n    zip: int\n"
+        "class Person(pydantic.BaseModel):\n    name: str\n    home: Home\n    wrote: str\n"
     )
     at = ada.index('"wrote"')
     source = kind + cell(repr(ada), f"at={at}, hold=threading.Event()", "mode='structured', schema=Person")
@@ -128,9 +129,15 @@ def test_structured_answers_fill_a_form(opened: Any) -> None:
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
-    live.get_by_text("1815").wait_for()
-    assert live.locator("tr", has_text="name").locator("td").nth(1).inner_text() == "Ada"
-    assert live.locator("tr", has_text="wrote").locator(".lm-empty").inner_text() == "not yet"
+    live.get_by_text("12345").wait_for()
+    rows = live.locator("tbody tr").all()
+    assert [row.locator("td").all_inner_texts() for row in rows] == [
+        ["name", "Ada"],
+        ["home.town", "London"],
+        ["home.zip", "12345"],
+        ["wrote", "not yet"],
+    ]
+    assert live.locator(".lm-empty").all_inner_texts() == ["not yet"]
     tab.shot("lab-form")
 
 

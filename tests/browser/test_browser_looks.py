@@ -14,18 +14,52 @@ from llama_magic.display import to_html
 
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 
+_MARKED = """# Title
+
+With `code`, *and* **more**, a [link](https://example.org).
+
+- one
+  - inner
+
+1. first
+
+> quoted
+
+```python
+x = 1
+```
+
+| a | b |
+|---|---:|
+| 1 | 2 |
+| 3 | 4 |
+
+---
+
+"""
+# All that an answer is made of: what, where, how wide, how drawn. JupyterLab adds spans to headings.
+_DRAWN = """text => {
+  const { x, y } = text.getBoundingClientRect();
+  return [...text.querySelectorAll(":not(span)")].map((one) => {
+    const box = one.getBoundingClientRect(), style = getComputedStyle(one);
+    return [one.tagName, ...[box.x - x, box.y - y, box.width].map(Math.round),
+      style.backgroundColor, style.color, style.textDecorationLine, style.listStyleType];
+  });
+}"""
+
 
 @pytest.mark.parametrize(("theme", "other"), [THEMES, THEMES[::-1]], ids=["light", "dark"])
 def test_the_live_view_looks_like_its_static_output(opened: Any, theme: str, other: str) -> None:
-    """Same place and width of the text, a key to the bar, nothing that moves, a focus ring and control of
-    Stop that can be seen (3:1) and hit (24 pixels), in both themes; every text has a contrast of 4.5 or more,
-    also where the theme changes after it was written."""
-    tab = opened("looks.ipynb", [IMPORTS, cell("'word ' * 120", HELD)])
+    """Same place and width of the text and of all marks in it, a key to the bar, nothing that moves, a focus
+    ring and control of Stop that can be seen (3:1) and hit (24 pixels), in both themes; every text has a
+    contrast of 4.5 or more, also where the theme changes after it was written."""
+    tab = opened("looks.ipynb", [IMPORTS, cell(repr(_MARKED + "word " * 120), HELD)])
     tab.theme(theme)
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
     live.get_by_text("word word word").wait_for()
+    written = live.locator(".lm-text").evaluate(_DRAWN)
     box = (
         "node => { const { x, y, width } = node.getBoundingClientRect();"
         " return [x, width, y - node.closest('.lm').getBoundingClientRect().y]; }"
@@ -56,6 +90,7 @@ def test_the_live_view_looks_like_its_static_output(opened: Any, theme: str, oth
     static = tab.static(1, "ended by itself")
     after = static.locator(".lm-text").evaluate(box)
     assert max(abs(a - b) for a, b in zip(before, after, strict=True)) <= 1
+    assert static.locator(".lm-text").evaluate(_DRAWN) == written
     key = static.locator(".lm-legend > span")
     assert key.count() == 4  # nothing is reserved any more
     assert key.first.evaluate(box)[0] == after[0]

@@ -200,6 +200,25 @@ def test_light_markdown_is_what_chat_models_write() -> None:
         assert part in html
 
 
+def test_text_from_right_to_left_and_columns_of_numbers_stand_on_the_right() -> None:
+    """The first letter of a paragraph, list or cell tells its direction; a plain text has that of its own."""
+    shalom = "\u05e9\u05dc\u05d5\u05dd"
+    html = to_html(completion(f"(1) {shalom} ok\n\nok {shalom}\n\n- **{shalom}**\n\n|a|b|\n|-|-:|\n|x|2|\n"))
+    rtl = r'<{}[^>]*direction:rtl;text-align:right[^>]* dir="rtl">{}'
+    assert re.search(rtl.format("p", rf"\(1\) {shalom} ok</p>"), html)
+    assert re.search(rtl.format("ul", ""), html)
+    assert html.count("rtl;") == html.count('dir="rtl"') == 2
+    assert re.findall(r"text-align:(\w+)[^>]*>([abx2])<", html) == [
+        ("left", "a"),
+        ("right", "b"),
+        ("left", "x"),
+        ("right", "2"),
+    ]
+    for text in (shalom, "ok"):
+        raw = to_html(completion(text, mode="complete"))
+        assert ('dir="rtl"' in raw) == (text == shalom)
+
+
 def test_stars_and_underscores_in_code_words_and_sums_stay() -> None:
     """`2 * 3 * 4` and `a_b_c` are not emphasis."""
     html = to_html(completion("2 * 3 * 4 and a_b_c and f(*args, **kw)", mode="chat"))

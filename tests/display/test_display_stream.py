@@ -390,18 +390,30 @@ def test_an_answer_that_stalls_is_sent_again_to_a_view_that_came_late() -> None:
 
 
 def test_structured_rows_travel_as_changes() -> None:
-    """A growing string sends its new end, a new field its value, an unchanged one nothing."""
+    """A growing string sends its new end, a new field its value, an unchanged one nothing; an object or list
+    that has just been opened has no row yet: it may become several."""
     feed = late_feed()
     sent = []
     for partial in (
         {"name": "A"},
-        {"name": "Ada"},
-        {"name": "Ada", "tags": ["x"]},
-        {"name": "Ada", "tags": ["x"]},
+        {"name": "Ada Lovelace"},
+        {"name": "Ada Lovelace", "tags": []},
+        {"name": "Ada Lovelace", "tags": ["x"]},
+        {"name": "Ada Lovelace", "tags": ["x"]},
+        {"name": "Ada Lovelace", "tags": ["x"], "home": {"at": {}}},
+        {"name": "Ada Lovelace", "tags": ["x"], "home": {"at": {}}, "born": 1815},
     ):
         feed.add(Chunk("", "", (1,), partial=partial))
         sent.append(feed.take().get("rows"))
-    assert sent == [[[0, "name", 0, "A"]], [[0, "name", 0, "Ada"]], [[0, "tags[0]", 0, "x"]], None]
+    assert sent == [
+        [[0, "name", 0, "A"]],
+        [[0, "name", 0, "Ada Lovelace"]],
+        None,
+        [[0, "tags[0]", 0, "x"]],
+        None,
+        None,
+        [[0, "home.at", 0, "{}"], [0, "born", 0, "1815"]],
+    ]
 
 
 def test_early_rows_are_sent_again_for_a_view_that_loads_late() -> None:

@@ -140,8 +140,9 @@ class _Form:
 
     def changed(self, partial: Any, early: bool, quiet: bool) -> list[list[Any]]:
         """Return `[path, offset, piece]` for each row that differs from what was sent, or is due again."""
-        empty = partial in ({}, [])  # not begun: what is shown of it is that nothing is there yet
-        rows = {} if empty else {path: visible(str(value)) for path, value in leaves(plain(partial))}
+        data = plain(partial)
+        said = leaves(data)[: -1 if _just_opened(data) else None]
+        rows = {path: visible(str(value)) for path, value in said}
         before, self._rows = self._rows, rows
         if rows == before and not (early or quiet):
             return []
@@ -154,6 +155,13 @@ class _Form:
             [path, len(old), text[len(old) :]] if text.startswith(old) else [path, 0, text]
             for path, text, old in changed
         ]
+
+
+def _just_opened(value: Any) -> bool:
+    """Return whether the last that was written is the bracket of an object or list: nothing is in it yet."""
+    while value and isinstance(value, (dict, list)):
+        value = value[-1] if isinstance(value, list) else value[next(reversed(value))]
+    return isinstance(value, (dict, list))
 
 
 class _Whole:

@@ -33,6 +33,7 @@ function render({ model, el }) {
   );
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${head.title}, ${head.model}`);
+  el.classList.add("jp-RenderedHTMLCommon"); // what JupyterLab does to saved HTML is done to this, too
   el.append(root);
 
   /** @type {Map<string | number, Growing>} */
@@ -43,6 +44,7 @@ function render({ model, el }) {
       const markdown = head.markdown && name !== "thinking";
       const className = name === "thinking" ? "lm-thinking" : markdown ? "lm-text" : "lm-text lm-raw";
       channels.set(name, (growing = new Growing(make("div", className))));
+      if (!markdown) growing.node.dir = "auto"; // as html._answer: by its first letter
       if (name === "thinking") text.prepend(growing.node);
       else if (head.samples < 2) text.append(growing.node);
     }

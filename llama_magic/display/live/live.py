@@ -26,6 +26,7 @@ import traitlets
 
 from llama_magic.display import hosts
 from llama_magic.display.live.feed import Feed
+from llama_magic.display.static import inline
 from llama_magic.display.views import gauge
 from llama_magic.model.results import Budget, Chunk
 from llama_magic.threads import Latch, of_the_cell, set_going
@@ -46,6 +47,12 @@ def _script() -> str:
     return "".join(re.sub(r"^import .*\n", "", text, flags=re.MULTILINE) for text in modules)
 
 
+def _style() -> str:
+    """Return the view's style sheet: it outweighs JupyterLab's, as do the styles of saved elements."""
+    base = re.sub(r"^\.lm \.", ".lm.lm-live .", inline.sheet(), flags=re.MULTILINE)
+    return base + (_HERE / "live.css").read_text("utf-8")
+
+
 class LiveView(anywidget.AnyWidget):
     """The widget behind the live view; `head` is what is known before the first token.
 
@@ -54,7 +61,7 @@ class LiveView(anywidget.AnyWidget):
 
     # Text, not a path: anywidget keeps every widget whose script it may have to reload.
     _esm = _script()
-    _css = (_HERE.parent / "static" / "base.css").read_text("utf-8") + (_HERE / "live.css").read_text("utf-8")
+    _css = _style()
     head = traitlets.Dict().tag(sync=True)
     left = traitlets.Dict().tag(sync=True)
 

@@ -13,7 +13,7 @@
 const TAGS = new Set(
   "a blockquote br code div em h3 h4 h5 h6 hr li ol p pre strong table tbody td th thead tr ul".split(" "),
 );
-const ATTRIBUTES = new Set(["class", "href", "rel", "scope", "start", "target"]);
+const ATTRIBUTES = new Set(["class", "dir", "href", "rel", "scope", "start", "target"]);
 const SAFE = /^(?:https?:\/\/|mailto:)[!-~]+$/i;
 
 /**

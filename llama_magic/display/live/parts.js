@@ -123,6 +123,8 @@ export function announcer(region) {
   };
 }
 
+const outer = (/** @type {string} */ path) => path.split(/[.[]/)[0];
+
 export const GROUP = 5; // samples side by side; those beyond are folded
 
 /**
@@ -158,7 +160,9 @@ export function form(fields, first, last) {
     if (!entry) {
       const values = Array.from({ length: columns }, () => make("td", "lm-td lm-empty", "not yet"));
       const node = make("tr", "lm-tr", make("td", "lm-td", path), ...values);
-      body.append(node);
+      const kin = [...rows.keys()].findLast((other) => outer(other) === outer(path));
+      if (kin === undefined) body.append(node);
+      else rows.get(kin)?.node.after(node); // below what else is in that field, as in what is saved
       rows.set(path, (entry = { node, values, empty: values.map(() => true) }));
     }
     return entry;
@@ -166,13 +170,13 @@ export function form(fields, first, last) {
   fields.forEach(row);
   const set = (/** @type {number} */ sample, /** @type {string} */ path, /** @type {number} */ offset, /** @type {string} */ piece) => {
     const at = sample - first;
-    const top = path.split(/[.[]/)[0]; // a field's first row makes room for its inner ones
+    const top = outer(path); // a field's first row makes room for its inner ones
     const room = rows.get(top);
+    const entry = row(path);
     if (top !== path && room?.empty.every(Boolean)) {
       room.node.remove();
       rows.delete(top);
     }
-    const entry = row(path);
     const value = entry.values[at];
     const known = entry.empty[at] ? "" : value.textContent ?? "";
     if (offset > known.length) return; // a gap: wait for the whole

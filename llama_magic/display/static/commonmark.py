@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -74,6 +75,19 @@ def words(contents: Iterable[Content]) -> str:
     return "".join(one if isinstance(one, str) else words(one.children) for one in contents)
 
 
+def leftward(contents: Iterable[Content]) -> bool:
+    """Return whether a text is written from right to left: its first letter is of such a script."""
+    return next(_ways(contents), "L") != "L"
+
+
+def _ways(contents: Iterable[Content]) -> Iterator[str]:
+    for one in contents:
+        if isinstance(one, str):
+            yield from (way for way in map(unicodedata.bidirectional, one) if way in ("L", "R", "AL"))
+        else:
+            yield from _ways(one.children)
+
+
 def _content(token: Token, rest: Iterator[Token]) -> list[Content]:
     """Return what a token stands for; one that opens something takes the tokens up to its end."""
     if token.nesting == 1:
@@ -113,13 +127,27 @@ def _element(token: Token, inner: list[Content]) -> list[Content]:
         tag = f"h{min(6, int(tag[1]) + 2)}"
     if tag == "li" and inner and isinstance(inner[0], Element) and inner[0].tag == "p":
         inner = [*inner[0].children, *inner[1:]]
+    if tag == "tr" and inner:
+        inner[-1] = _last_of_a_row(inner[-1])
     attributes = _class(_CLASSES[tag]) if tag in _CLASSES else ()
+    if token.attrs.get("style") == "text-align:right":  # of a table's column
+        attributes = _class(f"{_CLASSES[tag]} lm-right")
+    if tag in _WITH_DIRECTION and leftward(inner):
+        also = "lm-rtl lm-rtl-list" if tag in ("ul", "ol") else "lm-rtl"
+        attributes = (*_class(f"{_CLASSES[tag]} {also}"), ("dir", "rtl"))
     if tag == "ol" and "start" in token.attrs:
         attributes += (("start", str(token.attrs["start"])),)
     if tag == "th":
         attributes += (("scope", "col"),)
     made = Element(tag, tuple(inner), attributes)
     return [Element("div", (made,), _class("lm-box")) if tag == "table" else made]
+
+
+def _last_of_a_row(cell: Content) -> Content:
+    if isinstance(cell, str):
+        return cell
+    (name, classes), *others = cell.attributes
+    return cell._replace(attributes=((name, f"{classes} lm-end"), *others))
 
 
 # The looks of what an answer is made of.
@@ -137,6 +165,7 @@ _CLASSES = {
     "th": "lm-th",
     "td": "lm-td",
 }
+_WITH_DIRECTION = {"p", "h3", "h4", "h5", "h6", "ul", "ol", "blockquote", "th", "td"}
 
 
 def _link(token: Token, inner: tuple[Content, ...]) -> list[Content]:

@@ -101,7 +101,8 @@ def _answer(node: doc.Answer) -> Html:
         inner = _LINE.join(elements([one]) for one in commonmark.read(node.text))
         return Html('<div class="lm-text{}"{}>{}</div>').format(box, reach, inner)
     inner = elements(commonmark.lines(visible(node.text)))
-    return Html('<div class="lm-text lm-raw{}"{}>{}</div>').format(box, reach, inner)
+    way = Html(' dir="rtl"') if commonmark.leftward((node.text,)) else _NONE
+    return Html('<div class="lm-text lm-raw{}"{}{}>{}</div>').format(box, reach, way, inner)
 
 
 _EDITED = {"": Html("{}"), "kept": Html("<ins>{}</ins>"), "struck": Html('<del class="lm-dim">{}</del>')}
