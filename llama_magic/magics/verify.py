@@ -58,7 +58,9 @@ def command(arguments: Sequence[str]) -> int:
     """Verify one file and say how it comes out; return 1 where an answer differs, 0 where all are equal."""
     parser = argparse.ArgumentParser(prog="llama-magic verify", description=__doc__)
     parser.add_argument("file", help="a notebook, a record, or an export of one")
-    parser.add_argument("--model", help="the model to ask, in place of the file that each receipt names")
+    parser.add_argument(
+        "-m", "--model", help="the model to ask, in place of the file that each receipt names"
+    )
     parser.add_argument("--badge", action="store_true", help="leave a line under the notebook")
     given, rest = parser.parse_known_args(list(arguments))
     options = dict(parse_line(" ".join(["load", *map(_quoted, rest)])).options)

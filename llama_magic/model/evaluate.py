@@ -14,7 +14,7 @@ from typing import Any
 
 from llama_magic.errors import LlamaMagicError, TemplateError
 from llama_magic.model import proportion
-from llama_magic.model.gaps import GapError, left_alone, whole, written
+from llama_magic.model.gaps import GAP_WITHIN, GapError, left_alone, whole, written
 
 _CELL = "Compute the value in a Python cell and name it here."
 _JINJA = (
@@ -102,6 +102,8 @@ def _value(source: str, namespace: Mapping[str, Any], gaps_are_errors: bool) -> 
 
 def _told_of_missing(message: str, words: Wording) -> str:
     """Say what to do about a name, an attribute or an item that is not there."""
+    if words.gaps_are_errors and message.startswith("'None' has no "):
+        return GAP_WITHIN
     found = re.match(r"'(\w+)' is ", message)
     if found is None:
         return "Print the value to see what it holds. "

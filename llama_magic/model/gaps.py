@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Container
 from typing import Any
 
+GAP_WITHIN = "Fill the column, or say what to put there: {{ x.date() if x else 'none' }}. "
 _NAMED = "Fill the column, or say what to put there: "
 
 

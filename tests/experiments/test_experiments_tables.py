@@ -102,6 +102,9 @@ def test_a_gap_is_never_a_word_of_the_prompt(written: str, cure: str, cured: str
     name = "deep.day" if "deep" in written else "day"
     filled = re.sub(rf"\b{name}\b", f"({name} or 'none')", written)
     assert lm.map(rows, f"{{{{ {filled} }}}}", model=scripted_model(said))[0].text == cured
+    within = str(lm.map(rows, "{{ deep.day.year }}", model=scripted_model(said))[0].error)
+    assert "Fill the column" in within
+    assert "{{ x.date() if x else 'none' }}" in within
     kept = "{{ 'none' if day is none else day | upper }} {{ [day] | tojson }}"
     assert lm.map(rows, kept, model=scripted_model(said))[0].text == "none [null]"
 

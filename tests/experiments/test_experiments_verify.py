@@ -310,6 +310,8 @@ def test_the_command(of_the_demo: list[Any], tmp_path: Path, capsys: pytest.Capt
     assert cells[-1]["source"][0] in (f"*{n} of 7 answers come out equal here*" for n in range(7))
     assert command.main(["verify", str(tmp_path / "none.ipynb")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+    assert command.main(["verify", str(path), "-m", "nowhere.gguf"]) != 0
+    assert "nowhere.gguf" in "".join(capsys.readouterr())
 
 
 def test_a_notebook_that_maps_says_that_those_answers_are_elsewhere(
