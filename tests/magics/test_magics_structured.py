@@ -92,7 +92,7 @@ def test_grammar_from_text_variable_and_file(ip: Any, run: Any, model: Any, tmp_
         (tmp_path / "g.gbnf").write_bytes(mark + 'root ::= "ä"\r\n'.encode(encoding))
         model.backend.answers = ["ä"]
         assert run("%%llama complete --grammar g.gbnf\nx").result.text == "ä"
-    for data, words in ((b"\xff\xfe\x00", "is no text"), (None, "cannot be read")):
+    for data, words in ((b"\xff\xfe\x00", "is no text"), (None, "no such file.\nCheck it; relative paths")):
         (tmp_path / "g.gbnf").unlink() if data is None else (tmp_path / "g.gbnf").write_bytes(data)
         error = run("%%llama complete --grammar g.gbnf\nx").error_in_exec
         assert isinstance(error, SourceError)

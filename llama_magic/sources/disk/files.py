@@ -28,6 +28,9 @@ def read_whole(path: Path, what: str) -> bytes:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for ever, a device never end
             raise SourceError(f"{what} {path} cannot be read: it is no regular file.")
         return path.read_bytes()
+    except FileNotFoundError:
+        known = "Check it; relative paths start at the working folder."
+        raise SourceError(f"{what} {path} cannot be read: there is no such file.", remedy=known) from None
     except (OSError, ValueError) as error:
         raise SourceError(f"{what} {path} cannot be read: {_why(error)}.") from None
     except MemoryError:
