@@ -156,13 +156,14 @@ def _magic_options() -> dict[str, tuple[str, Option]]:
 
 
 @cache
-def _tests(file: str) -> dict[str, str]:
+def texts_of(file: str) -> dict[str, str]:
     """Return the functions of a test file, each with its own text and that of what no other test is."""
     text = (ROOT / file).read_text("utf-8")
     body = ast.parse(text).body
-    tests = [node for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    functions = [node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    tests = [node for node in functions if node.name.startswith("test_")]
     beside = "\n".join(ast.get_source_segment(text, node) or "" for node in body if node not in tests)
-    whole = {node.name: beside for node in body if isinstance(node, ast.FunctionDef)}
+    whole = {node.name: beside for node in functions}
     for node in tests:
         parts = [ast.get_source_segment(text, part) or "" for part in (node, *node.decorator_list)]
         whole[node.name] = "\n".join([*parts, beside])
@@ -193,12 +194,12 @@ def test_there_is_a_test_in_which_it_works(keyword: str) -> None:
     """The test that is listed exists, and it or what its file has beside tests speaks of the option."""
     assert keyword in WORKS, f"{keyword} has no test in which it works"
     file, _, name = WORKS[keyword].partition("::")
-    assert name in _tests(file), f"{keyword}: there is no {WORKS[keyword]}"
+    assert name in texts_of(file), f"{keyword}: there is no {WORKS[keyword]}"
     flags = [
         flag for _, option in _magic_options().values() if option.key == keyword for flag in option.flags
     ]
     words = "|".join(rf"(?<![\w-]){re.escape(flag)}(?![\w-])" for flag in flags)
-    assert re.search(rf'"{keyword}"|\b{keyword}=' + (f"|{words}" if words else ""), _tests(file)[name])
+    assert re.search(rf'"{keyword}"|\b{keyword}=' + (f"|{words}" if words else ""), texts_of(file)[name])
 
 
 @pytest.mark.parametrize("which", _magic_options())
