@@ -74,14 +74,15 @@ def spec_for(
 PLAIN = ReplySpec()
 THINK = ("<think>", "</think>")
 THINKING = ReplySpec(thinking_marks(*THINK))  # what most families do, and a server's separate reasoning
-_QUOTES = {"`": "`", '"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "(": ")"}
+_QUOTES = dict(zip("`\"'*“‘«(„‹「[", "`\"'*”’»)“›」]", strict=True))
 
 
 class ReplyReader:
     """Takes an answer apart as it grows. `feed()` text, then `flush()` once.
 
     A thinking part opens where the answer begins, or after another part: an opening mark in the middle
-    of a text is a word of it. A closing mark in quotes ("`</think>`") is a word of the thinking.
+    of a text is a word of it. So is, in the thinking, a closing mark in quotes ("`</think>`"), and one in
+    the middle of a line that speaks of an opening one ("<think>…</think> means").
     With `once` nothing is read any more once the answer has begun after a thinking part.
     """
 
@@ -89,16 +90,16 @@ class ReplyReader:
         self._spec = spec
         self._once = once
         self._answering = False  # text that is not blank was written in this state
-        self._last = ""  # the last character that was read in this state
+        self._last = ""  # the last characters that were read in this state
+        self._named = False  # an opening mark is spoken of in this line of the thinking
         self._ended = False  # a part before the answer came to its end
         self._state: State = spec.start
         self._held = ""
         self._header = ""
         self._blank = ""  # white space at the end of a thinking part or at the start of a part
         self._fresh = False  # nothing was written yet since a mark: leading white space is dropped
-        end = prompt.rstrip()
         for text, state in spec.opens:
-            if text and end.endswith(text.rstrip()):
+            if text and prompt.rstrip().endswith(text.rstrip()):
                 self._state, self._fresh = state, True
 
     @property
@@ -119,8 +120,7 @@ class ReplyReader:
     def flush(self) -> list[Piece]:
         """Return what was held back: the answer is complete."""
         pieces = self._read(final=True)
-        if self._state == "header" and self._header.strip():
-            # The header never ended: what was taken for one is all the answer there is.
+        if self._state == "header" and self._header.strip():  # it never ended: it is all the answer there is
             pieces.append(Piece("text", self._header.strip()))
         self._header = self._blank = ""
         return pieces
@@ -138,13 +138,14 @@ class ReplyReader:
         while self._held:
             marks = self._marks()
             at, mark = self._find(marks)
-            if mark is not None and self._quoted(at, mark):
+            if mark is not None and self._may_be_a_word(at, mark):
                 end = at + len(mark.text)
                 if end == len(self._held) and not final:
                     self._write(self._take(at), pieces)
                     break  # what follows decides
-                if self._held[end : end + 1] == _QUOTES[self._before(at)]:
+                if self._is_a_word(at, end, mark):
                     self._write(self._take(end), pieces)
+                    self._named = mark.then is None
                     continue
             waiting = None if final or mark is None else self._waiting(marks, at)
             if waiting is not None:
@@ -162,19 +163,34 @@ class ReplyReader:
     def _take(self, count: int) -> str:
         text, self._held = self._held[:count], self._held[count:]
         if text:
-            self._last = text[-1]
+            self._last, self._named = (self._last + text)[-8:], self._named and "\n" not in text
             self._answering = self._answering or bool(text.strip())
         return text
 
-    def _before(self, at: int) -> str:
-        """Return the character before a place in what is held."""
-        return self._held[at - 1] if at else self._last
+    def _closing_quote(self, at: int) -> str:
+        """Return what would close the quote that opens right before a place in what is held; "" for none."""
+        before = self._last + self._held[:at]
+        quote = before[-1:]
+        closing = _QUOTES.get(quote, "")
+        word = before.rstrip(quote)[-1:]
+        return "" if closing == quote and (word.isalnum() or word in tuple(".,;:!?)")) else closing
 
-    def _quoted(self, at: int, mark: Mark) -> bool:
-        """Say whether a mark that closes thinking stands after an opening quote."""
-        # (Not before a constrained answer: its first token must not have to wait for what is decided here.)
-        closes = self._state == "thinking" and mark.then == "text" and not self._once
-        return closes and self._before(at) in _QUOTES
+    def _may_be_a_word(self, at: int, mark: Mark) -> bool:
+        """Say whether a mark of thinking within it may be one that is only spoken of."""
+        if self._state != "thinking" or self._once:  # a constrained answer must not wait for what follows
+            return False
+        if mark.then is None:
+            return self._answering or bool(self._held[:at].strip())
+        return mark.then == "text" and (self._closing_quote(at) != "" or self._speaks(at))
+
+    def _is_a_word(self, at: int, end: int, mark: Mark) -> bool:
+        follows = self._held[end : end + 1]
+        quoted = follows != "" and follows == self._closing_quote(at)
+        return quoted or mark.then is None or (self._speaks(at) and follows not in ("", "\n", "\r"))
+
+    def _speaks(self, at: int) -> bool:
+        """Say whether the line up to a place speaks of an opening mark."""
+        return self._named and "\n" not in self._held[:at]
 
     def _may_open(self, mark: Mark, at: int) -> bool:
         """Say whether a mark counts here: thinking opens only where nothing was written before it."""
@@ -228,33 +244,28 @@ class ReplyReader:
             self._header = ""
         if mark.then == "tool_call":
             pieces.append(Piece("tool_call", ""))  # a new call begins
+        self._state = mark.then
         if before != mark.then:
             # White space around a thinking part or a tool call is layout, not answer.
             self._fresh, self._blank = True, ""
-        self._state = mark.then
-        if before != mark.then:
             self._begin()
 
     def _begin(self) -> None:
         """Begin a part: nothing is written in it yet."""
-        self._answering, self._last = False, ""
+        self._answering, self._last, self._named = False, "", False
         self._ended = self._ended or self._state == "text"
 
     def _write(self, text: str, pieces: list[Piece]) -> None:
-        if not text:
-            return
         if self._state == "header":
             self._header += text
             return
-        if self._fresh:
-            text = text.lstrip()
-            if not text:
-                return
-            self._fresh = False
+        text = text.lstrip() if self._fresh else text
+        if not text:
+            return
+        self._fresh = False
         kind: PieceKind = self._state
         if kind == "thinking":
-            # Hold white space back: at the end of the part it is layout.
-            body = text.rstrip()
+            body = text.rstrip()  # white space is held back: at the end of the part it is layout
             if not body:
                 self._blank += text
                 return

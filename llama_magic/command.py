@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -41,6 +43,22 @@ _IN_PYTHON = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 2 where it could not be understood or done."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = _run(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python says the same once more as it ends
+        if error.errno == errno.EPIPE:
+            return 141  # who read it has gone (`| head`): as a shell says of SIGPIPE
+        print(f"llama-magic: what it says cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
+    return status
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return 0

@@ -86,12 +86,17 @@ def _checked(headers: list[Header], paths: list[Path]) -> list[Header]:
     for number, (header, path) in enumerate(zip(headers, paths, strict=True)):
         for key, type_, want in (("split.no", "u16", number), ("split.count", "u16", len(headers))):
             _expect(header, path, key, type_, want)
-    total = sum(len(h.tensors) for h in headers)
-    _expect(headers[0], paths[0], "split.tensors.count", "i32", total)
-    names = [t.name for h in headers for t in h.tensors]
-    if len(set(names)) != total:
-        twice = next(n for n in names if names.count(n) > 1)
-        raise InvalidGGUFError(f"The tensor {twice!r} stands in two parts.", field=f"tensor {twice}")
+    where: dict[str, Path] = {}
+    for header, path in zip(headers, paths, strict=True):
+        for name in (t.name for t in header.tensors):
+            if name in where:
+                raise InvalidGGUFError(
+                    f"The tensor {name!r} stands in two parts, {where[name].name} and {path.name}.",
+                    field=f"tensor {name}",
+                    remedy="One of them has the content of another: download all parts again.",
+                )
+        where.update({t.name: path for t in header.tensors})
+    _expect(headers[0], paths[0], "split.tensors.count", "i32", sum(len(h.tensors) for h in headers))
     return headers
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from llama_magic.errors import OptionError
 from llama_magic.magics._options import VERBS
 from llama_magic.magics._rows import Verb
@@ -23,14 +25,16 @@ def check_action(verb: str, action: str, rest: list[str]) -> None:
         )
 
 
-def check_count(verb: Verb, free: list[str]) -> None:
+def check_count(verb: Verb, free: list[str], door: str = "%llama") -> None:
     """Refuse fewer words, or more, than a verb takes."""
-    usage = f"Write %llama {verb.name} {verb.arguments}".rstrip() + "."
+    where = f"{door} {verb.name}"
+    usage = f"Write {where} {verb.arguments}".rstrip() + "."
     if len(free) < verb.least:
         wanted = " and ".join(verb.arguments.partition("[")[0].split())
-        raise OptionError(f"%llama {verb.name} needs {wanted or verb.arguments}.", remedy=usage)
+        raise OptionError(f"{where} needs {wanted or verb.arguments}.", remedy=usage)
     if len(free) > verb.most:
-        if any("/" in word or "\\" in word or word.endswith(".gguf") for word in free):
+        is_path = any("/" in word or "\\" in word or word.endswith(".gguf") for word in free)
+        if is_path and not all(map(os.path.exists, free)):
             path = " ".join(free).replace("\\ ", " ")
-            usage = f'A path with blanks stands in quotes: %llama {verb.name} "{path}".'
-        raise OptionError(f"%llama {verb.name} does not take {free[verb.most]!r}.", remedy=usage)
+            usage = f'A path with blanks stands in quotes: {where} "{path}".'
+        raise OptionError(f"{where} does not take {free[verb.most]!r}.", remedy=usage)

@@ -80,7 +80,7 @@ def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
     free, options, wants_help = _read(Arguments(arguments), verb.options, where, LineVariables({}))
     command = LineCommand(verb.name, tuple(free), MappingProxyType(options), wants_help)
     if not wants_help:
-        check_count(verb, free)
+        check_count(verb, free, "llama-magic")
     return command
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -11,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from llama_magic import display, sources
-from llama_magic.errors import OptionError
+from llama_magic.doors import Door
+from llama_magic.errors import LlamaMagicError, OptionError
 from llama_magic.experiments.verification import Verdict, Verification, verify
+from llama_magic.magics import _help
 from llama_magic.magics._kernel import Kernel
-from llama_magic.magics._parse import LineCommand, parse_line
+from llama_magic.magics._options import LOAD, MODEL, TIMEOUT
+from llama_magic.magics._parse import LineCommand, parse_arguments
+from llama_magic.magics._rows import Option, Verb
 from llama_magic.words.amounts import duration
 from llama_magic.words.progress import Progress
 from llama_magic.words.screens import is_screen
@@ -54,23 +57,44 @@ def _at_work(kernel: Kernel) -> Any:
     return kernel.session.history
 
 
+_COMMAND = Verb(
+    "verify",
+    "FILE…",
+    "write the seeded answers of notebooks, records or exports of one again; exit status 1 if any differs",
+    "an exit status",
+    (Option(("--badge",), "flag", "leave a line under each notebook"), MODEL, TIMEOUT, *LOAD[1:]),
+    least=1,
+    most=10_000,
+)
+
+
 def command(arguments: Sequence[str]) -> int:
-    """Verify one file and say how it comes out; return 1 where an answer differs, 0 where all are equal."""
-    parser = argparse.ArgumentParser(prog="llama-magic verify", description=__doc__)
-    parser.add_argument("file", help="a notebook, a record, or an export of one")
-    parser.add_argument(
-        "-m", "--model", help="the model to ask, in place of the file that each receipt names"
-    )
-    parser.add_argument("--badge", action="store_true", help="leave a line under the notebook")
-    given, rest = parser.parse_known_args(list(arguments))
-    options = dict(parse_line(" ".join(["load", *map(_quoted, rest)])).options)
-    found = verify(given.file, model=given.model, told=_say, **options)
-    print(found.badge if found else display.to_text(found))
+    """Verify files, say how each comes out; return 1 where an answer differs, 2 where a file is none."""
+    asked = parse_arguments(_COMMAND, arguments)
+    if asked.help:
+        print(_help.verb_help(_COMMAND).replace("%llama", "llama-magic"))
+        return 0
+    options = dict(asked.options)
+    badge, several, status = options.pop("badge", False), len(asked.words) > 1, 0
+    for file in asked.words:
+        try:
+            status = max(status, _verify_file(file, badge, f"{file}: " * several, **options))
+        except LlamaMagicError as error:  # one that cannot be read costs no other
+            if not several:
+                raise
+            print(f"{file}: {error.at(Door.SHELL)}", file=sys.stderr)
+            status = 2
+    return status
+
+
+def _verify_file(file: str, badge: bool, named: str, **options: Any) -> int:
+    found = verify(file, told=_say, **options)
+    print(named + (found.badge if found else display.to_text(found)))
     if found:
         print(found.beside, end="\n" * bool(found.beside), file=sys.stderr)
         print(f"it took {duration(found.seconds)}", file=sys.stderr)
-    if given.badge:
-        write_badge(Path(given.file), found)
+    if badge:
+        write_badge(Path(file), found)
     return 0 if found else 1
 
 
@@ -78,11 +102,6 @@ def _say(verdict: Verdict, every: int) -> None:
     """Print a line for an answer that is another here, as it comes."""
     if not verdict.equal and is_screen(sys.stderr):
         print(f"{verdict.where} of {every} is another here", file=sys.stderr, flush=True)
-
-
-def _quoted(word: str) -> str:
-    mark = "'" if '"' in word else '"'
-    return word if word.startswith("-") and " " not in word else f"{mark}{word}{mark}"
 
 
 def write_badge(path: Path, found: Verification) -> None:

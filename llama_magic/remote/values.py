@@ -1,4 +1,6 @@
-"""What a server streams, cut into JSON values: server-sent events, JSON one a line, or one JSON for all."""
+"""What is sent to a server, as JSON, and what it streams, cut into JSON values: server-sent events, JSON one
+a line, or one JSON for all.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,11 @@ import codecs
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from llama_magic.errors import ServerError
+from llama_magic.words.given import utf8
 
 # What reading an answer of another shape raises.
 MISREAD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -17,6 +20,15 @@ MOST = 16 << 20  # bytes of one value
 DONE = {"done": True}  # stands for the last event of OpenAI's format; what comes after it is nothing
 _FIELD = re.compile(rb"[A-Za-z_-]{1,40}")
 _ORDINARY = (b"", b"message", b"error")  # events that are read; of another name only what is JSON
+
+
+def sent(body: Any, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return what httpx takes of a question. Raises `InputTypeError` for a text that is no UTF-8."""
+    if body is None:
+        return {"headers": headers}
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    content = utf8(text, "The request, as JSON,")
+    return {"headers": {**headers, "content-type": "application/json"}, "content": content}
 
 
 def decoded(data: bytes) -> Any:

@@ -18,7 +18,7 @@ from llama_magic.errors import ServerBusyError, ServerError, ServerLoadingError,
 from llama_magic.remote import faults, network
 from llama_magic.remote.address import Address
 from llama_magic.remote.patience import Patience
-from llama_magic.remote.values import DONE, MISREAD, Values, decoded
+from llama_magic.remote.values import DONE, MISREAD, Values, decoded, sent
 from llama_magic.sources.http.settings import certificates, read_settings
 from llama_magic.threads import left, look
 from llama_magic.words.harmless import one_line
@@ -118,7 +118,7 @@ class Wire:
     def _ask(self, path: str, body: Any) -> Any:
         url = self.address.url(path)
         method = "GET" if body is None else "POST"
-        how: Any = {"json": body, "headers": self.address.headers(), "extensions": self._noting}
+        how: Any = {**sent(body, self.address.headers()), "extensions": self._noting}
         with self._patience.within(min(BELIEVED * ASK_S, left())) as late:
             try:
                 with self._sync.stream(method, url, **how) as response:
@@ -183,9 +183,8 @@ class Wire:
                 self._async = httpx.AsyncClient(timeout=timeout, limits=limits, **self._options)
         begun = False
         try:
-            headers = self.address.headers()
             url = self.address.url(path)
-            asked = self._async.stream("POST", url, json=body, headers=headers)
+            asked = self._async.stream("POST", url, **sent(body, self.address.headers()))
             async with self._headed(asked) as response:
                 if response.status_code != 200:
                     data = await _words(response)

@@ -114,6 +114,10 @@ def _refusal(error: ValidationError, data: bytes, kind: type[Fields]) -> Refusal
         known = kind.model_fields.keys() - IDLE.keys() - kind.same.keys() if field else set()
         near = hint(str(path[-1]), known, CALLED_ELSEWHERE) if known else ""
         return Refusal(400, f"There is no field {one_line(name, 200)!r} here.{near}", param=name)
+    if problem["type"] == "union_tag_not_found":
+        return Refusal(400, f"{one_line(name, 200)}: Field required.", param=name)
+    if problem["type"] == "union_tag_invalid" and "content" in path:
+        instead = "Only text is read here: leave images, sound and files out, or say in words what they show."
     words = _TAG.sub(r"is \1; expected \2", problem["msg"])
     of = ":" if words == problem["msg"] else ""
     message = f"{one_line(name, 200) or 'The body'}{of} {one_line(words, 300)}."

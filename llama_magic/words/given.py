@@ -26,6 +26,17 @@ def whole(value: Any) -> int | None:
         return None
 
 
+def utf8(text: str, what: str = "The text") -> bytes:
+    """Return a text as UTF-8. Raises `InputTypeError` for half of a surrogate pair, which UTF-8 has not."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputTypeError(
+            f"{what} holds a lone surrogate (U+{ord(text[error.start]):04X}), character {error.start}; "
+            "expected text that can be written as UTF-8."
+        ) from None
+
+
 def quoted(value: Any) -> str:
     """Return a value as a message shows it: `repr`, of bounded length, whatever the value's own does."""
     try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from pkgutil import resolve_name
@@ -60,3 +63,21 @@ def test_doctor_reports_and_takes_nothing(capsys: pytest.CaptureFixture[str]) ->
     assert "llama-cpp-python" in said
     assert status == (1 if "\n! " in said else 0)
     assert main(["doctor", "now"]) == 2
+
+
+def test_output_that_nobody_takes(tmp_path: Path) -> None:
+    """A reader that has gone (`| head`) ends it as SIGPIPE does, a full disk is named; no traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    with open("/dev/full", "w") as full, open(write, "w") as gone:
+        for out, status, says in ((gone, 141, ""), (full, 2, "cannot be written: No space left on device")):
+            done = subprocess.run(
+                [sys.executable, "-m", "llama_magic"],
+                stdout=out,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == status
+            assert says in done.stderr
+            assert done.stderr.count("\n") == bool(says)

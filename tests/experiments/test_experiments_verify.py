@@ -314,6 +314,25 @@ def test_the_command(of_the_demo: list[Any], tmp_path: Path, capsys: pytest.Capt
     assert "nowhere.gguf" in "".join(capsys.readouterr())
 
 
+def test_the_command_takes_several_files(
+    of_the_demo: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify *.ipynb` verifies each and names it; one that is no notebook costs no other, and is status 2.
+    Options may stand before the files.
+    """
+    first, second = (notebook(tmp_path / f"{name}.ipynb", of_the_demo[i]) for i, name in enumerate("ab"))
+    broken = tmp_path / "broken.ipynb"
+    broken.write_text("{}")
+    assert command.main(["verify", "--threads", "1", *map(str, (first, broken, second))]) == 2
+    said = capsys.readouterr()
+    told = [f"{path}: 1 of 1 answer comes out equal here" for path in (first, second)]
+    assert said.out.splitlines() == told
+    assert f"{broken} is no notebook" in said.err
+    assert command.main(["verify", str(first), str(second)]) == 0
+    assert command.main(["verify"]) == 2
+    assert "Write llama-magic verify FILE…" in capsys.readouterr().err
+
+
 def test_a_notebook_that_maps_says_that_those_answers_are_elsewhere(
     of_the_demo: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -317,6 +317,17 @@ def test_shards_of_different_models_are_refused(tmp_path: Path, wrong: dict[str,
     assert caught.value.field == field
 
 
+def test_a_shard_with_the_content_of_another_is_named(tmp_path: Path) -> None:
+    """Where a tensor stands in two shards both are named, and not the count in the first, which is right."""
+    first, second = _shards(tmp_path)
+    base = tiny_llama()
+    numbers = [("split.no", "u16", 1), ("split.count", "u16", 2), ("split.tensors.count", "i32", 12)]
+    File(numbers, base.tensors[:5]).write(second)
+    with pytest.raises(InvalidGGUFError, match=f"in two parts, {first.name} and {second.name}") as caught:
+        inspect(first)
+    assert caught.value.field == f"tensor {base.tensors[0].name}"
+
+
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     """The error lists the file that is not there."""
     first, second = _shards(tmp_path)

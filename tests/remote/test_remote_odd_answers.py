@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -107,3 +109,28 @@ def test_odd_answers_are_errors_of_ours(kind: str, seed: int, start: Callable[..
                 if isinstance(made, lm.Completion):
                     made.text.encode("utf-8")
                     json.dumps(made.receipt, default=str)
+
+
+HALF = "a \ud83d b"
+SAID: list[Callable[[lm.Model], Any]] = [
+    lambda model: model.chat([{"role": "user", "content": HALF}]),
+    lambda model: list(model.chat([{"role": "system", "content": HALF}, *ASK], stream=True)),
+    lambda model: model.complete(HALF),
+    lambda model: asyncio.run(model.acomplete(HALF)),
+    lambda model: model.chat(ASK, choices=["x", HALF]),
+    lambda model: model.structured(HALF, SCHEMA),
+    lambda model: model.embed(["x", HALF]),
+    lambda model: model.read(HALF),
+]
+
+
+@pytest.mark.parametrize("kind", ["llama-server", "vllm", "ollama", "openai"])
+def test_half_a_surrogate_pair_is_named_before_it_is_sent(kind: str, start: Callable[..., Fake]) -> None:
+    """A text that UTF-8 cannot hold is refused wherever it stands, as where the model is in this process."""
+    with lm.connect(start(kind, "one two").url, probing=False) as model:
+        for place, call in enumerate(SAID):
+            with pytest.raises(errors.LlamaMagicError) as caught:
+                call(model)
+            words = str(caught.value)
+            assert re.search("surrogate|does not tell|not UTF-8", words), (place, words)
+        assert model.chat(ASK).text == "one two"

@@ -274,8 +274,12 @@ def test_parts_and_roles_are_read(served: Callable[..., Served]) -> None:
     ]
     here.post(CHAT, messages=messages)
     assert "ab<|im_end|>" in here.backend.requests[-1].text
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    here.refused(CHAT, "messages[0].content[0].type", messages=[{"role": "user", "content": [image]}])
+    for kind in ("image_url", "input_image", "input_audio", "file", "video_url", None):
+        part = {"type": kind, "image_url": {"url": "data:image/png;base64,AAAA"}} if kind else {"text": "a"}
+        messages = [{"role": "user", "content": [{"type": "text", "text": "Look:"}, part]}]
+        said = here.refused(CHAT, "messages[0].content[1].type", messages=messages)["message"]
+        assert ("Only text is read here" in said) == (kind is not None)
+        assert kind or said.endswith("type: Field required.")
     here.refused(CHAT, "messages[0].content", messages=[{"role": "user"}])
 
 

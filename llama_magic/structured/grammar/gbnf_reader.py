@@ -10,6 +10,7 @@ from llama_magic.errors import SchemaError
 from llama_magic.structured.schema.regex import literal
 
 _MAX_REPEAT = 10_000
+_LOW = re.compile(r"\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)  # the second half of a surrogate pair
 CURE = "The notation is described in llama.cpp's grammars/README.md."
 
 
@@ -173,6 +174,10 @@ class GbnfReader:
         if match.group(4):
             return {"n": "\n", "r": "\r", "t": "\t"}.get(match.group(4), match.group(4))
         code = int(match.group(1) or match.group(2) or match.group(3), 16)
+        low = _LOW.match(self.text, self.at) if 0xD800 <= code < 0xDC00 else None
+        if low:  # as JSON escapes a character beyond four digits
+            self.at = low.end()
+            code = 0x10000 + (code - 0xD800) * 0x400 + int(low.group(1), 16) - 0xDC00
         if code > 0x10FFFF or 0xD800 <= code < 0xE000:
             self._fail("the code of a character")
         return chr(code)
