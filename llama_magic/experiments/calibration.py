@@ -18,7 +18,7 @@ from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import same
 from llama_magic.experiments.statistics import Interval, estimate
 from llama_magic.model.gaps import is_gap
-from llama_magic.words.given import at_least
+from llama_magic.words.given import at_least, quoted
 from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
 
@@ -112,14 +112,21 @@ def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool, int
     columns = {name for one in decisions for name in one.inputs}
     if column not in columns:
         raise OptionError(f"No row has a column {column!r}. {meant(column, columns)}")
-    pairs = [
-        (one.confidence, same(one.best, wanted), one.row)
+    labelled = [
+        (one, wanted)
         for one in decisions
         if one.error is None and not is_gap(wanted := one.inputs.get(column))
     ]
-    if not pairs:
+    if not labelled:
         raise OptionError(f"No row has both a decision and a value in {column!r}.")
-    return pairs
+    if not any(same(option, wanted) for one, wanted in labelled for option in one.logprobs):
+        held, options = labelled[0][1], ", ".join(map(repr, labelled[0][0].logprobs))
+        raise OptionError(
+            f"No row has one of its options in {column!r}: the first holds {quoted(held)}, its options are "
+            f"{options}.",
+            remedy="Name the options as the column does: options={'Yes': 'yes', …}, or name another column.",
+        )
+    return [(one.confidence, same(one.best, wanted), one.row) for one, wanted in labelled]
 
 
 def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:

@@ -264,6 +264,14 @@ def test_a_threshold_is_set_anew_and_nothing_is_read_again() -> None:
     assert not asked
 
 
+def test_a_column_that_holds_no_option_is_named() -> None:
+    """Where "Yes" is right and "yes" an option, no decision could be right: that is said, not counted."""
+    part = Odds(None, {0: Decision(0, 0, {"label": "Yes"}, {}, {"yes": -0.1, "no": -3.0})})
+    for ask in (part.calibration, part.thresholds):
+        with pytest.raises(lm.OptionError, match=r"in 'label': the first holds 'Yes', its"):
+            ask("label")
+
+
 def test_thresholds_say_how_many_are_decided_and_how_many_of_these_rightly() -> None:
     """Rows without a label are left out; where nothing is decided there is no share."""
     texts = {"0.95": "yes", "0.3": "yes", "0.2": "no", "0.1": "no", "0.4": None}
