@@ -38,6 +38,7 @@ OF_VERBS = {
     **dict.fromkeys(("run", "open", "start"), "load"),
     **dict.fromkeys(("show", "info", "metadata"), "inspect"),
     **dict.fromkeys(("get", "download"), "pull"),
+    **dict.fromkeys(("last", "log", "answers", "results"), "history"),
     **dict.fromkeys(("tokenize", "tokenise"), "tokens"),
 }
 OF_MODES = {

@@ -63,6 +63,7 @@ def test_a_cell_knows_what_others_call_its_options(line: str, said: str) -> None
         ("kv --seed 5", "It belongs to %%llama complete"),
         ("history --last 5", "%llama history N"),
         ("list", "Did you mean models?"),
+        ("last", "Did you mean history?"),
         ("rm x", "Did you mean unload?"),
     ],
 )
