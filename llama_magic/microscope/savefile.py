@@ -86,11 +86,11 @@ def write(path: str | os.PathLike[str], saved: SavedSequence, owner: Fingerprint
             "stretches": [[s.start, s.end, len(s.state)] for s in saved.stretches],
         }
     ).encode()
-    parts = [
+    parts: list[bytes | memoryview] = [
         _HEAD.pack(MAGIC, VERSION, len(header)),
         header,
         np.asarray(saved.tokens, "<i4").tobytes(),
-        *(s.state for s in saved.stretches),
+        *(np.frombuffer(s.state, np.uint8).data for s in saved.stretches),
     ]
     total = hashlib.sha256()
     for part in parts:

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llama_magic.engine.kv.ordered import SLACK, OrderedCells
+from llama_magic.engine.kv.reuse import take_longest
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.kv.store import PrefixStore
 from llama_magic.errors import BackendError
@@ -41,6 +42,23 @@ def in_order(cells: OrderedCells, memory: FakeMemory) -> None:
         found = dict(memory.held(slot.sequence))
         assert [found.get(at) for at in range(reach, len(slot.tokens))] == slot.tokens[reach:]
         assert max(found, default=-1) == len(slot.tokens) - 1
+
+
+def test_conversations_in_turn_lie_at_the_start_each_time() -> None:
+    """One that comes back finds no cells pinned before it, and none are laid anew for it."""
+    cells, memory = ordered()
+    texts = [[*range(100, 140)], [*range(50)]]
+    for turn in range(6):
+        text = [*texts[turn % 2], turn]
+        slot = take_longest(cells, text, len(text) - 1) or cells.free_slot()
+        assert slot is not None
+        assert len(slot.tokens) == (0 if turn < 2 else len(text) - 1)
+        slot.in_use = True
+        cells.park_idle()
+        assert write(cells, memory, slot, text[len(slot.tokens) :])
+        assert memory.places(slot.sequence) == [*range(len(text))]
+        slot.leave()
+        texts[turn % 2] = text
 
 
 STEPS = st.lists(

@@ -149,8 +149,21 @@ def test_host_memory_is_taken_only_where_it_holds_more() -> None:
     assert take_longest(cells, [*TEXT, 9], 40) is cells.slots[0]
     cells.trim(cells.slots[0], 20)
     slot = take_longest(cells, [*TEXT, 9], 40)
-    assert slot is cells.slots[1]
+    assert slot is not None
     assert held(cells, slot) == TEXT
+
+
+def test_what_comes_back_lies_where_a_cold_read_would_write_it() -> None:
+    """Idle conversations leave the cells first: those before it would be looked at for every token."""
+    cells = holding(TEXT)
+    cells.park(cells.slots[0])
+    other = [*range(50)]
+    decode(cells, cells.slots[0], other)
+    found = take_longest(cells, [*TEXT, 9], 40)
+    assert found is not None
+    assert held(cells, found) == TEXT
+    assert cells.memory.places(found.sequence) == [*range(40)]  # type: ignore[attr-defined]
+    assert [entry.tokens for entry in cells.store.entries] == [TEXT, other]
 
 
 texts = st.lists(st.integers(0, 1), min_size=1, max_size=12)

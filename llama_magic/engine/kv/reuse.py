@@ -58,6 +58,7 @@ def take_longest(cells: Cells, tokens: Sequence[int], limit: int) -> Slot | None
     holder, resident = match(cells, tokens, limit)
     entry, stored = cells.store.best(tokens, limit)
     if entry is not None and stored > resident:
+        cells.park_idle()  # before, so that what comes back lies at the start, and not behind them
         slot = cells.free_slot()
         if slot is not None and restored(cells, slot, entry):
             cells.trim(slot, stored)

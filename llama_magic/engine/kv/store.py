@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
+
+State = bytes | NDArray[np.uint8]  # read from a file, or saved of a context
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
@@ -36,7 +39,7 @@ class Stretch:
 
     start: int
     end: int
-    state: bytes
+    state: State
 
 
 @dataclass

@@ -36,6 +36,7 @@ class DecodeStatus(enum.Enum):
     ABORTED = 2
 
 
+_BYTES = ctypes.POINTER(ctypes.c_uint8)
 _STATUS = {status.value: status for status in DecodeStatus}
 # The address alone: of a pointer object it takes three more to come by.
 _row_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
@@ -135,11 +136,9 @@ class Context:
         # An array of what `llama_adapter_lora_init` returned: llama.cpp's pointers, no addresses of them.
         pointers = (llama_cpp.llama_adapter_lora_p_ctypes * count)(*adapters)
         scales = (ctypes.c_float * count)(*(adapter.scale for adapter in self.options.adapters))
-        code = llama_cpp.llama_set_adapters_lora(self.pointer, pointers, count, scales)
-        if code != 0:
+        if code := llama_cpp.llama_set_adapters_lora(self.pointer, pointers, count, scales):
             self.close()
-            said = f"llama.cpp could not set the LoRA adapters (code {code})."
-            raise BackendError(said, log=backend.log_tail())
+            raise BackendError(f"llama.cpp set no LoRA adapters (code {code}).", log=backend.log_tail())
 
     @property
     def pointer(self) -> int:
@@ -278,18 +277,20 @@ class Context:
         """Forget every cell; with `data`, zero what lies in them."""
         llama_cpp.llama_memory_clear(self._memory, data)
 
-    def save_sequence(self, sequence: int) -> bytes:
-        """Copy the state of one sequence to host memory."""
-        buffer = (ctypes.c_uint8 * int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence)))()
-        written = int(llama_cpp.llama_state_seq_get_data(self.pointer, buffer, len(buffer), sequence))
+    def save_sequence(self, sequence: int) -> NDArray[np.uint8]:
+        """Copy the state of one sequence to host memory: (bytes,) uint8."""
+        # What NumPy allocates of that size lies in huge pages, and is not filled with zeros before.
+        state = np.empty(int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence)), np.uint8)
+        place = state.ctypes.data_as(_BYTES)
+        written = int(llama_cpp.llama_state_seq_get_data(self.pointer, place, len(state), sequence))
         if written == 0:
             raise BackendError("llama.cpp could not save a sequence.", log=backend.log_tail())
-        return memoryview(buffer)[:written].tobytes()
+        return state[:written]
 
-    def restore_sequence(self, sequence: int, state: bytes) -> bool:
+    def restore_sequence(self, sequence: int, state: bytes | NDArray[np.uint8]) -> bool:
         """Load a saved state into an empty sequence; False where there is no room for it."""
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
-        return bool(llama_cpp.llama_state_seq_set_data(self.pointer, buffer, len(state), sequence))
+        place = np.frombuffer(state, np.uint8).ctypes.data_as(_BYTES)
+        return bool(llama_cpp.llama_state_seq_set_data(self.pointer, place, len(state), sequence))
 
     def close(self) -> None:
         """Free the context; idempotent."""

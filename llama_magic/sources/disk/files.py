@@ -37,7 +37,7 @@ def read_whole(path: Path, what: str) -> bytes:
         raise SourceError(f"{what} {path} cannot be read: it is larger than the memory there is.") from None
 
 
-def write_whole(path: Path, pieces: Iterable[bytes], what: str) -> None:
+def write_whole(path: Path, pieces: Iterable[bytes | memoryview], what: str) -> None:
     """Write a file that appears whole, on the disk, or not at all. Raises `SourceError` where it cannot."""
     partial = path.parent / f".{os.getpid()}-{threading.get_ident()}.partial"
     try:
