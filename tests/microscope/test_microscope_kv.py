@@ -94,7 +94,9 @@ def test_the_state_is_llama_cpps_after_every_call(model: Any) -> None:
 def test_shared_cells_are_counted_once(short: Any) -> None:
     """Three samples of one prompt take its cells once, and each its own last prompt token and answer."""
     short.kv_clear()
-    answers = short.complete("The sky over the old harbour is", max_tokens=4, n=3, temperature=1.5)
+    answers = short.complete(
+        "The sky over the old harbour is", max_tokens=4, n=3, temperature=1.5, ignore_eos=True
+    )
     prompt = len(answers[0].prompt_token_ids)
     written = [len(a.token_ids) for a in answers]
     assert check(short).used == (prompt - 1) + sum(1 + n - 1 for n in written)
