@@ -6,8 +6,9 @@ no widgets, no numpy. Everything else is imported by the first command that need
 - `_magics` is the object that IPython knows, `_kernel` what commands ask of the kernel that they run in.
 - `_options` is the table of verbs, modes and options; `_rows` says what a row holds, `_actions` checks
   those of a verb. `_help` and `_complete` (Tab) read it, too.
-- A line: `_parse` makes a frozen command of it. `_words` cuts it, `_braces` and `_variables` fill in
-  variables, `_readers` read values, `_other_names` knows what other tools call an option.
+- A line: `_parse` makes a frozen command of it. `_words` cuts it, `_braces`, `_variables` and
+  `_filling` (of `{{ }}`) fill in variables, `_readers` read values, `_other_names` knows what other tools
+  call an option.
 - A verb: `_verbs` runs it; those with much to do have a file: `_aliases`, `_chats`, `_connect`, `doctor`,
   `_inspect`, `_records`, `serve`, `verify`.
 - A cell: `_modes` runs it as a `_call`; `_looking` has the modes that write nothing, `_experiments` those

@@ -11,6 +11,7 @@ from llama_magic.errors import OptionError
 from llama_magic.magics import _options as table
 from llama_magic.magics import _other_names
 from llama_magic.magics._actions import check_count
+from llama_magic.magics._filling import line_variables
 from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._variables import LineVariables
 from llama_magic.magics._words import Arguments, Word, Words
@@ -50,7 +51,7 @@ class CellCommand:
 
 def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> LineCommand:
     """Read what follows `%llama`; the variables that it names are those of `namespace`."""
-    variables = LineVariables(namespace)
+    variables = line_variables(line, namespace)
     words = Words(line, variables.end_of)
     first = words.take()
     if first is not None and first.text.removesuffix(";") in table.VERBS:
@@ -87,7 +88,7 @@ def parse_arguments(verb: Verb, arguments: Sequence[str]) -> LineCommand:
 def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -> CellCommand:
     """Read what follows `%%llama` on its line; the variables that it names are those of `namespace`."""
     every = tuple({option.flags: option for mode in table.MODES.values() for option in mode.options}.values())
-    variables = LineVariables(namespace)
+    variables = line_variables(line, namespace)
     words = Words(line, variables.end_of)
     free, options, wants_help = _read(words, every, "%%llama", variables, is_python=_takes_rows)
     name = free[0] if free else table.DEFAULT_MODE
@@ -235,9 +236,6 @@ def _value_word(flag: str, option: Option, words: Words, known: Mapping[str, Opt
     return word.text
 
 
-# --- checks and errors ---
-
-
 def _check_fit(mode: Mode, options: Mapping[str, Any]) -> None:
     held = [o for o in table.CONSTRAINTS if o.key in options]
     if len(held) > 1:
@@ -264,11 +262,9 @@ def _unknown_verb(word: str) -> OptionError:
             remedy=f"Write %%llama {word}, the text below it; in a loop {_other_names.IN_PYTHON[word]}.",
         )
     if word in ("export", "save"):
-        return OptionError(
-            f"There is no verb {word!r}.",
-            remedy="%llama history save x.jsonl writes what was generated, %llama chat NAME save PATH a "
-            "conversation, %llama record PATH all from now on; %history -f x.py the cells, as a script.",
-        )
+        saves = "%llama history save x.jsonl writes what was generated, %llama chat NAME save PATH a "
+        saves += "conversation, %llama record PATH all from now on; %history -f x.py the cells, as a script."
+        return OptionError(f"There is no verb {word!r}.", remedy=saves)
     return OptionError(
         f"There is no verb {word!r}.{hint(word, table.VERBS, _other_names.OF_VERBS)}",
         remedy=f"Verbs: {', '.join(table.VERBS)}.",
@@ -294,7 +290,10 @@ def _unknown_mode(word: str) -> OptionError:
 def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> OptionError:
     all_of_them = "%%llama?" if where == "%%llama" else f"{where} --help"  # no cell magic runs without a body
     meant = _other_names.hint(flag, known)
-    if not meant and len(flag.lstrip("-")) > 1:
-        near = likeliest(flag.lstrip("-"), [x[2:] for x in known if x.startswith("--")])
-        meant = f"Did you mean --{near}?" if near else ""
+    cell = table.MODES.get(where.removeprefix("%llama "))  # a verb and a mode: %llama chat, %%llama chat
+    if cell is not None and any(flag in option.flags for option in cell.options):
+        meant = f"It belongs to %%llama {cell.name}, with two %, and the text in the lines below."
+    word = flag.lstrip("-")
+    if not meant and len(word) > 1 and (near := likeliest(word, [x[2:] for x in known if x[:2] == "--"])):
+        meant = f"Did you mean --{near}?"
     return OptionError(f"{where} has no option {flag}. {meant}".strip(), remedy=f"{all_of_them} lists them.")

@@ -6,17 +6,15 @@ number, a list, a class.
 A bare `name` is the variable where nothing else can be meant: for a number, a schema, a grammar, a bias, a
 choice among given words, and for `--regex` and `--choices`, since an answer that can only be one word is
 none. What is no variable stays as it stands, so that JSON and regular expressions need no care; only
-`{name}` alone must be one. A value is never read again.
+`{name}` alone must be one. In a text `{{ }}` is filled as in a body. A value is never read again.
 """
 
 from __future__ import annotations
 
 import enum
-import functools
 import numbers
 import re
-import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +23,21 @@ from llama_magic.magics._braces import NAME, Place, expression_at, find
 from llama_magic.magics._readers import READERS
 from llama_magic.magics._rows import Option
 from llama_magic.request.stages import STAGES, stage_name
+from llama_magic.words.given import is_function
 from llama_magic.words.names import hint
 
 _WHOLE = re.compile(rf"\{{({NAME})\}}|\$({NAME})")
 _NUMBERS = ("int", "float", "count", "positive", "seed")
+_TEXTS = ("text", "escaped", "choices", "bias")  # a regular expression and a grammar have braces of their own
 _NONE = object()
 
 
 class LineVariables:
-    """The namespace that a line is read in."""
+    """The namespace that a line is read in; `braces` fills the `{{ }}` of a flag's text, None leaves them."""
 
-    def __init__(self, namespace: Mapping[str, Any]) -> None:
+    def __init__(self, namespace: Mapping[str, Any], braces: Callable[[str, str], str] | None = None) -> None:
         self._namespace = namespace
+        self._braces = braces
 
     def word(self, text: str) -> str:
         """Return a free word with its variables filled in."""
@@ -77,8 +78,10 @@ class LineVariables:
             value = self._bare(text, option)
         if value is _NONE:
             is_json = option.kind == "schema" and text.startswith("{") and not self.end_of(text, 0)
-            as_it_is = option.kind == "axes" or is_json
-            filled = text if as_it_is else self.fill(text)
+            if self._braces is not None and "{{" in text and option.kind in _TEXTS:
+                filled = self._braces(flag, text)
+            else:
+                filled = text if option.kind == "axes" or is_json else self.fill(text)
             return (READERS[option.kind](flag, filled, option),)
         if option.repeat and isinstance(value, (list, tuple, Mapping)) and option.kind != "bias":
             return tuple(_of(flag, text, item, option) for item in value)
@@ -123,13 +126,13 @@ class LineVariables:
             return value if isinstance(value, (str, re.Pattern)) else _NONE
         if option.kind == "choices":
             several = isinstance(value, str) and ("|" in value or "," in value)
-            return value if several or _is_of_row(value) or (_listed(value) is not None) else _NONE
+            return value if several or is_function(value) or (_listed(value) is not None) else _NONE
         return _NONE  # a schema's names, and those of tools, are looked up by `_lookup`
 
 
 def _of(flag: str, text: str, value: Any, option: Option) -> Any:
     """Return a variable's value as what the option takes."""
-    of_row = option.kind == "choices" and _is_of_row(value)
+    of_row = option.kind == "choices" and is_function(value)
     if option.kind in ("schema", "tools") or (option.kind == "score" and callable(value)) or of_row:
         return value
     if option.kind in ("axes", "score") and isinstance(value, Mapping):
@@ -164,11 +167,6 @@ def _of(flag: str, text: str, value: Any, option: Option) -> Any:
 
 def _is_model(value: Any) -> bool:
     return hasattr(value, "backend") and hasattr(value, "structured")
-
-
-def _is_of_row(value: Any) -> bool:
-    """Whether it is a function that gives the choices of each row."""
-    return isinstance(value, (types.FunctionType, types.MethodType, functools.partial))
 
 
 def _listed(value: Any) -> tuple[Any, ...] | None:

@@ -89,6 +89,13 @@ def test_variables_stand_on_the_line_in_every_option(ip: Any, run: Any, model: A
     assert asked('--raw --system "{{ n }} {n}"').messages[0]["content"] == "{{ n }} 5"
     assert asked('--prefill "{{ n }} {who} "').messages[-1]["content"] == "5 {fellow} "
     assert asked('--raw --prefill "{{ n }} $who "').messages[-1]["content"] == "{{ n }} {fellow} "
+    assert asked('--stop "{{ who }}" --stop "{{ n }}."').stops[:2] == ("{fellow}", "5.")
+    assert asked('--raw --stop "{{ n }}"').stops[0] == "{{ n }}"
+    model.backend.answers = ["b"]
+    constraint = asked('--choices "{{ n }}, b"').constraint
+    assert [constraint.accepts(text) for text in ("5", "b", "{{ n }}")] == [True, True, False]
+    assert run('%%llama chat --new --tag "t{{ n }}" -o tagged\nhi').success
+    assert ip.user_ns["tagged"].tag == "t5"
     for choices, answers in (("colours", ("red", "blue")), ("$several", ("a", "b")), ("several", ("a", "b"))):
         model.backend.answers = [answers[0]]
         constraint = asked(f"--choices {choices}").constraint
@@ -130,7 +137,7 @@ def test_expressions_stand_in_braces_in_every_option(ip: Any, run: Any, model: A
     request = asked('-t {cfg["my t"]} -n {n + 2} --seed={len(rows)} --stop {cfg["stops"]} --stop x{n * 2}y')
     assert (request.sampling.temperature, request.max_tokens, request.seed) == (0.25, 5, 2)
     assert request.stops[:3] == ("a", "b", "x6y")
-    literal = ["{3}", "{n,4}", "{nobody.x}", "x{len}", '{"a":', "{{n}}", "{1 + 1}", "{n"]
+    literal = ["{3}", "{n,4}", "{nobody.x}", "x{len}", '{"a":', "{1 + 1}", "{n"]
     assert list(asked(" ".join(f"--stop '{text}'" for text in literal)).stops[: len(literal)]) == literal
     model.backend.answers = ['{"bo": 3}']
     assert run("%%llama structured --schema '{folder}: int' -q\nhi").result.parsed == {"bo": 3}

@@ -3,7 +3,7 @@
 JSON has numbers without end, and a small model goes on with digits once it has begun. What is *taken*
 as an answer is not limited by this, only what is written: 19 digits before the point (all 63 bits),
 17 significant ones where there is a fraction (no double needs more), 2 of an exponent; more where
-the schema itself holds a longer number.
+the schema itself holds a longer number, and where a `multipleOf` lets none end there.
 """
 
 from __future__ import annotations
