@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.doors import here, option
 from llama_magic.errors import InputTypeError, OptionError, TemplateError
 from llama_magic.words.files import decoded, expanded, whole_file
 from llama_magic.words.names import nearest
@@ -179,8 +180,8 @@ def detect(info: Any) -> Formatter:
 
 def _guessed(info: Any, why: str, source: str = "") -> Formatter:
     family, reason = _guess(info, source)
-    note = f"{why}; {family} is used, guessed from {reason}. Choose another with --formatter NAME."
-    return type(_family(family))(notes=(note,))
+    note = f"{why}; {family} is used, guessed from {reason}. Choose another: {option('formatter', 'NAME')}."
+    return type(_family(family))(notes=(here(note),))
 
 
 def _guess(info: Any, source: str) -> tuple[str, str]:

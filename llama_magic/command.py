@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import NamedTuple
 
-from llama_magic.doors import Door
+from llama_magic.doors import Door, through
 from llama_magic.errors import LlamaMagicError
 from llama_magic.words.names import hint
 
@@ -76,7 +76,8 @@ def _run(words: list[str]) -> int:
         print(f"llama-magic: there is no command {words[0]!r}.{meant}\n\n{_help()}", file=sys.stderr)
         return 2
     try:
-        return int(pkgutil.resolve_name(command.where)(words[1:]))
+        with through(Door.SHELL):
+            return int(pkgutil.resolve_name(command.where)(words[1:]))
     except LlamaMagicError as error:
         print(f"llama-magic {words[0]}: {error.at(Door.SHELL)}", file=sys.stderr)
         return 2

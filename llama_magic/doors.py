@@ -1,7 +1,8 @@
 """How an option or a verb is written at each door: in Python, on a magic's line, in a request, in a shell.
 
-What is said below the doors marks it: `option("ctx", 768)`, `verb("load")`. An error words itself for Python,
-and the door that it leaves through words it anew.
+What is said below the doors marks it: `option("ctx", 768)`, `verb("load")`. Notes, and all else that is kept
+as text, are worded `here`: for the door through which the call came in. So is an error, and the door that it
+leaves through words it anew.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import enum
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 class Door(enum.Enum):
@@ -18,6 +22,24 @@ class Door(enum.Enum):
     MAGIC = "magic"
     SERVER = "server"  # a request over HTTP
     SHELL = "shell"
+
+
+_entered: ContextVar[Door] = ContextVar("door", default=Door.PYTHON)
+
+
+@contextmanager
+def through(door: Door) -> Iterator[None]:
+    """Let what is said in here be worded for a door."""
+    token = _entered.set(door)
+    try:
+        yield
+    finally:
+        _entered.reset(token)
+
+
+def entered() -> Door:
+    """Return the door through which the call at work came in."""
+    return _entered.get()
 
 
 # Noncharacters of Unicode, meant for what stays within a program.
@@ -68,6 +90,11 @@ def worded(text: str, door: Door) -> str:
     """Return a text with its options and verbs as they are written at a door, of a length to be read."""
     text = _MARKED.sub(lambda found: _word(door, *found.groups()), text) if _VALUE in text else text
     return _LONG.sub(r"\1 […] \2", text)
+
+
+def here(text: str) -> str:
+    """Return a text as it is worded at the door through which the call at work came in."""
+    return worded(text, entered())
 
 
 def _word(door: Door, kind: str, name: str, value: str) -> str:

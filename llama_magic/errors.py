@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from llama_magic import blocks
-from llama_magic.doors import Door, escaped, worded
+from llama_magic.doors import Door, entered, escaped, worded
 
 
 class _Ours(BaseException):
@@ -56,9 +56,10 @@ show: Callable[[Any], dict[str, Any]] | None = None  # `words/shown.py`, which m
 class LlamaMagicError(_Ours, Exception):
     """Base of every error of this package.
 
-    `message` says what is wrong; `remedy`, if given, is one sentence on what to do; both in Python's words
-    until `at` another door (`said`: as given). `str(error)` has a line of each. Of a list of prompts, `row`
-    is the place (from 0) of the one that failed first, `completions` what there is of each, None of nothing.
+    `message` says what is wrong; `remedy`, if given, is one sentence on what to do; both in the words of the
+    door that the call came in by, until `at` another (`said`: as given). `str(error)` has a line of each. Of
+    a list of prompts, `row` is the place (from 0) of the one that failed first, `completions` what there is
+    of each, None of nothing.
     """
 
     row: int | None = None
@@ -67,6 +68,7 @@ class LlamaMagicError(_Ours, Exception):
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__()
+        self.door = entered()
         self._say(message, remedy)
 
     def _render_traceback_(self) -> list[str]:

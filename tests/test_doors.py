@@ -82,7 +82,7 @@ def test_there_are_marks_to_look_at() -> None:
 def test_an_option_is_one_at_each_door(name: str) -> None:
     """Python takes the name, and a magic's line the flag that is made of it."""
     python = {*LoadKeywords.__annotations__, *StructuredOptions.__annotations__}
-    for call in (lm.load, lm.connect, lm.serve, lm.map, lm.Model.chat):
+    for call in (lm.load, lm.connect, lm.serve, lm.map, lm.decide, lm.Model.chat):
         python |= set(inspect.signature(call).parameters)
     assert name in python
     flags = {

@@ -12,7 +12,8 @@ Users call `map`, `sweep`, `decide` and `bench`; and, of answers that there are,
 - At work: an `experiment` carries out its `tasks`; `generation` (of map and sweep) and `deciding` are its
   kinds, `scheduler` keeps the backend busy, `forecast` is the dry run; `protocols` is what all of them ask.
 - What comes back: `results`, of which `runs` and `odds` are the kinds; `answers` makes plain data of one.
-- Its figures: `comparing` (summaries, pairs), `agreement`, `calibration`, over `statistics`.
+- Its figures: `comparing` (summaries, pairs), `agreement`, `calibration`, over `statistics`; `axes` finds
+  what they are asked for by name.
 - Answers in files: `saved_answers` reads them, `finding` says which model made one.
 """
 

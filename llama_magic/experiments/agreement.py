@@ -9,12 +9,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import as_label
+from llama_magic.experiments.axes import the_column
 from llama_magic.experiments.comparing import hashable, key
 from llama_magic.experiments.statistics import kappa
 from llama_magic.model.gaps import is_gap
-from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
 
 
@@ -118,11 +117,9 @@ class Confusion(Printed):
         return pandas.DataFrame(rows, index=list(self.labels), columns=list(self.labels))
 
 
-def confuse(results: Sequence[Any], column: str, field: str | None) -> Confusion:
+def confuse(results: Sequence[Any], column: str | None, field: str | None) -> Confusion:
     """Count answers by what a column says is right."""
-    columns = {name for one in results for name in one.inputs}
-    if column not in columns:
-        raise OptionError(f"No row has a column {column!r}. {meant(column, columns)}")
+    column = the_column(column, results)
     pairs = []
     for one in results:
         answer, wanted = one.answer(field or column), one.inputs.get(column)

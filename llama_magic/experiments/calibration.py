@@ -16,10 +16,10 @@ import numpy as np
 
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import same
+from llama_magic.experiments.axes import the_column
 from llama_magic.experiments.statistics import Interval, estimate
 from llama_magic.model.gaps import is_gap
 from llama_magic.words.given import at_least, quoted
-from llama_magic.words.names import meant
 from llama_magic.words.shown import Printed
 
 _THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -94,8 +94,9 @@ class Thresholds(Printed):
         )
 
 
-def weigh(decisions: Sequence[Any], column: str) -> Thresholds:
+def weigh(decisions: Sequence[Any], column: str | None) -> Thresholds:
     """Say what comes of thresholds by what a column says is right; see `Odds.thresholds`."""
+    column = the_column(column, decisions)
     pairs = _pairs(decisions, column)
     made = []
     for below in _THRESHOLDS:
@@ -109,9 +110,6 @@ def weigh(decisions: Sequence[Any], column: str) -> Thresholds:
 
 def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool, int]]:
     """Return how sure each decision was, whether rightly, and its row, where that says what is right."""
-    columns = {name for one in decisions for name in one.inputs}
-    if column not in columns:
-        raise OptionError(f"No row has a column {column!r}. {meant(column, columns)}")
     labelled = [
         (one, wanted)
         for one in decisions
@@ -129,9 +127,9 @@ def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool, int
     return [(one.confidence, same(one.best, wanted), one.row) for one, wanted in labelled]
 
 
-def calibrate(decisions: Sequence[Any], column: str, bins: int) -> Calibration:
+def calibrate(decisions: Sequence[Any], column: str | None, bins: int) -> Calibration:
     """Compare confidence with what a column says is right; see `Odds.calibration`."""
-    bins = at_least(1, "bins", bins)
+    bins, column = at_least(1, "bins", bins), the_column(column, decisions)
     pairs = [(p, right) for p, right, _ in _pairs(decisions, column)]
     edges = [float(edge) for edge in np.linspace(0, 1, bins + 1)]
     sorted_into: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]

@@ -15,8 +15,7 @@ from llama_magic.experiments.forecast import forecast
 from llama_magic.experiments.odds import Odds, threshold
 from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import read_rows
-from llama_magic.experiments.tasks import is_of_row
-from llama_magic.words.given import items_of, quoted, seconds_of
+from llama_magic.words.given import is_function, items_of, quoted, seconds_of
 from llama_magic.words.signature import checked
 
 if TYPE_CHECKING:
@@ -84,13 +83,13 @@ def decide(
         own=_OWN,
     )
     how: dict[str, Any] = {"end": end, "abstain_below": below, "timeout": seconds_of(timeout)}
-    made = Deciding.of(design, options_of=of_task, by_row=is_of_row(options), **how)
+    made = Deciding.of(design, options_of=of_task, by_row=is_function(options), **how)
     return forecast(made) if dry_run else Odds(made, {}).resume()
 
 
 def _options_of(given: Any) -> Callable[[Task], dict[str, str]]:
     """Return what says the options of a row, by name; those of all rows are read now."""
-    if not is_of_row(given):
+    if not is_function(given):
         named = _read_options(given)
         return lambda _task: named
     kept: dict[int, dict[str, str]] = {}  # asked for some times a row

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from llama_magic.doors import here, option
 from llama_magic.errors import BackendError
 from llama_magic.experiments.experiment import Experiment
 from llama_magic.experiments.forecast import Pace, pace_so_far
@@ -53,7 +54,7 @@ class Deciding(Experiment[Decision]):
         if not self.by_row:
             options = self.options_of(tasks[0])
             named = dict(zip(options, self._texts(model, options).tokens, strict=True))
-            results.notes = self.notes + tuple(overlaps(named))
+            results.notes = self.notes + tuple(map(here, overlaps(named)))
         together = _TOGETHER if model.backend.local is not None else 1
         # The first row alone, so that somebody who watches sees one as soon as there can be one.
         for some in (tasks[:1], *_portions(tasks[1:], together)):
@@ -177,8 +178,8 @@ def overlaps(tokens: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     for one, other in prefixes(tokens):
         if tokens[one] != tokens[other]:
             yield (
-                f"{one!r} begins {other!r}: its probability holds that of the other. With end=True the end "
-                "of the answer counts, and they exclude each other."
+                f"{one!r} begins {other!r}: its probability holds that of the other. With "
+                f"{option('end', True)} the end of the answer counts, and they exclude each other."
             )
         elif one < other:
             yield f"{one!r} and {other!r} are the same tokens for this model: it cannot tell them apart."

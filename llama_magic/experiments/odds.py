@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from llama_magic.doors import here, option
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import flat
 from llama_magic.experiments.calibration import Calibration, Thresholds, calibrate, weigh
@@ -144,14 +145,14 @@ class Odds(Results[Decision]):
         options = list(first.logprobs)
         shown = ", ".join(map(repr, options[:3])) + (", …" if len(options) > 3 else "")
         named = "" if first.by_row else f" ({shown})"
-        return (
+        return here(
             f"Together the options{named} have {percent(middle)} of what the model would write (median): "
             "they are compared where it hardly means either. Write them as it would begin its answer "
-            "(options={'yes': 'Yes', 'no': 'No'}), or ask for them in the prompt; model.xray(odds[0].prompt) "
-            "shows what it would write."
+            f"({option('options')} takes a dict: names, and the texts written for them), or ask for them in "
+            "the prompt; model.xray(odds[0].prompt) shows what it would write."
         )
 
-    def calibration(self, column: str, *, bins: int = 10) -> Calibration:
+    def calibration(self, column: str | None = None, *, bins: int = 10) -> Calibration:
         """Compare how sure the decisions were with how often they were right.
 
         `column` holds the right option of each row; rows without one, and those with an error, are left
@@ -181,7 +182,7 @@ class Odds(Results[Decision]):
             )
         return scores_of(one, experiment.scores)
 
-    def thresholds(self, column: str) -> Thresholds:
+    def thresholds(self, column: str | None = None) -> Thresholds:
         """Say for some thresholds how many rows are decided, and how many of these rightly.
 
         `column` holds the right option of each row. `abstain_below(p)` takes the one that is chosen.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Self, overload
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
+from llama_magic.experiments.axes import axes_of, named_axis, the_axis
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
 from llama_magic.experiments.protocols import R, Work
 from llama_magic.experiments.rows import Row, as_table
@@ -18,9 +19,11 @@ from llama_magic.words.given import whole
 from llama_magic.words.names import meant
 from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
+from llama_magic.words.signature import refusing
 from llama_magic.words.standing import Clock, Standing
 
 
+@refusing
 class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
     """The results that there are, in row order; `total` were asked for, `missing` are still to come.
 
@@ -160,9 +163,9 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
 
     def where(self, **settings: Any) -> Self:
         """Return the results of some settings, by axis: `runs.where(prompt="short", temperature=0)`."""
-        known = _axes(self._known or self._settings())  # of a part: also what none of it has
+        known = axes_of(self._known or self._settings())  # of a part: also what none of it has
         for name, value in settings.items():
-            values = _named(name, known)
+            values = named_axis(name, known)
             if not any(alike(value, other) for other in values):
                 near = meant(str(value), map(str, values)) if isinstance(value, str) else f"It has {values}."
                 raise OptionError(f"The axis {name!r} has no value {value!r}. {near}")
@@ -171,7 +174,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
     @property
     def axes(self) -> dict[str, list[Any]]:
         """The axes and their values, in order."""
-        return _axes(self._settings())
+        return axes_of(self._settings())
 
     def _settings(self) -> list[Mapping[str, Any]]:
         if self._experiment is not None:
@@ -191,11 +194,12 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
             self._values(name)
         return summarise(self, names, self._score_names())
 
-    def pairs(self, axis: str, score: str | Callable[[Any], Any] | None = None) -> Pairs:
-        """Compare each two values of an axis on the same rows, by a score: the only one, if it is.
+    def pairs(self, axis: str | None = None, score: str | Callable[[Any], Any] | None = None) -> Pairs:
+        """Compare each two values of an axis on the same rows, by a score: the only ones, if they are.
 
         `score` is the name of one, or a function as for `map`.
         """
+        axis = the_axis(axis, self.axes)
         if callable(score):
             return self.scored(score).pairs(axis)
         names = self._score_names()
@@ -209,7 +213,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
             raise OptionError(f"There is {which} to compare by.", remedy=known)
         return compare(self, axis, score, self._values(axis, least=2))
 
-    def kappa(self, axis: str, field: str | None = None) -> Agreement:
+    def kappa(self, axis: str | None = None, field: str | None = None) -> Agreement:
         """Say how far each two values of an axis (models, say) answer alike: shares and Cohen's kappa.
 
         `field` names what of a structured answer is compared. How far they agree with a column of the rows
@@ -220,9 +224,10 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
                 f"{axis!r} is a column of the rows, and no axis.",
                 remedy=f"confusion({axis!r}).kappa says how far the answers agree with it.",
             )
+        axis = the_axis(axis, self.axes)
         return agree(self, axis, self._values(axis, least=2), field)
 
-    def confusion(self, column: str, field: str | None = None) -> Confusion:
+    def confusion(self, column: str | None = None, field: str | None = None) -> Confusion:
         """Count what was answered where `column` says what is right.
 
         Of a structured answer the field of that name counts, or `field`, or its only one.
@@ -242,7 +247,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         return list(dict.fromkeys(name for result in self for name in result.scores))
 
     def _values(self, axis: str, least: int = 1) -> list[Any]:
-        values = _named(axis, self.axes)
+        values = named_axis(axis, self.axes)
         if len(values) < least:
             raise OptionError(f"The axis {axis!r} has one value, so there is nothing to compare.")
         return values
@@ -278,23 +283,6 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         errors = sum(result.error is not None for result in self)
         failed = f", {counted(errors, 'error')}" if errors else ""
         return f"<{type(self).__name__}: {counted(len(self), self.noun)}{missing}{failed}>"
-
-
-def _axes(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for setting in settings:
-        for name, value in setting.items():
-            values = found.setdefault(name, [])
-            if not any(alike(value, other) for other in values):
-                values.append(value)
-    return found
-
-
-def _named(axis: str, axes: Mapping[str, list[Any]]) -> list[Any]:
-    if axis not in axes:
-        known = meant(axis, axes) if axes else "There is no axis at all."
-        raise OptionError(f"There is no axis {axis!r}. {known}")
-    return axes[axis]
 
 
 Progress = bool | Callable[[Standing], Any]

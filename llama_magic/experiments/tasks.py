@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +24,7 @@ from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall
 from llama_magic.request.request import row_seed, sample_seed
 from llama_magic.request.sampling import check_seed
-from llama_magic.words.given import quoted
+from llama_magic.words.given import is_function, quoted
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -235,12 +233,7 @@ def check_call(model: Model, setting: Setting) -> None:
 
 def _of_rows(options: Mapping[str, Any]) -> list[str]:
     """Return which options are functions of the row."""
-    return [name for name in ("schema", *_KINDS) if is_of_row(options.get(name))]
-
-
-def is_of_row(given: object) -> bool:
-    """Whether what is given for an option is a function of the row; a class and a type are none."""
-    return isinstance(given, (types.FunctionType, types.MethodType, functools.partial))
+    return [name for name in ("schema", *_KINDS) if is_function(options.get(name))]
 
 
 def constraint_of(model: Model, options: Mapping[str, Any]) -> Constraint | None:

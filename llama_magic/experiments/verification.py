@@ -127,7 +127,7 @@ def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -
         return Verification(name, tuple(verdicts), unseeded, seconds, maps_of(of))
 
     try:
-        with _Models(_asked(model, options), options) as models:
+        with _Models(model, options) as models:
             for one in seeded:
                 verdicts.append(models.judge(one))
                 if told is not None:
@@ -143,20 +143,6 @@ def _verified(of: Any, model: Any, told: Told | None, options: dict[str, Any]) -
     return made()
 
 
-def _asked(model: Any, options: dict[str, Any]) -> Any:
-    """Return the model that a caller gives or names; a file is loaded with the options, if there are any."""
-    if model is None or not options:
-        return model
-    if not isinstance(model, str) or hooks.named_model(model) is not None:
-        raise OptionError(
-            f"{', '.join(map(option, options))} would be of a load, and the model to ask is loaded already.",
-            remedy="Leave out the one or the other, or name a file as the model.",
-        )
-    from llama_magic.loading.load import load  # for weight: llama.cpp
-
-    return load(model, **options)
-
-
 class _RefusedError(Exception):
     """The caller's own options are refused, which is no matter of an answer."""
 
@@ -166,11 +152,20 @@ class _RefusedError(Exception):
 
 
 class _Models:
-    """The models that are asked: those that are here, and those that are loaded for this alone."""
+    """The models that are asked: those that are here, and those that are loaded for this alone.
+
+    `given` is the one to ask, or its name; a file that it names is loaded with the options.
+    """
 
     def __init__(self, given: Any, options: dict[str, Any]) -> None:
-        self._given = given
+        named = hooks.named_model(given) if isinstance(given, str) else None
+        self._given = given if named is None else named
         self._options = options
+        if options and not isinstance(self._given, (str, type(None))):
+            raise OptionError(
+                f"{', '.join(map(option, options))} would be of a load, and the model to ask is loaded.",
+                remedy="Leave out the one or the other, or name a file as the model.",
+            )
         self._own: dict[Any, Model] = {}
         self._unloaded: dict[Any, LlamaMagicError] = {}
         self._written: tuple[Any, list[Completion[Any]]] = (None, [])  # the last call, for all its samples
@@ -220,8 +215,11 @@ class _Models:
         return written[sample]
 
     def _model(self, receipt: Receipt) -> Model:
+        if isinstance(self._given, str):
+            self._given = self._loaded(None, self._given, self._options)
         if self._given is not None:
-            return finding.find_model(receipt, self._given)
+            given: Model = self._given
+            return given
         here = finding.models_here()
         if not self._options and (found := finding.made_by(receipt, here)) is not None:
             return found
@@ -240,15 +238,22 @@ class _Models:
                 f"The model that wrote it, {name}, is not on this disk, where models are looked for. If it "
                 f"lies elsewhere, name its file as the model to ask: {option('model', 'PATH')}."
             )
+        try:
+            return self._loaded(key, path, wanted)
+        except LlamaMagicError as error:
+            self._unloaded[key] = error
+            raise
+
+    def _loaded(self, key: Any, path: str, options: dict[str, Any]) -> Model:
+        """Load a file, to be closed at the end if this call brings it here."""
         from llama_magic.loading.load import load  # for weight: llama.cpp
 
         before = hooks.loaded()
         try:
-            model: Model = load(path, **wanted)
+            model: Model = load(path, **options)
         except LlamaMagicError as error:
-            if self._options:
+            if self._options or self._given is not None:  # it is the caller's own that is refused
                 raise _RefusedError(error) from error
-            self._unloaded[key] = error
             raise
         if not any(model is one for one in before):
             self._own[key] = model

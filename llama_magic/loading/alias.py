@@ -9,7 +9,7 @@ from inspect import signature
 from typing import Any
 
 from llama_magic import sources
-from llama_magic.doors import verb
+from llama_magic.doors import here, verb
 from llama_magic.errors import InputTypeError, OptionError, shown_briefly
 from llama_magic.loading import hooks
 from llama_magic.loading.keywords import LoadKeywords
@@ -115,4 +115,4 @@ def _in_the_way(name: str) -> list[str]:
     if hooks.named_model(name) is not None:
         free = f"{verb('unload', name)} frees the name."
         notes.append(f"A model called {name} is loaded, which is asked in its place. {free}")
-    return notes
+    return list(map(here, notes))

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf, sources
+from llama_magic.doors import entered
 from llama_magic.errors import InvalidGGUFError, SourceError, shown_briefly
-from llama_magic.loading.plan import planned
+from llama_magic.loading.plan import load_line, planned
 from llama_magic.words import amounts
 from llama_magic.words.given import at_least
 from llama_magic.words.shown import Shown
@@ -175,7 +176,7 @@ def _row(
     if header is None or model.size is None:
         return Quant(
             model.quant or model.label, model.files, model.size, None, None, None, None, None, None,
-            f"%llama load {source}", bool(model.parts),
+            load_line(source, entered()), bool(model.parts),
         )  # fmt: skip
     read, info = header
     if read is not model:

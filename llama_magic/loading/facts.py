@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import formatters, gguf
+from llama_magic.doors import here, option
 from llama_magic.engine import build, embedding
 from llama_magic.errors import OptionError
 from llama_magic.loading.provenance import made_with
@@ -84,14 +85,15 @@ def _notes(judged: Judged, formatter: Formatter) -> tuple[str, ...]:
     if heads := judged.info.hparams.whole("nextn_predict_layers"):
         notes.append(
             f"The file has {counted(heads, 'layer')} that foretells further tokens (MTP), not used: the "
-            "bindings have no stable function for it. A draft model does the same (the option draft)."
+            "bindings have no stable function for it. A draft model does the same "
+            f"({option('draft', 'SOURCE')})."
         )
     if judged.verdict.fell_back:
         notes.append(
             "This build of llama.cpp crashes with repacked weights on this CPU, so the model runs without "
             f"them (a little slower). To mend the build: {build.rebuild(build.processor_flags())}"
         )
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys(map(here, notes)))
 
 
 def _measured(engine: Engine, info: GGUFInfo, settings: Settings) -> tuple[int, dict[str, int]]:

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import fit, gguf, sources
+from llama_magic.doors import here, verb
 from llama_magic.engine.core import EngineOptions
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.vocabulary import Vocabulary
@@ -102,8 +103,8 @@ def _open(
     others = [m.name for k, m in list(_models.items()) if k[0] == identity and not m.closed]
     if others:
         names = ", ".join(others)
-        note = f"{names}: of the same file, stays loaded, shares the weights. %llama unload {others[0]}"
-        file.notes = (*file.notes, note)
+        note = f"{names}: of the same file, stays loaded, shares the weights."
+        file.notes = (*file.notes, here(f"{note} {verb('unload', others[0])} frees it."))
     model = Model(name or _free_name(found.name), file, engine)
     _models[key] = model
     return model

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from llama_magic import fit, gguf
+from llama_magic.doors import Door, entered, option, worded
 from llama_magic.engine.native.backend import supports_gpu
 from llama_magic.errors import FitError
 from llama_magic.loading.options import LoadOptions, Settings
@@ -41,13 +42,12 @@ class Plan(Shown):
     speed: Speed | None = None
     speed_full: Speed | None = None
     why: str = ""
+    door: Door = field(default_factory=entered, repr=False, compare=False)  # where it was asked for
 
     @property
     def load_line(self) -> str:
         """What to paste to load it so."""
-        source = f'"{self.source}"' if re.search(r"\s", self.source) else self.source
-        kv = f" --kv-type {self.kv_type}" if self.kv_type != "f16" else ""
-        return f"%llama load {source} --ctx {self.window}{kv}"
+        return load_line(self.source, self.door, self.window, self.kv_type)
 
     def slowed(self) -> str:
         """Say how a full window slows it; empty where it hardly does, or cannot be told."""
@@ -67,6 +67,15 @@ class Plan(Shown):
             self.load_line,
         ]
         return "\n".join(line for line in lines if line)
+
+
+def load_line(source: str, door: Door, ctx: int | None = None, kv_type: str = "f16") -> str:
+    """Return the line that loads a source, as it is written at a door."""
+    options = [option("ctx", ctx)] * (ctx is not None) + [option("kv_type", kv_type)] * (kv_type != "f16")
+    if door is Door.PYTHON:
+        return worded(f"lm.load({', '.join([repr(source), *options])})", door)
+    quoted = f'"{source}"' if re.search(r"\s", source) else source
+    return worded(" ".join(["%llama load", quoted, *options]), door)
 
 
 def plan(info: GGUFInfo, source: str, *, machine: Machine | None = None) -> Plan:

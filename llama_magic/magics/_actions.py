@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from llama_magic.errors import OptionError
-from llama_magic.magics._options import VERBS
+from llama_magic.magics._options import MODES, VERBS
 from llama_magic.magics._rows import Verb
 from llama_magic.words.names import hint
 
@@ -15,6 +15,8 @@ def check_action(verb: str, action: str, rest: list[str]) -> None:
     row = VERBS[verb.split(maxsplit=1)[0]]
     wants = {known.name: known.wants for known in row.actions}
     usage = f"Write %llama {verb} {row.arguments.removeprefix('NAME ')}."
+    if action not in wants and row.name in MODES:
+        usage += f" A text is answered by %%llama {row.name}, with two %, and stands in the lines below."
     if action not in wants:
         raise OptionError(f"%llama {verb} has no action {action!r}.{hint(action, wants)}", remedy=usage)
     least = sum(not word.startswith("[") for word in wants[action])

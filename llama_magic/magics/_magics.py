@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core import magic as _magic
 from traitlets import Bool, Enum, Float, Int, TraitError, Unicode, observe, validate
 
-from llama_magic.doors import Door
+from llama_magic.doors import Door, through
 from llama_magic.errors import GenerationInterrupted, LlamaMagicError, shown_briefly
 from llama_magic.magics import _help
 from llama_magic.magics._kernel import SAMPLING_TRAITS, Kernel, called_by
@@ -74,7 +74,7 @@ class LlamaMagics(_magic.Magics):
     def _stoppable(self, what: str, run: Callable[[], Any]) -> Any:
         """Return what a magic does; an interrupt ends a notebook's cell with a line."""
         try:
-            with shown_briefly(what), called_by(sys._getframe()):
+            with shown_briefly(what), called_by(sys._getframe()), through(Door.MAGIC):
                 return run()
         except LlamaMagicError as error:
             error.at(Door.MAGIC)

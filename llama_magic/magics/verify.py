@@ -38,7 +38,7 @@ def verify_verb(kernel: Kernel, command: LineCommand) -> Any:
             label = f"{len(done)} of {every} answers"
             progress(Progress("verify", round(100 * len(done) / every), 100, label, "%"))
 
-        found = verify(of, model=model and kernel.get_model(model), told=told, **options)
+        found = verify(of, model=model, told=told, **options)
         progress.done(found)  # takes the place of the progress bar, so Out[n] need not show it again
     return kernel.mark_shown(found)
 

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from llama_magic import environment
+from llama_magic.doors import here, option
 from llama_magic.errors import OptionError, ServerError, shown_briefly
 from llama_magic.model.file import LoadedFile
 from llama_magic.model.model import Model
@@ -84,7 +85,8 @@ def _model(wire: Wire, dialect: Found, name: str | None, ctx: int | None, began:
         )
     if not window:
         window = _UNKNOWN
-        notes.append(f"the server does not tell its window; {window:,} tokens are assumed (ctx says it)")
+        says = f"{window:,} tokens are assumed ({option('ctx', 'N')} says it)"
+        notes.append(here(f"the server does not tell its window; {says}"))
     facts.window = window
     abilities = Abilities(
         constraints=dialect.constraints,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 import operator
+import types
 from collections.abc import Iterable, Sized
 from itertools import islice
 from typing import Any, TypeVar
@@ -14,6 +16,13 @@ from llama_magic.words.plain import said
 T = TypeVar("T")
 MOST = 1_000_000  # items of an iterator: one without an end would take all memory
 _LONGEST = 1_000_000  # seconds; what a lock can wait is bounded
+
+
+def is_function(given: object) -> bool:
+    """Tell whether something is given to be called: no class, no type (some could be), no list of values."""
+    of_types = type(given).__module__ in ("typing", "typing_extensions", "types")
+    plain = isinstance(given, (types.FunctionType, types.MethodType, functools.partial))
+    return plain or (callable(given) and not of_types and not isinstance(given, (type, Iterable)))
 
 
 def whole(value: Any) -> int | None:

@@ -23,7 +23,7 @@ def test_a_plan_ends_in_the_line_to_paste() -> None:
     assert re.search(r"longest window +16,384 tokens fit", text)
     assert re.search(r"speed +at most about 120 tokens per second, from memory bandwidth\n", text)
     assert re.search(r"with a full window +about 99 tokens per second", text)
-    assert text.endswith("%llama load m --ctx 8192 --kv-type q8_0")
+    assert text.endswith("lm.load('m', ctx=8192, kv_type='q8_0')")
     steady = Plan("m", 8192, "f16", 10**9, 8192, True, SPEED, SPEED)
     assert "full window" not in to_text(steady)
 
@@ -36,7 +36,7 @@ def test_a_header_and_its_plan_are_one_table(scripted_file: Any) -> None:
     html = to_html(info)
     seen, _, folds = html.partition("<details")
     assert seen.count("<table") == 1
-    assert seen.index("architecture") < seen.index("fits here") < seen.index("%llama load m")
+    assert seen.index("architecture") < seen.index("fits here") < seen.index("lm.load(")
     assert folds
     info.plan = Plan("m", 256, "q8_0", 10**9, 0, False, why="Does not fit: the model needs more.")
     assert "Does not fit" in to_text(info)

@@ -19,6 +19,7 @@ from scripted_gguf import EOS, chain
 import llama_magic as lm
 from llama_magic import command, display
 from llama_magic.display.views.experiments.verification import reasons
+from llama_magic.doors import Door, through
 from llama_magic.experiments import finding
 from llama_magic.loading.opening import loaded
 from llama_magic.model.earlier import Earlier
@@ -232,6 +233,9 @@ def test_another_file_is_named(scripted_model: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(finding, "models_here", list)
     (verdict,) = lm.verify([answer]).verdicts
     assert "scripted-0.gguf, is not on this disk" in verdict.error
+    assert verdict.error.endswith("the model to ask: model=PATH.")
+    with through(Door.SHELL):
+        assert lm.verify([answer]).verdicts[0].error.endswith("the model to ask: --model PATH.")
     text = display.to_text(lm.verify([answer, answer]))
     assert text.count("model to ask") == text.count("and 1 more") == 1
 
@@ -386,16 +390,12 @@ def test_options_that_no_model_loads_with_are_refused_once(of_the_demo: list[Any
 
 
 def test_options_of_a_load_are_not_dropped(of_the_demo: list[Any], path_of: Any, scripted: Any) -> None:
-    """A file that is named is loaded with them; beside a loaded model they are refused, as they are where
-    the answers' own file is not on this disk.
+    """A file that is named is loaded with them, and closed; beside a loaded model they are refused, as they
+    are where the answers' own file is not on this disk.
     """
     before = loaded()
-    try:
-        found = lm.verify(of_the_demo[:-1], model=str(path_of("short")), kv_type="q8_0")
-    finally:
-        for model in loaded():
-            if model not in before:
-                model.close()
+    found = lm.verify(of_the_demo[:-1], model=str(path_of("short")), kv_type="q8_0")
+    assert loaded() == before  # it was loaded for this alone
     assert ("KV type", "f16", "q8_0") in found.verdicts[-1].reasons
     with pytest.raises(lm.OptionError, match=r"^threads= would be of a load, and the model"):
         lm.verify(of_the_demo, model=scripted, threads=1)

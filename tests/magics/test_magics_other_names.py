@@ -61,6 +61,7 @@ def test_a_cell_knows_what_others_call_its_options(line: str, said: str) -> None
         ("load x -t 5", "Did you mean --threads?"),
         ("load x --alias b", "Did you mean --as?"),
         ("kv --seed 5", "It belongs to %%llama complete"),
+        ("chat -m far Say hi", "It belongs to %%llama chat, with two %, and the text in the lines below."),
         ("history --last 5", "%llama history N"),
         ("list", "Did you mean models?"),
         ("last", "Did you mean history?"),

@@ -85,7 +85,7 @@ def test_one_header_tells_of_all_quants(hub: Any, repo: Any, files: dict[str, by
     assert not list(sources.hub_cache().rglob("*.gguf"))
     for row in found.rows:
         assert row.size == len(files[row.files[0]])
-        assert row.load_line == f"%llama load hf:o/r:{row.quantisation} --ctx 8192"
+        assert row.load_line == f"lm.load('hf:o/r:{row.quantisation}', ctx=8192)"
 
 
 @pytest.mark.parametrize("quant", QUANTS)
@@ -115,7 +115,7 @@ def test_the_most_precise_that_fits_is_recommended(hub: Any, repo: Any) -> None:
     tight = compare("o/r", machine=Machine(2, 2, 1 << 36, 512 * MIB + 8 * MIB))
     rows = named(tight)
     assert 0 < rows["Q4_0"].window < 8192
-    assert rows["Q4_0"].load_line.endswith(f"--ctx {rows['Q4_0'].window} --kv-type q8_0")
+    assert rows["Q4_0"].load_line.endswith(f"ctx={rows['Q4_0'].window}, kv_type='q8_0')")
     none = compare("o/r", machine=Machine(2, 2, MIB, MIB // 2))
     assert [row.fits for row in none.rows] == [False, False, False]
     assert none.recommended is None
@@ -201,7 +201,7 @@ def test_two_models_in_one_repository_have_a_header_each(
     rows = {row.files[0]: row for row in compare("o/two", machine=BIG).rows}
     assert rows["tiny-Q8_0.gguf"].window == 1024
     assert rows["m-Q8_0.gguf"].window == 8192
-    assert rows["tiny-Q8_0.gguf"].load_line == "%llama load hf:o/two:tiny-Q8_0.gguf --ctx 1024"
+    assert rows["tiny-Q8_0.gguf"].load_line == "lm.load('hf:o/two:tiny-Q8_0.gguf', ctx=1024)"
 
 
 @pytest.mark.parametrize("fault", ["ranges", "page", "damaged"])
@@ -232,7 +232,7 @@ def test_busy_servers_and_lists_without_sizes_are_no_obstacle(hub: Any, repo: An
 def test_a_revision_stands_in_every_line(hub: Any, repo: Any) -> None:
     """What was compared is what the line loads."""
     row = compare("o/r", revision="v1", machine=BIG).rows[0]
-    assert row.load_line == "%llama load hf:o/r:Q4_0@v1 --ctx 8192"
+    assert row.load_line == "lm.load('hf:o/r:Q4_0@v1', ctx=8192)"
     assert all("v1" in seen.path or "/cdn/" in seen.path for seen in hub.seen[:2])
 
 

@@ -1,0 +1,55 @@
+"""What is compared where nobody says by what, and functions of a row that are objects."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+
+import llama_magic as lm
+from llama_magic.testing import scripted_model
+
+ROWS = [{"text": "a", "label": "x", "words": ["x", "y"]}, {"text": "b", "label": "y", "words": ["y", "z"]}]
+PROMPTS = {"one": "Q {{ text }}", "two": "R {{ text }}"}
+
+
+def _runs(**options: Any) -> Any:
+    return lm.map(ROWS, PROMPTS, model=scripted_model(), score=bool, progress=False, **options)
+
+
+def test_the_only_axis_of_several_values_is_meant() -> None:
+    """`pairs()` and `kappa()` compare its values; a second axis, or none, is an error that names them all."""
+    runs = _runs()
+    assert runs.pairs() == runs.pairs("prompt")
+    assert runs.kappa() == runs.kappa("prompt")
+    both = "'prompt' \\(2 values\\), 'temperature' \\(2 values\\)"
+    with pytest.raises(lm.OptionError, match=f"^No axis is named, and there are {both}\\.\nName the one"):
+        _runs(over={"temperature": [0, 1]}).pairs()
+    with pytest.raises(lm.OptionError, match=r"^No axis is named, and there are none\.\nVary something"):
+        lm.map(ROWS, PROMPTS["one"], model=scripted_model(), progress=False).kappa()
+
+
+def test_a_column_that_is_not_named_is_asked_for() -> None:
+    """`confusion()` says which there are, and an option that is not there is called by its name."""
+    with pytest.raises(lm.OptionError, match=r"No column is named, and the rows have label, text, words\."):
+        _runs().confusion()
+    with pytest.raises(lm.InputTypeError, match=r"^Runs\.pairs has no option 'by'"):
+        _runs().pairs(by="prompt")
+
+
+def test_an_object_that_can_be_called_is_a_function_of_the_row() -> None:
+    """`operator.itemgetter`, and objects of one's own, give the options of each row; classes do not."""
+
+    class Words:
+        def __call__(self, row: dict[str, Any]) -> Any:
+            return row["words"]
+
+    for given in (Words(), operator.itemgetter("words")):
+        odds = lm.decide(ROWS, PROMPTS["one"], options=given, model=scripted_model())
+        assert [list(one.logprobs) for one in odds] == [["x", "y"], ["y", "z"]]
+        model = scripted_model({"Q a": "y", "Q b": "z"})
+        runs = lm.map(ROWS, PROMPTS["one"], choices=given, model=model, progress=False)
+        assert [run.answer() for run in runs] == ["y", "z"]
+    with pytest.raises(lm.InputTypeError, match="expected a list of texts"):
+        lm.decide(ROWS, PROMPTS["one"], options=Words, model=scripted_model())  # type: ignore[arg-type]
