@@ -75,7 +75,7 @@ def test_config_goes_before_the_environment(put: Set, file: Path, ip: Any) -> No
     """%config's window, length and temperature count, and a line's before them."""
     put(CTX=512, THREADS=1, MAX_TOKENS=3, TEMPERATURE=1.5)
     ip.run_cell("%config LlamaMagics.ctx = 768")
-    model = ip.run_line_magic("llama", f"load {file}")
+    model = ip.run_line_magic("llama", f'load "{file}"')
     assert model.window == 768
     ip.run_cell_magic("llama", "complete -q -o first", "a")
     ip.run_cell("%config LlamaMagics.max_tokens = 2\n%config LlamaMagics.temperature = 0.5")

@@ -13,9 +13,10 @@ BRANCHES = "print([b.text[:30] for one in (a, *a.branches) for b in one.branches
 HELD = (
     "from display_answers import Gate\nfrom llama_magic.testing import Script, scripted_model\n"
     "m = scripted_model(['one two three', Script(' six seven eight', at=2, hold=Gate()), ' ten'])\n"
+    "w = scripted_model([Script('one two three four', at=3, hold=Gate()), ' ten'])\n"
     "h = m.complete('Count', max_tokens=9)\nh.live()"
 )
-SLOW = "%%llama complete --live -o s -n 400 --seed 7\nThe best thing about the sea is"
+WRITES = "%%llama complete --live -m {w} -o s -n 9\nCount"  # until it is stopped, however late that is
 FOCUSED = "() => document.activeElement.getAttribute('aria-label')"
 
 
@@ -23,7 +24,7 @@ FOCUSED = "() => document.activeElement.getAttribute('aria-label')"
 def tab(opened: Any, request: pytest.FixtureRequest) -> Any:
     """A notebook with a model loaded, an answer and the pen in its second cell."""
     name = re.sub(r"\W+", "-", request.node.name)
-    made = opened(f"{name}.ipynb", [LOAD, ASK, BRANCHES, HELD, SLOW])
+    made = opened(f"{name}.ipynb", [LOAD, ASK, BRANCHES, HELD, WRITES])
     made.run(0)
     made.finished(0)
     made.run(1)
@@ -188,15 +189,19 @@ def test_a_pick_while_a_branch_is_written(tab: Any) -> None:
 
 def test_while_the_cell_writes_stop_brings_the_pen(tab: Any) -> None:
     """A cell that writes hears no pick; stopped, its text is under the pen."""
+    tab.run(3)
+    tab.finished(3)
     tab.run(4)
     live = tab.live(4)
-    live.get_by_text("unique").wait_for()
+    live.get_by_text("three").wait_for()
     live.get_by_role("button", name="Stop").click()
     sheet = page(tab, 4)
     assert "stopped before its end" in sheet.locator(".lm-last").inner_text()
-    token(sheet, 4).click()
-    rows(sheet).nth(1).click()
+    token(sheet, 1).click()
+    sheet.locator("input").fill(" nine")
+    sheet.locator("input").press("Enter")
     ended(tab, sheet, "branch 1")
+    assert text_of(sheet) == "one nine ten"
 
 
 def test_the_pen_follows_the_theme_and_a_narrow_window(tab: Any) -> None:

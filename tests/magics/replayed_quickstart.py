@@ -21,7 +21,7 @@ def main() -> None:
     record, cells = sys.argv[1:]
     shell = InteractiveShell.instance()
     shell.run_cell("%load_ext llama_magic").raise_error()
-    shell.run_cell(f"%llama replay {record} --only").raise_error()
+    shell.run_cell(f'%llama replay "{record}" --only').raise_error()
     ended = []
     for source in json.loads(Path(cells).read_text("utf-8")):
         began = time.perf_counter()

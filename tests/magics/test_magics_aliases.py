@@ -27,8 +27,8 @@ def file(scripted_file: Any) -> Path:
 def test_a_name_is_loaded_when_it_is_first_asked_for(ip: Any, file: Path) -> None:
     """With its options, under its name, and once; the current model stays. A line's options go first."""
     llama = ip.run_line_magic
-    first = llama("llama", f"load {file} --ctx 768 --threads 1 --as first")
-    assert llama("llama", f"alias quick {file} --ctx 512 --threads 1").name == "quick"
+    first = llama("llama", f'load "{file}" --ctx 768 --threads 1 --as first')
+    assert llama("llama", f'alias quick "{file}" --ctx 512 --threads 1').name == "quick"
     assert list(current(ip).models) == ["first"]
     ip.run_cell_magic("llama", "complete -q -m quick -n 2 -o answer", "x")
     assert (ip.user_ns["answer"].model, ip.user_ns["answer"].budget.window) == ("quick", 512)
@@ -51,7 +51,7 @@ def test_an_alias_goes_before_config_and_an_outer_before_an_inner_one(ip: Any, f
     model = current(ip).models["outer"]
     assert (model.window, model.options["threads"]) == (1024, 1)
     assert ip.run_line_magic("llama", "load outer") is model
-    assert ip.run_line_magic("llama", f"load {file}").window == 768
+    assert ip.run_line_magic("llama", f'load "{file}"').window == 768
     ip.run_line_magic("llama", "unload --all")
 
 
@@ -70,7 +70,7 @@ def test_one_model_may_have_two_names(ip: Any, file: Path) -> None:
 def test_aliases_are_listed_shown_completed_and_taken_away(ip: Any, run: Any, file: Path) -> None:
     """Alone the verb lists them; `%llama models` does, too, as long as they are not loaded."""
     assert len(run("%llama alias").result) == 0
-    run(f"%llama alias quick {file} --ctx 512 --threads 1")
+    run(f'%llama alias quick "{file}" --ctx 512 --threads 1')
     run("%llama alias careful quick --kv-type q8_0")
     assert run("%llama alias").result.rows == (
         ("quick", str(file), "ctx=512, threads=1", "not yet"),
@@ -124,7 +124,7 @@ def test_what_stands_in_the_way_is_told(ip: Any, file: Path) -> None:
     Path("quick").unlink()
     assert lm.alias("quick", file, ctx=512, threads=1).notes == ()
     ip.run_line_magic("llama", "load quick")
-    again = ip.run_line_magic("llama", f"alias quick {file} --ctx 1024 --threads 1")
+    again = ip.run_line_magic("llama", f'alias quick "{file}" --ctx 1024 --threads 1')
     assert "A model called quick is loaded" in str(again)
     ip.run_line_magic("llama", "unload quick")
     assert ip.run_line_magic("llama", "load quick").window == 1024

@@ -26,7 +26,7 @@ class Kernel:
     def __init__(self, path: Path) -> None:
         self.manager, self.client = start_new_kernel(startup_timeout=600, kernel_name="python3")
         self.run(
-            f"%load_ext llama_magic\n%llama load {path} --ctx 8192 --threads 1\n"
+            f'%load_ext llama_magic\n%llama load "{path}" --ctx 8192 --threads 1\n'
             f"import llama_magic as lm\nm = lm.load({str(path)!r}, ctx=8192, threads=1)"
         )
 

@@ -35,7 +35,7 @@ def test_load_gives_the_model_and_makes_it_current(ip: Any, run: Any, session: A
 
 def test_dry_run_loads_nothing(ip: Any, run: Any, scripted_file: Any) -> None:
     """--dry-run gives back the report and leaves the session alone."""
-    report = run(f"%llama load {scripted_file.path} --dry-run").result
+    report = run(f'%llama load "{scripted_file.path}" --dry-run').result
     assert "scripted" in str(report)
     assert current(ip).models == {}
 
@@ -293,8 +293,8 @@ def test_what_a_verb_gives_back_can_be_bound(
 ) -> None:
     """`-o NAME` holds it, the line still shows it, once, and leaves `Out` alone."""
     lines = {
-        f"inspect {scripted_file.path} --tensors": "output_norm.weight",
-        f"inspect {scripted_file.path}": "architecture",
+        f'inspect "{scripted_file.path}" --tensors': "output_norm.weight",
+        f'inspect "{scripted_file.path}"': "architecture",
         "models": "current",
         "history": "No generation yet",
         "sampler": "temperature",
