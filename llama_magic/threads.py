@@ -83,6 +83,7 @@ class Bound:
         self.until = math.inf if seconds is None else time.monotonic() + seconds
         self.reached = False
         self.outer: Bound | None = None
+        self.so_far: Callable[[], Any] | None = None  # see `keep`
 
     def end(self) -> None:
         """Let it be reached now. Any thread."""
@@ -96,10 +97,16 @@ class Bound:
         _bounds.innermost = self.outer
 
 
+def keep(so_far: Callable[[], Any]) -> None:
+    """Have `so_far` say, to any thread that ends a bound of this one and cannot wait, what there is."""
+    bound = getattr(_bounds, "innermost", None)
+    while bound is not None:
+        bound.so_far, bound = so_far, bound.outer
+
+
 def left() -> float:
     """Return the seconds until a bound of this thread is reached. Raises `Reached` where one is."""
-    least = math.inf
-    bound = getattr(_bounds, "innermost", None)
+    least, bound = math.inf, getattr(_bounds, "innermost", None)
     while bound is not None:
         if not bound.reached:
             least = min(least, bound.until - time.monotonic())
@@ -172,11 +179,10 @@ class Bell:
 
     def wait(self, timeout: float) -> bool:
         """Return whether it rang, after `timeout` seconds at the latest."""
-        try:
+        with contextlib.suppress(queue.Empty):
             self._rings.get(timeout=timeout)
-        except queue.Empty:
-            return False
-        return True
+            return True
+        return False
 
 
 def module_lock() -> Any:
@@ -224,16 +230,13 @@ def may_wait() -> bool:
     return threading.get_ident() not in _ours
 
 
-_TRIES = 5
-
-
-def despite_interrupts(work: Callable[[], T]) -> T:
+def despite_interrupts(work: Callable[[], T], tries: int = 5) -> T:
     """Return what `work` returns, begun anew where an impatient further Ctrl-C breaks into it.
 
     For what an interrupted call still has to do: to stop, and to keep what there is. Who presses Ctrl-C
     a sixth time means it: that `KeyboardInterrupt` comes out.
     """
-    for _ in range(_TRIES):
+    for _ in range(tries):
         try:
             return work()
         except KeyboardInterrupt:
@@ -258,9 +261,7 @@ class LeftBehind:
 
     def run(self, call: Callable[[], T], stack: int = STACK) -> T:
         """Return what `call` returns, or raise what it raises; Ctrl-C does not wait for it."""
-        made: list[T] = []
-        failed: list[BaseException] = []
-        done = Latch()
+        made, failed, done = list[T](), list[BaseException](), Latch()
 
         def work() -> None:
             try:

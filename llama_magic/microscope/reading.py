@@ -22,6 +22,7 @@ from llama_magic.engine.side import cuts, side_reader, tokens_within
 from llama_magic.errors import GenerationInterrupted, InputTypeError
 from llama_magic.microscope.tokens import piece_text
 from llama_magic.request.tokenizer import length_in
+from llama_magic.threads import keep
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
 
@@ -154,6 +155,7 @@ def read(engine: Engine, tokenizer: Tokenizer, window: int, model: str, text: ob
         raise InputTypeError(f"The text is a {type(text).__name__}; expected a str.")
     ids = tokens_within(tokenizer, window, text, what="The text", purpose="read")
     tokens = [_token(tokenizer, ids[0])]
+    keep(lambda: _interrupted(tokenizer, text, ids, list(tokens), model))
     try:
         with side_reader(engine, f"reading {next(_numbers)}", partial(_options, len(ids))) as reader:
             start = 0

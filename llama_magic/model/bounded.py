@@ -68,7 +68,9 @@ async def beside_the_loop(name: str, call: Callable[[], T]) -> T:
         made.add_done_callback(_heard)
         shown = GenerationInterrupted(words=f"{name} was stopped; nothing of it is kept")
         await asyncio.wait({made}, timeout=_END_S)  # what it prints at its end belongs to this call
-        if made.done() and isinstance(stop := made.exception(), GenerationInterrupted):
+        if not made.done():  # on a busy machine it hears of it later
+            shown = bound.so_far() if bound.so_far is not None else shown
+        elif isinstance(stop := made.exception(), GenerationInterrupted):
             shown = stop
         error._render_traceback_ = shown._render_traceback_  # type: ignore[attr-defined]
         error.completion = shown.completion  # type: ignore[attr-defined]

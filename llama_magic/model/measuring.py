@@ -15,6 +15,7 @@ from llama_magic.request.backend import Backend, Embeds, Reads
 from llama_magic.request.messages import is_conversation
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.vectors import Vectors, as_texts, portions
+from llama_magic.threads import keep
 from llama_magic.words.given import check_progress
 from llama_magic.words.shown import watched
 from llama_magic.words.signature import refusing
@@ -83,6 +84,7 @@ class Measuring:
             local = not isinstance(self.backend, Embeds)
             wanted = as_texts(texts, tokens=local)
             made = Vectors(len(wanted), self._width() if local else 0)
+            keep(lambda: GenerationInterrupted(made.matrix(normalize), made.words))
             try:
                 with watched(made, progress) as tick:
                     self._embed(wanted, made, tick)

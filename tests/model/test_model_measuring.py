@@ -17,10 +17,12 @@ from settled import WATCHDOG
 
 import llama_magic as lm
 from llama_magic.display.live import watching
+from llama_magic.errors import GenerationInterrupted
 from llama_magic.microscope.reading import ReadThrough
+from llama_magic.model.bounded import beside_the_loop
 from llama_magic.model.measuring import Measuring
 from llama_magic.request.vectors import Vectors
-from llama_magic.threads import Bound, Latch, Reached, held, look
+from llama_magic.threads import Bound, Latch, Reached, held, keep, look
 from llama_magic.words.standing import Standing
 
 TWINS = ("embed", "score", "read", "xray")
@@ -157,6 +159,39 @@ def test_a_cancelled_task_stops_what_is_computed(short: Any, monkeypatch: pytest
     assert told[-1].done < len(TEXTS)
     assert len(kept[0]) == told[-1].done > 0
     assert np.array_equal(kept[0][:1], short.embed(TEXTS[:1]))
+
+
+def test_a_cancelled_call_that_does_not_hear_of_it_keeps_what_there_is() -> None:
+    """What a thread has made is in the error though it goes on, as one without a core does."""
+    done, goes_on, hears = [1], threading.Event(), threading.Event()
+
+    def call() -> None:
+        keep(lambda: GenerationInterrupted(list(done), f"{len(done)} is kept"))
+        done.append(2)
+        goes_on.set()
+        hears.wait(WATCHDOG)
+
+    async def ask() -> Any:
+        task = asyncio.create_task(beside_the_loop("call", call))
+        await asyncio.to_thread(goes_on.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        hears.set()
+        return caught.value
+
+    error = asyncio.run(ask())
+    assert error.completion == [1, 2]
+    assert "2 is kept" in "".join(error._render_traceback_())
+
+
+def test_a_reading_says_what_there_is_while_it_goes_on(short: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As vectors do: another thread may ask at any time, and gets tokens with their text."""
+    told: list[Any] = []
+    monkeypatch.setattr("llama_magic.microscope.reading.keep", told.append)
+    read = short.read("The sky is blue.")
+    assert told[0]().completion.tokens == read.tokens
+    assert told[0]().completion.text == read.text
 
 
 def test_what_is_quick_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
