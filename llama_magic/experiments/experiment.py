@@ -15,6 +15,7 @@ from llama_magic.experiments.results import Results
 from llama_magic.experiments.settings import PROMPT
 from llama_magic.experiments.tasks import Task, in_reading_order, samples_of
 from llama_magic.model.interpolate import STATEMENTS
+from llama_magic.model.options import idle
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import watched
 from llama_magic.words.standing import Clock
@@ -74,8 +75,10 @@ class Experiment(Design, Generic[R]):
     def notes(self) -> tuple[str, ...]:
         """What is to be known of all results: of prompts that ask every row the same, say."""
         known = list(dict.fromkeys(name for row in self.rows for name in row.inputs))
-        same, unread = set(), set()
+        same, unread, unused = set(), set(), set[str]()
         for setting in self.settings:
+            held = {"constraint", *(["schema"] if setting.options.get("schema") is not None else [])}
+            unused.update(idle(setting.options, held))
             prompt, name = setting.prompt, setting.values.get(PROMPT)
             which = f"prompt {name!r}" if name else "prompt"
             if prompt.has_statements:
@@ -86,7 +89,13 @@ class Experiment(Design, Generic[R]):
                     f"The {which} names no column, so every row was asked the same. "
                     f"A column is written {{{{ {known[0]} }}}}."
                 )
-        return (*sorted(same), *sorted(unread), *self._gone_on_from(), *self._named_alike(known))
+        return (
+            *sorted(same),
+            *sorted(unread),
+            *sorted(unused),
+            *self._gone_on_from(),
+            *self._named_alike(known),
+        )
 
     def _gone_on_from(self) -> list[str]:
         """Say of how many conversations the last turn is the assistant's: answers go on from it."""

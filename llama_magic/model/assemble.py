@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import OptionError
@@ -15,6 +15,7 @@ from llama_magic.model.asked import Beside, Call, digest, for_receipt
 from llama_magic.model.begun import begin, held
 from llama_magic.model.growing import GrowingDigest
 from llama_magic.model.guard import check_budget
+from llama_magic.model.options import idle
 from llama_magic.model.thinking import Thinking, after_thinking, note_of, reads_marks
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.request import Request
@@ -133,11 +134,17 @@ def assemble(
         tag=call.tag,
         offer=offer,
         steps=ask.steps,
-        advice=_advice(call.sampling, ask.options),
+        advice=(*_advice(call.sampling, ask.options), *idle(ask.options, {"constraint"} if alone else ())),
         request=request.digest,
         again=ask.again,
     )
     return Assembler(terms, tokenizer, request)
+
+
+def advised(made: Assembler, *notes: str) -> Assembler:
+    """Return what is put together, its answer with these notes more."""
+    made.terms = replace(made.terms, advice=(*made.terms.advice, *notes))
+    return made
 
 
 def _drawn(sampling: Sampling) -> int:

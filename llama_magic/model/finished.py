@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from llama_magic.doors import option
+from llama_magic.doors import here, option
 from llama_magic.errors import StructuredOutputError
 from llama_magic.model.answer import Terms
 from llama_magic.model.results import Completion
@@ -51,10 +51,11 @@ def _told(completion: Completion) -> Completion:
         note = f"thinking took all {counted(len(completion.token_ids), 'token')}"
     else:
         return completion
-    more = "seconds (timeout)" if completion.finish_reason == "timeout" else "tokens (max_tokens)"
+    timed_out = completion.finish_reason == "timeout"
+    more = f"seconds ({option('timeout')})" if timed_out else f"tokens ({option('max_tokens')})"
     if completion.finish_reason == "length" and _is_full(completion):
-        more = "window (ctx)"
-    return replace(completion, notes=(*completion.notes, f"{note}; it needs more {more}"))
+        more = f"window ({option('ctx')})"
+    return replace(completion, notes=(*completion.notes, here(f"{note}; it needs more {more}")))
 
 
 def is_stopped(completion: Completion) -> bool:

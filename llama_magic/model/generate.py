@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from llama_magic.errors import InputTypeError, shown_briefly
 from llama_magic.model.answer import Assembler
-from llama_magic.model.asked import Beside
+from llama_magic.model.assemble import advised
 from llama_magic.model.astream import AsyncStream, AsyncStreaming
 from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.call import Calls
@@ -18,6 +18,7 @@ from llama_magic.model.options import (
     ChatOptions,
     CompleteOptions,
     SchemaOptions,
+    idle,
     shows,
     taken,
 )
@@ -25,7 +26,7 @@ from llama_magic.model.prompt import as_messages
 from llama_magic.model.results import Completion
 from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall
-from llama_magic.model.tools.loop import AsyncToolStream, Rounds, ToolStream, say
+from llama_magic.model.tools.loop import AsyncToolStream, Rounds, ToolStream, beside_of, say
 from llama_magic.model.tools.offer import Offer
 from llama_magic.request.messages import Messages
 from llama_magic.structured import Constraint
@@ -167,18 +168,12 @@ class Generating:
     def _chatting(self, messages: str | Messages, options: dict[str, Any]) -> Assembler | Rounds:
         """Return what is to be asked; `Rounds` where tools are to be run here."""
         constraint, own = self._constraint(options), taken(options, OF_A_CHAT)
-        if isinstance(messages, str):
-            messages = as_messages(messages, None)
+        messages = as_messages(messages, None) if isinstance(messages, str) else messages
         offer = Offer.read(own["tools"], own["tool_choice"], own["parallel_tool_calls"], own["tools_as_text"])
-        beside = Beside(
-            tools=offer.descriptions or None,
-            tool_choice=offer.chosen(offer.choice),
-            parallel_tool_calls=offer.parallel,
-            tools_as_text=offer.as_text,
-            template_variables={} if own["template_variables"] is None else own["template_variables"],
-        )
+        beside = beside_of(offer, own["template_variables"])
         if not offer.runs or constraint is not None:
-            return self._calls.chat("chat", messages, constraint, options, beside)
+            made = self._calls.chat("chat", messages, constraint, options, beside)
+            return advised(made, *idle(own, {"tools"} if offer.tools else ()))
         announce = None if own["tools_auto"] else say
         return Rounds(self._calls, offer, messages, options, beside, own["tool_rounds"], announce)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from llama_magic.model.guard import Overflow
@@ -112,6 +112,33 @@ OF_A_CHAT: dict[str, Any] = {
     "tool_rounds": ROUNDS,
     "tools_as_text": False,
 }
+
+
+# Options that do nothing without another one: what each needs, and what is said where that is not there.
+_NEEDS = {
+    **dict.fromkeys(("tool_choice", "parallel_tool_calls", "tools_as_text"), "tools"),
+    **dict.fromkeys(("tools_auto", "tool_rounds"), "functions"),
+    **dict.fromkeys(("retries", "thinking", "show_schema"), "schema"),
+    "pressure": "constraint",
+}
+_MISSING = {
+    "tools": "no tools are given",
+    "functions": "no tool is a function, to be run here",
+    "schema": "there is no schema",
+    "constraint": "nothing constrains the answer",
+}
+
+
+def idle(options: Mapping[str, Any], there: Collection[str]) -> tuple[str, ...]:
+    """Say which options were given and do nothing, for what they need is not among what is `there`.
+
+    A default is no wish.
+    """
+    return tuple(
+        f"{name} does nothing: {_MISSING[need]}."
+        for name, need in _NEEDS.items()
+        if need not in there and name in options and options[name] not in (None, _SHOWN[name])
+    )
 
 
 _SHOWN = OF_A_TEXT | OF_A_CONSTRAINT | OF_A_SCHEMA | DEFAULTS | OF_A_CHAT

@@ -181,5 +181,5 @@ def test_a_thought_that_took_all_tokens(model_of: Any) -> None:
     with pytest.raises(StructuredOutputError, match=r"time was up .* before the answer began: thinking took"):
         finished(late, SimpleNamespace(constraint=model.constraint(CHOICES)))
     free = model_of(ALWAYS, {**THOUGHT, "so ": "hm "}).chat("Which?", seed=1, max_tokens=12)
-    note = "thinking took all 12 tokens; it needs more tokens (max_tokens)"
+    note = "thinking took all 12 tokens; it needs more tokens (max_tokens=)"
     assert (free.text, free.notes[-1:]) == ("", (note,)), free

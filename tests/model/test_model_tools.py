@@ -432,7 +432,7 @@ def test_a_call_that_is_cut_is_not_run_and_that_is_said() -> None:
         ran.append(text)
         return "ok"
 
-    why = "the answer was cut within a call of a tool, which was not run; it needs more tokens (max_tokens)"
+    why = "the answer was cut within a call of a tool, which was not run; it needs more tokens (max_tokens=)"
     for most, notes in ((4, [why]), (200, [])):
         model = scripted_model([written, "Done."])
         answer = model.chat("Note it.", tools=[note], max_tokens=most)

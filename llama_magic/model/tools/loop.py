@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from llama_magic.doors import here, option
 from llama_magic.errors import ContextOverflowError, GenerationInterrupted, OptionError
 from llama_magic.model.asked import Beside
+from llama_magic.model.assemble import advised
 from llama_magic.model.astream import AsyncStream
 from llama_magic.model.mail import mail
 from llama_magic.model.results import Chunk
@@ -38,6 +40,17 @@ if TYPE_CHECKING:
 def say(call: dict[str, Any]) -> None:
     """Print what is called with what."""
     print(f"→ {call_words(call['name'], call['arguments'])}", flush=True)
+
+
+def beside_of(offer: Offer, template_variables: Mapping[str, Any] | None) -> Beside:
+    """Return what a call asks for beside its own options, where these tools are offered."""
+    return Beside(
+        tools=offer.descriptions or None,
+        tool_choice=offer.chosen(offer.choice),
+        parallel_tool_calls=offer.parallel,
+        tools_as_text=offer.as_text,
+        template_variables={} if template_variables is None else template_variables,
+    )
 
 
 @dataclass
@@ -87,8 +100,8 @@ class Rounds:
         made = self.calls.chat("chat", asked, None, self.options, beside, steps=self.steps)
         if self._done >= self.most:
             rounds = counted(self._done, "round")
-            note = f"after {rounds} of tool calls (tool_rounds) this answer could call none"
-            made.terms = replace(made.terms, advice=(*made.terms.advice, note))
+            note = here(f"after {rounds} of tool calls ({option('tool_rounds')}) this answer could call none")
+            return advised(made, note)
         return made
 
     def _round_begins(self) -> int:
