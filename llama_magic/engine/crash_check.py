@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ from llama_magic.sources.disk.cache import write_json
 # 15 threads to run), bytes a second to read the file.
 _PATIENCE = 180
 _SLOWEST_DISK = 20e6
+_NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 _TAIL = 8192  # bytes of the child's errors that are read
 
 
@@ -143,7 +145,9 @@ def run_child(trial: Trial, size: int) -> TrialVerdict:
     timeout = _PATIENCE + size / _SLOWEST_DISK
     try:
         code, out, said = _ended(json.dumps(asdict(trial)).encode(), timeout)
-    except OSError as error:  # no memory for a process, no disk for its words
+    except OSError as error:  # no memory for a process, no disk for its words, or no such program
+        if error.errno in _NO_PROGRAM:
+            raise _no_python(error.strerror or str(error)) from None
         raise BackendError(
             f"The file could not be tried in a process of its own: {error.strerror or error}.",
             remedy="Free some memory and disk space (the folder for temporary files), then load again.",
@@ -154,10 +158,22 @@ def run_child(trial: Trial, size: int) -> TrialVerdict:
         return TrialVerdict(
             False, trial.use_extra_bufts, stage, f"{trial_ends.NO_ANSWER} after {timeout:.0f} s"
         )
+    if not lines and code >= 0 and trial_ends.is_no_trial(code, said):
+        raise _no_python(trial_ends.cause_of(code, said))
     if "survived" in lines:
         return TrialVerdict(True, trial.use_extra_bufts)
     refusal = next((line[8:] for line in lines if line.startswith("refused ")), "")
     return TrialVerdict(False, trial.use_extra_bufts, stage, refusal or trial_ends.cause_of(code, said))
+
+
+def _no_python(why: str) -> BackendError:
+    """Return the error where what should run the child is no Python that has this package."""
+    return BackendError(
+        f"The file could not be tried in a process of its own: {command()[0]!r} ran no Python with "
+        f"llama_magic ({why}).",
+        remedy="Set sys.executable to the Python of this environment (programs that embed Python name "
+        "themselves there), and see that it starts and imports llama_magic.",
+    )
 
 
 def _ended(request: bytes, timeout: float) -> tuple[int | None, str, str]:

@@ -39,6 +39,11 @@ def cause_of(code: int, said: str) -> str:
     return f"{KILLED}{name}" + (f": {shortage.strip()[:200]}" if shortage else "")
 
 
+def is_no_trial(code: int, said: str) -> bool:
+    """Return whether a child that said nothing ended in words, and not for want of memory or disk."""
+    return code >= 0 and not _SHORTAGE.search(said)
+
+
 def crashed(cause: str) -> bool:
     """Return whether the child died rather than refused the file in words."""
     return cause.startswith((KILLED, "exit code", NO_ANSWER))

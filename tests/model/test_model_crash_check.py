@@ -235,6 +235,34 @@ def test_a_child_killed_from_outside_costs_one_load(child: Any, scripted_file: S
     lm.load(scripted_file.path, ctx=512, threads=1).close()
 
 
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("/nowhere/python", "No such file or directory"),
+        ("", "denied|No such file"),  # a program that embeds Python and does not know of one
+        ("/dev/null", "denied"),
+        ("/bin/false", "exit code 1"),  # another program than Python, as of an application
+        ("/bin/true", "exit code 0"),
+        ("/bin/ls", "exit code 2: .*"),
+    ],
+)
+def test_a_process_that_runs_no_python_is_named(
+    child: Any, scripted_file: Scripted, monkeypatch: pytest.MonkeyPatch, program: str, why: str
+) -> None:
+    """Where `sys.executable` is no Python with this package, that is said, and neither memory nor the file is
+    blamed; nothing is remembered.
+    """
+    child("never")  # and in its place:
+    monkeypatch.setattr(crash_check, "command", lambda: [program, "-m", "llama_magic.engine.trial_child"])
+    with pytest.raises(lm.BackendError, match=why) as caught:
+        lm.load(scripted_file.path, ctx=512, threads=1)
+    assert repr(program) in str(caught.value)
+    assert "Set sys.executable" in str(caught.value)
+    assert "memory" not in str(caught.value)
+    child("never")
+    lm.load(scripted_file.path, ctx=512, threads=1).close()
+
+
 def test_a_remembered_crash_says_how_to_ask_again(child: Any, scripted_file: Scripted) -> None:
     """Two crashes alike are remembered; the refusal names the store, without it the file is tried anew."""
     runs = child("always")

@@ -17,7 +17,7 @@ from llama_magic.engine.native import backend
 from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
 from llama_magic.starts import STACK, launch
 from llama_magic.threads import LeftBehind
-from llama_magic.words.given import quoted
+from llama_magic.words.given import quoted, utf8
 
 _RUN = 512  # bytes without white space, or of nothing else, from which on a text gets a stack of its own
 _A_CHARACTER = 512  # bytes of stack, 323 as measured
@@ -285,13 +285,7 @@ def _encode(text: str | bytes) -> bytes:
     if isinstance(text, bytes):
         data = text
     elif isinstance(text, str):
-        try:
-            data = text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputTypeError(
-                f"The text holds a lone surrogate (U+{ord(text[error.start]):04X}), character {error.start}; "
-                "expected text that can be written as UTF-8."
-            ) from None
+        data = utf8(text)
     else:
         raise InputTypeError(f"The text is a {type(text).__name__}; expected str.")
     if len(data) > _MAX_BYTES - 64:
