@@ -80,10 +80,10 @@ def prepare(calls: Calls, prompt: Any, texts: Texts, beside: Beside | None = Non
 def check_scores(calls: Calls) -> None:
     """Raise `BackendError` for a source of tokens that does not say how likely a text is."""
     backend = calls.backend
-    if backend.local is None and not isinstance(backend, Scores):
+    if backend.local is None and not (isinstance(backend, Scores) and backend.capabilities.scores):
         raise BackendError(
             f"{calls.name!r} writes its tokens elsewhere, and does not say how likely a text is.",
-            remedy="Load the model here, and ask again.",
+            remedy="Load the model here, or connect to a server that says it, as vLLM does.",
         )
 
 
@@ -92,10 +92,10 @@ def score(calls: Calls, rows: Sequence[tuple[Request, Texts]]) -> list[list[floa
 
     In this process they are read together: what prompts begin with alike once, many rows in a batch.
     """
+    check_scores(calls)
     backend = calls.backend
     if isinstance(backend, Scores):
         return [list(map(sum, backend.score(request, texts.tokens))) for request, texts in rows]
-    check_scores(calls)
     from llama_magic.engine.scoring.score import score as in_engine  # for weight: llama.cpp
 
     found = in_engine(backend.local, [(request.prompt, texts.tokens) for request, texts in rows])

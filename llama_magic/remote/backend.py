@@ -115,6 +115,11 @@ class RemoteBackend:
             )
         return found
 
+    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return the log-probability of each token of each text after the prompt; a question a text."""
+        read = (self.read([*request.prompt, *text])[-len(text) :] for text in texts)
+        return [[expected[0] for expected in known] for known in read]
+
     def count(self, messages: Sequence[Any]) -> int:
         """Return how many tokens the server makes of a conversation."""
         return self.dialect.count(messages)

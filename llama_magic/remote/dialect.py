@@ -55,7 +55,8 @@ class Dialect(Protocol):
     by this model of it: its own values count, and ours must be the default. `takes_tokens`: a prompt is
     sent as tokens, rendered here, so counts are exact. `constraints` and `tools` are the kinds, and the tool
     choices, that it is believed to keep. `ignores_eos`: it can be told to write
-    on, `keeps_least`: for a number of tokens (`min_tokens`).
+    on, `keeps_least`: for a number of tokens (`min_tokens`). `reads`: it tells how likely the tokens of a
+    text are.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Dialect(Protocol):
     ignores_eos: bool
     keeps_least: bool
     logprobs: int | None
+    reads: bool
     facts: Facts
     formatter: Formatter
 

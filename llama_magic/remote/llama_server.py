@@ -37,6 +37,7 @@ class LlamaServer:
     ignores_eos = True
     keeps_least = False
     logprobs: int | None = 1000
+    reads = False
     _draws = False  # it draws a seed itself where none is asked for
     _reuses_bits = False  # what it reuses of a prompt has the bits of one that is read anew
 

@@ -70,6 +70,7 @@ class OpenAIServer:
     ignores_eos = False
     keeps_least = False
     logprobs: int | None = 20
+    reads = False
 
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str) -> None:
         self.wire = wire

@@ -39,6 +39,7 @@ class VLLM(OpenAIServer):
     keeps_least = True
     constraints = frozenset({"json", "regex", "choices", "gbnf"})
     tools = frozenset({"auto", "required", "named"})
+    reads = True
 
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str, version: str) -> None:
         super().__init__(wire, models, model)

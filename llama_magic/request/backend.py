@@ -40,9 +40,9 @@ class Capabilities:
     choices, gbnf, lark). `logprobs`: the most alternatives it tells of a token, None for none at all.
     `samples`: the most answers to one request. `pressure`: it can say how hard a constraint held. `tools`:
     the tool choices it keeps to. `masks`: constraints are kept by masks over the tokenizer's tokens.
-    `least`: it keeps `min_tokens`. `renders`: a prompt is sent as the tokens that were counted; a source
-    without it renders by itself.
-    `parallel`: how many requests it works on at a time; more of them wait.
+    `scores`: it says how likely given texts are. `least`: it keeps `min_tokens`. `renders`: a prompt is sent
+    as the tokens that were counted; a source without it renders by itself. `parallel`: how many
+    requests it works on at a time; more of them wait.
     """
 
     seeds: bool = True
@@ -50,6 +50,7 @@ class Capabilities:
     logprobs: int | None = 1000
     samples: int = 1000
     pressure: bool = True
+    scores: bool = True
     masks: bool = True
     least: bool = True
     renders: bool = True
