@@ -137,8 +137,13 @@ def idle(options: Mapping[str, Any], there: Collection[str]) -> tuple[str, ...]:
     return tuple(
         f"{name} does nothing: {_MISSING[need]}."
         for name, need in _NEEDS.items()
-        if need not in there and name in options and options[name] not in (None, _SHOWN[name])
+        if need not in there and _is_wish(options.get(name), _SHOWN[name])
     )
+
+
+def _is_wish(value: Any, default: Any) -> bool:
+    """Whether a value is given, and no default; what is of another type (an array) is refused elsewhere."""
+    return isinstance(value, (bool, int, float, str, dict)) and value != default
 
 
 _SHOWN = OF_A_TEXT | OF_A_CONSTRAINT | OF_A_SCHEMA | DEFAULTS | OF_A_CHAT

@@ -73,6 +73,21 @@ def _count_decoded(model: Any, patch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+def _same_but_for_bits(one: Any, other: Any) -> bool:
+    """Whether answers at temperature 0 are equal up to where two tokens are as likely as each other.
+
+    Batches of other sizes change the last bits: by 0.0002 to 0.01 of a log-probability here.
+    """
+    for mine, theirs in zip(one.logprobs, other.logprobs, strict=True):
+        if abs(mine.logprob - theirs.logprob) > 0.02:
+            return False
+        if mine.token_id != theirs.token_id:
+            return mine.token_id in {
+                token for token, _, logprob in theirs.top if theirs.logprob - logprob < 0.05
+            }
+    return True
+
+
 @pytest.mark.parametrize("name", [*HYBRIDS, "mamba2", "llama"])
 @pytest.mark.parametrize("options", [{}, {"reuse": False}], ids=["reuse", "fresh"])
 def test_unseeded_samples_end_and_read_each_prompt_once(
@@ -82,16 +97,16 @@ def test_unseeded_samples_end_and_read_each_prompt_once(
     nothing is read twice.
     """
     model = load(name)
-    alone = model.complete(PROMPT, temperature=0, **FREE)
+    how = {"temperature": 0, "logprobs": 3, **FREE}
+    alone = model.complete(PROMPT, **how)
     sizes = _count_decoded(model, monkeypatch)
     with ThreadPoolExecutor(4) as pool:
         others = [pool.submit(model.complete, "z" * n, max_tokens=3, ignore_eos=True) for n in (1, 2, 3)]
-        samples = pool.submit(model.complete, PROMPT, n=5, temperature=0, **FREE, **options).result(60)
+        samples = pool.submit(model.complete, PROMPT, n=5, **how, **options).result(60)
         beside = sum(len(f.result(60).prompt_token_ids) + 2 for f in others)
     assert len(samples) == 5
     assert all(len(sample.token_ids) == 12 for sample in samples)
-    if not (name == "llama" and not options):  # batches of other sizes: the last bits may differ
-        assert {sample.token_ids for sample in samples} == {alone.token_ids}
+    assert all(_same_but_for_bits(sample, alone) for sample in samples)
     shares = name == "llama" and not options
     prompts = 5 * len(alone.prompt_token_ids) if not shares else len(alone.prompt_token_ids)
     assert sum(sizes) <= prompts + 5 * 12 + beside
