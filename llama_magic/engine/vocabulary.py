@@ -169,12 +169,24 @@ class Vocabulary:
         return tokens
 
     def _disarm(self, text: str) -> list[str]:
-        """Cut `text` so that no piece holds the text of a special token."""
-        middle = max(1, len(text) // 2)
-        pieces = [text[:middle], text[middle:]]
-        if any(mark in piece for piece in pieces for mark in self.special_texts):
-            return list(text)
-        return [piece for piece in pieces if piece]
+        """Cut `text` so that no piece holds the text of a special token; what holds none stays whole."""
+        found = sorted((mark for mark in self.special_texts if mark in text and not mark.isspace()), key=len)
+        if not found:
+            return [text]
+        parts = re.split(f"({'|'.join(map(re.escape, reversed(found)))})", text)
+        return [
+            piece
+            for i, part in enumerate(parts)
+            for piece in (self._halves(part) if i % 2 else [part])
+            if piece
+        ]
+
+    def _halves(self, mark: str) -> list[str]:
+        """Return both halves of a special token's text, its characters where a half is such a text, too."""
+        pieces = [mark[: len(mark) // 2], mark[len(mark) // 2 :]]
+        return (
+            list(mark) if any(other in piece for piece in pieces for other in self.special_texts) else pieces
+        )
 
     @functools.cached_property
     def special_texts(self) -> frozenset[str]:

@@ -103,6 +103,19 @@ def test_detokenize_is_the_inverse_of_tokenize(real: Any, text: str, run: tuple[
     assert real.detokenize(real.tokenize(whole, parse_special=False)) == whole
 
 
+def test_text_without_a_mark_is_cut_as_llama_cpp_cuts_it(real: Any) -> None:
+    """Control tokens off: a text that holds none is one text; only a mark in it is taken apart."""
+    tokenizer = real.backend.tokenizer
+    for text in (" deep", "hello deep sea", "The tide is high.\n\n  Go home", "def f(x):\n    return x"):
+        plain = tokenizer.native.tokenize(text, add_special=True, parse_special=False)
+        assert real.tokenize(text, parse_special=False) == plain
+    mark, rest = real.formatter.stop[0], tokenizer.tokenize(" deep sea")
+    ids = real.tokenize(f"hello{mark} deep sea", parse_special=False)
+    assert not tokenizer.control_ids & ({*ids} - {tokenizer.bos_id})
+    assert ids[-len(rest) :] == rest
+    assert real.detokenize(ids) == f"hello{mark} deep sea"
+
+
 def test_control_tokens_can_be_left_out_of_a_text(real: Any) -> None:
     """A mark of the template is a part of the text of its tokens, unless `special` is off."""
     mark = real.formatter.stop[0]
