@@ -158,7 +158,7 @@ def run_child(trial: Trial, size: int) -> TrialVerdict:
         return TrialVerdict(
             False, trial.use_extra_bufts, stage, f"{trial_ends.NO_ANSWER} after {timeout:.0f} s"
         )
-    if not lines and code >= 0 and trial_ends.is_no_trial(code, said):
+    if not lines and trial_ends.is_no_trial(code, said):
         raise _no_python(trial_ends.cause_of(code, said))
     if "survived" in lines:
         return TrialVerdict(True, trial.use_extra_bufts)

@@ -170,16 +170,30 @@ class Vocabulary:
 
     def _disarm(self, text: str) -> list[str]:
         """Cut `text` so that no piece holds the text of a special token; what holds none stays whole."""
-        found = sorted((mark for mark in self.special_texts if mark in text and not mark.isspace()), key=len)
-        if not found:
-            return [text]
-        parts = re.split(f"({'|'.join(map(re.escape, reversed(found)))})", text)
-        return [
-            piece
-            for i, part in enumerate(parts)
-            for piece in (self._halves(part) if i % 2 else [part])
-            if piece
-        ]
+        firsts, sizes = self._marks
+        pieces, start = list[str](), 0
+        for found in firsts.finditer(text):
+            at = found.start()
+            ends = (at + size for size in sizes.get(text[at : at + 2], ()))
+            end = next((end for end in ends if text[at:end] in self.special_texts), 0) if at >= start else 0
+            if end:  # the longest that stands here
+                pieces += [text[start:at], *self._halves(text[at:end])]
+                start = end
+        return [piece for piece in (*pieces, text[start:]) if piece]
+
+    @functools.cached_property
+    def _marks(self) -> tuple[re.Pattern[str], dict[str, list[int]]]:
+        """Where a special token can begin, and how long those are that begin with two characters.
+
+        Blanks are none. (To look for 6,000 texts one by one took 2 s a megabyte, as one pattern 19 s.)
+        """
+        sizes: dict[str, set[int]] = {}
+        for mark in self.special_texts:
+            if not mark.isspace():
+                sizes.setdefault(mark[:2], set()).add(len(mark))
+        firsts = "".join({re.escape(pair[0]) for pair in sizes})
+        pattern = re.compile(f"[{firsts}]" if firsts else "(?!)")
+        return pattern, {pair: sorted(found, reverse=True) for pair, found in sizes.items()}
 
     def _halves(self, mark: str) -> list[str]:
         """Return both halves of a special token's text, its characters where a half is such a text, too."""

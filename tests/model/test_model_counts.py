@@ -116,6 +116,16 @@ def test_text_without_a_mark_is_cut_as_llama_cpp_cuts_it(real: Any) -> None:
     assert real.detokenize(ids) == f"hello{mark} deep sea"
 
 
+def test_no_text_of_a_special_token_stays_whole(real: Any) -> None:
+    """All that the vocabulary has, among words: none is in the tokens, and no character is lost."""
+    tokenizer = real.backend.tokenizer
+    marks = sorted(mark for mark in tokenizer.special_texts if not mark.isspace())
+    text = "".join(f"a{mark}" for mark in marks)
+    ids = tokenizer.encode_parts([(text, True)], begins=False)
+    assert not {*marks} & {tokenizer.native.text(token) for token in ids}
+    assert b"".join(map(tokenizer.piece, ids)).decode() == text
+
+
 def test_control_tokens_can_be_left_out_of_a_text(real: Any) -> None:
     """A mark of the template is a part of the text of its tokens, unless `special` is off."""
     mark = real.formatter.stop[0]
