@@ -229,21 +229,16 @@ def _stamp(paths: Iterable[str]) -> str:
 
 
 def build_id() -> str:
-    """Name the build of llama.cpp without loading it: version, and size and date of its library."""
-    import importlib.metadata
+    """Name the build of llama.cpp without loading it: size and date of its libraries and of the bindings."""
     import importlib.util
 
-    version = importlib.metadata.version("llama-cpp-python")
     spec = importlib.util.find_spec("llama_cpp")
-    folders = [Path(place, "lib") for place in (spec and spec.submodule_search_locations) or ()]
-    if chosen := os.environ.get("LLAMA_CPP_LIB_PATH"):  # llama_cpp loads from there instead
-        folders = [Path(chosen)]
-    stamps = []
-    for folder in folders:
-        for library in sorted(path for path in folder.glob("*") if path.is_file()):
-            facts = library.stat()
-            stamps.append(f"{library.name}:{facts.st_size}:{int(facts.st_mtime)}")
-    return f"{version} {hashlib.sha256(' '.join(stamps).encode()).hexdigest()[:12]}"
+    places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    files = [place / "llama_cpp.py" for place in places]  # structures and signatures
+    chosen = os.environ.get("LLAMA_CPP_LIB_PATH")  # llama_cpp loads from there instead
+    for folder in [Path(chosen)] if chosen else [place / "lib" for place in places]:
+        files += sorted(path for path in folder.glob("*") if path.is_file())
+    return hashlib.sha256(_stamp(map(str, files)).encode()).hexdigest()[:12]
 
 
 def _cpu() -> str:

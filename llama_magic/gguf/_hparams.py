@@ -5,7 +5,7 @@ The rules are llama.cpp's own (`llama_model_base::load_hparams` and `src/models/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class HParams:
         self.embedding = self.whole("embedding_length")
         self.context = self.whole("context_length")
         self.experts = self.whole("expert_count")
+        self._layers: tuple[Layer, ...] | None = None
 
     def get(self, name: str) -> Any:
         """Return the value of `{architecture}.{name}`, or None."""
@@ -138,19 +139,22 @@ class HParams:
             return [i % period != 0 for i in range(n)]
         return [i % period < period - 1 for i in range(n)]
 
-    def layers(self) -> list[Layer]:
+    def layers(self) -> tuple[Layer, ...]:
         """Return the memory shape of each block."""
+        if self._layers is None:  # a load asks dozens of times
+            self._layers = tuple(self._each_layer())
+        return self._layers
+
+    def _each_layer(self) -> Iterator[Layer]:
         heads, heads_kv, sliding = self.heads, self.heads_kv, self.sliding()
         state = self._state_values()
         shared_from = len(heads) - self.whole("attention.shared_kv_layers")
-        result = []
         for i, (q, kv) in enumerate(zip(heads, heads_kv, strict=True)):
             recurrent = self._is_recurrent(i, kv)
             attends = (not recurrent or self.arch == "falcon-h1") and i < shared_from
             k, v = self._kv_values(kv, sliding[i]) if attends else (0, 0)
             window = self.window if sliding[i] else 0
-            result.append(Layer(q, kv, k, v, window, state if recurrent else 0))
-        return result
+            yield Layer(q, kv, k, v, window, state if recurrent else 0)
 
     def _kv_values(self, heads_kv: int, sliding: bool) -> tuple[int, int]:
         if self.is_mla:  # one shared latent head; V is a view of K

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llama_magic import formatters, gguf
@@ -43,20 +44,33 @@ class Judged:
     warnings: tuple[str, ...]
     verdict: TrialVerdict
 
+    @cached_property
+    def chosen(self) -> Formatter:
+        """The formatter: what was asked for, made for this file."""
+        return formatters.choose(self.formatter, self.info)
+
+    @cached_property
+    def foretold(self) -> dict[str, int]:
+        """Bytes of memory that are expected, by what they are for."""
+        memory = {f"predicted_{what}": size for what, size, _ in self.estimate.parts()}
+        memory["predicted_total"] = self.estimate.total
+        memory["predicted_seeded"] = self.settings.seeded_bytes(self.info)
+        memory["predicted_prompt_reader"] = self.settings.prompt_reader_bytes(self.info)
+        return memory
+
+    def prepare(self) -> None:
+        """Work out what needs no weights, while others read them."""
+        _ = self.chosen, self.foretold
+
 
 def describe(judged: Judged, engine: Engine, began: float) -> LoadedFile:
     """Return what a model keeps of its loading, which began at `began` (`time.perf_counter()`)."""
-    found, info, settings, estimate = judged.found, judged.info, judged.settings, judged.estimate
-    formatter = formatters.choose(judged.formatter, info)
+    found, info, settings, formatter = judged.found, judged.info, judged.settings, judged.chosen
     window, buffers = _measured(engine, info, settings)
-    memory = {f"predicted_{what}": size for what, size, _ in estimate.parts()}
-    memory["predicted_total"] = estimate.total
-    memory["predicted_seeded"] = settings.seeded_bytes(info)
-    memory["predicted_prompt_reader"] = settings.prompt_reader_bytes(info)
     actual = dict(engine.weights.buffers)
     for kind, size in buffers.items():
         actual[kind] = actual.get(kind, 0) + size
-    memory |= {f"actual_{k}": v for k, v in actual.items()}
+    memory = judged.foretold | {f"actual_{k}": v for k, v in actual.items()}
     memory["actual_total"] = sum(actual.values())
     return LoadedFile(
         source=found,

@@ -87,7 +87,7 @@ def _open(
     warnings = fit.check(estimate, machine)
     verdict = prove(found, info, settings, report)
     judged = Judged(found, info, wanted.formatter or "auto", settings, estimate, warnings, verdict)
-    held = [acquire(found, settings, verdict, identity, report)]
+    held = [acquire(found, settings, verdict, identity, report, judged.prepare)]
     try:
         engine = _engine(held, settings, info, machine, report)
     except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,15 +129,19 @@ def acquire(
     verdict: crash_check.TrialVerdict,
     identity: Identity,
     report: ProgressCallback,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> SharedWeights:
-    """Return the weights of a file, shared with models that hold them already."""
+    """Return the weights of a file, shared with models that hold them already.
+
+    `meanwhile` is done here while a thread reads them.
+    """
     options = WeightsOptions(
         settings.gpu_layers, settings.mapped, settings.mlock, use_extra_bufts=verdict.use_extra_bufts
     )
     key = (identity, options)
     shared = _weights.get(key)
     if shared is None:
-        weights = _map_weights(found.parts, options, report)
+        weights = _map_weights(found.parts, options, report, meanwhile)
         if not (weights.generates or weights.embeds):
             weights.close()
             raise BackendError(
@@ -151,7 +155,9 @@ def acquire(
     return shared
 
 
-def _map_weights(parts: Sequence[Path], options: WeightsOptions, report: ProgressCallback) -> Weights:
+def _map_weights(
+    parts: Sequence[Path], options: WeightsOptions, report: ProgressCallback, meanwhile: Callable[[], None]
+) -> Weights:
     """Load weights on a thread, so that Ctrl-C and progress work meanwhile."""
     box: list[Weights | BaseException] = []
     abandoned: list[bool] = []
@@ -179,6 +185,7 @@ def _map_weights(parts: Sequence[Path], options: WeightsOptions, report: Progres
 
     try:
         start_thread(work, "llama_magic load")
+        meanwhile()
         while not done.wait(0.05):
             report(Progress("load", round(100 * share[0]), 100, unit="%"))
         report(Progress("load", 100, 100, unit="%"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,28 @@ def test_options_that_cannot_be_meant(
     """A wrong option is refused by name before anything is loaded."""
     with pytest.raises(error, match=words):
         lm.load(scripted_file.path, **options)
+
+
+def test_refused_while_the_weights_are_read(
+    scripted_file: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A template that cannot be used ends the load, and the weights that were on their way are freed."""
+    from llama_magic.loading import weights
+
+    freed = threading.Event()
+
+    class Noted(weights.Weights):
+        def close(self) -> None:
+            super().close()
+            freed.set()
+
+    monkeypatch.setattr(weights, "Weights", Noted)
+    file = shutil.copy(scripted_file.path, tmp_path / "alone.gguf")
+    template = tmp_path / "open.jinja"
+    template.write_text("{% for m in messages %}{{ m.content }}")
+    with pytest.raises(lm.TemplateError, match="compile"):
+        lm.load(file, ctx=512, formatter=str(template))
+    assert freed.wait(60)
 
 
 def test_gpu_layers_on_a_cpu_build_are_refused(
