@@ -157,6 +157,13 @@ def test_refused_while_the_weights_are_read(
     freed = threading.Event()
 
     class Noted(weights.Weights):
+        def __init__(self, *given: Any) -> None:
+            try:
+                super().__init__(*given)
+            except lm.BackendError:  # llama.cpp was told in the middle
+                freed.set()
+                raise
+
         def close(self) -> None:
             super().close()
             freed.set()
