@@ -13,8 +13,8 @@ given to its `LlamaCPP`; they write the official formats, with one BOS and no sy
 - What is `_elsewhere`, in a module or on a server, is given messages and gives a string.
 - The families are `_registry.FAMILIES`, each a `_family` written by hand.
 - A file's own template: `_template`, whose `_plan` repairs conversations that it cannot write; `_running`
-  runs it in the `_sandbox`, compiled by `_codegen`, with `_filters` and `_globals` from allow-lists, each
-  call within `_bounds` and the whole within `_limits`.
+  runs it in the `_sandbox`, compiled by `_codegen`, with filters, methods and `_globals` from allow-lists,
+  each call and the whole within the `bounds` of its meter.
 - A conversation that goes on: `_onward` renders what is new in it, where `_additive` proves of a template
   that the rest stays as it is.
 - Messages: `_messages` checks them, made `_plain`, and their `_roles`; `_guard` keeps text from being control

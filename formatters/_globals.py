@@ -12,8 +12,7 @@ import jinja2
 from jinja2.exceptions import SecurityError
 from jinja2.utils import Namespace
 
-from ._bounds import small
-from ._limits import meter, refuse, running
+from llama_magic.bounds.meter import meter, refuse, running
 
 
 class TemplateRefusal(jinja2.TemplateError):
@@ -58,7 +57,7 @@ class SafeDict:
 
 def _hashed(keys: Any) -> Any:
     # Numbers are easily chosen so that all have one hash; then each is compared with each.
-    small(sum(not isinstance(key, str) for key in keys), limit=_MAX_KEYS)
+    meter().small(sum(not isinstance(key, str) for key in keys), limit=_MAX_KEYS)
     return keys
 
 
@@ -81,9 +80,9 @@ def tojson(
 ) -> str:
     """Write JSON as `transformers` does: no HTML escapes, ASCII not forced. What `map` gives is a list."""
     width = len(indent) if isinstance(indent, str) else indent or 0
-    small(width, limit=100)
+    meter().small(width, limit=100)
     if separators is not None:
-        small(*(len(s) for s in separators), limit=100)
+        meter().small(*(len(s) for s in separators), limit=100)
     if width:
         meter().room(_indented(value, width))
     text = json.dumps(

@@ -7,10 +7,9 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llama_magic.bounds.meter import MAX_BITS, MAX_DEPTH
 from llama_magic.errors import InputTypeError
 from llama_magic.words.plain import said
-
-from ._limits import MAX_BITS, MAX_DEPTH
 
 
 def plain_data(value: Any, where: str = "the value", depth: int = 0) -> Any:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from llama_magic.bounds.meter import MAX_SECONDS, LimitError
 from llama_magic.doors import option
 from llama_magic.errors import TemplateError
 
 from . import _messages as repairs
 from ._guard import CONTROL_LIKE
-from ._limits import MAX_SECONDS, LimitError
 from ._types import Message
 
 Repair = Callable[[list[Message]], list[Message]]

@@ -8,7 +8,7 @@ thread cannot be ended. So everything is counted where it happens:
 
 - each loop step, call, filter, test, comparison and output is a step, and looks at the clock;
 - each value is measured where it is made;
-- only what stands in the tables of `_bounds` and `_filters` can be called, and it is measured first;
+- only what stands in the tables of `bounds` can be called, and it is measured first;
 - all values made in one rendering have a budget, so many large ones do not add up.
 
 Between two looks at the clock lies one call of at most `MAX_WORK` steps on values of at most `MAX_SIZE`.
@@ -31,11 +31,12 @@ from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Cycler, Joiner
 
-from ._bounds import check_binop, check_format, check_method
+from llama_magic.bounds.calls import check_binop, check_format, check_method
+from llama_magic.bounds.filters import EAGER, FILTERS, TESTS, check_filter, check_test
+from llama_magic.bounds.meter import MAX_SOURCE, SMALL, LimitError, Meter, meter, running, size_of
+
 from ._codegen import MeteredCodeGenerator
-from ._filters import EAGER, FILTERS, TESTS, check_filter, check_test
 from ._globals import SafeDict, SafeNamespace, TemplateRefusal, raise_exception, strftime_now, tojson
-from ._limits import MAX_SOURCE, SMALL, LimitError, Meter, meter, running, size_of
 
 
 class _Generation(jinja2.ext.Extension):

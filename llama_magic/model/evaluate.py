@@ -8,12 +8,12 @@ import inspect
 import re
 from collections.abc import Container, ItemsView, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import ModuleType
 from typing import Any
 
+from llama_magic.bounds.meter import LimitError
 from llama_magic.errors import LlamaMagicError, TemplateError
-from llama_magic.model import proportion
 from llama_magic.model.gaps import GAP_WITHIN, GapError, left_alone, whole, written
 
 _CELL = "Compute the value in a Python cell and name it here."
@@ -57,17 +57,14 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 
 def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wording) -> str:
     """Return the text of an expression; `where` is said in the `TemplateError` of one that has none."""
-    from jinja2 import Undefined
     from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
 
     what = f"{{{{ {source} }}}} {where}"
     try:
-        value = _value(source, namespace, words.gaps_are_errors)
-        if isinstance(value, Undefined):
-            value._fail_with_undefined_error()
-        if words.gaps_are_errors:
-            whole(source, value, namespace)
-        return _text(source, value, namespace)
+        return _filled(source, namespace, words)
+    except LimitError as error:
+        help_ = f"Look at the number that it repeats or fills up to. {_CELL}"
+        raise TemplateError(f"{what} failed: {error}.", remedy=help_) from None
     except (_NoTextError, GapError) as error:
         raise TemplateError(f"{what} has no text: {error}.", remedy=error.remedy) from None
     except TemplateSyntaxError as error:
@@ -88,16 +85,30 @@ def evaluate(source: str, namespace: Mapping[str, Any], where: str, words: Wordi
         raise TemplateError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def _value(source: str, namespace: Mapping[str, Any], gaps_are_errors: bool) -> Any:
-    """Return what an expression gives; a value called just so, as by `{{ Review Text }}`, goes first."""
+def _filled(source: str, namespace: Mapping[str, Any], words: Wording) -> str:
+    """Return the text of an expression; a value called just so, as by `{{ Review Text }}`, goes first."""
     if source in namespace and not source.isidentifier():
-        return namespace[source]
-    expression, asked = _compiled(source, gaps_are_errors)
-    own_first = asked | _environment(gaps_are_errors).globals.keys()  # the user's own `len`, too
+        return _text_of(source, namespace[source], namespace, words)
+    from llama_magic.bounds import spent
+
+    expression, asked = _compiled(source, words.gaps_are_errors)
+    own_first = asked | _environment(words.gaps_are_errors).globals.keys()  # the user's own `len`, too
     given = own_first & namespace.keys()
     own = {name: value for name in given if not _is_of_the_shell(value := namespace[name])}
-    proportion.begin()
-    return expression({name: _uncalled(name, value) for name, value in own.items()})
+    with spent.budget(list(own.values())) as used:
+        value = expression({name: _uncalled(name, value) for name, value in own.items()})
+        used.room(used.size(value))
+        return _text_of(source, value, namespace, words)
+
+
+def _text_of(source: str, value: Any, namespace: Mapping[str, Any], words: Wording) -> str:
+    from jinja2 import Undefined
+
+    if isinstance(value, Undefined):
+        value._fail_with_undefined_error()
+    if words.gaps_are_errors:
+        whole(source, value, namespace)
+    return _text(source, value, namespace)
 
 
 def _told_of_missing(message: str, words: Wording) -> str:
@@ -254,13 +265,13 @@ def _environment(gaps_are_errors: bool) -> Any:
     from jinja2.sandbox import SandboxedEnvironment
 
     # Below is Jinja, which a cell without `{{` need not wait for.
-    from llama_magic.model import missing
+    from llama_magic.model import missing, proportion
 
     class Environment(proportion.Measured, SandboxedEnvironment):
         """Jinja's sandbox, in which a name that is missing or a method that is not called is no value."""
 
         def _generate(self, source: Any, *args: Any, **options: Any) -> str:
-            return super()._generate(missing.demand(source), *args, **options)
+            return super()._generate(proportion.measured(missing.demand(source)), *args, **options)
 
         def getattr(self, obj: Any, attribute: str) -> Any:
             _check_keys(obj, attribute)
@@ -274,17 +285,15 @@ def _environment(gaps_are_errors: bool) -> Any:
             return super().is_safe_callable(_of(obj))
 
         def call(self, context: Any, obj: Any, /, *args: Any, **options: Any) -> Any:
-            proportion.call(_of(obj), args, options)
-            return super().call(context, obj, *args, **options)
+            return proportion.called(_of(obj), partial(super().call, context, obj), args, options)
 
     environment = Environment(undefined=missing.Missing)
-    filters: dict[str, Any] = dict(environment.filters)
-    tests: dict[str, Any] = dict(environment.tests)
-    environment.filters = {name: proportion.filtered(name, one) for name, one in filters.items()}
+    proportion.limit(environment)
     kept = {missing.LOOK: missing.demanded, missing.WRITE: written if gaps_are_errors else left_alone}
     vars(environment).update(kept)
     environment.globals = {name: environment.globals[name] for name in ("range", "dict")}
     environment.globals |= {name: _uncalled(name, getattr(builtins, name)) for name in _BUILTINS}
+    tests: dict[str, Any] = dict(environment.tests)
     environment.tests = {name: missing.of_what_is_there(name, test) for name, test in tests.items()}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": missing.without_json}
     environment.globals["schema"] = _schema

@@ -1,198 +1,209 @@
-"""How much one `{{ expression }}` may make: a number that is far too large is said, not waited for.
+"""How much one `{{ expression }}` may make: what is far too large is said, not waited for.
 
-An expression has no loops. What makes much of little repeats, replaces, or fills up to a number; such
-operators, methods and filters are measured before they run. What a user's own function does is the user's.
+All that Python's own types, Jinja's filters and the functions named here can do is listed in `bounds`, and
+measured before it runs. What is the user's own, a function or an object, does what it does. What the
+user gave extends the limits; it is measured only where one is reached. The clock is not looked at: a
+function may ask a model, and Ctrl-C ends what is written in Python.
 """
 
 from __future__ import annotations
 
 import builtins
-import re
-import threading
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from numbers import Integral
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, MethodType
 from typing import Any
 
-from llama_magic.errors import TemplateError
+from jinja2 import nodes
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import str_join
 
-MOST = 10_000_000  # characters and items that one expression may make: a prompt of them fits no window
-_BITS = 1_000_000  # of a whole number: two such are multiplied in some milliseconds
-_PERCENT = re.compile(r"%(?:\([^()]*\))?[-+ #0]*(\d*)(?:\.(\d*))?")
-_BRACE = re.compile(r"\{[^{}:]*:([^{}]*)(\{?)")
+from llama_magic.bounds.calls import METHODS as _THEIRS
+from llama_magic.bounds.calls import check_binop, check_format, linear, table
+from llama_magic.bounds.filters import EAGER, FILTERS, NOT_MEASURED, TESTS, add_up, check_filter, check_test
+from llama_magic.bounds.meter import Meter, meter
+from llama_magic.bounds.spent import TEXTS, size_alone
 
-_spent = threading.local()
+_COMPARED = 8  # steps that it takes to compare two keys
+_ITEM = 50  # bytes of a short text, as `split` makes them
 
 
 class Measured:
     """What Jinja's sandbox asks of its environment, measured first; mixed into it."""
 
-    intercepted_binops = frozenset({"*", "**", "%"})  # Jinja would compute constants while it compiles
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 
     def call_binop(self, context: Any, sign: str, left: Any, right: Any) -> Any:
-        operator(sign, left, right)
+        check_binop(meter(), sign, left, right)
         return super().call_binop(context, sign, left, right)  # type: ignore[misc]
+
+    @staticmethod
+    def joined(*items: Any) -> str:
+        """Return `a ~ b` as Jinja writes it, measured first."""
+        used = meter()
+        used.room(sum(map(used.size, items)))
+        return str_join(items)
 
     def wrap_str_format(self, value: Any) -> Any:
         inner = super().wrap_str_format(value)  # type: ignore[misc]
-        return inner and format_of(value, inner)
+        return inner and _format_of(value, inner)
 
 
-def begin() -> None:
-    """Begin an expression: nothing is made yet."""
-    _spent.parts = 0
+def measured(tree: nodes.Template) -> nodes.Template:
+    """Change a template so that `a ~ b` is measured, too, which Jinja's sandbox does not ask about."""
+    for node in list(tree.find_all(nodes.Concat)):
+        joined = nodes.Call(nodes.EnvironmentAttribute("joined"), node.nodes, [], None, None)
+        joined.set_lineno(node.lineno)
+        node.nodes = [joined]
+    return tree
 
 
-def spend(parts: int) -> None:
-    """Count what is about to be made. Raises `TemplateError` where it is out of all proportion."""
-    _spent.parts = getattr(_spent, "parts", 0) + max(parts, 0)
-    if _spent.parts > MOST:
-        amount = f"{_spent.parts:,}" if _spent.parts < 10**30 else "ever so many"
-        raise TemplateError(
-            f"it would make {amount} characters or items, and {MOST:,} are the most",
-            remedy="Look at the number that it repeats or fills up to.",
-        )
-
-
-def operator(sign: str, left: Any, right: Any) -> None:
-    """Measure `left sign right` before it is made."""
-    if isinstance(left, int) and isinstance(right, int):
-        _whole(sign, left, right)
-    elif sign == "*":
-        for held, count in ((left, right), (right, left)):
-            if isinstance(held, Sequence) and isinstance(count, Integral):
-                spend(len(held) * int(count))
-    elif sign == "%" and isinstance(left, (str, bytes)):
-        _percent(left, right if isinstance(right, tuple) else (right,))
-
-
-def _whole(sign: str, left: int, right: int) -> None:
-    bits = 0
-    if sign == "*":
-        bits = left.bit_length() + right.bit_length()
-    elif sign == "**" and right > 0:
-        bits = (abs(left).bit_length() - 1) * right
-    if bits > _BITS:
-        raise TemplateError(f"the number would have more than {_BITS * 3 // 10:,} digits")
-
-
-def call(function: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """Measure the call of one of Python's own methods or functions."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(getattr(function, "__objclass__", None), type) and args:  # str.center("x", 80)
-        owner, args = args[0], args[1:]
-    elif not isinstance(function, BuiltinFunctionType):
-        return
-    given = [*args, *options.values()]
-    if function is builtins.round:
-        _numbers(given[1:])
-    elif isinstance(owner, (str, bytes, bytearray, int)):
-        check = _METHODS.get(function.__name__)
-        if check is not None:
-            check(owner, given)
-
-
-def filtered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that is measured before it runs, or the filter itself where it makes little."""
-    check = _FILTERS.get(name)
-    if check is None:
-        return function
-    leading = 1 if getattr(function, "jinja_pass_arg", None) is not None else 0
-
-    @wraps(function)  # with Jinja's mark of what it is given
-    def wrapper(*args: Any, **options: Any) -> Any:
-        value, *given = args[leading:] or (None,)
-        check(value, [*given, *options.values()])
-        return function(*args, **options)
-
-    return wrapper
-
-
-def format_of(method: Any, safe: Callable[..., str]) -> Callable[..., str]:
-    """Return Jinja's safe form of a text's `format` method, measured before it runs."""
-
+def _format_of(method: Any, safe: Callable[..., str]) -> Callable[..., str]:
     @wraps(safe)
     def wrapper(*args: Any, **options: Any) -> str:
-        for spec, nested in _BRACE.findall(str(method.__self__)):
-            _numbers([int(digits[:30]) for digits in re.findall(r"\d+", spec)])
-            if nested:  # a width that is itself given
-                _numbers([*args, *options.values()])
+        check_format(meter(), str(method.__self__), [*args, *options.values()])
         return safe(*args, **options)
 
     return wrapper
 
 
-def _percent(form: Any, given: Sequence[Any]) -> None:
-    text = form.decode("latin-1") if isinstance(form, bytes) else str(form)
-    for width, precision in _PERCENT.findall(text):
-        _numbers([int(digits[:30]) for digits in (width, precision) if digits])
-    if "*" in text:
-        _numbers(given)
+def called(function: Any, run: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Call `run` as `function` is called; where that is one of Python's own, measure first what it makes.
+
+    Raises SecurityError for what is not listed.
+    """
+    used = meter()
+    check, owner, given = _check_of(function, args)
+    if check is None:
+        return run(*args, **options)
+    taken = [list(value) if isinstance(value, Iterator) else value for value in given]
+    if isinstance(owner, TEXTS):
+        used.room(sum(map(used.size, taken)))
+    check(used, owner, [*taken, *options.values()])
+    result = run(*args[: len(args) - len(given)], *taken, **options)
+    if owner is None or isinstance(owner, TEXTS):
+        used.charge(size_alone(result) + (_ITEM * len(result) if isinstance(result, list) and owner else 0))
+    return result
 
 
-def _numbers(values: Sequence[Any]) -> None:
-    """Count each whole number among the values as what is filled up to."""
-    for value in values:
-        if isinstance(value, Integral):
-            spend(abs(int(value)))
+_Check = Callable[[Meter, Any, list[Any]], None]
 
 
-def _fills(owner: Any, given: list[Any]) -> None:
-    _numbers(given)
+def _check_of(function: Any, args: tuple[Any, ...]) -> tuple[_Check | None, Any, tuple[Any, ...]]:
+    """Return the check of a call, what it works on, and what else is given; none for what is the user's."""
+    name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
+    if isinstance(function, type) or owner is builtins:
+        return (_FUNCTIONS.get(name) if function is getattr(builtins, name, None) else None), None, args
+    if isinstance(getattr(function, "__objclass__", None), type) and args:  # str.center("x", 80)
+        owner, args = args[0], args[1:]
+    elif not isinstance(function, BuiltinFunctionType) and not (
+        isinstance(function, MethodType) and isinstance(owner, str) and hasattr(owner, "__html__")
+    ):
+        return None, None, args
+    if isinstance(owner, type):  # dict.fromkeys
+        return (_hashed if name == "fromkeys" else None), None, args
+    for kinds, known in METHODS:
+        if isinstance(owner, kinds) and any(hasattr(kind, name) for kind in kinds):
+            if name not in known:
+                raise SecurityError(f"{type(owner).__name__}.{name} may not be called here")
+            return known[name], owner, args
+    return None, None, args
 
 
-def _expandtabs(owner: Any, given: list[Any]) -> None:
-    if isinstance(owner, (str, bytes, bytearray)):
-        tabs = owner.count("\t") if isinstance(owner, str) else owner.count(b"\t")
-        _numbers([tabs * value for value in given if isinstance(value, Integral)])
+def limit(environment: Any) -> None:
+    """Leave of a sandbox's filters and tests those that are listed, each measured before it runs."""
+    filters, tests = dict(environment.filters), dict(environment.tests)
+    environment.filters = {name: _filtered(name, filters[name]) for name in FILTERS if name in filters}
+    environment.tests = {name: _tested(name, tests[name]) for name in TESTS if name in tests}
 
 
-def _replaces(owner: Any, given: list[Any]) -> None:
-    if len(given) >= 2 and isinstance(owner, type(given[0])) and isinstance(given[1], (str, bytes)):
-        spend((owner.count(given[0]) + 1) * len(given[1]))
+def _filtered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter that is measured before it runs."""
+    leading = 1 if getattr(function, "jinja_pass_arg", None) is not None else 0
+
+    @wraps(function)  # with Jinja's mark of what it is given
+    def wrapper(*args: Any, **options: Any) -> Any:
+        used = meter()
+        if name in EAGER and len(args) > leading and isinstance(args[leading], Iterator):
+            args = (*args[:leading], list(args[leading]), *args[leading + 1 :])
+        check_filter(used, name, args[leading:], options)
+        if name == "tojson":
+            _indented(used, *args[leading:], **options)
+        result = function(*args, **options)
+        if name not in NOT_MEASURED and not isinstance(result, Iterator):
+            used.value(result)
+        return result
+
+    return wrapper
 
 
-def _joins(owner: Any, given: list[Any]) -> None:
-    if given and isinstance(owner, Sized) and isinstance(given[0], Sized):
-        spend(len(owner) * len(given[0]))
+def _indented(used: Meter, value: Any, indent: Any = None) -> None:
+    """Measure JSON of which each part has a line of its own."""
+    width = len(indent) if isinstance(indent, str) else indent
+    used.room(used.size(value) * (1 + abs(width)) if isinstance(width, int) else 0)
 
 
-def _translates(owner: Any, given: list[Any]) -> None:
-    if given and isinstance(owner, str) and isinstance(given[0], Mapping):
-        widest = max((len(v) for v in given[0].values() if isinstance(v, str)), default=1)
-        spend(len(owner) * widest)
+def _tested(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a test that is measured before it runs."""
+    leading = 1 if getattr(function, "jinja_pass_arg", None) is not None else 0
+
+    @wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        check_test(meter(), name, args[leading:])
+        return function(*args, **options)
+
+    return wrapper
 
 
-def _indents(owner: Any, given: list[Any]) -> None:
-    widths = [len(v) if isinstance(v, str) else v for v in given]
-    _numbers([(str(owner).count("\n") + 1) * v for v in widths if isinstance(v, Integral)])
+def _hashed(used: Meter, owner: Any, values: list[Any]) -> None:
+    """Measure what is put into a set or dict: of keys that share a hash each is compared with each."""
+    for value in values[:1]:
+        pairs = owner is dict and not isinstance(value, Mapping)
+        keys = [pair[0] for pair in value] if pairs else list(value)
+        used.work(sum(_COMPARED * count * count for count in Counter(map(hash, keys)).values()))
 
 
-def _wraps(owner: Any, given: list[Any]) -> None:
-    spend(len(str(owner)) * sum(len(v) for v in given if isinstance(v, str)))
+def _pairs(used: Meter, owner: Any, values: list[Any]) -> None:
+    _hashed(used, dict, values)
 
 
-def _filter_replaces(owner: Any, given: list[Any]) -> None:
-    _replaces(str(owner), [str(value) for value in given[:2]])
+def _text(used: Meter, owner: Any, values: list[Any]) -> None:
+    used.room(sum(map(used.size, values)))
 
 
-def _filter_joins(owner: Any, given: list[Any]) -> None:
-    _joins(str(given[0]) if given else "", [owner])
+def _round(used: Meter, owner: Any, values: list[Any]) -> None:
+    used.small(*values[1:], limit=300)
 
 
-_METHODS: dict[str, Callable[[Any, list[Any]], None]] = {
-    **dict.fromkeys(("center", "ljust", "rjust", "zfill", "to_bytes"), _fills),
-    "expandtabs": _expandtabs,
-    "replace": _replaces,
-    "join": _joins,
-    "translate": _translates,
-}
-_FILTERS: dict[str, Callable[[Any, list[Any]], None]] = {
-    **dict.fromkeys(("batch", "center", "round", "slice", "tojson"), _fills),
-    "format": _percent,
-    "indent": _indents,
-    "join": _filter_joins,
-    "replace": _filter_replaces,
-    "wordwrap": _wraps,
-}
+def _add_up(used: Meter, owner: Any, values: list[Any]) -> None:
+    add_up(used, values[0] if values else (), values[1:])
+
+
+# Python's own functions that an expression may call, by name; a type's own text is measured as its value.
+_FUNCTIONS: dict[str, _Check] = table(
+    ("abs all any bool enumerate float int len list max min reversed sorted tuple zip", linear),
+    ("repr str", _text),
+    ("set", _hashed),
+    ("dict", _pairs),
+    ("round", _round),
+    ("sum", _add_up),
+)
+_TEXT = _THEIRS[0][1]
+METHODS: tuple[tuple[tuple[type, ...], dict[str, _Check]], ...] = (
+    ((str, bytes), _TEXT),
+    ((bytearray,), _TEXT | table(("append clear copy extend insert pop remove reverse", linear))),
+    ((int,), _THEIRS[1][1]),
+    ((float, complex), _THEIRS[2][1]),
+    ((list,), table(("append clear copy count extend index insert pop remove reverse sort", linear))),
+    ((tuple, range), _THEIRS[3][1]),
+    ((dict,), table(("clear copy get items keys pop popitem setdefault update values", linear))),
+    (
+        (set, frozenset),
+        table(
+            ("add clear copy difference difference_update discard intersection intersection_update", linear),
+            ("isdisjoint issubset issuperset pop remove symmetric_difference", linear),
+            ("symmetric_difference_update union update", linear),
+        ),
+    ),
+)

@@ -3,7 +3,9 @@
 The list is generated: all filters, tests and globals of Jinja's environment, all methods of the types
 that a template can hold, all operators, each with values as large as the sandbox lets a template make.
 
-    python template_calls.py [EACH [SEED]]     EACH draws of values for every call
+    python template_calls.py [EACH [SEED [MILLISECONDS [1]]]]     EACH draws of values for every call
+
+With a 1 the calls are those of `{{ }}` in a prompt, which looks at no clock.
 
 Prints one line of JSON: cases, refused, worst CPU seconds, the cases that took over 256 MB or died, and how
 many seconds of CPU a signal was not heard at most.
@@ -122,8 +124,11 @@ def forms() -> list[str]:
     ]
 
 
-def cases(each: int, seed: int) -> Iterator[str]:
-    """Yield templates with one call each: `each` draws of value and arguments for every form."""
+def cases(each: int, seed: int, alone: bool = False) -> Iterator[str]:
+    """Yield templates with one call each: `each` draws of value and arguments for every form.
+
+    With `alone` they are expressions, for `{{ }}` in a prompt has no `{% set %}`.
+    """
     chance = random.Random(seed)
     names = list(VALUES)
     for form in forms():
@@ -136,6 +141,14 @@ def cases(each: int, seed: int) -> Iterator[str]:
             call = re.sub(r"\{v:[^}]*\}", "{v}", form).format(
                 v=chosen[0], a=", ".join(chosen[1:]), a1=chosen[-1]
             )
+            if alone:
+                call = re.sub(r"\{v:[^}]*\}", "{v}", form).format(
+                    v=f"({VALUES[chosen[0]]})",
+                    a=", ".join(f"({VALUES[name]})" for name in chosen[1:]),
+                    a1=f"({VALUES[chosen[-1]]})",
+                )
+                yield f"{{{{ {call} }}}}"
+                continue
             sets = "".join(f"{{% set {name} = {VALUES[name]} %}}" for name in dict.fromkeys(chosen))
             yield f"{sets}{{{{ {call} }}}}{{{{ messages[0].content }}}}"
 
@@ -150,13 +163,15 @@ def _most_held(*, anew: bool = True) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def main(each: int = 3, seed: int = 1, milliseconds: int = 500) -> None:
+def main(each: int = 3, seed: int = 1, milliseconds: int = 500, alone: int = 0) -> None:
     """Try them, each within so much of its own CPU time; print what came of it."""
     from llama_magic import formatters
+    from llama_magic.bounds import meter
     from llama_magic.errors import TemplateError
-    from llama_magic.formatters import _limits, _plan
+    from llama_magic.formatters import _plan
+    from llama_magic.model.interpolate import interpolate
 
-    _limits.MAX_SECONDS = _plan.MAX_SECONDS = milliseconds / 1000
+    meter.MAX_SECONDS = _plan.MAX_SECONDS = milliseconds / 1000
     hi = [{"role": "user", "content": "hi"}]
     formatters.gguf.Template("{{ messages[0].content }}").messages_to_prompt(hi)
     if sys.platform == "linux":
@@ -166,23 +181,34 @@ def main(each: int = 3, seed: int = 1, milliseconds: int = 500) -> None:
     count = 0
     worst, deaf, refused, bad = (0.0, ""), (0.0, ""), 0, []
     heard: list[float] = []
-    signal.signal(signal.SIGVTALRM, lambda *_: heard.append(time.thread_time()))
-    for source in cases(each, seed):
+
+    def hear(*_: object) -> None:
+        heard.append(time.thread_time())
+        if alone and heard[-1] - heard[0] > 2:  # as Ctrl-C ends what is written in Python
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGVTALRM, hear)
+    for source in cases(each, seed, bool(alone)):
         count += 1
         print(source, file=sys.stderr, flush=True)  # the last line is the one that hung
-        template = formatters.gguf.Template(source)
+        template = None if alone else formatters.gguf.Template(source)
         held = _most_held()
         began = time.thread_time()
         heard[:] = [began]
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.01, 0.01)  # of CPU time, heard as Ctrl-C is
         try:
-            template.messages_to_prompt(hi)
+            if template is None:
+                interpolate(source, {})
+            else:
+                template.messages_to_prompt(hi)
         except TemplateError as error:
             refused += 1
             if "MemoryError" in str(error):
                 bad.append(source)
         except MemoryError:
             bad.append(source)
+        except KeyboardInterrupt:
+            refused += 1
         if _most_held(anew=False) > held + MEMORY:
             bad.append(source)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

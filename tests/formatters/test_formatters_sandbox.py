@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from llama_magic import formatters
+from llama_magic.bounds import meter
 from llama_magic.errors import InputTypeError, TemplateError
-from llama_magic.formatters import _limits, _plan
+from llama_magic.formatters import _plan
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -131,7 +132,7 @@ def test_every_call_with_hostile_sizes_is_bounded() -> None:
 def test_a_greedy_template_is_stopped(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Endless work and huge values end as a TemplateError, in about half a second of CPU and 100 MB."""
     if source != GREEDY[0]:  # how long it is let is one number: the others have a fifth of it
-        for module in (_limits, _plan):
+        for module in (meter, _plan):
             monkeypatch.setattr(module, "MAX_SECONDS", 0.1)
     template = formatters.gguf.Template(source + "{{ messages[0].content }}")
     began = time.thread_time()

@@ -8,12 +8,14 @@ import re
 import sys
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_magic.errors import TemplateError
+from llama_magic.model import proportion
 from llama_magic.model.interpolate import interpolate
 
 
@@ -334,13 +336,28 @@ def test_python_that_is_no_jinja_is_named(expression: str) -> None:
         "('b' * 10**4) | join('a' * 10**4)",
         "('a' * 10**4).translate({97: 'b' * 10**4})",
         "('a' * 10**4) | wordwrap(1, wrapstring='b' * 10**4)",
-        "range(100000) | map('center', 1000) | join",
+        "range(100000) | map('center', 9000) | join",
+        "(x * 10**7) | tojson",
+        "dict.fromkeys(range(90000), 'a' * 9**6)",
+        "dict.fromkeys(range(90000), 'a' * 9**6) ~ ''",
+        "''.join(('a' | batch(10**4, 'a' * 10**7))|first)",
+        "dict.fromkeys(range(0, 90000 * p, p)) | length",
+        "set(range(0, 90000 * p, p)) | length",
+        "dict((range(0, 90000 * p, p) | batch(2))) | length",
+        "('a' * 10**7).strip('b' * 10**6 ~ 'a')",
+        "range(90000) | groupby('x', 'a' * 90000) | list",
+        "('%s' * 1000) | format(*(['a' * 10**6] * 1000))",
+        "('a' * n) | length",
+        "('é' * 10**7).encode('punycode')",
     ],
 )
 def test_what_is_far_too_large_is_refused_before_it_is_made(expression: str) -> None:
-    """No operator, method or filter fills memory or computes for ever, in a constant expression neither."""
-    with pytest.raises(TemplateError, match=r"failed: (it would make|the number would have more than)"):
-        fill(f"{{{{ {expression} }}}}", x=[1, 2])
+    """No operator, method or filter fills memory or computes for ever, in a constant expression neither.
+
+    What is not listed cannot be called. `p` is the number of which all multiples share a hash.
+    """
+    with pytest.raises(TemplateError, match=r"failed: .*(out of all proportion|than a prompt can need)"):
+        fill(f"{{{{ {expression} }}}}", x=[1, 2], p=sys.hash_info.modulus, n=np.int64(10**12))
 
 
 def test_what_is_large_as_a_prompt_may_be_is_made() -> None:
@@ -353,3 +370,25 @@ def test_what_is_large_as_a_prompt_may_be_is_made() -> None:
     assert fill("{{ '%08.3f' % 3.14159 }} {{ '{:>8}'.format('ab') }} {{ 2 ** 100 }}") == (
         "0003.142       ab 1267650600228229401496703205376"
     )
+
+
+def test_what_the_user_gave_may_be_larger() -> None:
+    """A text above the limit is cut and replaced in; data that holds itself is written; functions may."""
+    x = "ab " * 14_000_000
+    assert fill("{{ x.replace('a', 'cc')[:4] }} {{ x.upper()[-3:] }}", x=x) == ("ccb  AB ")
+    tree: dict[str, Any] = {"name": "root"}
+    tree["child"] = {"parent": tree}
+    assert fill("{{ t.child.parent.get('name') }} {{ t }}", t=tree) == f"root {tree}"
+    assert fill("{{ make()[:2] }}", make=lambda: x) == "ab"
+
+
+@pytest.mark.parametrize("kind", [str, bytes, bytearray, int, float, complex, list, tuple, range, dict, set])
+def test_every_method_of_pythons_own_types_is_measured(kind: type) -> None:
+    """A method that a later Python adds cannot be called before it is listed; `format` is the sandbox's."""
+    listed = set().union(*(names for kinds, names in proportion.METHODS if issubclass(kind, kinds)))
+    static = {name for name in dir(kind) if isinstance(vars(kind).get(name), (classmethod, staticmethod))}
+    static |= {name for name in dir(kind) if getattr(getattr(kind, name), "__self__", None) is kind}
+    own = {name for name in dir(kind) if callable(getattr(kind, name)) and not name.startswith("_")}
+    assert own - static - {"format", "format_map"} <= listed
+    with pytest.raises(TemplateError, match=r"is not allowed|failed"):
+        fill("{{ x.format_map({'a': 1}) }}{{ str.format('{}', 1) }}", x="{a}")

@@ -35,6 +35,16 @@ class LimitError(Exception):
 class Meter:
     """What one rendering has used so far, and the most that it may use. `given` is the caller's, in bytes."""
 
+    most_count = MAX_COUNT
+    most_bits = MAX_BITS
+    most_format = 100_000  # characters of a format
+    by_item = 200_000  # characters that a filter written in Python may go through one by one
+    by_regex = 20_000  # characters for filters with regular expressions, or that cut and join again and again
+    by_url = 1000  # characters in which links are looked for
+    takes_sets = False  # whether sets, whose members may share a hash, are joined and cut
+    nests_formats = False  # whether a width in a format may itself be given
+    most_foreign = 0  # characters for a codec that is a program of its own: some take the square of them
+
     def __init__(self, given: int) -> None:
         self.started = time.thread_time()
         self.seconds = MAX_SECONDS + given * _SECONDS_PER_BYTE
@@ -57,6 +67,18 @@ class Meter:
     def value(self, value: Any) -> None:
         """Count a step, and the value that was made by it."""
         self.charge(getsizeof(value) if type(value) is str else size_of(value, self.most))
+
+    def size(self, value: Any) -> int:
+        """Return the bytes of a value, parts counted as often as they appear; stops above `most`."""
+        return size_of(value, self.most)
+
+    def small(self, *values: Any, limit: int = 0) -> None:
+        """Refuse numbers that are no sensible width or count."""
+        for value in values:
+            if isinstance(value, (int, float)) and not abs(value) <= (limit or self.most_count):
+                refuse(
+                    f"the number {value:.3g} as a width or count" if abs(value) < 1e300 else "such a number"
+                )
 
     def room(self, size: int) -> None:
         """Refuse to make a value of `size` bytes, or more than that, before it is made."""

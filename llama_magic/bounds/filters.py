@@ -1,4 +1,4 @@
-"""The allow-list of templates: filters and tests, each with what bounds its work. See `_bounds`."""
+"""The allow-list of templates: filters and tests, each with what bounds its work. See `calls`."""
 
 from __future__ import annotations
 
@@ -6,41 +6,51 @@ from collections.abc import Sized
 from itertools import chain
 from typing import Any
 
-from ._bounds import (
+from .calls import (
     NUMBERS,
-    Check,
     check_percent,
     check_replace,
     length,
     linear,
     product,
-    small,
     table,
 )
-from ._limits import Meter, refuse, size_of
+from .meter import Meter, refuse
 
-_BY_ITEM = 200_000  # characters that a filter written in Python may go through one by one
-_BY_REGEX = 20_000  # characters for filters with regular expressions, or that cut and join again and again
 _LOOKED_UP = 1000  # steps in C that it takes to look up one more name of an item, in Python
 _MAX_ATTRIBUTE = 200  # characters of "a.b.c" in map(attribute=...)
 
 
-def _short(limit: int) -> Check:
-    def check(used: Meter, value: Any, values: list[Any]) -> None:
-        if sum(length(v) for v in (value, *values) if isinstance(v, (str, bytes, list, dict))) > limit:
-            refuse(f"a text of more than {limit:,} characters")
+def _short(limit: int, values: list[Any]) -> None:
+    if sum(length(v) for v in values if isinstance(v, (str, bytes, list, dict))) > limit:
+        refuse(f"a text of more than {limit:,} characters")
 
-    return check
+
+def _all_by_item(used: Meter, value: Any, values: list[Any]) -> None:
+    _short(used.by_item, [value, *values])
+
+
+def _by_regex(used: Meter, value: Any, values: list[Any]) -> None:
+    _short(used.by_regex, [value, *values])
+
+
+def _by_url(used: Meter, value: Any, values: list[Any]) -> None:
+    _short(used.by_url, [value, *values])
+    used.room(length(value) * (8 + sum(map(length, values))))
+
+
+def _whole(used: Meter, value: Any, values: list[Any]) -> None:
+    _short(4300, [value, *values])  # Python's own limit for whole numbers; other bases have none
 
 
 def _by_item(used: Meter, value: Any, values: list[Any]) -> None:
-    if isinstance(value, (str, bytes)) and len(value) > _BY_ITEM:
-        refuse(f"a text of more than {_BY_ITEM:,} characters, one by one,")
+    if isinstance(value, (str, bytes)) and len(value) > used.by_item:
+        refuse(f"a text of more than {used.by_item:,} characters, one by one,")
 
 
 def _counted(used: Meter, value: Any, values: list[Any]) -> None:
     _by_item(used, value, values)
-    small(*values)
+    used.small(*values)
 
 
 def _of_number(used: Meter, value: Any, values: list[Any]) -> None:
@@ -51,13 +61,13 @@ def _of_number(used: Meter, value: Any, values: list[Any]) -> None:
 
 def _round(used: Meter, value: Any, values: list[Any]) -> None:
     _of_number(used, value, values[:1])
-    small(*values, limit=300)
+    used.small(*values, limit=300)
 
 
-def _sum(used: Meter, value: Any, values: list[Any]) -> None:
+def add_up(used: Meter, value: Any, values: list[Any]) -> None:
     start = next((v for v in values if not isinstance(v, (str, *NUMBERS)) and v is not None), None)
     if start is not None:  # lists are added one by one, each time copied whole
-        used.work(length(value) * (size_of(value, used.most) + size_of(start, used.most)) // 8)
+        used.work(length(value) * (used.size(value) + used.size(start)) // 8)
 
 
 def _filter_replace(used: Meter, value: Any, values: list[Any]) -> None:
@@ -72,22 +82,22 @@ def _filter_join(used: Meter, value: Any, values: list[Any]) -> None:
 
 
 def _indent(used: Meter, value: Any, values: list[Any]) -> None:
-    small(*values)
+    used.small(*values)
     step = values[0] if values else 4
     per_line = len(step) if isinstance(step, str) else int(step)
     used.room((str(value).count("\n") + 1) * per_line * 4)
 
 
 def _wordwrap(used: Meter, value: Any, values: list[Any]) -> None:
-    _short(_BY_REGEX)(used, value, values)
-    small(*values)
+    _by_regex(used, value, values)
+    used.small(*values)
     used.room(4 * len(str(value)) * (1 + sum(len(v) for v in values if isinstance(v, str))))
 
 
 def _groupby(used: Meter, value: Any, values: list[Any]) -> None:
     _by_item(used, value, values)
     # Each item without the attribute has the default as its key, a copy of it in lower case.
-    large = max((size_of(v, used.most) for v in values), default=0)
+    large = max((used.size(v) for v in values), default=0)
     used.room(length(value) * max(0, large - _MAX_ATTRIBUTE * 2))
 
 
@@ -95,22 +105,21 @@ def _filter_format(used: Meter, value: Any, values: list[Any]) -> None:
     check_percent(used, value, tuple(values))
 
 
-_NO_NUMBER_TO_TEXT = _short(4300)  # Python's own limit for whole numbers; other bases have none
 FILTERS = table(
     ("abs attr capitalize count d default dictsort e escape first float forceescape last", linear),
     ("length lower random safe string tojson truncate upper", linear),
     ("groupby", _groupby),
     ("items list map max min reject rejectattr reverse select selectattr sort unique", _by_item),
     ("batch center slice", _counted),
-    ("title urlencode wordcount", _short(_BY_ITEM)),
-    ("pprint striptags xmlattr", _short(_BY_REGEX)),
-    ("urlize", _short(1000)),
+    ("title urlencode wordcount", _all_by_item),
+    ("pprint striptags xmlattr", _by_regex),
+    ("urlize", _by_url),
     ("wordwrap", _wordwrap),
     ("trim", product),
-    ("int", _NO_NUMBER_TO_TEXT),
+    ("int", _whole),
     ("filesizeformat", _of_number),
     ("round", _round),
-    ("sum", _sum),
+    ("sum", add_up),
     ("replace", _filter_replace),
     ("join", _filter_join),
     ("indent", _indent),
@@ -119,7 +128,7 @@ FILTERS = table(
 # Filters that make something of all items at once: they are measured before, also what comes one by one.
 EAGER = frozenset({"groupby", "join", "max", "min", "sort", "sum", "tojson", "unique"})
 # Filters that give back what they were given, or do not look into it.
-_NOT_MEASURED = frozenset({"default", "d", "first", "last", "length", "count", "attr", "safe", "map"})
+NOT_MEASURED = frozenset({"default", "d", "first", "last", "length", "count", "attr", "safe", "map"})
 _ATTRIBUTE = {"groupby": 0, "selectattr": 0, "rejectattr": 0, "sum": 0, "unique": 1, "min": 1, "max": 1}
 _ATTRIBUTE |= {"join": 1, "sort": 2}
 TESTS = table(
@@ -137,12 +146,12 @@ def check_filter(used: Meter, name: str, args: tuple[Any, ...], kwargs: dict[str
     attribute = kwargs.get("attribute", values[place] if place < len(values) else "")
     keys = 1
     if isinstance(attribute, str):
-        small(len(attribute), limit=_MAX_ATTRIBUTE)
+        used.small(len(attribute), limit=_MAX_ATTRIBUTE)
         keys += attribute.count(",")  # each is a key of every item, a copy in lower case
         if name in EAGER:
             used.work(length(value) * (keys - 1 + attribute.count(".")) * _LOOKED_UP)
-    if name not in _NOT_MEASURED:
-        used.room(sum(size_of(v, used.most) for v in chain((value,), values)) * keys)
+    if name not in NOT_MEASURED:
+        used.room(sum(used.size(v) for v in chain((value,), values)) * keys)
     FILTERS[name](used, value, values)
 
 

@@ -1,6 +1,6 @@
 """The allow-list of templates: methods and operators, and how much work and memory one call can take.
 
-Each method that a template may use stands in a table here (filters and tests in `_filters`), with a check
+Each method that a template may use stands in a table here (filters and tests in `filters`), with a check
 that runs before the call; what does not stand here is not there. Between two looks at the clock lies
 one call, so each check must bound the call as a whole:
 
@@ -13,29 +13,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Sized
+from numbers import Integral
 from typing import Any
 
 from jinja2.exceptions import SecurityError
 
-from ._limits import MAX_BITS, MAX_COUNT, Meter, refuse, size_of
+from .meter import Meter, refuse
 
 Check = Callable[[Meter, Any, list[Any]], None]  # the meter, the value worked on, what else is given
 
 _CODECS = frozenset({"utf8", "ascii", "latin1", "utf16", "utf32"})
 _ON_ERROR = frozenset({"strict", "ignore", "replace"})
-MAX_FORMAT = 100_000  # characters of a format
 
 
 def length(value: Any) -> int:
     """Return the number of parts of a value, 1 for what has none."""
     return len(value) if isinstance(value, Sized) else 1
-
-
-def small(*values: Any, limit: int = MAX_COUNT) -> None:
-    """Refuse numbers that are no sensible width or count."""
-    for value in values:
-        if isinstance(value, (int, float)) and not abs(value) <= limit:
-            refuse(f"the number {value:.3g} as a width or count" if abs(value) < 1e300 else "such a number")
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -52,11 +45,11 @@ def product(used: Meter, owner: Any, values: list[Any]) -> None:
 
 def width(used: Meter, owner: Any, values: list[Any]) -> None:
     """Measure a call that fills up to a width."""
-    small(*values)
+    used.small(*values)
 
 
 def _expandtabs(used: Meter, owner: Any, values: list[Any]) -> None:
-    small(*values)
+    used.small(*values)
     tab = values[0] if values and isinstance(values[0], int) else 8
     used.room(4 * (len(owner) + owner.count("\t" if isinstance(owner, str) else b"\t") * max(tab, 1)))
 
@@ -64,7 +57,7 @@ def _expandtabs(used: Meter, owner: Any, values: list[Any]) -> None:
 def check_replace(used: Meter, owner: Any, values: list[Any]) -> None:
     """Measure what replacing one text by another makes."""
     if len(values) >= 2 and all(isinstance(v, (str, bytes)) for v in values[:2]):
-        used.room(size_of(owner) + (owner.count(values[0]) + 1) * _made_of(owner, values[1]))
+        used.room(used.size(owner) + (owner.count(values[0]) + 1) * _made_of(owner, values[1]))
 
 
 def _made_of(owner: Any, text: Any) -> int:
@@ -78,11 +71,11 @@ def _join(used: Meter, owner: Any, values: list[Any]) -> None:
         items = len(values[0])
         used.room(items * (_made_of(owner, owner) + 8))
         if hasattr(owner, "__html__"):
-            used.room(6 * size_of(values[0], used.most))
+            used.room(6 * used.size(values[0]))
 
 
 def _translate(used: Meter, owner: Any, values: list[Any]) -> None:
-    used.work(len(owner) * sum(size_of(value, used.most) for value in values))
+    used.work(len(owner) * sum(used.size(value) for value in values))
     used.room(4 * len(owner) * max((length(v) for v in _parts(values)), default=1))
 
 
@@ -95,9 +88,10 @@ def _parts(values: list[Any]) -> list[Any]:
 
 def _codec(used: Meter, owner: Any, values: list[Any]) -> None:
     # Codecs are programs of their own; punycode and idna take the square of the length.
-    if values and str(values[0]).lower().replace("-", "").replace("_", "")[:20] not in _CODECS:
+    known = not values or str(values[0]).lower().replace("-", "").replace("_", "")[:20] in _CODECS
+    if not known and (not used.most_foreign or len(owner) > used.most_foreign):
         refuse(f"the codec {str(values[0])[:20]!r}")
-    if len(values) > 1 and values[1] not in _ON_ERROR:
+    if len(values) > 1 and values[1] not in _ON_ERROR and not used.most_foreign:
         refuse(f"the error handler {str(values[1])[:20]!r}")
 
 
@@ -153,20 +147,20 @@ _PERCENT_REPR = re.compile(r"[ar]")
 
 
 def _formatted(used: Meter, form: str, fields: int, widest: int, values: list[Any]) -> None:
-    if len(form) > MAX_FORMAT:
+    if len(form) > used.most_format:
         refuse(f"a format of {len(form):,} characters")
-    small(widest)
+    used.small(widest)
     # A text comes out as it is; the written form of another value may be ten times its size.
-    plain = all(isinstance(v, str) for v in values) and not _PERCENT_REPR.search(form)
-    size = sum(size_of(value, used.most) for value in values)
-    used.room(4 * len(form) + fields * (4 * widest + size * (1 if plain else 10)))
+    written = bool(_PERCENT_REPR.search(form))
+    size = sum(used.size(v) * (10 if written or not isinstance(v, str) else 1) for v in values)
+    used.room(4 * len(form) + fields * (4 * widest + size))
 
 
 def check_percent(used: Meter, text: Any, args: Any) -> None:
     """Measure `text % args` before it is made."""
     form = text.decode("latin-1") if isinstance(text, bytes) else str(text)
     values = list(args) if isinstance(args, tuple) else [args]
-    widths = [int(digits[:12]) for digits in _PERCENT_NUMBER.findall(form[:MAX_FORMAT])]
+    widths = [int(digits[:12]) for digits in _PERCENT_NUMBER.findall(form[: used.most_format])]
     if "*" in form:
         widths += [abs(v) for v in values if isinstance(v, int)]
     _formatted(used, form, form.count("%"), max(widths, default=0), values)
@@ -174,9 +168,11 @@ def check_percent(used: Meter, text: Any, args: Any) -> None:
 
 def check_format(used: Meter, form: str, values: list[Any]) -> None:
     """Measure `form.format(...)` before it is made."""
-    specs = _BRACE_SPEC.findall(form[:MAX_FORMAT])
-    if re.search(r":[^{}]*\{", form[:MAX_FORMAT]):  # a width that is itself an argument
-        refuse("a format inside a format")
+    specs = _BRACE_SPEC.findall(form[: used.most_format])
+    if re.search(r":[^{}]*\{", form[: used.most_format]):  # a width that is itself an argument
+        if not used.nests_formats:
+            refuse("a format inside a format")
+        specs += [str(value)[:1000] for value in values]
     widths = [int(digits[:12]) for spec in specs for digits in re.findall(r"\d+", spec)]
     _formatted(used, form, form.count("{"), max(widths, default=0), values)
 
@@ -190,16 +186,16 @@ _SETS = (KeysView, ItemsView, set, frozenset)
 def check_binop(used: Meter, operator: str, left: Any, right: Any) -> None:
     """Measure `left operator right` before it is made; raises LimitError."""
     if isinstance(left, NUMBERS) and isinstance(right, NUMBERS):
-        _numbers(operator, left, right)
+        _numbers(used, operator, left, right)
     elif operator == "*":
         for text, count in ((left, right), (right, left)):
-            if isinstance(count, int) and isinstance(text, (str, bytes, list, tuple)):
-                used.room(_content(used, text) * max(count, 0))
+            if isinstance(count, Integral) and isinstance(text, (str, bytes, bytearray, list, tuple)):
+                used.room(_content(used, text) * max(int(count), 0))
     elif operator == "%" and isinstance(left, (str, bytes)):
         check_percent(used, left, right)
     elif operator == "+":
-        used.room(size_of(left, used.most) + size_of(right, used.most))
-    elif isinstance(left, _SETS) or isinstance(right, _SETS):
+        used.room(used.size(left) + used.size(right))
+    elif not used.takes_sets and (isinstance(left, _SETS) or isinstance(right, _SETS)):
         refuse(f"the operator {operator} between a {type(left).__name__} and a {type(right).__name__}")
 
 
@@ -207,13 +203,13 @@ def _content(used: Meter, value: Any) -> int:
     """Return the bytes that each repetition of a value adds."""
     if isinstance(value, str):
         return len(value) * (1 if value.isascii() else 4)
-    return len(value) if isinstance(value, bytes) else size_of(value, used.most) - 56
+    return len(value) if isinstance(value, bytes) else used.size(value) - 56
 
 
-def _numbers(operator: str, left: Any, right: Any) -> None:
+def _numbers(used: Meter, operator: str, left: Any, right: Any) -> None:
     if isinstance(left, int) and isinstance(right, int):
         bits = left.bit_length() + right.bit_length()
         if operator == "**" and right > 0:
             bits = left.bit_length() * right
-        if bits > 2 * MAX_BITS:
+        if bits > 2 * used.most_bits:
             refuse("so large a number")
