@@ -57,8 +57,10 @@ _DEEP = 20  # lists in one another, as of one that holds itself
 
 
 def brief(text: str) -> str:
-    """Return the first words of a text: a list is for finding, `to_pandas()` has all of it."""
-    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
+    """Return the first words of a text, no line blank: a list is for finding, `to_pandas()` has all of it."""
+    begun = text.lstrip("\n")
+    lines = "\n".join(line for line in begun[: 4 * BRIEF].split("\n") if line.strip()) or begun
+    return lines if len(lines) <= BRIEF and len(begun) <= 4 * BRIEF else f"{lines[: BRIEF - 1]}…"
 
 
 def cell_text(value: Any, depth: int = 0) -> str:

@@ -21,8 +21,10 @@ from llama_magic.errors import ContextOverflowError
 from llama_magic.experiments.comparing import Pair, Pairs
 from llama_magic.microscope.cells import KVSequence, KVState
 from llama_magic.microscope.reading import ReadThrough, ReadToken
+from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
+from llama_magic.request.sampling import Sampling
 from llama_magic.session.history import History
-from llama_magic.words.tables import Table
+from llama_magic.words.tables import Share, Table
 
 
 def _styles(html: str) -> list[str]:
@@ -231,3 +233,33 @@ def test_columns_of_texts_are_no_word_wide() -> None:
         heads = re.findall(r"<th [^>]*>", to_html(Table(tuple("abcd"[: len(row)]), (row,))))
         found = [re.search('min-width:([^;"]*)', head) for head in heads]
         assert [one[1] if one else "" for one in found] == widths
+
+
+def test_a_share_stands_as_far_from_a_range_as_other_columns() -> None:
+    """`33% 6% to 79%` is no text: only shares that are to be compared stand near each other."""
+    html = to_html(
+        Table(("of all", "right", "interval"), (((Share("", 1.0),), (Share("", 0.3),), "6% to 79%"),))
+    )
+    near, far, _ = _styles(html)
+    assert "padding:2px 6px 2px 0" in near
+    assert "padding:2px 13px 2px 0" in far
+    assert "nowrap" in near
+    assert "nowrap" in far
+
+
+def test_the_token_that_a_penalty_took_most_from_has_a_column() -> None:
+    """The first row's likeliest is among the columns, though others lead after the last stage."""
+    left: Any = (
+        ("logits", ("sea", "sky", "bay", "rock")),
+        ("penalties", ("sky", "land", "sun", "fog", "ice")),
+        ("dist", ("fog",)),
+    )
+    stages = tuple(
+        TraceStage(
+            name, {}, 9, 2.0, 1.0, tuple((word, 0.5 / i) for i, word in enumerate(words, 1)), *[()] * 3
+        )
+        for name, words in left
+    )
+    trace = SamplerTrace(stages, Drawn(7, "fog", 1.0), 0, 1, Sampling())
+    html = to_html(trace)
+    assert set(re.findall(r"<th [^>]*>([^<]*)</th>", html)[3:]) == {"sea", "sky", "land", "sun", "◉ fog"}

@@ -7,7 +7,9 @@ import re
 from dataclasses import replace
 
 from display_answers import bare, completion
+from example_views import example_views
 
+import llama_magic as lm
 from llama_magic.display import to_html, to_text
 from llama_magic.display.static.doc import Code
 from llama_magic.display.static.html import fragment
@@ -15,6 +17,7 @@ from llama_magic.display.views.gguf.tensors import tensors
 from llama_magic.gguf import TensorInfo
 from llama_magic.magics.doctor import Check, DoctorReport
 from llama_magic.session.history import History
+from llama_magic.testing import scripted_model
 
 
 def _tensor(name: str) -> TensorInfo:
@@ -92,3 +95,35 @@ def test_doctor_shows_problems_first_and_folds_what_is_well() -> None:
     assert html.index("Do so.") < html.index("And so.") < html.index("<details") < html.index(">c<")
     well = to_text(DoctorReport(checks[:1])).splitlines()
     assert well[:2] == ["doctor: 0 problems, 1 check is well", "the 1 check that is well"]
+
+
+def test_an_answer_has_no_blank_line_in_a_list() -> None:
+    """A row of the history is no higher than its words are, and begins with them."""
+    history = History()
+    history.add(completion("\n\nOne.\n \n\nTwo."))
+    history.add(completion("\n" * 1000 + "Three."))
+    answer = history.table().headers.index("answer")
+    assert [row[answer] for row in history.table().rows] == ["One.\nTwo.", "Three."]
+
+
+def test_the_texts_of_many_sequences_are_behind_one_line() -> None:
+    """Each has a line of its own up to five."""
+    state = example_views()["kv"]
+    for count, lines in ((5, 5), (6, 7)):
+        many = replace(state, sequences=tuple(replace(state.sequences[0], id=f"s{i}") for i in range(count)))
+        assert to_html(many).count("<summary") == lines
+
+
+def test_the_first_error_of_many_answers_is_in_sight() -> None:
+    """The grid shows the row whose answers differ most, where nothing may have failed."""
+    model = scripted_model(lambda request: "good")
+    runs = lm.map([{"text": "Fine."}, {"text": None}], "{{ text }}", model=model, over={"seed": [1, 2]})
+    said = "2 answers failed. Row 1: {{ text }} on line 1 of the prompt has no text"
+    assert said in to_text(runs)
+    assert "failed" not in to_text(runs[:1])
+
+
+def test_a_tree_scrolls_where_the_page_is_narrow() -> None:
+    """Its lines do not break: on a telephone they would no longer stand below each other."""
+    html = to_html(example_views()["tree"])
+    assert re.search(r'<pre class="lm-code lm-drawn" style="white-space:pre;[^"]*overflow:auto"', html)

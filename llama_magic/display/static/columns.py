@@ -5,6 +5,7 @@ Most have no mark: a style a cell is most of what a table weighs.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +24,9 @@ def marks(table: Table) -> list[str]:
     for i in range(len(table.headers)):
         values = [row[i] for row in table.rows if row[i] is not None]
         found.append(" lm-n" if all(map(is_number, values)) else _broken(values))
+    for i, (mark, after) in enumerate(itertools.pairwise(found)):
+        if mark == " lm-alone" and after != mark:  # `33% 6% to 79%` would read as one: as far apart as others
+            found[i] = " lm-label"
     longest = max(len(cell_text(row[0])) for row in table.rows)
     if found[0] == " lm-long-words" and len(found) == 2 and longest <= _NAME:
         found[0] = ""

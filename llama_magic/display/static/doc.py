@@ -166,10 +166,14 @@ class Tree:
 
 @dataclass(frozen=True)
 class Code:
-    """Verbatim text in a fixed-width face; a `template` is Jinja, its parts told apart."""
+    """Verbatim text in a fixed-width face; a `template` is Jinja, its parts told apart.
+
+    What is `drawn` of characters is lost where a line of it breaks: on a narrow page it scrolls.
+    """
 
     text: str
     template: bool = False
+    drawn: bool = False
 
 
 @dataclass(frozen=True)

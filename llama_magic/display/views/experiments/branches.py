@@ -12,4 +12,5 @@ from llama_magic.words.counting import counted
 def tree(found: Tree) -> list[Node]:
     """Show the drawing under what it is of."""
     model = found.answers[0].model
-    return [Head("branches", f"{counted(len(found.answers), 'answer')} of {model}"), Code(found.drawing)]
+    head = Head("branches", f"{counted(len(found.answers), 'answer')} of {model}")
+    return [head, Code(found.drawing, drawn=True)]

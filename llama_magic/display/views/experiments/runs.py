@@ -38,6 +38,10 @@ def runs(r: Runs) -> list[Node]:
     said = [counted(len(r), r.noun), *([counted(errors, "error")] if errors else [])]
     out: list[Node] = [Head("runs", " · ".join([*said, *axes_words(r.axes)]))]
     if len(r) and r.axes:
+        if errors and len({one.row for one in r}) > 1:  # the grid shows one row, most often another
+            failed = r.failures[0]
+            words = f"{counted(errors, 'answer')} failed. Row {failed.row:,}: {error_words(failed.error)}"
+            out.append(Line(words, tone="bad"))
         every = pages(columns(r), list(r), most=1)
         out += [*grid(r), Fold("every answer", (every,))]
     elif len(r):

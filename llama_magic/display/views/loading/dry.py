@@ -28,6 +28,7 @@ def dry_run(report: DryRun) -> list[Node]:
         out.append(estimate_table(estimate, "memory for"))
         more = size(report.seeded_bytes)
         out.append(Line(f"{more} more from the first answer with a seed or at temperature 0 on", dim=True))
-    out.append(Line(" · ".join(f"{name} {value}" for name, value in report.options.items()), dim=True))
+    given = (f"{name} {value}" for name, value in report.options.items() if value is not None and value != [])
+    out.append(Line(" · ".join(given), dim=True))
     out.extend(Line(str(note), tone="warn") for note in report.notes)
     return out

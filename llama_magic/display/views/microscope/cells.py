@@ -25,6 +25,7 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Table
 
 _NAMED = 3  # sequences that share a beginning; of more, how many
+_TEXTS = 5  # texts of sequences, each with a line that opens it; of more, one line for all
 # What the contexts are for, and the colours that tell them apart.
 _LANES = {
     "main": ("main", "answers without a seed, several side by side", "user"),
@@ -52,7 +53,10 @@ def kv_state(state: KVState) -> list[Node]:
         out.append(Line("cells that sequences share are counted in each of them", dim=True))
     out.append(Line("What they hold, as a tree of common beginnings; the longer a bar, the more tokens:"))
     out.append(Tree(tuple(map(_branch, state.tree))))
-    return out + [Fold(f"text of {s.id}", (Answer(s.text),), brief=True) for s in state.sequences]
+    texts = tuple(Fold(f"text of {s.id}", (Answer(s.text),), brief=True) for s in state.sequences)
+    if len(texts) > _TEXTS:
+        return [*out, Fold(f"texts of the {len(texts)} sequences", texts)]
+    return [*out, *texts]
 
 
 def _branch(node: PrefixNode) -> Branch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -89,13 +90,16 @@ def _drawn(trace: SamplerTrace) -> str:
 
 
 def _columns(trace: SamplerTrace, most: int) -> list[_Candidate]:
-    """Return the candidates to show, likeliest first: the first stage's, the last ones', the drawn one."""
-    first, last = trace.stages[0], trace.stages[-2:]
+    """Return the candidates to show, likeliest first: the drawn one, the last stages', the first one's.
+
+    In turn: else the first row would not show the token that a penalty took the most from.
+    """
+    first, last = trace.stages[0], trace.stages[-2:][0]
     wanted: dict[_Candidate, None] = dict.fromkeys([(trace.drawn.id, trace.drawn.text)])
-    for stage in (*last[:1], first):
-        for candidate in _leaders(stage):
-            if len(wanted) < most and all(candidate[1] != text for _, text in wanted):
-                wanted[candidate] = None
+    both = itertools.zip_longest(_leaders(last), _leaders(first))
+    for candidate in filter(None, itertools.chain.from_iterable(both)):
+        if len(wanted) < most and all(candidate[1] != text for _, text in wanted):
+            wanted[candidate] = None
     return sorted(wanted, key=lambda candidate: -(_share(first, candidate) or 0.0))
 
 

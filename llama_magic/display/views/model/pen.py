@@ -28,7 +28,7 @@ def pen(
         Line(f"{written} · {ending(answer)} · {KEY}", dim=True),
     ]
     if any(root.branches for root in roots):
-        out.append(Code(tree(roots).drawing))
+        out.append(Code(tree(roots).drawing, drawn=True))
     return out
 
 
