@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import fit, gguf
+from llama_magic import fit, gguf, sources
 from llama_magic.doors import option
 from llama_magic.engine.lanes.draft_model import DraftOptions
 from llama_magic.engine.native import ContextOptions
@@ -74,9 +74,10 @@ def check_source(value: Any) -> None:
 
 def read(found: Resolved) -> Draft:
     """Read the header of a draft model's file; refuse what cannot guess."""
-    info = gguf.inspect(found.path, parts=found.parts)
-    fingerprint = gguf.fingerprint(info.digest, found.parts)
-    return judged(Draft(found.name, str(found.path), found.identity, fingerprint, found, info))
+    with sources.doubting(found):
+        info = gguf.inspect(found.path, parts=found.parts)
+        fingerprint = gguf.fingerprint(info.digest, found.parts)
+        return judged(Draft(found.name, str(found.path), found.identity, fingerprint, found, info))
 
 
 def judged(draft: Draft) -> Draft:

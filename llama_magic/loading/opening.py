@@ -14,7 +14,7 @@ from llama_magic.doors import here, verb
 from llama_magic.engine.core import EngineOptions
 from llama_magic.engine.engine import Engine
 from llama_magic.engine.vocabulary import Vocabulary
-from llama_magic.errors import BackendError, InvalidGGUFError
+from llama_magic.errors import BackendError
 from llama_magic.loading import draft
 from llama_magic.loading.checks import gpu_available, room_for_prompts, room_for_seeded
 from llama_magic.loading.facts import Judged, describe
@@ -50,19 +50,12 @@ def open_file(
 
     `began` is when its load began (`time.perf_counter()`).
     """
-    try:
-        with _lock:
-            _loading.add(threading.get_ident())
-            try:
-                return _open(found, wanted, name, report, began, machine)
-            finally:
-                _loading.discard(threading.get_ident())
-    except InvalidGGUFError as error:
-        again = sources.doubt(found)
-        if not again:
-            raise
-        remedy = f"{error.said[1] or ''} {again}".strip()
-        raise InvalidGGUFError(error.said[0], field=error.field, offset=error.offset, remedy=remedy) from None
+    with _lock:
+        _loading.add(threading.get_ident())
+        try:
+            return _open(found, wanted, name, report, began, machine)
+        finally:
+            _loading.discard(threading.get_ident())
 
 
 def _open(
@@ -74,7 +67,8 @@ def _open(
     machine: Machine,
 ) -> Model:
     identity = found.identity
-    info = _header(found, identity)
+    with sources.doubting(found):
+        info = _header(found, identity)
     settings = wanted.settle(info, machine, gpu=gpu_available(wanted))
     key = (identity, settings)
     known = _models.get(key)
@@ -85,9 +79,10 @@ def _open(
         gguf.validate_adapter(gguf.inspect(adapter.path), info)
     estimate = settings.estimate(info)
     warnings = fit.check(estimate, machine)
-    verdict = prove(found, info, settings, report)
-    judged = Judged(found, info, wanted.formatter or "auto", settings, estimate, warnings, verdict)
-    held = [acquire(found, settings, verdict, identity, report, judged.prepare)]
+    with sources.doubting(found):
+        verdict = prove(found, info, settings, report)
+        judged = Judged(found, info, wanted.formatter or "auto", settings, estimate, warnings, verdict)
+        held = [acquire(found, settings, verdict, identity, report, judged.prepare)]
     try:
         engine = _engine(held, settings, info, machine, report)
     except BaseException:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import fit, gguf
+from llama_magic import fit, gguf, sources
 from llama_magic.doors import option
 from llama_magic.engine.contexts import Contexts
 from llama_magic.engine.native import Adapter, ContextOptions
@@ -381,11 +381,31 @@ def _adapters(entries: Any) -> tuple[Adapter, ...]:
     return adapters
 
 
+_ADAPTERS = (
+    "lora takes a GGUF adapter (llama.cpp's convert_lora_to_gguf.py makes one); behind a colon its scale."
+)
+
+
 def _is_pair(given: Any) -> bool:
     """Tell a path and its scale from two paths."""
     return (
         isinstance(given, tuple) and len(given) == 2 and not isinstance(given[1], (str, os.PathLike, tuple))
     )
+
+
+def _adapter_file(text: str) -> Path:
+    """Return the file of an adapter; what is none is named as a model's is."""
+    try:
+        if text and sources.parse(text).kind not in ("url", "hub"):
+            return sources.resolve(text, offline=True).path.resolve()
+        raise SourceError(
+            f"{text} is no file on this machine." if text else "The path is empty.",
+            remedy="Download the adapter, and give its path.",
+        )
+    except SourceError as error:
+        remedy = f"{error.said[1] or ''} {_ADAPTERS}".strip()
+        message = f"There is no LoRA adapter at {quoted(text)}: {error.said[0]}"
+        raise SourceError(message, remedy=remedy) from None
 
 
 def _adapter(entry: Any) -> Adapter:
@@ -406,13 +426,7 @@ def _adapter(entry: Any) -> Adapter:
         raise OptionError(
             f"lora holds {quoted(entry)}: the scale is {quoted(scale)}; expected a finite number."
         )
-    path = Path(expanded(text))
-    if not os.path.isfile(path):  # False, not an error, for a name that no file can have
-        raise SourceError(
-            f"There is no LoRA adapter at {path}.",
-            remedy="Give the path of a GGUF adapter file; behind a colon its scale, a number.",
-        )
-    path = path.resolve()
+    path = _adapter_file(text)
     facts = path.stat()
     content = gguf.fingerprint(gguf.inspect(path).digest, [path])
     return Adapter(path, float(scale), (facts.st_size, facts.st_mtime_ns), content)

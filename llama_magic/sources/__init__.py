@@ -21,7 +21,7 @@ from llama_magic.sources.locator import locate, open_parts
 from llama_magic.sources.meanings import Meaning, add_alias, aliases, own_aliases, remove_alias
 from llama_magic.sources.notation import hidden, meaning, parse
 from llama_magic.sources.redaction import redact
-from llama_magic.sources.resolver import check, doubt, resolve
+from llama_magic.sources.resolver import check, doubt, doubting, resolve
 from llama_magic.sources.types import Kind, Located, OnDisk, ParsedSource, RemoteFile, Resolved
 from llama_magic.words.lazy import lazily
 
@@ -46,6 +46,7 @@ __all__ = [
     "cached_repos",
     "check",
     "doubt",
+    "doubting",
     "hidden",
     "hub_cache",
     "hub_models",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llama_magic.doors import escaped, option
-from llama_magic.errors import InputTypeError, OptionError, SourceError
+from llama_magic.errors import InputTypeError, InvalidGGUFError, OptionError, SourceError
 from llama_magic.sources.disk.cache import cache_note
 from llama_magic.sources.disk.demo import require_demo
 from llama_magic.sources.disk.local import check_magic, local_parts
@@ -59,12 +60,27 @@ def resolve(
 def doubt(found: Resolved) -> str:
     """Note that a model that was resolved turned out to be no sound file; return what the next load does.
 
-    A download by URL is asked for again at the next load, the hub's are checked by digest there anyway;
-    a file of the user's own is left to the user, and the text is empty.
+    A download by URL is asked for again at the next load. In the hub's cache, which is not ours, lies what a
+    mirror without digests sent; a file of the user's own is left to the user, and the text is empty.
     """
     from llama_magic.sources.http.url import doubt as doubt_url
 
+    if found.kind == "hub":
+        return f"Remove {found.path}, and the next load fetches it."
     return "The next load asks the server for it again." if doubt_url(found.parts) else ""
+
+
+@contextmanager
+def doubting(found: Resolved) -> Iterator[None]:
+    """Put a file in doubt that turns out to be no sound one; its `InvalidGGUFError` says what comes next."""
+    try:
+        yield
+    except InvalidGGUFError as error:
+        again = doubt(found)
+        if not again:
+            raise
+        remedy = f"{error.said[1] or ''} {again}".strip()
+        raise InvalidGGUFError(error.said[0], field=error.field, offset=error.offset, remedy=remedy) from None
 
 
 def check(source: Any, *, revision: str | None = None, sha256: str | None = None) -> ParsedSource:

@@ -151,3 +151,25 @@ def test_wrong_adapters_are_refused_by_name(load: Callable[..., Any], base: Path
     cut.write_bytes(good.read_bytes()[:-100])
     with pytest.raises(lm.InvalidGGUFError, match=r"cut\.gguf"):
         load(f"{cut}")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("a.gguf", "There is no file .*/a.gguf.\nCheck it; relative paths start at the working folder"),
+        ("folder", "is a directory, not a file.\nName one of its files: b.gguf"),
+        ("https://127.0.0.1:1/a.gguf", "is no file on this machine.\nDownload the adapter"),
+        ("owner/repo", "is no file on this machine.\nDownload the adapter"),
+        ("", "The path is empty"),
+    ],
+)
+def test_what_is_no_adapter_is_named_as_what_is_no_model(
+    given: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing file, a folder, an address and a repository; of an address no slash is lost."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "b.gguf").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(lm.errors.LlamaMagicError, match=said) as caught:
+        LoadOptions.read({"lora": given})
+    assert given in str(caught.value)

@@ -206,6 +206,7 @@ def test_the_public_names_are_these() -> None:
         "cache_note",
         "cached_repos",
         "doubt",
+        "doubting",
         "read_whole",
         "user_path",
         "write_whole",

@@ -638,3 +638,29 @@ def test_load_mends_a_short_download(hub: Any, scripted_file: Any) -> None:
     hub.files["/m.gguf"] = data
     with lm.load(hub.url + "/m.gguf", ctx=512, threads=1) as model:
         assert model.path.read_bytes() == data
+
+
+def test_the_file_that_is_not_sound_is_the_one_in_doubt(hub: Any, scripted_file: Any, tmp_path: Path) -> None:
+    """A cut draft is fetched anew by the next load; an adapter that is none puts no model in doubt."""
+    data = scripted_file.path.read_bytes()
+    hub.files |= {"/m.gguf": data, "/d.gguf": data[:-5000]}
+    names: dict[str, Any] = {"draft": hub.url + "/d.gguf", "ctx": 512, "threads": 1}
+    with pytest.raises(InvalidGGUFError, match="The next load asks the server for it again"):
+        lm.load(hub.url + "/m.gguf", **names)
+    hub.files["/d.gguf"] = data
+    lm.load(hub.url + "/m.gguf", **names).close()
+    (tmp_path / "a.gguf").write_bytes(data)
+    with pytest.raises(InvalidGGUFError, match="not a LoRA adapter") as caught:
+        lm.load(hub.url + "/m.gguf", ctx=512, threads=1, lora=tmp_path / "a.gguf")
+    assert "server" not in str(caught.value)
+
+
+def test_a_short_file_of_a_mirror_without_digests_is_named(hub: Any, fake: Any, scripted_file: Any) -> None:
+    """The hub's cache is not ours: the error says which file to remove."""
+    data = scripted_file.path.read_bytes()
+    hub.repos["a/b"] = fake.Repo({"m.gguf": data[:-5000]}, list_lfs=False, plain_etag=True)
+    with pytest.raises(InvalidGGUFError, match=r"Remove .*m\.gguf, and the next load fetches it"):
+        lm.load("a/b", ctx=512, threads=1)
+    sources.resolve("a/b").path.unlink()
+    hub.repos["a/b"].files["m.gguf"] = data
+    lm.load("a/b", ctx=512, threads=1).close()
