@@ -80,7 +80,7 @@ def called(function: Any, run: Callable[..., Any], args: tuple[Any, ...], option
     taken = [list(value) if isinstance(value, Iterator) else value for value in given]
     if isinstance(owner, TEXTS):
         used.room(sum(map(used.size, taken)))
-    check(used, owner, [*taken, *options.values()])
+    check(used, owner, taken if function is dict else [*taken, *options.values()])  # its names are keys
     result = run(*args[: len(args) - len(given)], *taken, **options)
     if owner is None or isinstance(owner, TEXTS):
         used.charge(size_alone(result) + (_ITEM * len(result) if isinstance(result, list) and owner else 0))

@@ -150,6 +150,24 @@ def test_what_is_missing_is_named_in_any_place(place: str) -> None:
             fill(f"{{{{ {place.replace('@', lack)} }}}}", text="abc", d={"k": 1}, f=lambda *_, **__: "called")
 
 
+PYTHON = """
+dict(a=1) dict({1:2},b=3) dict([(1,2)]) sorted(l) l[::-1] sum(l) max(l,default=0) min(t)
+round(3.14159,2) abs(-3)
+'%.2f'%2.5 '%s'%[1] '{:,}'.format(12345) ','.join(t) t.split('l',1) t.center(9,'.') t.title()
+t.find("o") str(l)
+t.replace('l','L',1) t.encode().decode() repr(t) set(l).union([9]) n**2 (n).bit_length() float(n)
+int("7") len(t)*2
+list(range(3)) list(zip(l,t)) list(enumerate(t)) d.get('x',l) l.count(1) any(l) tuple(l) bool(l)
+"""
+
+
+@pytest.mark.parametrize("expression", PYTHON.split())
+def test_what_python_gives(expression: str) -> None:
+    """Python's own functions and methods give in braces what they give in Python."""
+    given = {"l": [3, 1, 2], "t": "hello", "n": 7, "d": {"k": 1}}
+    assert fill("{{ " + expression + " }}", **given) == str(eval(expression, given))
+
+
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
