@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +21,7 @@ from llama_magic.model.asked import Beside
 from llama_magic.model.bounded import bounded
 from llama_magic.model.scoring import Texts, check_scores, prepare, score
 from llama_magic.model.thinking import Thinking
+from llama_magic.request.backend import Scores, Scoring
 from llama_magic.threads import to_its_end
 
 if TYPE_CHECKING:
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
     from llama_magic.request.request import Request
 
 _TOGETHER = 16  # rows that are read together, and the most that an interrupt loses
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What is asked of one row."""
+
+    task: Task
+    assembler: Assembler
+    texts: Texts
 
 
 @dataclass
@@ -39,6 +50,7 @@ class Deciding(Experiment[Decision]):
     end: bool = False
     abstain_below: float = 0.0
     timeout: float | None = None  # of a row
+    _shared: Texts | None = None  # of the options that all rows have, as the model at work cuts them
 
     def check(self, model: Model, tasks: Sequence[Task]) -> None:
         """Raise for a model that tells no probabilities, unless the record holds all that is asked of it."""
@@ -53,43 +65,96 @@ class Deciding(Experiment[Decision]):
     ) -> None:
         if not self.by_row:
             options = self.options_of(tasks[0])
-            named = dict(zip(options, self._texts(model, options).tokens, strict=True))
+            self._shared = self._texts(model, options)  # a server would be asked for them with each row
+            named = dict(zip(options, self._shared.tokens, strict=True))
             results.notes = self.notes + tuple(map(here, overlaps(named)))
-        together = _TOGETHER if model.backend.local is not None else 1
-        # The first row alone, so that somebody who watches sees one as soon as there can be one.
-        for some in (tasks[:1], *_portions(tasks[1:], together)):
-            for made in self._decided(model, some):
+        try:
+            for made in self._decisions(model, tasks):
                 to_its_end(partial(self.put, results, made))
                 tick()
+        finally:
+            self._shared = None
+
+    def _decisions(self, model: Model, tasks: Sequence[Task]) -> Iterator[Decision]:
+        if isinstance(model.backend, Scores):
+            yield from self._decided_elsewhere(model, model.backend, tasks)
+            return
+        # The first row alone, so that somebody who watches sees one as soon as there can be one.
+        for some in (tasks[:1], *_portions(tasks[1:], _TOGETHER)):
+            yield from self._decided(model, some)
 
     def _texts(self, model: Model, options: Mapping[str, str]) -> Texts:
-        return Texts.of(model.calls, list(options.values()), end=self.end)
+        return self._shared or Texts.of(model.calls, list(options.values()), end=self.end)
 
     def _decided(self, model: Model, tasks: Sequence[Task]) -> Iterator[Decision]:
         """Read rows together, or take their odds from the record; an error is that of its row alone."""
-        asked: list[tuple[Task, Assembler, Texts]] = []
+        asked: list[_Row] = []
         for task in tasks:
-            try:
-                texts = self._texts(model, self.options_of(task))
-                assembler = self._prepared(model, task, texts)
-                kept = self._kept(model, task)
-            except Exception as error:
-                yield self.failed(task, error)
+            found = self._row(model, task)
+            if isinstance(found, Decision):
+                yield found
             else:
-                if kept is None:
-                    asked.append((task, assembler, texts))
-                else:
-                    yield self._made(task, assembler, *kept)
-        found = _read(model, [(assembler.request, texts) for _, assembler, texts in asked], self.timeout)
-        for (task, assembler, _), outcome in zip(asked, found, strict=True):
-            try:
-                if isinstance(outcome, Exception):
-                    raise outcome
-                self._keep(model, task, assembler, *outcome)
-                made = self._made(task, assembler, *outcome)
-            except Exception as error:
-                made = self.failed(task, error)
-            yield made
+                asked.append(found)
+        outcomes = _read(model, [(row.assembler.request, row.texts) for row in asked], self.timeout)
+        for row, outcome in zip(asked, outcomes, strict=True):
+            yield self._decision(model, row, outcome)
+
+    def _decided_elsewhere(self, model: Model, source: Scores, tasks: Sequence[Task]) -> Iterator[Decision]:
+        """Have as many rows at a time read as the source works on, and give them in their order."""
+        begun: deque[tuple[_Row, Scoring] | Decision] = deque()
+        try:
+            for task in tasks:
+                begun.append(self._begun(model, source, task))
+                if len(begun) >= model.backend.capabilities.parallel:
+                    yield self._heard(model, begun[0])
+                    begun.popleft()
+            while begun:
+                yield self._heard(model, begun[0])
+                begun.popleft()
+        finally:
+            for one in begun:
+                if not isinstance(one, Decision):
+                    one[1].cancel()
+
+    def _begun(self, model: Model, source: Scores, task: Task) -> tuple[_Row, Scoring] | Decision:
+        row = self._row(model, task)
+        if isinstance(row, Decision):
+            return row
+        try:
+            return row, source.score(row.assembler.request, row.texts.tokens)
+        except Exception as error:
+            return self.failed(task, error)
+
+    def _heard(self, model: Model, begun: tuple[_Row, Scoring] | Decision) -> Decision:
+        if isinstance(begun, Decision):
+            return begun
+        row, scoring = begun
+        try:
+            with bounded(self.timeout):
+                odds = [sum(tokens) for tokens in scoring.wait()]
+        except Exception as error:
+            return self._decision(model, row, error)
+        return self._decision(model, row, (odds, scoring.seconds))
+
+    def _row(self, model: Model, task: Task) -> _Row | Decision:
+        """Return what to ask of a row, or its decision: from the record, or where it cannot be asked."""
+        try:
+            texts = self._texts(model, self.options_of(task))
+            row = _Row(task, self._prepared(model, task, texts), texts)
+            kept = self._kept(model, task)
+        except Exception as error:
+            return self.failed(task, error)
+        return row if kept is None else self._made(task, row.assembler, *kept)
+
+    def _decision(self, model: Model, row: _Row, outcome: tuple[list[float], float] | Exception) -> Decision:
+        """Return what was decided, and keep it; an error is that of its row."""
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            self._keep(model, row.task, row.assembler, *outcome)
+            return self._made(row.task, row.assembler, *outcome)
+        except Exception as error:
+            return self.failed(row.task, error)
 
     def _made(self, task: Task, assembler: Assembler, odds: list[float], seconds: float) -> Decision:
         logprobs = dict(zip(self.options_of(task), odds, strict=True))

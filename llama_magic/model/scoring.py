@@ -83,7 +83,7 @@ def check_scores(calls: Calls) -> None:
     if backend.local is None and not (isinstance(backend, Scores) and backend.capabilities.scores):
         raise BackendError(
             f"{calls.name!r} writes its tokens elsewhere, and does not say how likely a text is.",
-            remedy="Load the model here, or connect to a server that says it, as vLLM does.",
+            remedy="Load the model here, or connect to a server that says it: llama-server, vLLM, lm.serve.",
         )
 
 
@@ -95,7 +95,12 @@ def score(calls: Calls, rows: Sequence[tuple[Request, Texts]]) -> list[list[floa
     check_scores(calls)
     backend = calls.backend
     if isinstance(backend, Scores):
-        return [list(map(sum, backend.score(request, texts.tokens))) for request, texts in rows]
+        begun = [backend.score(request, texts.tokens) for request, texts in rows]
+        try:
+            return [list(map(sum, one.wait())) for one in begun]
+        finally:
+            for one in begun:
+                one.cancel()
     from llama_magic.engine.scoring.score import score as in_engine  # for weight: llama.cpp
 
     found = in_engine(backend.local, [(request.prompt, texts.tokens) for request, texts in rows])

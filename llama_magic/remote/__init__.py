@@ -5,9 +5,9 @@ has a file (`llama_server`, `vllm`, `ollama`, `llama_cpp_python`, `openai`; `dia
 common); `probe.py` tries what holds. `tokens` are asked of the server or estimated, `chat` estimates what it
 renders itself, `marks` may be control tokens of it, `forced` makes a tool call that must be made, `taken` are
 names of fields, learnt from what is refused.
-`backend.py` sends requests as tasks of the one thread in `network.py`, over `wire.py`; `values.py` reads
-what is streamed, `patience` ends a short question that is never answered whole, `faults.py` names what
-goes wrong.
+`backend.py` sends requests as tasks of the one thread in `network.py`, over `wire.py`, an `errand` what is
+not streamed: `prompt_logprobs`, and token by token what is `made_next`; `values.py` reads what comes,
+`patience` ends a short question that is never answered whole, `faults.py` names what goes wrong.
 """
 
 from __future__ import annotations

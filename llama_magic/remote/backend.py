@@ -21,6 +21,7 @@ from llama_magic.errors import (
 )
 from llama_magic.remote import faults, network
 from llama_magic.remote.dialect import Dialect, SampleReader, lacking
+from llama_magic.remote.errand import Errand
 from llama_magic.remote.forced import is_forced
 from llama_magic.remote.openai import OpenAIServer
 from llama_magic.remote.values import MISREAD
@@ -63,6 +64,7 @@ class RemoteBackend:
         self._limit = limit
         self._gate: asyncio.Semaphore | None = None
         self._jobs: set[_Job] = set()
+        self.errands: set[Errand[Any]] = set()
         self._closed = False
         self._process = os.getpid()
 
@@ -71,6 +73,11 @@ class RemoteBackend:
         return self._closed
 
     def submit(self, request: Request, sink: Sink) -> None:
+        self._check()
+        request.handle = job = _Job(self, request, sink)
+        network.loop().call_soon_threadsafe(job.start)
+
+    def _check(self) -> None:
         if self._closed:
             raise ModelClosedError("The connection was closed; connect again to use it.")
         if self._process != os.getpid():
@@ -78,8 +85,6 @@ class RemoteBackend:
                 "The connection was made in the process that this one was forked from.",
                 remedy="Connect again here.",
             )
-        request.handle = job = _Job(self, request, sink)
-        network.loop().call_soon_threadsafe(job.start)
 
     def cancel(self, request: Request) -> None:
         if request.handle is not None:
@@ -95,8 +100,11 @@ class RemoteBackend:
         network.soon(self._close)
 
     def _close(self) -> None:
+        closed = ModelClosedError("The connection was closed meanwhile.")
         for job in list(self._jobs):
-            job.fail(ModelClosedError("The connection was closed meanwhile."))
+            job.fail(closed)
+        for errand in list(self.errands):
+            errand.fail(closed)
         task = asyncio.ensure_future(self.wire.aclose())
         task.add_done_callback(lambda done: done.exception())
 
@@ -106,7 +114,8 @@ class RemoteBackend:
 
     def read(self, tokens: Sequence[int]) -> list[Expected]:
         """Return what the server knows of each token of a text but the first."""
-        found = self.dialect.read(tokens)
+        self._check()
+        found = Errand(self, lambda ask: self.dialect.read(ask, tokens)).wait()
         if found is None:
             raise BackendError(
                 f"{self.wire.address.base} does not tell how likely the tokens of a text are; "
@@ -115,10 +124,10 @@ class RemoteBackend:
             )
         return found
 
-    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the log-probability of each token of each text after the prompt; a question a text."""
-        read = (self.read([*request.prompt, *text])[-len(text) :] for text in texts)
-        return [[expected[0] for expected in known] for known in read]
+    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> Errand[list[list[float]]]:
+        """Begin to ask for the log-probability of each token of each text after the prompt."""
+        self._check()
+        return Errand(self, lambda ask: self.dialect.score(ask, request.prompt, texts))
 
     def count(self, messages: Sequence[Any]) -> int:
         """Return how many tokens the server makes of a conversation."""

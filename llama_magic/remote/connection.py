@@ -93,7 +93,7 @@ def _model(wire: Wire, dialect: Found, name: str | None, ctx: int | None, began:
         logprobs=dialect.logprobs,
         tools=dialect.tools,
         pressure=False,
-        scores=dialect.reads,
+        scores=dialect.scores,
         masks=False,
         least=dialect.keeps_least,
         renders=dialect.takes_tokens,

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from llama_magic.errors import StreamCutError
 from llama_magic.formatters import Formatter
+from llama_magic.remote.errand import Ask
 from llama_magic.request.backend import Expected
 from llama_magic.request.events import Event, FinishEvent, FinishReason, TokenEvent
 from llama_magic.request.request import Request
@@ -56,7 +57,7 @@ class Dialect(Protocol):
     sent as tokens, rendered here, so counts are exact. `constraints` and `tools` are the kinds, and the tool
     choices, that it is believed to keep. `ignores_eos`: it can be told to write
     on, `keeps_least`: for a number of tokens (`min_tokens`). `reads`: it tells how likely the tokens of a
-    text are.
+    text are, and which were likelier; `scores`: those of given texts after a prompt.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Dialect(Protocol):
     keeps_least: bool
     logprobs: int | None
     reads: bool
+    scores: bool
     facts: Facts
     formatter: Formatter
 
@@ -91,8 +93,27 @@ class Dialect(Protocol):
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector a text."""
 
-    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
+    async def read(self, ask: Ask, tokens: Sequence[int]) -> list[Expected] | None:
         """Return what is known of each token of a text but the first; None where the server does not tell."""
+
+    async def score(
+        self, ask: Ask, prompt: Sequence[int], texts: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """Return the log-probability of each token of each text after a prompt, where it `scores`."""
+
+
+class Untold:
+    """A kind that does not tell how likely given texts are."""
+
+    reads = scores = False
+
+    async def read(self, ask: Ask, tokens: Sequence[int]) -> list[Expected] | None:
+        return None
+
+    async def score(
+        self, ask: Ask, prompt: Sequence[int], texts: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        raise NotImplementedError
 
 
 def default_sampling(dialect: Dialect) -> Sampling:

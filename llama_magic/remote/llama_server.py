@@ -10,7 +10,9 @@ from typing import Any
 from llama_magic import formatters
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.formatters import Formatter
+from llama_magic.remote import made_next, prompt_logprobs
 from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters
+from llama_magic.remote.errand import Ask
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.openai import embed
@@ -38,6 +40,7 @@ class LlamaServer:
     keeps_least = False
     logprobs: int | None = 1000
     reads = False
+    scores = True
     _draws = False  # it draws a seed itself where none is asked for
     _reuses_bits = False  # what it reuses of a prompt has the bits of one that is read anew
 
@@ -106,8 +109,13 @@ class LlamaServer:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         return embed(self._wire, self.facts.model, texts)
 
-    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
+    async def read(self, ask: Ask, tokens: Sequence[int]) -> list[Expected] | None:
         return None
+
+    async def score(
+        self, ask: Ask, prompt: Sequence[int], texts: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        return await made_next.score(ask, self._whom, self.tokenizer, prompt, texts)
 
     # --- answers ----------------------------------------------------------------------------
 
@@ -161,6 +169,7 @@ class LlamaMagicServer(LlamaServer):
     name = "llama_magic"
     constraints = LlamaServer.constraints | {"regex"}
     keeps_least = True
+    reads = True
     _draws = True
     _reuses_bits = True  # for an answer with a seed
 
@@ -168,6 +177,16 @@ class LlamaMagicServer(LlamaServer):
         self, wire: Wire, props: Mapping[str, Any], models: Sequence[Mapping[str, Any]], model: str
     ) -> None:
         super().__init__(wire, props, models, model, {"model": model})
+
+    async def read(self, ask: Ask, tokens: Sequence[int]) -> list[Expected] | None:
+        return await prompt_logprobs.read(ask, {**self._whom, "max_tokens": 0}, tokens)
+
+    async def score(
+        self, ask: Ask, prompt: Sequence[int], texts: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        body = {**self._whom, "max_tokens": 0, "logprob_start_len": len(prompt)}
+        asked = list(dict.fromkeys(map(tuple, texts)))  # as in an engine, to the last bit
+        return await prompt_logprobs.score(ask, body, prompt, texts, asked)
 
     def _format(self, props: Mapping[str, Any], told: _Told) -> Formatter:
         """Return the family that it names where it has no template, and where that is known here."""

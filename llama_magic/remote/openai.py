@@ -10,12 +10,11 @@ from llama_magic import formatters
 from llama_magic.errors import ServerAnswerError, ServerError, ServerFailedError
 from llama_magic.formatters import Formatter
 from llama_magic.remote.chat import ServerChat
-from llama_magic.remote.dialect import Facts, SampleReader, count_of, parameters, window_of
+from llama_magic.remote.dialect import Facts, SampleReader, Untold, count_of, parameters, window_of
 from llama_magic.remote.faults import message_of
 from llama_magic.remote.taken import Taken
 from llama_magic.remote.tokens import EstimatedTokens, ServerTokenizer
 from llama_magic.remote.wire import Wire
-from llama_magic.request.backend import Expected
 from llama_magic.request.events import Event
 from llama_magic.request.request import Request
 
@@ -57,7 +56,7 @@ def ids_of(found: Any) -> list[int]:
     return [int(token) for token in found["tokens"]]
 
 
-class OpenAIServer:
+class OpenAIServer(Untold):
     """Any server of OpenAI's format: it renders conversations itself, and tells no tokens."""
 
     name = "OpenAI-compatible server"
@@ -70,7 +69,6 @@ class OpenAIServer:
     ignores_eos = False
     keeps_least = False
     logprobs: int | None = 20
-    reads = False
 
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str) -> None:
         self.wire = wire
@@ -95,9 +93,6 @@ class OpenAIServer:
         """Return the window that a refusal of a long prompt names, 0 where it names none."""
         found = _WINDOW.search(error.message)
         return int(found[1]) if found else 0
-
-    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
-        return None
 
     # --- answers ----------------------------------------------------------------------------
 

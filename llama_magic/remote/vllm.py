@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llama_magic import formatters
 from llama_magic.formatters import THINKING, ReplySpec, WrittenElsewhere, check_roles
+from llama_magic.remote import prompt_logprobs
 from llama_magic.remote.dialect import SampleReader, parameters
+from llama_magic.remote.errand import Ask
 from llama_magic.remote.forced import CallReader, is_forced, question
 from llama_magic.remote.marks import marks_of
 from llama_magic.remote.openai import OpenAIServer, ids_of
@@ -16,8 +17,6 @@ from llama_magic.remote.tokens import ServerTokenizer
 from llama_magic.remote.wire import Wire
 from llama_magic.request.backend import Expected
 from llama_magic.request.request import Request
-
-_EXPECTED = 5
 
 
 class VLLM(OpenAIServer):
@@ -39,7 +38,7 @@ class VLLM(OpenAIServer):
     keeps_least = True
     constraints = frozenset({"json", "regex", "choices", "gbnf"})
     tools = frozenset({"auto", "required", "named"})
-    reads = True
+    reads = scores = True
 
     def __init__(self, wire: Wire, models: Sequence[Mapping[str, Any]], model: str, version: str) -> None:
         super().__init__(wire, models, model)
@@ -84,22 +83,18 @@ class VLLM(OpenAIServer):
         body = {"model": self.facts.model, "messages": list(messages)}
         return int(self.wire.ask("/tokenize", body, take=lambda found: int(found["count"])))
 
-    def read(self, tokens: Sequence[int]) -> list[Expected] | None:
-        body = {
-            "model": self.facts.model,
-            "prompt": list(tokens),
-            "max_tokens": 1,
-            "prompt_logprobs": _EXPECTED,
-        }
+    async def read(self, ask: Ask, tokens: Sequence[int]) -> list[Expected] | None:
+        return await prompt_logprobs.read(ask, self._nothing_written, tokens)
 
-        def take(found: Any) -> list[Expected] | None:
-            told = found["choices"][0].get("prompt_logprobs")
-            if told is None:
-                return None
-            return [_expected(token, one) for token, one in zip(tokens[1:], told[1:], strict=True)]
+    async def score(
+        self, ask: Ask, prompt: Sequence[int], texts: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        asked = prompt_logprobs.ends_of(texts)
+        return await prompt_logprobs.score(ask, self._nothing_written, prompt, texts, asked)
 
-        known: list[Expected] | None = self.wire.ask("/v1/completions", body, take=take)
-        return known
+    @property
+    def _nothing_written(self) -> dict[str, Any]:
+        return {"model": self.facts.model, "max_tokens": 1}  # the least that it takes
 
     def question(self, request: Request, seed: int) -> tuple[str, dict[str, Any]]:
         if is_forced(request):
@@ -128,14 +123,6 @@ class VLLM(OpenAIServer):
             return {"structured_outputs": {"choice": [str(text) for text in constraint.asked["choices"]]}}
         name = {"regex": "regex", "gbnf": "grammar"}[constraint.kind]
         return {"structured_outputs": {name: constraint.asked[name]}}
-
-
-def _expected(token: int, found: Mapping[str, Any]) -> Expected:
-    """Return what `prompt_logprobs` tells of one token: its own entry, and those that were likelier."""
-    own = found[str(token)]
-    entries = sorted(found.values(), key=lambda entry: int(entry["rank"]))[:_EXPECTED]
-    likely = [(str(entry["decoded_token"]), math.exp(float(entry["logprob"]))) for entry in entries]
-    return float(own["logprob"]), int(own["rank"]), likely
 
 
 class ServerTemplate(WrittenElsewhere):

@@ -107,12 +107,24 @@ class Reads(Protocol):
         """Return what is known of each token but the first. Raises `BackendError` where it cannot."""
 
 
+class Scoring(Protocol):
+    """Texts that are being scored elsewhere. `seconds` is how long that took."""
+
+    seconds: float
+
+    def wait(self) -> list[list[float]]:
+        """Return the natural-log probability of each token of each text, or raise what went wrong."""
+
+    def cancel(self) -> None:
+        """Stop it. Any thread, any time."""
+
+
 @runtime_checkable
 class Scores(Protocol):
     """A source of tokens that says by itself how likely given texts are."""
 
-    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the natural-log probability of each token of each text, after the prompt of `request`."""
+    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> Scoring:
+        """Begin to score texts after the prompt of `request`; several such calls go on at a time."""
 
 
 class Backend(Protocol):

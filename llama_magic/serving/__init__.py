@@ -8,6 +8,7 @@ comes from, `exchange.py` goes with it to its end, `reading.py` makes a checked 
 `offering.py` its tools), `answers.py` carries what the engine tells into the loop,
 an endpoint (`chat.py`, `completions.py`, `native.py`,
 `responses.py` with `items.py`, `embeddings.py`, `tokens.py`, `about.py`) writes it in its own form, in
-words that they share (`telling.py`). `refusals.py` turns errors into bodies; `log.py` and `metrics.py` keep
-count; `schema.py` and `bodies.py` are for `/openapi.json`. Extra `[serve]`: Starlette and uvicorn.
+words that they share (`telling.py`, `columns.py`); `prompt_logprobs.py` reads what was asked, and says how
+likely it is. `refusals.py` turns errors into bodies; `log.py` and `metrics.py` keep count; `schema.py` and
+`bodies.py` are for `/openapi.json`. Extra `[serve]`: Starlette and uvicorn.
 """

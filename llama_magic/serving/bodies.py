@@ -202,9 +202,17 @@ class ColumnLogprobs(Body):
     """Log-probabilities in columns."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
+
+
+class PromptLogprob(Body):
+    """A token that stands in a prompt, or might have; `rank` 1 is the likeliest."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
 
 
 class TextChoice(Body):
@@ -214,6 +222,7 @@ class TextChoice(Body):
     text: str
     logprobs: ColumnLogprobs | None
     finish_reason: Literal["stop", "length"] | None
+    prompt_logprobs: list[dict[str, PromptLogprob] | None] | None = None
 
 
 class CompletionBody(Body):

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from llama_magic.request.request import row_seed
 from llama_magic.serving import asking, held
 from llama_magic.serving.answers import merged
+from llama_magic.serving.columns import columns
 from llama_magic.serving.exchange import PING, Exchange, event, now
 from llama_magic.serving.fields.completions import Completion as Asked
+from llama_magic.serving.prompt_logprobs import PromptReading, most_of
 from llama_magic.serving.refusals import Refusal
 from llama_magic.serving.state import fingerprint
-from llama_magic.serving.telling import Told, reason_of, timings_of, usage_of
+from llama_magic.serving.telling import Told, reason_of, timings_of, usage_of, usage_of_reading
 
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
@@ -27,28 +29,59 @@ DEFAULT_MAX_TOKENS = 16  # OpenAI's
 
 
 async def completions(exchange: Exchange, asked: Asked) -> None:
-    """Continue one or more texts."""
+    """Continue one or more texts, or tell how likely their tokens are."""
     model = exchange.state.model(asked.model)
-    n = asked.n or 1
-    if asked.best_of is not None and asked.best_of != n:
-        raise Refusal(
-            400, "best_of draws answers that are thrown away; expected what n is, or null.", "best_of"
-        )
-    if asked.echo and asked.logprobs is not None:
-        raise Refusal(400, "echo with logprobs would need those of the prompt, which are not told.", "echo")
-    if asked.stream_options is not None and not asked.stream:
-        raise Refusal(400, "stream_options needs stream: true.", "stream_options")
-    prompts = asking.prompts(asked.prompt)
-    prepare = [partial(_prepared, model, asked, prompt, place) for place, prompt in enumerate(prompts)]
-    answers = await exchange.ask(
-        model, list(prepare), streamed=bool(asked.stream or asked.logprobs is not None)
-    )
-    writer = _Writer(exchange, asked, model, answers, n)
+    _check(asked, model)
+    given = asking.prompts(asked.prompt)
+    answers: list[ServedAnswer] = []
+    if asked.max_tokens == 0:
+        exchange.state.admit(len(given))
+        exchange.row.model = model.name
+        prompts = await exchange.state.to_thread(lambda: [_cut(model, one) for one in given])
+        exchange.row.prompt_tokens = sum(len(tokens) for tokens, _ in prompts)
+    else:
+        prepare = [partial(_prepared, model, asked, prompt, place) for place, prompt in enumerate(given)]
+        streamed = bool(asked.stream or asked.logprobs is not None)
+        answers = await exchange.ask(model, list(prepare), streamed=streamed)
+        prompts = [(one.assembler.request.prompt, one.assembler.terms.prompt.text) for one in answers]
+    writer = _Writer(exchange, asked, model, answers, prompts)
     if asked.stream:
         await exchange.events(writer.frames())
     else:
         await writer.respond()
     exchange.finish(writer.ended)
+
+
+def _check(asked: Asked, model: Model) -> None:
+    """Raise `Refusal` for fields that do not go together."""
+    n = asked.n or 1
+    if asked.best_of is not None and asked.best_of != n:
+        raise Refusal(
+            400, "best_of draws answers that are thrown away; expected what n is, or null.", "best_of"
+        )
+    if asked.stream_options is not None and not asked.stream:
+        raise Refusal(400, "stream_options needs stream: true.", "stream_options")
+    if most_of(asked) is None:
+        if asked.max_tokens == 0:
+            words = "max_tokens is 0, so nothing would be told; expected 1 or more, -1, or prompt_logprobs"
+            raise Refusal(400, f"{words}, or echo with logprobs.", "max_tokens")
+        return
+    field = "prompt_logprobs" if asked.prompt_logprobs is not None else "echo"
+    if asked.stream:
+        raise Refusal(400, f"{field}: log-probabilities of a prompt are not streamed.", field)
+    if model.backend.local is None:
+        words = f"{field}: {model.name} writes its tokens elsewhere, and does not say how likely a prompt is."
+        raise Refusal(400, words, field)
+
+
+def _cut(model: Model, given: Any) -> tuple[Sequence[int], str]:
+    """Return the tokens and the text of a prompt after which nothing is written."""
+    from llama_magic.engine.side import tokens_within  # for weight: llama.cpp
+
+    prompt, tokenizer = asking.prompt(model, given), model.backend.tokenizer
+    what = {"what": "The prompt", "purpose": "read"}
+    tokens = asking.naming("prompt", lambda: tokens_within(tokenizer, model.window, prompt, **what))
+    return tokens, prompt if isinstance(prompt, str) else tokenizer.decode(tokens)
 
 
 def _prepared(model: Model, asked: Asked, given: Any, place: int) -> Assembler:
@@ -69,17 +102,29 @@ def _prepared(model: Model, asked: Asked, given: Any, place: int) -> Assembler:
 
 
 class _Writer:
-    """Writes the answers to one request; choice `prompt * n + sample` is a sample of a prompt."""
+    """Writes the answers to one request; choice `prompt * n + sample` is a sample of a prompt.
+
+    `prompts` are their tokens and texts; without `answers` only they are told of.
+    """
 
     def __init__(
-        self, exchange: Exchange, asked: Asked, model: Model, answers: Sequence[ServedAnswer], n: int
+        self,
+        exchange: Exchange,
+        asked: Asked,
+        model: Model,
+        answers: Sequence[ServedAnswer],
+        prompts: Sequence[tuple[Sequence[int], str]],
     ) -> None:
         self._exchange = exchange
         self._answers = answers
-        self._n = n
-        self._told = [Told(model, asked.logprobs is not None) for _ in range(len(answers) * n)]
+        self._prompts = [tokens for tokens, _ in prompts]
+        self._reading = None
+        if most_of(asked) is not None:
+            self._reading = PromptReading(exchange, asked, model, self._prompts)
+        self._n = n = asked.n or 1
+        self._told = [Told(model, asked.logprobs is not None) for _ in range(len(prompts) * n)]
         self._offsets = [0] * len(self._told)
-        self._echo = [answer.assembler.terms.prompt.text if asked.echo else "" for answer in answers]
+        self._echo = [text if asked.echo else "" for _, text in prompts]
         self._timed = bool(asked.timings_per_token)
         self._usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         self._head = {
@@ -99,7 +144,13 @@ class _Writer:
             for place, samples in enumerate(made)
             for index, one in enumerate(samples)
         ]
-        body = {**self._head, "choices": choices, "usage": usage_of(*made), **self._timings()}
+        if not self._answers:
+            self.ended = "length"
+            choices = [self._choice(i, self._echo[i // self._n], "length") for i in range(len(self._told))]
+        if self._reading is not None:
+            await self._reading.add_to(choices, made)
+        usage = usage_of(*made) if made else usage_of_reading(sum(map(len, self._prompts)))
+        body = {**self._head, "choices": choices, "usage": usage, **self._timings()}
         await self._exchange.respond(body, self.ended)
 
     async def frames(self) -> AsyncIterator[bytes]:
@@ -146,21 +197,7 @@ class _Writer:
         return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
     def _logprobs(self, number: int, tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """Return the older form of log-probabilities, in columns; `text_offset` in characters of the text."""
-        offsets = []
-        for token in tokens:
-            offsets.append(self._offsets[number])
-            self._offsets[number] += len(token.text)
-        return {
-            "tokens": [token.text for token in tokens],
-            "token_logprobs": [max(token.logprob, -9999.0) for token in tokens],
-            "top_logprobs": [_likeliest(token) for token in tokens],
-            "text_offset": offsets,
-        }
-
-
-def _likeliest(token: TokenLogprob) -> dict[str, float]:
-    """Return the alternatives by text; what was drawn is always among them, as OpenAI has it."""
-    shown = {text: max(value, -9999.0) for _, text, value in token.top}
-    shown.setdefault(token.text, max(token.logprob, -9999.0))
-    return shown
+        """Return the columns of tokens whose text comes next."""
+        begin = self._offsets[number]
+        self._offsets[number] += sum(len(token.text) for token in tokens)
+        return columns(tokens, begin)

@@ -22,6 +22,7 @@ from llama_magic.words.harmless import one_line
 if TYPE_CHECKING:
     from llama_magic.model.answer import Assembler
     from llama_magic.model.model import Model
+    from llama_magic.serving.metrics import UnderWay
     from llama_magic.serving.state import State
 
 PING = b": still at it\n\n"  # a comment: it keeps the connection of a silent stream alive
@@ -54,7 +55,7 @@ class Exchange:
         self._send = send
         self._status = 0
         self._sending = 0.0  # since when what is sent waits to be taken
-        self._answers: list[ServedAnswer] = []
+        self._under_way: list[UnderWay] = []
         self._watch: asyncio.Task[None] | None = None
 
     # --- asking -----------------------------------------------------------------------------
@@ -70,24 +71,31 @@ class Exchange:
         self.row.model = model.name
         state.admit(len(prepare))
         made = await asyncio.gather(*(state.to_thread(one) for one in prepare))
+        answers = []
         for assembler in made:
             mail, row = state.mail, self.row
             answer = ServedAnswer(model, assembler, mail, row, streamed=streamed, progress=progress)
             answer.submit()
-            self._answers.append(answer)
-            state.answers.add(answer)
-        self._watch = asyncio.ensure_future(self._watch_for_the_end())
-        for answer in self._answers:
+            answers.append(answer)
+            self.add(answer)
+        for answer in answers:
             await answer.begin(state.limits.queue_s)
-        return list(self._answers)
+        return answers
+
+    def add(self, work: UnderWay) -> None:
+        """Note what is done for the client; it is cancelled when the client goes, or the server stops."""
+        self._under_way.append(work)
+        self.state.answers.add(work)
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(self._watch_for_the_end())
 
     async def _watch_for_the_end(self) -> None:
         """Stop what is written for a client that closes the connection."""
         while (await self.request.receive())["type"] != "http.disconnect":
             pass
         self.gone = True
-        for answer in self._answers:
-            answer.cancel()
+        for work in self._under_way:
+            work.cancel()
 
     # --- answering --------------------------------------------------------------------------
 
@@ -159,9 +167,9 @@ class Exchange:
         """Stop what is still written, and count."""
         if self._watch is not None:
             self._watch.cancel()
-        for answer in self._answers:
-            answer.cancel()
-            self.state.answers.discard(answer)
+        for work in self._under_way:
+            work.cancel()
+            self.state.answers.discard(work)
         self.finish("disconnected")
         row, metrics = self.row, self.state.metrics
         metrics.answered[row.path, self._status] += 1

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from llama_magic.model.stats import ModelStats
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
-    from llama_magic.serving.answers import ServedAnswer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
@@ -40,6 +39,15 @@ class Histogram:
         yield f"{name}_count {self.count}"
 
 
+class UnderWay(Protocol):
+    """What is done for a client. `cancel` may be called from any thread."""
+
+    @property
+    def begun(self) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+
 @dataclass
 class Metrics:
     """What one server counts by itself; tokens and their times are those of the models' `stats`."""
@@ -49,7 +57,7 @@ class Metrics:
     first_token: Histogram = field(default_factory=Histogram)
     waited: Histogram = field(default_factory=Histogram)
 
-    def text(self, models: Mapping[str, Model], answers: Iterable[ServedAnswer]) -> str:
+    def text(self, models: Mapping[str, Model], answers: Iterable[UnderWay]) -> str:
         """Return the page."""
         lines: list[str] = []
         for name, kind, help_, value in _OF_MODELS:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from llama_magic.errors import OptionError
 from llama_magic.model.mail import Mail
 from llama_magic.serving.log import Log
-from llama_magic.serving.metrics import Metrics
+from llama_magic.serving.metrics import Metrics, UnderWay
 from llama_magic.serving.refusals import Refusal, busy
 from llama_magic.words.names import nearest
 
 if TYPE_CHECKING:
     from llama_magic.model.model import Model
-    from llama_magic.serving.answers import ServedAnswer
 
 T = TypeVar("T")
 
@@ -60,8 +59,13 @@ class State:
     limits: Limits
     log: Log = field(default_factory=Log)
     metrics: Metrics = field(default_factory=Metrics)
-    answers: set[ServedAnswer] = field(default_factory=set)  # under way
+    answers: set[UnderWay] = field(default_factory=set)  # under way
     stopping: bool = False
+
+    @cached_property
+    def turn(self) -> asyncio.Lock:
+        """Who reads prompts for their log-probabilities: one at a time, in the order in which they ask."""
+        return asyncio.Lock()
 
     @cached_property
     def mail(self) -> Mail:

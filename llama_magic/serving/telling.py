@@ -39,6 +39,13 @@ def usage_of(*answers: Sequence[Completion[Any]]) -> dict[str, Any]:
     }
 
 
+def usage_of_reading(tokens: int) -> dict[str, Any]:
+    """Return the tokens of prompts after which nothing was written."""
+    details = {"cached_tokens": 0}
+    counts = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+    return {**counts, "prompt_tokens_details": details}
+
+
 def timings_of(row: LoggedRequest) -> dict[str, Any]:
     """Return how fast a request is read and written so far, in llama-server's words."""
     read, wrote = row.prompt_tokens - row.cached_tokens, row.written

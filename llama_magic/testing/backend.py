@@ -7,7 +7,7 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llama_magic.errors import BackendError, ModelClosedError
@@ -72,11 +72,11 @@ class ScriptedBackend:
         threading.Thread(target=run, name="llama_magic script", daemon=True).start()
         run.submitted = True
 
-    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, request: Request, texts: Sequence[Sequence[int]]) -> _Scoring:
         if self._closed:
             raise ModelClosedError("The model was unloaded; load it again to use it.")
         self.requests.append(request)
-        return [self._worth(request, tokens) for tokens in texts]
+        return _Scoring(lambda: [self._worth(request, tokens) for tokens in texts])
 
     def _worth(self, request: Request, tokens: Sequence[int]) -> list[float]:
         if self.odds is None:
@@ -122,6 +122,20 @@ class ScriptedBackend:
 def _asked(request: Request) -> str:
     """Return the last message's content, or the prompt where there are no messages."""
     return str(request.messages[-1].get("content")) if request.messages else request.text
+
+
+@dataclass
+class _Scoring:
+    """Texts whose odds are asked of the script where they are waited for."""
+
+    work: Callable[[], list[list[float]]]
+    seconds: float = 0.0
+
+    def wait(self) -> list[list[float]]:
+        return self.work()
+
+    def cancel(self) -> None:
+        """Do nothing: nothing goes on."""
 
 
 @dataclass

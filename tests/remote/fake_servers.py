@@ -58,6 +58,7 @@ class Fake:
     hung_up: threading.Event = field(default_factory=threading.Event)
     words: dict[str, int] = field(default_factory=dict)
     draws: int = 0
+    together: threading.Barrier | None = None  # where texts that are scored wait for each other
     numbering: Any = field(default_factory=threading.Lock)  # each connection has a thread
     handler: Any = None
 
@@ -91,6 +92,37 @@ def _likely(fake: Fake, token: int) -> dict[str, Any]:
 
 def _top() -> dict[str, Any]:
     return {"logprob": -0.25, "rank": 1, "decoded_token": " the"}
+
+
+def _told(fake: Fake, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return choices with vLLM's `prompt_logprobs`, the last one first."""
+    asked = body["prompt"]
+    prompts = asked if isinstance(asked[0], list) else [asked]
+    top = {"3": _top()} if body["prompt_logprobs"] else {}
+    return [
+        {
+            "index": place,
+            "text": "",
+            "prompt_logprobs": [None, *({str(i): _likely(fake, i), **top} for i in ids[1:])],
+        }
+        for place, ids in reversed(list(enumerate(prompts)))
+    ]
+
+
+def _odds(fake: Fake, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what llama-server tells of the one token that it writes, which its bias makes it.
+
+    A piece with "?" stands for a part of a character, of which nothing is told, but among the others.
+    """
+    [[token, _]] = body["logit_bias"]
+    entry = {"id": token, **_likely(fake, token)}
+    if body["n_probs"] > 1:
+        return {
+            "completion_probabilities": [
+                {**entry, "top_logprobs": [{"id": i, **_likely(fake, i)} for i in fake.words.values()]}
+            ]
+        }
+    return {"completion_probabilities": [] if "?" in fake.text([token]) else [{**entry, "top_logprobs": []}]}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -170,9 +202,6 @@ class Handler(BaseHTTPRequestHandler):
             return {"model_info": {"llama.context_length": 8192}, "capabilities": ["completion"]}
         if self.path == "/api/embed" and fake.kind == "ollama":
             return {"embeddings": [[3.0, 4.0] for _ in body["input"]]}
-        if body.get("prompt_logprobs") and fake.kind == "vllm":
-            told = [None, *({str(i): _likely(fake, i), "3": _top()} for i in body["prompt"][1:])]
-            return {"choices": [{"text": "", "prompt_logprobs": told}]}
         if self.path == "/v1/embeddings":
             rows = [{"index": i, "embedding": [3.0, 4.0 + i]} for i, _ in enumerate(body["input"])]
             return {"data": rows[::-1]}
@@ -185,6 +214,11 @@ class Handler(BaseHTTPRequestHandler):
         fake.asked.append(body)
         if faults.statuses:
             self._error(faults.statuses.pop(0), "not now")
+            return
+        if "prompt_logprobs" in body or (fake.kind == "llama-server" and not body.get("stream", True)):
+            if fake.together is not None:
+                fake.together.wait(120)
+            self.tell(_odds(fake, body) if fake.kind == "llama-server" else {"choices": _told(fake, body)})
             return
         prompt = self._prompt(body)
         if len(fake.ids(prompt)) > fake.window and not faults.cuts_in_silence:

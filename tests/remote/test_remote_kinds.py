@@ -133,43 +133,6 @@ def test_embeddings_have_length_one(kind: str, start: Start, connect: Connect) -
     assert rows.dtype == np.float32
 
 
-def test_a_text_is_read_through_where_the_server_tells(start: Start, connect: Connect) -> None:
-    """vLLM's prompt_logprobs are the surprise; a kind that tells none says so, and what would."""
-    fake = start("vllm")
-    found = connect(fake).read("one two three")
-    ids = fake.ids("one two three")
-    assert [token.logprob for token in found.tokens] == [None, -float(ids[1]), -float(ids[2])]
-    assert found.tokens[1].rank == 2
-    assert found.tokens[1].expected[0] == (" the", pytest.approx(np.exp(-0.25)))
-    with pytest.raises(lm.BackendError, match="needs an engine"):
-        connect(start("llama-server")).read("one two three")
-
-
-def test_options_are_decided_where_the_server_tells(start: Start, connect: Connect) -> None:
-    """Their tokens' log-probabilities are added up, after the prompt that the server makes of the row."""
-    fake = start("vllm")
-    options = ["one two", "three"]
-    odds = lm.decide(["a", "b"], "Which? {{ text }}", options=options, model=connect(fake), progress=False)
-    logprobs = [-float(sum(fake.ids(one))) for one in options]
-    for row in odds:
-        assert [np.log(row.raw[one]) for one in options] == pytest.approx(logprobs)
-        assert sum(row.probabilities.values()) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("kind", ["llama-server", "openai", "ollama"])
-def test_what_tells_no_odds_is_refused_before_a_row_is_asked(
-    kind: str, start: Start, connect: Connect
-) -> None:
-    """By name, and with what would do."""
-    fake = start(kind)
-    model = connect(fake)
-    asked = len(fake.asked)
-    with pytest.raises(lm.BackendError, match="does not say how likely") as caught:
-        lm.decide(["a"], options=["one", "two"], model=model, progress=False)
-    assert "vLLM" in str(caught.value)
-    assert len(fake.asked) == asked
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaving_a_stream_hangs_up(kind: str, start: Start, connect: Connect) -> None:
     """What was written stays; the server sees that nobody listens."""

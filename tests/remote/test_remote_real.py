@@ -133,6 +133,40 @@ def test_a_server_answers_as_the_engine_does(name: str, model: str, loaded: Any,
         assert ours.top[0][0] == theirs.top[0][0]
 
 
+@pytest.mark.parametrize("end", [False, True])
+def test_our_own_server_decides_as_the_engine(either: lm.Model, end: bool) -> None:
+    """Where rows are alike and where they are not: the same sums to the last bit, the same calibration."""
+    texts = ["cold food", "rude", "I love it", "fine " * 40]
+    rows = [
+        {"text": text, "label": label} for text, label in zip(texts, ["no", "yes", "yes", "no"], strict=True)
+    ]
+    how: Any = {"options": ["yes", "no", "not at all", "🙂"], "end": end, "progress": False}
+    with lm.serve(either, port=0) as server, lm.connect(server.url, probing=False) as own:
+        near, far = (lm.decide(rows, "Is it good? {{ text }}", model=m, **how) for m in (either, own))
+        assert [one.logprobs for one in far] == [one.logprobs for one in near]
+        assert far.calibration("label") == near.calibration("label")
+        assert far.notes == near.notes
+        long = "It was the best of times, " * 20
+        assert own.score(long, [" it was"]) == either.score(long, [" it was"])
+        for ours, theirs in zip(
+            own.read("Where is it? 🙂").tokens, either.read("Where is it? 🙂").tokens, strict=True
+        ):
+            assert (ours.id, ours.text) == (theirs.id, theirs.text)
+            assert ours.logprob == pytest.approx(theirs.logprob, abs=0.25)
+
+
+def test_llama_server_tells_a_token_it_was_made_to_write(there: lm.Model) -> None:
+    """Which is what it tells of the likeliest there; parts of a character are told, and the end."""
+    prompt = "The capital of France is"
+    answer = there.complete(prompt, temperature=0, max_tokens=3, logprobs=20)
+    assert answer.logprobs is not None
+    told = {answer.text: sum(token.logprob for token in answer.logprobs)}
+    told |= {one.text: one.logprob for one in answer.logprobs[0].top[:5]}
+    assert there.score(prompt, list(told)) == pytest.approx(list(told.values()), abs=0.02)
+    [smile, end] = there.score("user: hi\nassistant: 🙂 hi 🙂 hi", [" 🙂", " hi"], end=True)
+    assert -60 < end < smile < 0
+
+
 @pytest.mark.parametrize("name", ["there", "own"])
 def test_counts_are_equal_on_a_hundred_chats(name: str, here: lm.Model, request: Any) -> None:
     """Rendered here for the server, by the engine, by the server itself, and in the usage of 8 answers."""
@@ -253,7 +287,7 @@ def test_the_same_notebook_on_each(name: str, ip: Any, told: Any, request: Any) 
     told[name] = texts, written
     assert len(texts) == 4 + 5 * each
     assert all(re.search(_NAMES, error) for error in errors), errors
-    assert len(errors) == {"here": 0, "own": 4}.get(name, 5)  # ours takes a regex
+    assert len(errors) == {"here": 0, "own": 2, "there": 4}.get(name, 5)
     if "here" in told and (name == "own" or ONLY_REAL):
         here = told["here"][0]
         assert texts == [*here[:4], *here[4 :: _EACH["here"] // each]]

@@ -85,7 +85,7 @@ def test_log_probabilities_in_columns(served: Callable[..., Served]) -> None:
 
 
 def test_what_a_completion_cannot_honour(served: Callable[..., Served]) -> None:
-    """suffix, answers that are thrown away, probabilities of the prompt, tokens of another tokenizer."""
+    """suffix, answers that are thrown away, probabilities of a prompt elsewhere, tokens of another one."""
     here = served()
     for more, param in (
         ({"prompt": "a", "suffix": "b"}, "suffix"),

@@ -91,8 +91,3 @@ def unusable(total: float) -> BackendError:
         f"The model gave no usable logits (the logarithm of their sum is {total}).",
         remedy="The weights hold NaN or infinite values; download the file again.",
     )
-
-
-def log_sum_exp(logits: NDArray[np.float32]) -> float:
-    """Return the logarithm of the sum of exponentials; NaN and infinity as they are."""
-    return LogitRow(logits).normaliser

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.engine.contexts import GRAIN, SCORED_CHUNK, SCORING_CHUNK
 from llama_magic.engine.kv.store import common_prefix
-from llama_magic.engine.scoring.reader import PROMPT, Holding, ScoreReader, holding, logprobs
+from llama_magic.engine.scoring.reader import PROMPT, Holding, ScoreReader, holding
 
 if TYPE_CHECKING:
     from llama_magic.engine.core import Core
@@ -26,16 +26,16 @@ Text = tuple[int, ...]
 class Apart(ScoreReader):
     """Read one row after the other."""
 
-    def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[float]]]:
-        """Return the log-probabilities of the tokens of each text of each row."""
+    def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[Any]]]:
+        """Return what is told of the tokens of each text of each row."""
         found = []
         for prompt, texts in rows:
-            odds: dict[Text, list[float]] = {tuple(text): [] for text in texts}
+            odds: dict[Text, list[Any]] = {tuple(text): [] for text in texts}
             self._row(list(prompt), odds)
             found.append([odds[tuple(text)] for text in texts])
         return found
 
-    def _row(self, prompt: list[int], odds: dict[Text, list[float]]) -> None:
+    def _row(self, prompt: list[int], odds: dict[Text, list[Any]]) -> None:
         """Read the prompt, all but what is held of it, then the texts."""
         start = self.engine.call(partial(_begin, prompt))
         even = len(prompt) // GRAIN * GRAIN
@@ -50,7 +50,7 @@ class Apart(ScoreReader):
     # --- on the compute thread ------------------------------------------------------------
 
     def _chunk(
-        self, prompt: list[int], odds: dict[Text, list[float]], start: int, end: int, core: Core
+        self, prompt: list[int], odds: dict[Text, list[Any]], start: int, end: int, core: Core
     ) -> None:
         """Read a chunk of the prompt; after the last one, note how likely the texts' first tokens are."""
         last = end == len(prompt)
@@ -59,9 +59,9 @@ class Apart(ScoreReader):
         context.tokens += prompt[start:end]
         if last:
             for text, found in odds.items():
-                found += logprobs(context, end - start - 1, text[:1])
+                found += self.tell(context, end - start - 1, text[:1])
 
-    def _text(self, behind: int, text: Text, found: list[float], core: Core) -> None:
+    def _text(self, behind: int, text: Text, found: list[Any], core: Core) -> None:
         """Read a text behind the prompt, all but its last token, and note how likely each next one is."""
         context = holding(core)
         context.copy(PROMPT, _TEXT, -1, -1)
@@ -70,7 +70,7 @@ class Apart(ScoreReader):
             context = self._decode(core, _TEXT, part, behind + start, range(len(part)))
             following = text[start + 1 : start + 1 + len(part)]
             for index, token in enumerate(following):
-                found += logprobs(context, index, (token,))
+                found += self.tell(context, index, (token,))
         context.remove(_TEXT, -1)
 
     def _decode(

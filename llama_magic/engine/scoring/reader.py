@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from llama_magic.engine.lanes.logits import log_sum_exp, unusable
+from llama_magic.engine.lanes.logits import LogitRow, unusable
 from llama_magic.engine.native import Context, ContextOptions, DecodeStatus, Weights
 from llama_magic.engine.side import must_be_read
 from llama_magic.errors import ModelClosedError
@@ -43,12 +43,13 @@ class Holding(Context):
 class ScoreReader:
     """Rows that are scored. What is done in one `engine.call` is a step between those of answers."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, tell: Tell) -> None:
         self.engine = engine
+        self.tell = tell
         self.stopped = False
 
-    def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[float]]]:
-        """Return the log-probabilities of the tokens of each text of each row."""
+    def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[Any]]]:
+        """Return what is told of the tokens of each text of each row."""
         raise NotImplementedError
 
     def decode(
@@ -79,10 +80,38 @@ def holding(core: Core) -> Holding:
     return context
 
 
+# What is told of tokens by the logits at a place of the batch that was decoded last.
+Tell = Callable[[Context, int, Sequence[int]], Sequence[Any]]
+
+
 def logprobs(context: Context, index: int, tokens: Sequence[int]) -> list[float]:
-    """Return how likely tokens are by the logits at a place of the batch that was decoded last."""
-    logits = context.logits(index)
-    total = log_sum_exp(logits)
-    if not np.isfinite(total):
-        raise unusable(total)
-    return [float(logits[token]) - total for token in tokens]
+    """Return the log-probabilities of tokens."""
+    row = _usable(context, index)
+    return [float(row.logits[token]) - row.normaliser for token in tokens]
+
+
+class Ranked(NamedTuple):
+    """How likely a token is, its rank from 1 on, and the likeliest with their log-probabilities."""
+
+    logprob: float
+    rank: int
+    top: Sequence[tuple[int, float]]
+
+
+def ranked(most: int) -> Tell:
+    """Return what tells of each token its rank too, and the `most` likeliest that might have stood there."""
+
+    def tell(context: Context, index: int, tokens: Sequence[int]) -> list[Ranked]:
+        row = _usable(context, index)
+        top = row.top(most) if most else ()
+        own = [(float(row.logits[token]), int((row.logits > row.logits[token]).sum())) for token in tokens]
+        return [Ranked(logit - row.normaliser, likelier + 1, top) for logit, likelier in own]
+
+    return tell
+
+
+def _usable(context: Context, index: int) -> LogitRow:
+    row = LogitRow(context.logits(index))
+    if not np.isfinite(row.normaliser):
+        raise unusable(row.normaliser)
+    return row

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.engine.contexts import SCORED_AHEAD, padded
 from llama_magic.engine.native import rows_alike
 from llama_magic.engine.scoring.apart import Apart
-from llama_magic.engine.scoring.reader import PURPOSE, Holding, ScoreReader
+from llama_magic.engine.scoring.reader import PURPOSE, Holding, ScoreReader, Tell, logprobs
 from llama_magic.engine.scoring.together import Together
 
 if TYPE_CHECKING:
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 Row = tuple[Sequence[int], Sequence[Sequence[int]]]  # a prompt, and the texts after it
 
 
-def score(engine: Engine, rows: Sequence[Row]) -> list[list[list[float]]]:
-    """Return the natural-log probability of each token of each text, after the prompt of its row.
+def score(engine: Engine, rows: Sequence[Row], tell: Tell = logprobs) -> list[list[list[Any]]]:
+    """Return what `tell` says of each token of each text, after the prompt of its row.
 
-    What prompts begin with alike is read once, also what they share with the one before.
+    That is its natural-log probability where nothing else is asked for. What prompts begin with alike is read
+    once, also what they share with the one before.
     """
     longest = max(len(prompt) + max(map(len, texts)) for prompt, texts in rows)
     with engine.side_job("score texts"):
-        reader = engine.call(lambda core: _reader(core, engine, longest))
+        reader = engine.call(lambda core: _reader(core, engine, longest, tell))
         try:
             return reader.run(rows)
         except BaseException:
@@ -34,7 +35,7 @@ def score(engine: Engine, rows: Sequence[Row]) -> list[list[list[float]]]:
             raise
 
 
-def _reader(core: Core, engine: Engine, longest: int) -> ScoreReader:
+def _reader(core: Core, engine: Engine, longest: int, tell: Tell) -> ScoreReader:
     """Make the context, or take it as it was left."""
     core.weights.must_generate()
     context = core.side.get(PURPOSE)
@@ -43,7 +44,7 @@ def _reader(core: Core, engine: Engine, longest: int) -> ScoreReader:
         context = None
     if not isinstance(context, Holding):
         context = core.side[PURPOSE] = _made(core, longest)
-    return (Together if context.together else Apart)(engine)
+    return (Together if context.together else Apart)(engine, tell)
 
 
 def _made(core: Core, longest: int) -> Holding:

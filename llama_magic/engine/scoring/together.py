@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from llama_magic.engine.scoring.reader import PROMPT, Holding, ScoreReader, holding, logprobs
+from llama_magic.engine.scoring.reader import PROMPT, Holding, ScoreReader, holding
 from llama_magic.engine.scoring.trees import Portion, TokenNode, TokenTree, trees
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Together(ScoreReader):
     """Read the trees of some rows, a batch a step."""
 
-    def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[float]]]:
-        """Return the log-probabilities of the tokens of each text of each row."""
-        self._found: list[list[list[float]]] = [[[] for _ in texts] for _, texts in rows]
+    def run(self, rows: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> list[list[list[Any]]]:
+        """Return what is told of the tokens of each text of each row."""
+        self._found: list[list[list[Any]]] = [[[] for _ in texts] for _, texts in rows]
         portions = [
             Portion(i, list(prompt), {j: tuple(text) for j, text in enumerate(texts)})
             for i, (prompt, texts) in enumerate(rows)
@@ -56,7 +56,7 @@ class Together(ScoreReader):
         self.decode(core, tokens, positions, [node.owners for node in part], outputs)
         for index in outputs:
             wanted = part[index].wanted
-            odds = logprobs(context, index, [token for _, _, token in wanted])
+            odds = self.tell(context, index, [token for _, _, token in wanted])
             for (row, text, _), value in zip(wanted, odds, strict=True):
                 self._found[row][text].append(value)
         return len(part)

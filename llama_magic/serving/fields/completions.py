@@ -39,8 +39,10 @@ class Completion(SamplingFields):
     }
     model: str | None = None
     prompt: Prompts
-    max_tokens: Limit | None = Field(
-        None, description="16 without one, as OpenAI's API has it; -1: what the window holds"
+    max_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = Field(
+        None,
+        description="16 without one, as OpenAI's API has it; -1: what the window holds; 0: the "
+        "log-probabilities of the prompt alone",
     )
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = Field(
@@ -51,7 +53,15 @@ class Completion(SamplingFields):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     timings_per_token: Timed = None
-    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        None, description="with echo those of the prompt are told, too"
+    )
+    prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        None, description="how many alternatives to tell of each token of the prompt, as vLLM does"
+    )
+    logprob_start_len: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None, description="the token of the prompt from which on its log-probabilities are told"
+    )
     grammar: str | None = None
     regex: str | None = Field(None, description="an expression that the whole answer matches")
     structured_outputs: StructuredOutputs | None = Field(None, description="vLLM's form of these")

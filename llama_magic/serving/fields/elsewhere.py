@@ -36,7 +36,7 @@ INSTEAD: Mapping[str, str] = {
     "thinking": _TEMPLATE,
     "enable_thinking": _TEMPLATE,
     "chat_template": "The template is chosen when the model is loaded.",
-    "prompt_logprobs": "Those of the prompt are not told.",
+    "prompt_logprobs": "/v1/completions tells those of a prompt.",
     "allowed_token_ids": _FROM_LOGITS,
     "bad_words": _FROM_LOGITS,
     "prediction": "Leave it out: what the text repeats is guessed ahead by itself.",
