@@ -41,6 +41,12 @@ def event(data: Any, name: str = "") -> bytes:
     return head + b"data: " + as_json(data) + b"\n\n"
 
 
+def warning(note: str) -> str:
+    """Return a note as the value of a `Warning` header, in ASCII."""
+    text = note.encode("ascii", "backslashreplace").decode()
+    return '299 - "' + one_line(text, 400).replace("\\", r"\\").replace('"', r"\"") + '"'
+
+
 class Exchange:
     """One request on its way. `row` is its line in the log."""
 
@@ -54,6 +60,7 @@ class Exchange:
         self.gone = False  # the client has closed the connection
         self._send = send
         self._status = 0
+        self._notes: dict[str, None] = {}
         self._sending = 0.0  # since when what is sent waits to be taken
         self._under_way: list[UnderWay] = []
         self._watch: asyncio.Task[None] | None = None
@@ -72,6 +79,8 @@ class Exchange:
         state.admit(len(prepare))
         made = await asyncio.gather(*(state.to_thread(one) for one in prepare))
         answers = []
+        for held_to in (one.terms.constraint for one in made):
+            self._notes.update(dict.fromkeys(held_to.notes if held_to is not None else ()))
         for assembler in made:
             mail, row = state.mail, self.row
             answer = ServedAnswer(model, assembler, mail, row, streamed=streamed, progress=progress)
@@ -102,6 +111,7 @@ class Exchange:
     async def respond(self, body: Any, how: str = "200", status: int = 200, headers: Any = None) -> None:
         """Answer with JSON; `how` it ended stands in the row."""
         response = Response(as_json(body), status, headers, "application/json")
+        response.raw_headers += self._warnings()
         self.started, self._status = True, status
         self.finish(how)  # before the client knows it
         await response(self.request.scope, self.request.receive, self._send)
@@ -111,6 +121,7 @@ class Exchange:
         self.started, self.streams, self._status = True, True, 200
         head = [(b"content-type", b"text/event-stream; charset=utf-8")]
         head += [(name.encode(), value.encode()) for name, value in _EVENTS.items()]
+        head += self._warnings()
         async with self._while_it_is_read():
             await self._out({"type": "http.response.start", "status": 200, "headers": head})
             async for frame in frames:
@@ -118,6 +129,13 @@ class Exchange:
                     return
                 await self._out({"type": "http.response.body", "body": frame, "more_body": True})
             await self._out({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _warnings(self) -> list[tuple[bytes, bytes]]:
+        """Return what is to be known of the request: a misspelt keyword of its schema, say.
+
+        A header leaves bodies as they are; Kubernetes tells of unknown fields so.
+        """
+        return [(b"warning", warning(note).encode()) for note in self._notes]
 
     async def _out(self, message: dict[str, Any]) -> None:
         """Send, and wait for a slow reader."""
