@@ -63,8 +63,10 @@ def _check(asked: Asked, model: Model) -> None:
         raise Refusal(400, "stream_options needs stream: true.", "stream_options")
     if most_of(asked) is None:
         if asked.max_tokens == 0:
-            words = "max_tokens is 0, so nothing would be told; expected 1 or more, -1, or prompt_logprobs"
-            raise Refusal(400, f"{words}, or echo with logprobs.", "max_tokens")
+            words = (
+                "max_tokens: expected 1 or more, or -1; 0 goes with prompt_logprobs, or echo and logprobs."
+            )
+            raise Refusal(400, words, "max_tokens")
         return
     field = "prompt_logprobs" if asked.prompt_logprobs is not None else "echo"
     if asked.stream:
