@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llama_magic.doors import here, option
 from llama_magic.experiments.statistics import Interval, bootstrap, estimate, holm, sign_test
 from llama_magic.words.counting import counted
 from llama_magic.words.plain import alike
@@ -96,9 +97,12 @@ def _notes(results: Sequence[Any], scores: Sequence[str]) -> tuple[str, ...]:
     seeds = Counter((one.row, *key(one, "seed")[2:]) for one in drawn)
     if scores and seeds and min(seeds.values()) < FEW_SEEDS:
         least = min(seeds.values())
+        often = "once" if least == 1 else f"{least} times"
         notes.append(
-            f"Answers were drawn {'once' if least == 1 else f'{least} times'} a row, at a temperature above "
-            f"0: a difference may be that of a draw. n={FEW_SEEDS} or more tells them apart."
+            here(
+                f"Answers were drawn {often} a row, at a temperature above 0: a difference may be that of "
+                f"a draw. {option('n', FEW_SEEDS)} or more tells them apart."
+            )
         )
     return (*notes, *failed_scores(results))
 

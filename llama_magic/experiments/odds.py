@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from llama_magic.doors import here, option
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import flat
 from llama_magic.experiments.calibration import Calibration, Thresholds, calibrate, weigh
@@ -145,11 +144,11 @@ class Odds(Results[Decision]):
         options = list(first.logprobs)
         shown = ", ".join(map(repr, options[:3])) + (", …" if len(options) > 3 else "")
         named = "" if first.by_row else f" ({shown})"
-        return here(
+        return (
             f"Together the options{named} have {percent(middle)} of what the model would write (median): "
-            "they are compared where it hardly means either. Write them as it would begin its answer "
-            f"({option('options')} takes a dict: names, and the texts written for them), or ask for them in "
-            "the prompt; model.xray(odds[0].prompt) shows what it would write."
+            "they are compared where it would hardly write any of them. Write them as it would begin its "
+            "answer (a dict gives each name its text), or ask for them in the prompt. An x-ray of a row's "
+            ".prompt shows what it would write."
         )
 
     def calibration(self, column: str | None = None, *, bins: int = 10) -> Calibration:

@@ -98,7 +98,9 @@ def _open(
     others = [m.name for k, m in list(_models.items()) if k[0] == identity and not m.closed]
     if others:
         names = ", ".join(others)
-        note = f"{names}: of the same file, stays loaded, shares the weights."
+        one = len(others) == 1
+        kept = "is of the same file: it stays loaded" if one else "are of the same file: they stay loaded"
+        note = f"{names} {kept}, and {'shares' if one else 'share'} the weights."
         file.notes = (*file.notes, here(f"{note} {verb('unload', others[0])} frees it."))
     model = Model(name or _free_name(found.name), file, engine)
     _models[key] = model

@@ -8,7 +8,7 @@
 - its prompt: `interpolate` fills `{{ }}` (`evaluate` one expression, `missing` a name that is not there,
   `gaps` a value that is none, `proportion` what one may make),
   `prompt` makes tokens of a text or of messages, `counted` of what is new in a chat, `begun` of an answer's
-  beginning; `guard` and `overflow` see that it fits;
+  beginning; `guard` and `overflow` see that it fits, turns that were `left_out` are named;
 - the request: `call` goes through all this, `assemble` puts it together, `standing_in` lets a replay
   answer;
 - the answer: `answer` puts events together, a `sample` at a time; `stream` and `astream` hand it out,

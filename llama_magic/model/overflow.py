@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -15,6 +16,7 @@ from typing import Any
 
 from llama_magic.errors import ContextOverflowError, InputTypeError
 from llama_magic.model.guard import Guard
+from llama_magic.model.left_out import named, renumbered
 from llama_magic.model.prompt import Prompt, from_text, is_begun
 from llama_magic.model.results import BudgetPart
 from llama_magic.request.filled import Filled, spans_of
@@ -145,8 +147,11 @@ class Fit:
     ) -> tuple[Prompt, int]:
         dropped = sorted(itertools.chain.from_iterable(exchanges))
         gone = set(dropped)
-        prompt, limit = self._try([m for i, m in enumerate(messages) if i not in gone], render)
-        note = f"Left out {_named(dropped, messages)} to fit the window of {self.guard.window:,} tokens."
+        roles = Counter(_role(messages[index]) for index in dropped)
+        kept = [m for i, m in enumerate(messages) if i not in gone]
+        prompt, limit = self._try(kept, lambda chat: renumbered(render(chat), roles))
+        what = named(roles, _of(messages[dropped[0]], "content"))
+        note = f"Left out {what} to fit the window of {self.guard.window:,} tokens."
         return replace(prompt, notes=(*prompt.notes, note), shortened=True), limit
 
     @staticmethod
@@ -282,19 +287,3 @@ def _step(kept: int) -> int:
     It is the same turn after turn, so the prompts of a chat begin alike until the next step.
     """
     return 1 << max(0, (kept // 4).bit_length() - 1)
-
-
-def _named(dropped: Sequence[int], messages: Sequence[Any]) -> str:
-    """Name messages that were left out: how many, which, and how the first begins."""
-    what = "the oldest message" if len(dropped) == 1 else f"the {len(dropped)} oldest messages"
-    ranges: list[list[int]] = []
-    for index in dropped:
-        if ranges and index == ranges[-1][1] + 1:
-            ranges[-1][1] = index
-        else:
-            ranges.append([index, index])
-    places = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in ranges)
-    text = _of(messages[dropped[0]], "content")
-    words = text if isinstance(text, str) else ""
-    start = f", from {words[:30]!r}{'…' if len(words) > 30 else ''} on" if words.strip() else ""
-    return f"{what} (messages {places}, counted from 0{start})"

@@ -75,7 +75,7 @@ def cell_text(value: Any, depth: int = 0) -> str:
         return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
         words = ((item.text, "cut" if item.gone else percent(item.share)) for item in value)
-        return " · ".join(" ".join(filter(None, pair)) for pair in words)
+        return ", ".join(" ".join(filter(None, pair)) for pair in words)  # a dot is a blank in a token
     if isinstance(value, Marked):
         return "".join(f"[{text}]" if marked else text for text, marked in value.pieces)
     if isinstance(value, (tuple, list)) and depth < _DEEP:

@@ -81,7 +81,7 @@ def test_what_was_expected_instead_is_another_token() -> None:
     read = ReadThrough("The sea", (ReadToken(1, "The", None, None, None),
                                    ReadToken(2, " sea", math.log(0.25), 2, 1.0, likely)), "m")  # fmt: skip
     row = to_text(read).splitlines()[-1]
-    assert "“·the” 50% · “·sky” 12%" in row
+    assert "“·the” 50%, “·sky” 12%" in row
 
 
 def test_a_value_that_is_no_word_is_compared_with_its_name() -> None:
@@ -93,10 +93,12 @@ def test_a_value_that_is_no_word_is_compared_with_its_name() -> None:
     assert sentence(named, "prompt").startswith("long against short on the same 90 rows")
 
 
-def test_tokens_stand_in_quotes_where_facts_are_parted_by_dots() -> None:
-    """The dot of a blank is not taken for the one between two facts."""
-    assert "“·a” 27% · “·the” 20%" in to_text(example_views()["difference"])
-    assert "drawn: “·door” · token 1" in bare(to_html(example_views()["xray"]))
+def test_a_dot_beside_a_token_is_a_blank_and_parts_nothing() -> None:
+    """Candidates, and what is said of a token, are parted by commas, in words and in HTML."""
+    shown = example_views()["difference"]
+    assert "“·a” 27%, “·the” 20%" in to_text(shown)
+    assert "“·a” 27%, “·the” 20%" in re.sub("<[^>]+>", "", to_html(shown))
+    assert "drawn: “·door”, token 1" in bare(to_html(example_views()["xray"]))
 
 
 def test_the_parameters_of_a_stage_are_those_that_were_asked_for() -> None:
@@ -167,9 +169,9 @@ def test_an_x_ray_has_as_many_candidates_as_fit() -> None:
         assert heads[-1] == f"◉ ·{names.strip()}e"
 
 
-def test_a_dot_between_shares_ends_a_line_and_begins_none() -> None:
+def test_a_comma_between_shares_ends_a_line_and_begins_none() -> None:
     """It stays with the share before it, where the line is too narrow for both."""
-    assert "27%</span>\u00a0· <span" in to_html(example_views()["difference"])
+    assert "27%</span>, <span" in to_html(example_views()["difference"])
 
 
 def test_rows_that_none_shares_have_no_figures() -> None:

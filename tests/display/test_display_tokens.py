@@ -130,7 +130,7 @@ def test_a_sampler_trace_says_who_was_cut() -> None:
     )
     last = TraceStage("min_p", {"min_p": 0.05}, 1, 0.0, 0.5, ((" door", 1.0),), nothing, nothing, nothing)
     text = to_text(SamplerTrace((first, last), Drawn(7, " door", 1.0), 0, 1, Sampling()))
-    assert "x-ray: drawn: “·door” · token 1" in text
+    assert "x-ray: drawn: “·door”, token 1" in text
     assert re.search(r"stage +left +bits +◉ ·door +·gate\n", text)
     assert re.search(r"logits +49,152 +4.31 +50% +25%\n", text)
     assert re.search(r"min_p 0.05 +1 +0.00 +100% +–\n", text)

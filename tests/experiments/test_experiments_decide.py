@@ -479,7 +479,9 @@ def test_options_that_the_model_would_hardly_write_are_noted() -> None:
         made = [Decision(i, i, {}, {}, {"yes": one, "no": one}) for i, one in enumerate(rows)]
         return Odds(None, dict(enumerate([*made, Decision(9, 9, {}, {}, error=ValueError("x"))])))
 
-    assert "('yes', 'no') have 2.0% of what the model would write" in to_text(odds(rare, rare, usual))
+    said = to_text(odds(rare, rare, usual))
+    assert "('yes', 'no') have 2.0% of what the model would write" in said
+    assert "odds[" not in said  # nobody's variable is called so
     assert odds(rare, usual, usual).rare is None
     assert odds().rare is None
 

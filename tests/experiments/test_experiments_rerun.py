@@ -135,10 +135,8 @@ def test_where_two_answers_part(loaded: Any) -> None:
     text = display.to_text(found)
     assert "1 and 2 part at token 6 (step 5), of 12 and 13" in text
     there, likeliest = found.sides[0].there, found.sides[0].likely[0]
-    assert (
-        f"“{there.replace(' ', '·')}”" in text
-    )  # a dot is a blank, so what parts tokens is outside of marks
-    assert f"“{likeliest.text.replace(' ', '·')}” {likeliest.probability:.0%} · “" in text
+    assert f"“{there.replace(' ', '·')}”" in text
+    assert f"“{likeliest.text.replace(' ', '·')}” {likeliest.probability:.0%}, “" in text
     same = lm.diff(one, lm.rerun(one))
     assert (same.step, same.equal, same.settings) == (None, True, ())
     assert "A and B are equal: 12 tokens" in display.to_markdown(same)

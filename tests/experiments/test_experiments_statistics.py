@@ -17,6 +17,7 @@ from sklearn import metrics
 
 import llama_magic as lm
 from llama_magic.display import to_html, to_markdown, to_text
+from llama_magic.doors import Door, through
 from llama_magic.experiments.statistics import bootstrap, estimate, holm, kappa, sign_test, wilson
 from llama_magic.testing import scripted_model
 
@@ -182,6 +183,9 @@ def test_few_draws_are_warned_of() -> None:
     """
     assert "drawn once a row" in _runs(6).summary().notes[0]
     assert "drawn 2 times a row" in _runs(6, n=2).pairs("prompt", "right").notes[0]
+    assert _runs(6).summary().notes[0].endswith("n=5 or more tells them apart.")
+    with through(Door.MAGIC):
+        assert _runs(6).summary().notes[0].endswith("--samples 5 or more tells them apart.")
     assert _runs(6, n=5).summary().notes == ()
     assert _runs(6).where(temperature=0).summary().notes == ()
     model = scripted_model(said)

@@ -310,7 +310,7 @@ def test_a_draw_that_cannot_be_repeated_is_not_called_one(short: Any) -> None:
             assert shown.startswith("x-ray: drawn: ")
         else:
             said = f"would draw: “{blanks_shown(trace.drawn.text)}”"
-            said += f" · the answer has: “{blanks_shown(trace.answer)}”"
+            said += f", the answer has: “{blanks_shown(trace.answer)}”"
             assert shown.startswith(f"x-ray: {said}")
     assert any(trace.drawn.text != trace.answer for trace in lost)
 

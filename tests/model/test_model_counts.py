@@ -222,7 +222,10 @@ def test_overflow_modes_say_what_was_dropped(scripted: Any) -> None:
     turns.append({"role": "user", "content": "last"})
     done = scripted.chat(turns, max_tokens=30, overflow="drop-oldest")
     (note,) = done.notes
-    assert note.startswith("Left out the 2 oldest messages (messages 1 to 2, counted from 0, from '000000")
+    assert note.startswith("Left out the 2 oldest messages (user 1, assistant 1, from '000000")
+    numbered = [part.label for part in done.budget.parts if part.kind in ("user", "assistant")]
+    assert numbered[0] == "user 2"  # as in the gauge of the chat before
+    assert numbered[-1] == "user 5"
     assert "s" * 50 in done.prompt
     assert "0" * 200 not in done.prompt
     assert "1" * 200 in done.prompt

@@ -70,7 +70,8 @@ def test_a_long_chat_leaves_out_exchanges_in_steps(scripted: Any, size: int, at_
             kept = [int(found) for found in re.findall(r"\((\d+)\)", done.prompt)]
             assert kept == list(range(number + 1 - len(kept), number + 1))
             gone.append(number + 1 - len(kept))
-            assert f"{2 * gone[-1]} oldest messages (messages 0 to {2 * gone[-1] - 1}" in done.notes[0]
+            named = f"(user 1 to {gone[-1]}, assistant 1 to {gone[-1]}, from"
+            assert f"{2 * gone[-1]} oldest messages {named}" in done.notes[0]
         talk.append({"role": "assistant", "content": "r" * 5})
     assert gone == sorted(gone)
     changes = sum(a != b for a, b in itertools.pairwise(gone))

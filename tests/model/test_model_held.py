@@ -104,6 +104,10 @@ def test_a_second_load_is_the_same_object_whatever_is_free_by_then(
     other = load(ctx=256)
     assert other is not first
     assert other.backend.weights is first.backend.weights
+    assert f"{first.name} is of the same file: it stays loaded, and shares the weights." in other.notes[-1]
+    third = load(ctx=768)
+    assert f"{first.name}, {other.name} are of the same file: they stay loaded" in third.notes[-1]
+    third.close()
     first.close()
     other.close()
     assert mapped(load())

@@ -33,7 +33,7 @@ _EMPTY = Html("<td></td>")
 _END = " lm-end"  # of the last column
 _LIST = Html(";<wbr>")  # `--samplers "top_k;top_p"`: a line may end behind it
 _DOT = Html(" · ")
-_DOT_AFTER = Html("\u00a0· ")  # a line may end behind it, and does not begin with it
+_COMMA = Html(", ")  # no dot: it is what a blank within a token is shown as
 # No <mark>: it is black, whatever the theme, where `color: inherit` is dropped (JupyterLab, not trusted).
 _MARK = Html('<ins class="lm-mark">{}</ins>')
 _GONE = Html('<s class="lm-dim">{}</s> cut')
@@ -226,7 +226,7 @@ def _cell(value: Any) -> Html:
     if isinstance(value, tuple) and value and all(isinstance(item, Share) for item in value):
         shares = map(_share, value)
         alone = len(value) == 1 and not value[0].text  # its column says so: nothing breaks there
-        return next(shares) if alone else _DOT_AFTER.join(map(_ONE.format, shares))
+        return next(shares) if alone else _COMMA.join(map(_ONE.format, shares))
     if isinstance(value, Marked):
         return _NONE.join(_MARK.format(text) if marked else _lines(text) for text, marked in value.pieces)
     return _lines(cell_text(value))

@@ -68,7 +68,7 @@ def pairs(p: Pairs) -> list[Node]:
         )
         for one in p.pairs
     )
-    out: list[Node] = [Head("pairs", f"{p.axis} by {p.score}"), Grid(Table(headers, rows))]
+    out: list[Node] = [Head("pairs", f"by {p.axis} · score {p.score}"), Grid(Table(headers, rows))]
     out.extend(Line(sentence(one, p.axis)) for one in p.pairs)
     if len(p.pairs) > 1:
         out.append(

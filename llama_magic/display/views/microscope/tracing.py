@@ -71,7 +71,7 @@ def _words(trace: SamplerTrace) -> str:
         words += [f"the answer has: {_quoted(trace.answer)}"] if trace.answer is not None else []
     token = nth_token(trace.step) if trace.steps > 1 else f"token {trace.step + 1:,}"
     words.append(f"{token} after “{one_line(trace.context)}”" if trace.context else token)
-    return " · ".join(words)
+    return ", ".join(words)  # a dot is a blank of a token
 
 
 def _quoted(text: str) -> str:
