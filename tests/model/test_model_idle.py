@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import llama_magic as lm
+from llama_magic.doors import Door, through
 from llama_magic.model.options import _NEEDS, OF_A_CHAT, OF_A_SCHEMA, idle
 from llama_magic.testing import scripted_model
 
@@ -44,6 +45,19 @@ def test_an_answer_names_what_did_nothing(name: str) -> None:
     assert model.chat("Hi", **{name: {**OF_A_CHAT, "pressure": False}[name]}).notes == ()
     held = {"choices": ["yes"]} if name == "pressure" else {"tools": [add], "tools_as_text": True}
     assert not any(name in note for note in model.chat("Hi", **{**held, name: GIVEN[name]}).notes)
+
+
+@pytest.mark.parametrize(
+    ("door", "written"),
+    [(Door.MAGIC, "--tools-auto"), (Door.SHELL, "--tools-auto"), (Door.SERVER, "tools_auto")],
+)
+def test_it_is_named_as_the_caller_writes_it(door: Door, written: str) -> None:
+    """On a magic's line and in a shell by its flag, in a request by its field."""
+    with through(door):
+        assert idle({"tools_auto": True}, ()) == (
+            f"{written} does nothing: no tool is a function, to be run here.",
+        )
+        assert door is Door.SERVER or idle({"thinking": True}, ())[0].startswith("--think does nothing")
 
 
 def test_tools_that_are_only_described_are_not_run() -> None:
