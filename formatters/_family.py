@@ -115,10 +115,12 @@ class Family(Formatter):
         variables = plain_data(template_variables, "template variable")
         if tools:
             if not self.writes_tools:
+                # With notes it is guessed: the file has no template that would help.
+                own = f"Use the template of the model file ({option('formatter', 'gguf')}), or have"
                 raise TemplateError(
                     f"The family {self.name} has no form for tools here.",
-                    remedy=f"Use the template of the model file ({option('formatter', 'gguf')}), or have "
-                    f"them written as text: {option('tools_as_text', True)}.",
+                    remedy=f"{'Have' if self.notes else own} them written as text: "
+                    f"{option('tools_as_text', True)}.",
                 )
             variables["tools"] = plain_data(list(tools), "tools")
         real, notes = self._repaired(normalise_messages(messages))

@@ -97,6 +97,11 @@ def here(text: str) -> str:
     return worded(text, entered())
 
 
+def as_written(name: str) -> str:
+    """Return an option by its name alone, as the caller writes it; a request has fields of these names."""
+    return name if entered() is Door.SERVER else _word(entered(), _OPTION, name, "").rstrip("=")
+
+
 def _word(door: Door, kind: str, name: str, value: str) -> str:
     if kind == _VERB:
         if door is Door.MAGIC or name not in CALLS:

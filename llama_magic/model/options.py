@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from llama_magic.doors import Door, entered, here, option
+from llama_magic.doors import as_written
 from llama_magic.model.guard import Overflow
 from llama_magic.model.tools import ROUNDS
 from llama_magic.request.sampling import Sampling
@@ -136,15 +136,10 @@ def idle(options: Mapping[str, Any], there: Collection[str]) -> tuple[str, ...]:
     A default is no wish.
     """
     return tuple(
-        f"{_called(name)} does nothing: {_MISSING[need]}."
+        f"{as_written(name)} does nothing: {_MISSING[need]}."
         for name, need in _NEEDS.items()
         if need not in there and _is_wish(options.get(name), _SHOWN[name])
     )
-
-
-def _called(name: str) -> str:
-    """Return an option as the caller writes it; a request has fields of these names."""
-    return name if entered() is Door.SERVER else here(option(name)).rstrip("=")
 
 
 def _is_wish(value: Any, default: Any) -> bool:

@@ -7,17 +7,18 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from llama_magic.errors import InputTypeError, LlamaMagicError
 from llama_magic.words.names import nearest
 from llama_magic.words.plain import said
 
-# By which an object is looked at. What carries something out (`__call__`, `__next__`) is not among them.
-_SPECIAL = re.compile(
-    "__(array|bool|class|contains|dict|eq|float|format|fspath|getattr|getattribute|getitem|hash|index"
-    "|instancecheck|int|iter|len|length_hint|lt|ne|repr|str|subclasscheck)__"
+# By `__len__` and its like an object is looked at. These carry something out, and raise what they like.
+_CARRIES_OUT = re.compile(
+    "__(a?call|a?next|a?enter|a?exit|await|del|delete|get|init|new|post_init|set|set_name)__"
 )
+_SPECIAL = re.compile(r"__\w+__")
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,11 +75,22 @@ def _looked_at(error: Exception) -> str:
         if frame.f_globals.get("__name__", "").partition(".")[0] == "llama_magic":
             called = []
         else:
-            called.append(frame.f_code.co_name)
+            called.append(_called_as(frame))
     if not called and isinstance(error, TypeError) and str(error).startswith("unhashable type"):
         return "__hash__"
-    special = [name for name in called if _SPECIAL.fullmatch(name)]
+    special = [name for name in called if _SPECIAL.fullmatch(name) and not _CARRIES_OUT.fullmatch(name)]
     return special[-1] if special and special[0] is called[0] else ""
+
+
+def _called_as(frame: FrameType) -> str:
+    """Return the special method as which a function runs, whatever it is called itself; else its name."""
+    code = frame.f_code
+    if code.co_argcount and not _SPECIAL.fullmatch(code.co_name):
+        for kind in type(frame.f_locals.get(code.co_varnames[0])).__mro__:
+            for name, held in vars(kind).items():
+                if getattr(held, "__code__", None) is code and _SPECIAL.fullmatch(name):
+                    return name
+    return code.co_name
 
 
 def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], unfit: TypeError) -> str:

@@ -100,9 +100,11 @@ class Kernel:
         self.manager, self.client = start_new_kernel(startup_timeout=600, kernel_name="python3")
         self.lost = 0
         hurry(self.manager.provisioner.pid)
-        self.run(f"%load_ext llama_magic\n{prepare(*names)}")
+        self.run(f"%load_ext llama_magic\n{prepare(*names)}", patience=5 * WATCHDOG)
 
-    def run(self, source: str, delay: float | None = None) -> tuple[float, dict[str, Any], str]:
+    def run(
+        self, source: str, delay: float | None = None, patience: float = WATCHDOG
+    ) -> tuple[float, dict[str, Any], str]:
         """Return the seconds from the signal to the reply, the reply, and what was written."""
         number = self.client.execute(source, stop_on_error=False)
         sent = time.perf_counter()
@@ -114,7 +116,7 @@ class Kernel:
                 self.manager.interrupt_kernel()
         while True:
             try:
-                reply = self.client.get_shell_msg(timeout=20 if delay is not None else WATCHDOG)
+                reply = self.client.get_shell_msg(timeout=20 if delay is not None else patience)
             except queue.Empty:
                 if delay is None:
                     raise  # a hang
@@ -178,7 +180,7 @@ class Terminal:
             sys.executable,
             words,
             encoding="utf-8",
-            timeout=WATCHDOG,
+            timeout=5 * WATCHDOG,  # while it is prepared, beside other programs
             echo=False,
             # What a shell runs in the background ignores Ctrl-C, and so does what that starts.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -189,6 +191,7 @@ class Terminal:
         self.ask("%load_ext llama_magic")
         for line in prepare(folder, *urls).splitlines():
             self.ask(line)
+        self.child.timeout = WATCHDOG
 
     def _start(self, source: str) -> None:
         if "\n" in source or len(source) > 1000:  # a terminal takes lines of 4,095 characters

@@ -6,11 +6,13 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
+from llama_magic import formatters
 from llama_magic.errors import (
     ContextOverflowError,
     GenerationInterrupted,
@@ -411,6 +413,11 @@ def test_tools_as_text_where_the_template_has_none() -> None:
     with pytest.raises(TemplateError, match="gemma has no form for tools") as refused:
         model.chat(ASK, tools=[weather])
     assert "tools_as_text" in str(refused.value.remedy)
+    assert "'gguf'" in str(refused.value.remedy)
+    guessed = formatters.detect(SimpleNamespace(architecture="gemma3"))  # the file has no template
+    with pytest.raises(TemplateError, match="gemma has no form for tools") as refused:
+        guessed.render([{"role": "user", "content": ASK}], tools=[{"name": "weather"}])
+    assert str(refused.value.remedy) == "Have them written as text: tools_as_text=True."
     model = scripted_model([call("weather", city="Lyon"), "Fine."], formatter="gemma")
     answer = model.chat(ASK, tools=[weather], tools_as_text=True, tool_choice="required", tools_auto=True)
     assert answer.text == "Fine."

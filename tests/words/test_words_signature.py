@@ -67,3 +67,18 @@ def test_a_type_error_inside_a_method_stays_what_it_is() -> None:
     with pytest.raises(InputTypeError, match="expected a str"):
         scripted_model().tokenize(5)  # type: ignore[arg-type]
     assert scripted_model().detokenize.__name__ == "detokenize"
+
+
+@pytest.mark.parametrize("special", ["__ge__", "__le__", "__gt__", "__str__"])
+def test_what_cannot_be_looked_at_is_named_by_what_was_asked(special: str) -> None:
+    """Whatever the function is called that stands for a special method, and whichever method it is."""
+
+    def refuse(self: Any, *_: Any) -> Any:
+        raise RuntimeError("no")
+
+    model: Any = scripted_model({"Hi": "yes"})
+    base: type = str if special == "__str__" else float
+    held = type("Held", (base,), {special: refuse})("0.5")
+    given: dict[str, Any] = {"timeout": held} if special == "__gt__" else {"temperature": held}
+    with pytest.raises(InputTypeError, match=f"cannot be read: its {special} raised RuntimeError: no"):
+        model.complete(**({"prompt": held} if base is str else {"prompt": "Hi", **given}))
