@@ -52,7 +52,8 @@ def check(
     answer = _plain(answer)
     right, said = _judged(answer, expected, within)
     if right:
-        return Checked(True, f"Right: {_said(answer)}. {why}".strip())
+        said = "" if why and inspect.isroutine(answer) else f"{_said(answer)}. "
+        return Checked(True, f"Right: {said}{why}".strip())
     hint = _hint(answer, hints) or said or _difference(answer, expected)
     return Checked(False, f"Not yet: you have {_said(answer)}. {hint}".strip())
 

@@ -202,6 +202,12 @@ def test_an_exercise_says_what_is_wrong(answer: Any, expected: Any, solved: bool
     assert ("✓" in to_text(found)) == (solved is True)
 
 
+def test_a_function_that_is_right_is_not_said_again() -> None:
+    """It has no words of its own; the reason stands alone."""
+    found = lm.lesson.check(str.upper, lambda kind: kind("a") == "A", why="It raises letters.")
+    assert found.words == "Right: It raises letters."
+
+
 @pytest.mark.parametrize(
     "hints", [{2: "You forgot BOS."}, lambda value: "You forgot BOS." if value == 2 else None]
 )
