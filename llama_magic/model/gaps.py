@@ -43,7 +43,7 @@ def written(value: Any, name: str) -> Any:
     if not is_gap(value):
         return value
     name = name or "x"
-    raise GapError(f"it makes a text of {value}", f"{_NAMED}({name} or 'none') in place of {name}.")
+    raise GapError(f"it makes a text or number of {value}", f"{_NAMED}({name} or 'none') in place of {name}.")
 
 
 def left_alone(value: Any, _name: str) -> Any:

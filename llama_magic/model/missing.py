@@ -20,13 +20,8 @@ _ASKING_TESTS = ("defined", "undefined")
 _ASKING_FILTERS = ("default", "d")
 # What has a value that may turn out to be missing.
 _VALUES = (nodes.Name, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.CondExpr)
-# Filters that make a text of whatever they get: of None the word.
-_TEXT_FILTERS = frozenset(
-    {
-        *("capitalize", "center", "e", "escape", "forceescape", "indent", "lower", "replace", "string"),
-        *("striptags", "title", "trim", "truncate", "upper", "urlencode", "urlize", "wordcount", "wordwrap"),
-    }
-)
+# Filters for which a gap (None, NaN) is a value as another. Others make a word of it, or 0 (`int`).
+_TAKE_GAPS = frozenset({*_ASKING_FILTERS, "tojson"})
 
 
 class Missing(StrictUndefined):
@@ -90,8 +85,7 @@ def _in(node: nodes.Node, may_lack: bool) -> None:
 def _written(node: nodes.Node) -> tuple[str, ...]:
     """Return the parts of which a node makes a text, whatever they are."""
     if isinstance(node, nodes.Filter):
-        of_all = ("args",) if node.name in ("format", "replace") else ()
-        return ("node", *of_all) if node.name in _TEXT_FILTERS else of_all
+        return () if node.name in _TAKE_GAPS else ("node", "args")
     if isinstance(node, nodes.Call):
         return ("args",) if isinstance(node.node, nodes.Getattr) and node.node.attr == "format" else ()
     if isinstance(node, nodes.Concat):

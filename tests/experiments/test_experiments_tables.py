@@ -90,12 +90,15 @@ def test_a_column_is_written_as_it_is_called() -> None:
         ("'%s, %d' % (day, n)", "(day or 'none') in place of day", "none, 2"),
         ("'{}'.format(day)", "(day or 'none') in place of day", "none"),
         ("'%s' | format(day)", "(day or 'none') in place of day", "none"),
+        ("day | int", "(day or 'none') in place of day", "0"),
+        ("day | safe", "(day or 'none') in place of day", "none"),
+        ("'ab' | join(day)", "(day or 'none') in place of day", "anoneb"),
         ("deep.day", "{{ (deep.day) or 'none' }}", "none"),
         ("deep.day | trim", "(x or 'none') in place of x", "none"),
     ],
 )
 def test_a_gap_is_never_a_word_of_the_prompt(written: str, cure: str, cured: str) -> None:
-    """Not by a filter, `~` or a format either, that write None; the cure that is named fills it."""
+    """Not by a filter, `~` or a format either, that write None, nor as 0; the cure that is named fills it."""
     rows = [{"day": float("nan"), "n": 2, "deep": {"day": None}}]
     error = str(lm.map(rows, f"{{{{ {written} }}}}", model=scripted_model(said))[0].error)
     assert cure in error
