@@ -136,7 +136,9 @@ def saved(browser: Any, server: Server) -> None:
         if shown:
             notebook(server, paths[name].name, {title: mimebundle(view) for title, view in shown.items()})
         else:
-            paths[name].write_bytes((ROOT / "notebooks" / f"{name.rpartition('-')[0]}.ipynb").read_bytes())
+            lesson = json.loads((ROOT / "notebooks" / f"{name.rpartition('-')[0]}.ipynb").read_text("utf-8"))
+            lesson["metadata"]["copy"] = name  # what is signed is what a notebook holds, whatever its name
+            paths[name].write_text(json.dumps(lesson), "utf-8")
     if trusted := [str(path) for name, path in paths.items() if name.endswith("-trusted")]:
         env = os.environ | {"JUPYTER_DATA_DIR": str(server.root / ".data")}
         subprocess.run([sys.executable, "-m", "jupyter", "trust", *trusted], env=env, check=True)

@@ -23,6 +23,10 @@ READ = """() => Array.from(document.querySelectorAll(".jp-OutputArea-output"), (
     Array.from(node.querySelectorAll("td"), (cell) => getComputedStyle(cell).textAlign)];
 })"""
 
+# Whether a word that is wider than the page is broken, in each view.
+_BROKEN = """() => [...new Set(Array.from(document.querySelectorAll(".jp-OutputArea-output > .lm"),
+  (view) => getComputedStyle(view).overflowWrap))]"""
+
 
 def _outputs() -> list[dict[str, Any]]:
     """Return one output of each view, then all that the lessons have saved."""
@@ -54,6 +58,7 @@ def test_an_untrusted_notebook_says_what_a_trusted_one_says(lab: Page, opened: A
     lab.open("from-elsewhere.ipynb")
     untrusted = lab.page.evaluate(READ)
     assert lab.page.locator(".jp-OutputArea-output script, .jp-OutputArea-output style").count() == 0
+    assert lab.page.evaluate(_BROKEN) == ["break-word"]
     lab.shot("untrusted")
     _readable(lab)
     lab.open("our-own.ipynb")

@@ -240,7 +240,8 @@ def _share(item: Share) -> Html:
 
 def _code(node: doc.Code) -> Html:
     if node.drawn:
-        return Html('<pre class="lm-code lm-drawn"><code>{}</code></pre>').format(visible(node.text))
+        whole = Html('<pre class="lm-code lm-drawn"><code class="lm-drawn">{}</code></pre>')
+        return whole.format(visible(node.text))
     if not node.template:
         inner = _LIST.join(_whole(part, command=True) for part in node.text.split(";"))
         return Html('<pre class="lm-code"><code>{}</code></pre>').format(inner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_magic.display.static.doc import Grid, Head, Line, Node
+from llama_magic.display.static.doc import Code, Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.microscope.advice import advise
 from llama_magic.request.sampling import Sampling
@@ -17,7 +17,7 @@ def sampling(chain: Sampling) -> list[Node]:
         (number, name, "off" if is_off(chain, name) else "", _stage_parameters(chain, name))
         for number, name in enumerate(chain.samplers, 1)
     )
-    order = Line(f'--samplers "{";".join(chain.samplers)}"', dim=True)
+    order = Code(f'--samplers "{";".join(chain.samplers)}"')  # a line may end behind each stage
     notes = [Line(note, tone="warn") for note in advise(chain)]
     table = Grid(Table(("#", "stage", "", "parameters"), rows))
     return [Head("sampler", "in the order it runs"), table, order, *notes]
