@@ -115,7 +115,10 @@ def steps_of(receipt: Receipt, again: Completion[Any]) -> tuple[list[Step], list
     Tokens, where those of the receipt are of this vocabulary; else words. They are if they make its text, and
     if the file is the same: then texts alone that are equal say nothing of tokens that are not.
     """
-    pieces = again.pieces(receipt["token_ids"])
+    try:
+        pieces = again.pieces(receipt["token_ids"])
+    except OptionError:  # this vocabulary is smaller
+        pieces = None
     alike = receipt["text"] == again.text and _file(receipt) == _file(again.made_with) != ""
     if pieces is not None and (alike or receipt["text"] in "".join(pieces)):
         now = again.pieces() or ()

@@ -99,18 +99,26 @@ def _file_words(made: Mapping[str, Any]) -> str:
 
 
 def file_on_disk(receipt: Receipt) -> str | None:
-    """Return the path of the file that a receipt names by its fingerprint, of those that need no network."""
-    wanted = receipt.get("file", {})
-    for found in sources.on_disk():
-        if found.size != wanted.get("bytes"):
-            continue
-        try:
-            parts = sources.resolve(str(found.path), offline=True).parts
-            if gguf.fingerprint(gguf.inspect(found.path, parts=parts).digest, parts) == wanted["fingerprint"]:
-                return str(found.path)
-        except LlamaMagicError:
-            continue
-    return None
+    """Return the path of the file that a receipt names by its fingerprint, of those that need no network.
+
+    The files of loaded models are among them, wherever they lie.
+    """
+    for model in models_here():
+        if model.has_file and is_same(receipt, model):
+            return str(model.path)
+    size = receipt.get("file", {}).get("bytes")
+    paths = (str(found.path) for found in sources.on_disk() if found.size == size)
+    return next((path for path in paths if is_file(path, receipt)), None)
+
+
+def is_file(source: str, receipt: Receipt) -> bool:
+    """Say whether a source is on this disk, and the file that a receipt names by its fingerprint."""
+    try:
+        found = sources.resolve(source, offline=True)
+        digest = gguf.inspect(found.path, parts=found.parts).digest
+    except LlamaMagicError:
+        return False
+    return gguf.fingerprint(digest, found.parts) == receipt.get("file", {}).get("fingerprint")
 
 
 def load_options(receipt: Receipt) -> dict[str, Any]:

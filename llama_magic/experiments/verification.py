@@ -105,7 +105,7 @@ def verify(
 
     `of`: the path of a notebook, a record or an export, a `Record`, or answers. Asked is `model`, or the
     loaded model of the same file; else the file is looked for on this disk and loaded as it was then, with
-    `options` of `load` in place of those. Where it is not found the current model is asked, and the file is
+    `options` of `load` in place of those (so is a file that `model` names). Where it is not found the current model is asked, and the file is
     named as another. `told` hears each verdict. Nothing of it goes into history or record.
 
     Raises `SourceError` for a file that is none of these, `InputTypeError` for what is no answer;
@@ -154,7 +154,8 @@ class _RefusedError(Exception):
 class _Models:
     """The models that are asked: those that are here, and those that are loaded for this alone.
 
-    `given` is the one to ask, or its name; a file that it names is loaded with the options.
+    `given` is the one to ask, or its name. A file that it names is loaded with the options, and where it is
+    the file of an answer otherwise as it was then.
     """
 
     def __init__(self, given: Any, options: dict[str, Any]) -> None:
@@ -168,6 +169,7 @@ class _Models:
             )
         self._own: dict[Any, Model] = {}
         self._unloaded: dict[Any, LlamaMagicError] = {}
+        self._is_named: dict[Any, bool] = {}  # by fingerprint: whether that is the file which is named
         self._written: tuple[Any, list[Completion[Any]]] = (None, [])  # the last call, for all its samples
 
     def __enter__(self) -> Self:
@@ -215,21 +217,24 @@ class _Models:
         return written[sample]
 
     def _model(self, receipt: Receipt) -> Model:
-        if isinstance(self._given, str):
-            self._given = self._loaded(None, self._given, self._options)
-        if self._given is not None:
+        named = self._given if isinstance(self._given, str) else None
+        if self._given is not None and named is None:
             given: Model = self._given
             return given
         here = finding.models_here()
-        if not self._options and (found := finding.made_by(receipt, here)) is not None:
+        if named is None and not self._options and (found := finding.made_by(receipt, here)) is not None:
             return found
-        wanted = finding.load_options(receipt) | self._options
-        key = (receipt.get("file", {}).get("fingerprint"), repr(sorted(wanted.items())))
+        file = receipt.get("file", {}).get("fingerprint")
+        if named is not None and file not in self._is_named:
+            self._is_named[file] = finding.is_file(named, receipt)
+        then = finding.load_options(receipt) if named is None or self._is_named[file] else {}
+        wanted = then | self._options
+        key = (named or file, repr(sorted(wanted.items())))
         if key in self._own:
             return self._own[key]
         if key in self._unloaded:
             raise self._unloaded[key]
-        path = finding.file_on_disk(receipt)
+        path = named or finding.file_on_disk(receipt)
         if path is None:
             if here and not self._options:
                 return here[0]

@@ -390,14 +390,34 @@ def test_options_that_no_model_loads_with_are_refused_once(of_the_demo: list[Any
 
 
 def test_options_of_a_load_are_not_dropped(of_the_demo: list[Any], path_of: Any, scripted: Any) -> None:
-    """A file that is named is loaded with them, and closed; beside a loaded model they are refused, as they
-    are where the answers' own file is not on this disk.
+    """A file that is named is loaded with them, otherwise as it was then, and closed; beside a loaded model
+    they are refused.
     """
     before = loaded()
     found = lm.verify(of_the_demo[:-1], model=str(path_of("short")), kv_type="q8_0")
     assert loaded() == before  # it was loaded for this alone
-    assert ("KV type", "f16", "q8_0") in found.verdicts[-1].reasons
+    assert {one.reasons for one in found.verdicts if not one.equal} == {(("KV type", "f16", "q8_0"),)}
     with pytest.raises(lm.OptionError, match=r"^threads= would be of a load, and the model"):
         lm.verify(of_the_demo, model=scripted, threads=1)
-    (verdict,) = lm.verify([scripted.chat("a", seed=1, max_tokens=2)], threads=1).verdicts
+
+
+def test_the_file_of_a_loaded_model_is_on_this_disk(scripted_model: Any) -> None:
+    """With options of a load it is loaded from there, wherever it lies; it was said not to be found."""
+    model = scripted_model(chain("a", "b", "c", EOS))
+    answer = model.complete("a", seed=1, max_tokens=2)
+    (verdict,) = lm.verify([answer], batch=64).verdicts
+    assert (verdict.equal, verdict.error) == (True, "")
+    model.close()
+    (verdict,) = lm.verify([answer], batch=64).verdicts
     assert "is not on this disk" in verdict.error
+
+
+def test_a_file_of_fewer_tokens_is_another_file(scripted_model: Any) -> None:
+    """Tokens that it has no number for are compared as words; the whole verification was an error."""
+    one = scripted_model(chain("a", *"bcdefgh", EOS))
+    answer = one.complete("a", seed=1, max_tokens=7)
+    other = scripted_model(chain("a", "b", EOS))
+    assert max(answer.token_ids) >= other.info.vocab_size
+    (verdict,) = lm.verify([answer], model=other).verdicts
+    assert (verdict.step, verdict.expected, verdict.found) == (0, "bcdefgh", "b")
+    assert [reason[0] for reason in verdict.reasons] == ["file"]
