@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.experiments.answers import as_label
-from llama_magic.experiments.axes import the_column
+from llama_magic.experiments.axes import counted_together, the_column
 from llama_magic.experiments.comparing import hashable, key
 from llama_magic.experiments.statistics import kappa
 from llama_magic.model.gaps import is_gap
@@ -19,8 +19,8 @@ from llama_magic.words.shown import Printed
 
 @dataclass(frozen=True)
 class Agreement(Printed):
-    """How far the values of an axis (models, prompts) answer alike on the same rows: (first, second, rows,
-    share that is equal, Cohen's kappa) of each two.
+    """How far the values of an axis (models, prompts) answer alike on the same rows: (first, second, answers
+    that were compared, share that is equal, Cohen's kappa) of each two.
     """
 
     axis: str
@@ -30,7 +30,7 @@ class Agreement(Printed):
         """Return a `pandas.DataFrame`, a row a pair. Raises: ImportError where pandas is not installed."""
         import pandas
 
-        return pandas.DataFrame(self.pairs, columns=["first", "second", "rows", "equal", "kappa"])
+        return pandas.DataFrame(self.pairs, columns=["first", "second", "answers", "equal", "kappa"])
 
     @property
     def kappa(self) -> float:
@@ -60,7 +60,7 @@ def agree(results: Sequence[Any], axis: str, values: Sequence[Any], field: str |
 class Confusion(Printed):
     """What was answered where what was right: `counts[right][answered]`, `labels` in order.
 
-    `left_out` results have an error, no answer, or no label.
+    `left_out` results have an error, no answer, or no label; `abstained` of them chose nothing.
     """
 
     column: str
@@ -68,6 +68,8 @@ class Confusion(Printed):
     counts: Mapping[str, Mapping[str, int]]
     left_out: int = 0
     total: int = 0
+    abstained: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def accuracy(self) -> float:
@@ -128,7 +130,9 @@ def confuse(results: Sequence[Any], column: str | None, field: str | None) -> Co
     labels = tuple(sorted({label for pair in pairs for label in pair}))
     counted = Counter(pairs)
     counts = {right: {said: counted[right, said] for said in labels} for right in labels}
-    return Confusion(column, labels, counts, len(results) - len(pairs), len(pairs))
+    abstained = sum(getattr(one, "abstained", False) for one in results)
+    left_out = len(results) - len(pairs)
+    return Confusion(column, labels, counts, left_out, len(pairs), abstained, counted_together(results))
 
 
 def _few(labels: Sequence[str]) -> str:

@@ -46,6 +46,16 @@ def the_axis(axis: str | None, axes: Mapping[str, list[Any]]) -> str:
     return several[0]
 
 
+def counted_together(results: Any) -> tuple[str, ...]:
+    """Say which axes of some results are counted as one, where nothing tells them apart."""
+    several = {name: values for name, values in getattr(results, "axes", {}).items() if len(values) > 1}
+    if not several:
+        return ()
+    words = " × ".join(f"{name} ({len(values)})" for name, values in several.items())
+    one = ", ".join(f"{name}=…" for name in several)
+    return (f"All of {words} are counted together; .where({one}) takes one.",)
+
+
 def the_column(column: str | None, results: Iterable[Any]) -> str:
     """Return the column that is named of the results' rows. Raises `OptionError`."""
     columns = {name for one in results for name in one.inputs}

@@ -16,9 +16,10 @@ import numpy as np
 
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import same
-from llama_magic.experiments.axes import the_column
+from llama_magic.experiments.axes import counted_together, the_column
 from llama_magic.experiments.statistics import Interval, estimate
 from llama_magic.model.gaps import is_gap
+from llama_magic.words.counting import counted
 from llama_magic.words.given import at_least, quoted
 from llama_magic.words.shown import Printed
 
@@ -42,7 +43,8 @@ class Calibration(Printed):
     """How sure decisions were, and how often they were right.
 
     `ece` is the expected calibration error, `brier` the mean squared distance of confidence and being
-    right (0 or 1), `accuracy` and `confidence` are means; `left_out` rows have no label or an error.
+    right (0 or 1), `accuracy` and `confidence` are means; `left_out` rows have no label or an error. The
+    label of `no_option` rows is none of their options: these count as wrong.
     """
 
     bins: tuple[CalibrationBin, ...]
@@ -53,6 +55,8 @@ class Calibration(Printed):
     ece: float
     brier: float
     column: str = ""
+    no_option: int = 0
+    notes: tuple[str, ...] = ()
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a row a bin. Raises: ImportError where pandas is not installed."""
@@ -78,6 +82,7 @@ class Thresholds(Printed):
     rows: int
     left_out: int
     column: str = ""
+    notes: tuple[str, ...] = ()
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a row a threshold. Raises: ImportError where pandas is not there."""
@@ -105,19 +110,16 @@ def weigh(decisions: Sequence[Any], column: str | None) -> Thresholds:
             if p >= below:
                 right.setdefault(row, []).append(found)
         made.append(Threshold(below, sum(map(len, right.values())), estimate(right)))
-    return Thresholds(tuple(made), len(pairs), len(decisions) - len(pairs), column)
+    notes = (*counted_together(decisions), *foreign_words(decisions, column))
+    return Thresholds(tuple(made), len(pairs), len(decisions) - len(pairs), column, notes)
 
 
 def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool, int]]:
     """Return how sure each decision was, whether rightly, and its row, where that says what is right."""
-    labelled = [
-        (one, wanted)
-        for one in decisions
-        if one.error is None and not is_gap(wanted := one.inputs.get(column))
-    ]
+    labelled = _labelled(decisions, column)
     if not labelled:
         raise OptionError(f"No row has both a decision and a value in {column!r}.")
-    if not any(same(option, wanted) for one, wanted in labelled for option in one.logprobs):
+    if len(_foreign(decisions, column)) == len(labelled):
         held, options = labelled[0][1], ", ".join(map(repr, labelled[0][0].logprobs))
         raise OptionError(
             f"No row has one of its options in {column!r}: the first holds {quoted(held)}, its options are "
@@ -125,6 +127,35 @@ def _pairs(decisions: Sequence[Any], column: str) -> list[tuple[float, bool, int
             remedy="Name the options as the column does: options={'Yes': 'yes', …}, or name another column.",
         )
     return [(one.confidence, same(one.best, wanted), one.row) for one, wanted in labelled]
+
+
+def _labelled(decisions: Iterable[Any], column: str) -> list[tuple[Any, Any]]:
+    """Return decisions and what is right, where that is known."""
+    pairs = ((one, one.inputs.get(column)) for one in decisions if one.error is None)
+    return [(one, wanted) for one, wanted in pairs if not is_gap(wanted)]
+
+
+def _foreign(decisions: Iterable[Any], column: str) -> list[Any]:
+    """Return the labels that are none of their row's options: whatever is decided there is wrong."""
+    return [
+        wanted
+        for one, wanted in _labelled(decisions, column)
+        if not any(same(option, wanted) for option in one.logprobs)
+    ]
+
+
+def foreign_words(decisions: Sequence[Any], column: str) -> tuple[str, ...]:
+    """Say how many labels are none of their row's options, and what they are; nothing where none is."""
+    found = _foreign(decisions, column)
+    if not found:
+        return ()
+    kinds = list(dict.fromkeys(map(quoted, found)))
+    shown = ", ".join(kinds[:3]) + (", …" if len(kinds) > 3 else "")
+    many = counted(len(_labelled(decisions, column)), "label")
+    verb = "is none of its row's options and counts" if len(found) == 1 else "are no option and count"
+    return (
+        f"{len(found):,} of {many} in {column!r} {verb} as wrong: {shown}. Are they written as the options?",
+    )
 
 
 def calibrate(decisions: Sequence[Any], column: str | None, bins: int) -> Calibration:
@@ -149,6 +180,8 @@ def calibrate(decisions: Sequence[Any], column: str | None, bins: int) -> Calibr
         ece,
         _mean((p - right) ** 2 for p, right in pairs),
         column,
+        len(_foreign(decisions, column)),
+        (*counted_together(decisions), *foreign_words(decisions, column)),
     )
 
 

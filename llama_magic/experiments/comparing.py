@@ -21,7 +21,10 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Group:
-    """The results of one setting: how many, how many errors, the scores, means of tokens and seconds."""
+    """The results of one setting: how many, how many errors, the scores, means of tokens and seconds.
+
+    `abstained` counts decisions without a choice, which have no score; None of answers.
+    """
 
     settings: Settings
     results: int
@@ -29,6 +32,7 @@ class Group:
     scores: Mapping[str, Interval]
     tokens: float | None  # written, a result
     seconds: float
+    abstained: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ def _flat(group: Group) -> dict[str, Any]:
         for end, value in (("", one.mean), (" low", one.low), (" high", one.high), (" rows", one.rows))
     }
     counts = {"results": group.results, "errors": group.errors}
+    if group.abstained is not None:
+        counts["abstained"] = group.abstained
     return {**group.settings, **counts, **scores, "tokens": group.tokens, "seconds": group.seconds}
 
 
@@ -68,6 +74,7 @@ def summarise(results: Sequence[Any], by: Sequence[str], scores: Sequence[str]) 
 
 def _group(part: Sequence[Any], by: Sequence[str], scores: Sequence[str]) -> Group:
     found = {name: made for name in scores if (made := estimate(_by_row(part, name))) is not None}
+    abstained = [one.abstained for one in part if hasattr(one, "abstained")]
     written = [one.completion.usage.completion_tokens for one in part if getattr(one, "completion", None)]
     return Group(
         {axis: part[0].settings[axis] for axis in by},
@@ -76,6 +83,7 @@ def _group(part: Sequence[Any], by: Sequence[str], scores: Sequence[str]) -> Gro
         found,
         sum(written) / len(written) if written else None,
         math.fsum(one.seconds for one in part) / len(part),
+        sum(abstained) if abstained else None,
     )
 
 

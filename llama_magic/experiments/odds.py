@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import flat
-from llama_magic.experiments.calibration import Calibration, Thresholds, calibrate, weigh
+from llama_magic.experiments.calibration import Calibration, Thresholds, calibrate, foreign_words, weigh
 from llama_magic.experiments.results import Results
-from llama_magic.experiments.scoring import scores_of
+from llama_magic.experiments.scoring import Equals, scores_of
 from llama_magic.words.given import quoted
 from llama_magic.words.shown import Shown
 from llama_magic.words.tables import percent
@@ -150,6 +150,14 @@ class Odds(Results[Decision]):
             "answer (a dict gives each name its text), or ask for them in the prompt. An x-ray of a row's "
             ".prompt shows what it would write."
         )
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """What is to be known where a column that they are scored by holds labels that are no option."""
+        experiment: Any = self._experiment
+        scores = () if experiment is None else experiment.scores.values()
+        columns = (score.column for score in scores if isinstance(score, Equals))
+        return tuple(words for column in columns for words in foreign_words(self, column))
 
     def calibration(self, column: str | None = None, *, bins: int = 10) -> Calibration:
         """Compare how sure the decisions were with how often they were right.

@@ -103,7 +103,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         self._kept.pop(result.place, None)  # the newest stands last
         self._kept[result.place] = result
         self._ordered = None
-        if self.clock is not None:
+        if self.clock is not None and (result.error is None or result.seconds):  # else it was never asked
             self.clock.done += 1
 
     def holds(self, place: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
@@ -35,7 +36,7 @@ def read_scores(given: Any) -> Scores:
 
 def _score(given: Any) -> Score:
     if isinstance(given, str):
-        return _equals(given)
+        return Equals(given)
     if callable(given):
         return given
     raise InputTypeError(
@@ -53,8 +54,14 @@ def check_columns(given: Any, rows: Iterable[Mapping[str, Any]]) -> None:
             raise OptionError(f"No row has a column {column!r} to equal. {meant(column, columns)}")
 
 
-def _equals(column: str) -> Score:
-    def right(run: Any) -> bool:
+@dataclass(frozen=True)
+class Equals:
+    """The score that a column gives: whether the answer is what it holds."""
+
+    column: str
+
+    def __call__(self, run: Any) -> bool:
+        column = self.column
         if column not in run.inputs:
             raise KeyError(f"this row has no column {column!r}")
         answer, wanted = run.answer(column), run.inputs[column]
@@ -66,8 +73,6 @@ def _equals(column: str) -> Score:
                 "field, or give a function of run.parsed"
             )
         return same(answer, wanted)
-
-    return right
 
 
 def scores_of(result: Any, scores: Scores) -> dict[str, Any]:

@@ -105,8 +105,9 @@ def verify(
 
     `of`: the path of a notebook, a record or an export, a `Record`, or answers. Asked is `model`, or the
     loaded model of the same file; else the file is looked for on this disk and loaded as it was then, with
-    `options` of `load` in place of those (so is a file that `model` names). Where it is not found the current model is asked, and the file is
-    named as another. `told` hears each verdict. Nothing of it goes into history or record.
+    `options` of `load` in place of those (so is a file that `model` names). Where it is not found the current
+    model is asked, and the file is named as another. `told` hears each verdict. Nothing of it goes into
+    history or record.
 
     Raises `SourceError` for a file that is none of these, `InputTypeError` for what is no answer;
     `GenerationInterrupted` on Ctrl-C, and `OutOfTimeError` after `timeout` seconds, whose `completion` is the

@@ -122,7 +122,13 @@ RUNS = {
         "[run.answer() for run in runs], or a column of runs.to_pandas().",
     ),
     **dict.fromkeys(
-        ("df", "table", "to_csv", "to_excel", "to_dict", "head"), "runs.to_pandas() is a DataFrame."
+        ("df", "table", "to_csv", "to_excel", "to_dict", "to_json", "head"),
+        "runs.to_pandas() is a DataFrame, with to_csv(path) and its kin.",
+    ),
+    **dict.fromkeys(
+        ("export", "save", "to_html", "to_markdown"),
+        "runs.to_pandas().to_csv(path) writes the table, to_html(runs) and to_markdown(runs) of "
+        "llama_magic.display give what is shown; record= keeps every answer with its receipt.",
     ),
     **dict.fromkeys(
         ("accuracy", "mean", "score", "scores"), "runs.summary() has each score with its interval."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.doors import option
+from llama_magic.doors import here, option
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.formatters import REASONING, normalise_messages
 from llama_magic.request.tokenizer import TooManyTokensError
@@ -68,13 +68,14 @@ class Thinking:
 def drop_thinking(
     messages: Sequence[Any], formatter: Formatter, count: Callable[[Sequence[Any]], int]
 ) -> tuple[Sequence[Any], tuple[str, ...]]:
-    """Leave out the thinking of earlier turns; the note says how many tokens that frees.
+    """Leave out the thinking of earlier turns; the note says how many tokens that frees, or that none can be.
 
     `count` gives the tokens of a conversation, or raises `TooManyTokensError`.
     """
     kept, had = without_thinking(messages, formatter)
     if not had:
-        return messages, ()
+        never = f"{option('drop_thinking')} does nothing: the template of this model has no thinking part."
+        return messages, () if _has_thinking(formatter) else (here(never),)
     try:
         freed = count(messages) - count(kept)
         words = counted(freed, "token") if freed > 0 else "none: the template leaves it out itself"

@@ -219,6 +219,11 @@ class Database:
                     remedy=f"Give a file of {verb('record')} or of a map; JSON lines are for "
                     f"{verb('verify')}.",
                 ) from None
+            if _code(error) == sqlite3.SQLITE_CORRUPT:
+                raise SourceError(
+                    f"The record {self.path} is damaged: {error}.",
+                    remedy="Take a copy of it, if there is one, or choose another file.",
+                ) from None
             raise SourceError(
                 f"The record {self.path} cannot be used: {error}.",
                 remedy="Choose a file in a folder that exists, can be written to, and has room.",

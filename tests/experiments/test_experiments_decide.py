@@ -272,6 +272,51 @@ def test_a_column_that_holds_no_option_is_named() -> None:
             ask("label")
 
 
+def test_labels_that_are_no_option_are_counted_and_named() -> None:
+    """Where some are, these count as wrong, and it is said: of calibration, thresholds and a score."""
+    labels = ["yes", "Yes", "maybe", "Yes", None]
+    rows = [{"text": "0.3", "label": label} for label in labels]
+    how: dict[str, Any] = {"options": ["yes", "no"], "model": scripted_model(odds=_odds)}
+    odds = lm.decide(rows, "{{ text }}", **how, score="label")
+    calibration = odds.calibration("label")
+    assert (calibration.rows, calibration.no_option, calibration.accuracy) == (4, 3, 0.25)
+    said = "3 of 4 labels in 'label' are no option and count as wrong: 'Yes', 'maybe'."
+    for shown in (calibration, odds.thresholds("label"), odds):
+        assert " ".join(to_text(shown).split()).count(said) == 1
+    assert "no option" not in to_text(odds.where().scored(lambda one: True))
+    part = lm.decide(rows[:1], "{{ text }}", **how, score="label")
+    assert (part.calibration("label").no_option, part.calibration("label").notes, part.foreign) == (0, (), ())
+
+
+def test_a_summary_counts_what_abstained() -> None:
+    """What has no choice has no score, so the score's rows are fewer: a column says by how many."""
+    rows = [{"text": text, "label": "yes"} for text in ("0.3", "0.11", "0.05")]
+    model = scripted_model(odds=_odds)
+    odds = lm.decide(rows, "{{ text }}", options=["yes", "no"], model=model, abstain_below=0.6, score="label")
+    (group,) = odds.summary().groups
+    assert (group.results, group.abstained, group.scores["right"].rows) == (3, 1, 2)
+    assert to_text(odds.summary()).split()[3:8] == ["results", "abstained", "right", "95%", "interval"]
+    assert list(odds.summary().to_pandas()["abstained"]) == [1]
+    confusion = odds.confusion("label")
+    assert (confusion.left_out, confusion.abstained) == (1, 1)
+    assert "1 left out (1 abstained)" in to_text(confusion)
+    assert lm.map(["a"], model=scripted_model(["b"])).summary().groups[0].abstained is None
+
+
+def test_what_is_counted_together_is_said() -> None:
+    """Settings that nothing tells apart are named, with what takes one of them; one setting is not."""
+    rows = [{"text": text, "label": "yes"} for text in ("0.3", "0.11", "0.05")]
+    prompts = {"a": "{{ text }}", "b": "{{ text }}"}
+    odds = lm.decide(rows, prompts, options=["yes", "no"], model=scripted_model(odds=_odds))
+    note = "All of prompt (2) are counted together; .where(prompt=…) takes one."
+    for ask in (Odds.calibration, Odds.thresholds, Odds.confusion):
+        assert ask(odds, "label").notes == (note,)
+        assert note in to_text(ask(odds, "label"))
+        assert ask(odds.where(prompt="a"), "label").notes == ()
+    assert "count as one, by their mean" in to_text(odds.thresholds("label"))
+    assert "by their mean" not in to_text(odds.where(prompt="a").thresholds("label"))
+
+
 def test_thresholds_say_how_many_are_decided_and_how_many_of_these_rightly() -> None:
     """Rows without a label are left out; where nothing is decided there is no share."""
     texts = {"0.95": "yes", "0.3": "yes", "0.2": "no", "0.1": "no", "0.4": None}

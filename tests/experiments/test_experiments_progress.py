@@ -27,9 +27,17 @@ def test_progress_is_told_to_a_function() -> None:
     lm.map(["a", {"text": None}, "c"], "{{ text }}", model=scripted_model(said), progress=told.append)
     assert [s.done for s in told] == sorted(s.done for s in told)
     assert (told[-1].done, told[-1].total, told[-1].errors, told[-1].noun) == (3, 3, 1, "row")
-    assert all(s.rate > 0 for s in told)
+    assert told[-1].rate > 0
     assert told[-1].left_s == 0
     assert any(s.left_s and s.left_s > 0 for s in told[:-1])
+
+
+def test_rows_that_were_never_asked_make_no_pace() -> None:
+    """Rows that fail before the model is asked take no time: from them no time left is foretold."""
+    told: list[Standing] = []
+    lm.map([{"text": None}, {"text": None}], "{{ text }}", model=scripted_model(said), progress=told.append)
+    assert (told[-1].done, told[-1].rate, told[-1].left_s) == (2, 0.0, None)
+    assert watching.words(Standing(1, 1, 0, 1.4, 0.0)) == "1 of 1 row · 1.4 rows/s"
 
 
 class _Screen(io.StringIO):
@@ -44,10 +52,11 @@ def test_a_terminal_has_one_line_that_is_written_over(monkeypatch: pytest.Monkey
     monkeypatch.setattr(watching, "_PERIOD", 0.0)
     lm.map(["a", {"text": None}, "c"], "{{ text }}", model=scripted_model(said))
     lines = screen.getvalue().split("\r")
-    assert lines[-1].endswith(" \n")
+    assert lines[-1].endswith("\n")
+    assert len(lines[-1]) > max(map(len, lines[:-1]))  # with the line's end: nothing of another is left
     assert lines[-1].startswith("3 of 3 rows · ")
-    assert " · 1 error " in lines[-1]
-    assert any(" rows/s · " in line and " left" in line for line in lines)
+    assert lines[-1].rstrip().endswith(" rows/s · 1 error")
+    assert watching.words(Standing(1, 3, 0, 2.0, 1.0)) == "1 of 3 rows · 2 rows/s · 1.0 s left"
 
 
 def test_who_looks_sees_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

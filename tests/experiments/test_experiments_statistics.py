@@ -272,6 +272,10 @@ def test_confusion_is_that_of_scikit_learn() -> None:
     for page in (to_text(confusion), to_markdown(confusion), to_html(confusion)):
         assert "answered b" in page
         assert "2 left out" in page
+    never = lm.map([{"text": "a", "label": "b"}], "{{ text }}", model=scripted_model(said)).confusion("label")
+    lines = [line.split() for line in to_text(never).splitlines()]
+    assert ["a", "0", "0", "–"] in lines  # no row of it: no recall
+    assert ["precision", "0%", "–", "–"] in lines  # never answered: no precision
 
 
 def test_confusion_of_structured_answers_and_decisions() -> None:
@@ -304,6 +308,9 @@ def test_agreement_between_models_is_that_of_scikit_learn() -> None:
     assert found.kappa == pytest.approx(metrics.cohen_kappa_score(ones, others))
     assert found.pairs[0][3] == pytest.approx(metrics.accuracy_score(ones, others))
     assert f"{found.kappa:.2f}" in to_text(found)
+    both = lm.map(rows, {"a": "{{ text }}", "b": "{{ text }}"}, models=[one, other]).kappa("model")
+    assert list(both.to_pandas()["answers"]) == [120]  # of 60 rows
+    assert "answers compared" in to_text(both)
 
 
 def test_agreement_is_of_the_field_that_is_named() -> None:

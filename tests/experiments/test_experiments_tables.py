@@ -272,3 +272,22 @@ def test_a_view_says_what_failed_and_what_is_missing() -> None:
     assert "no text: the value is None" in to_html(runs).replace("&#x27;", "'")
     assert "missing" not in to_text(runs)
     assert to_text(runs[1]).startswith("run: row 1\n")
+
+
+def test_a_failed_answer_shows_what_was_written_and_what_to_do() -> None:
+    """Of an answer that was cut: its words, and the remedy; both were in the error alone."""
+    model = scripted_model(['{"name": "Lyon and all that lies around it, far and wide", "age": 7}'])
+    (run,) = lm.map(["a"], schema="name, age int", model=model, max_tokens=30)
+    assert run.completion is None
+    for page in (to_text(run), to_html(run)):
+        assert "before it was complete" in page
+        assert "Allow more tokens (max_tokens=)" in page
+    assert '"name"' in to_text(run)
+
+
+@pytest.mark.parametrize("name", ["to_csv", "to_json", "to_html", "to_markdown", "export", "save"])
+def test_a_way_out_that_is_called_otherwise_is_named(name: str) -> None:
+    """What runs have no method for is had by pandas, or by llama_magic.display."""
+    runs = lm.map(["a"], model=scripted_model(["b"]))
+    with pytest.raises(AttributeError, match=r"runs\.to_pandas\(\)"):
+        getattr(runs, name)

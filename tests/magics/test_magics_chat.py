@@ -304,3 +304,10 @@ def test_thinking_of_earlier_turns_can_be_left_out(run: Any, session: Any) -> No
     assert freed > 0
     assert f"Left out the thinking of 1 earlier turn, which frees {freed} tokens." in dropped.notes
     assert dropped.receipt["asked"]["drop_thinking"]
+    session.keep(model := scripted_model(["one"]))
+    model.formatter = from_jinja("{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}")
+    run("%%llama chat --drop-thinking --new --tool-rounds 2\nQ1")
+    assert sorted(session.history[-1].completion.notes) == [
+        "--drop-thinking does nothing: the template of this model has no thinking part.",
+        "--tool-rounds does nothing: no tool is a function, to be run here.",
+    ]

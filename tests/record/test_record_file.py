@@ -425,6 +425,16 @@ def test_a_place_that_a_record_has_not_is_an_index_error(place: int, path: Path)
         record[place]
 
 
+def test_a_file_that_was_cut_short_is_called_damaged(path: Path, tmp_path: Path) -> None:
+    """What to do is about that; it was to choose a folder with room."""
+    with Record(path) as record:
+        for one in written(tmp_path):
+            record.add(one)
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(SourceError, match=r"is damaged: database disk image is malformed\.\nTake a copy"):
+        len(open_record(path))
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [("receipt", "json_set(receipt, '$.usage', 'x')"), ("receipt", "json_remove(receipt, '$.token_ids')"),

@@ -38,7 +38,7 @@ def words(standing: Standing) -> str:
     parts = [f"{standing.done:,} of {standing.total:,} {noun}"]
     if standing.rate:
         rate = f"{standing.rate:.3g}" if standing.rate < 100 else f"{standing.rate:,.0f}"
-        parts.append(f"{rate} {noun}/s")
+        parts.append(f"{rate} {standing.noun}s/s")
     if standing.left_s is not None and standing.done < standing.total:
         parts.append(f"{duration(standing.left_s)} left")
     if standing.errors:

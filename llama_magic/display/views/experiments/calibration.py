@@ -9,6 +9,7 @@ from llama_magic.words.counting import counted
 from llama_magic.words.tables import Share, Table
 
 _FEW = 10  # rows of a bin
+_BY_ROW = "Right is a mean over rows: several decisions on one row count as one, by their mean."
 
 
 @view.register(Calibration)
@@ -38,7 +39,7 @@ def calibration(c: Calibration) -> list[Node]:
         have = "has" if few == 1 else "have"
         words = f"{few} of {counted(len(filled), 'bin')} {have} fewer than {_FEW} rows: too few to tell."
         out.append(Line(words, tone="warn"))
-    return out
+    return [*out, *(Line(note, tone="warn") for note in c.notes)]
 
 
 @view.register(Thresholds)
@@ -63,6 +64,12 @@ def thresholds(t: Thresholds) -> list[Node]:
         Head("thresholds", f"{t.column} · {counted(t.rows, 'decision')}{left_out}"),
         Grid(Table(heads, rows)),
         Line("odds.abstain_below(0.8) takes one: the same decisions, and no choice below it.", dim=True),
+        *(
+            [Line(_BY_ROW, dim=True)]
+            if any(one.right and one.right.answers > one.right.rows for one in t.each)
+            else []
+        ),
+        *(Line(note, tone="warn") for note in t.notes),
     ]
 
 

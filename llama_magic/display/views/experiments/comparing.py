@@ -16,14 +16,14 @@ from llama_magic.words.tables import Table
 @view.register(Summary)
 def summary(s: Summary) -> list[Node]:
     """Show each setting with its results, its scores and their intervals; then what they cannot tell."""
-    errors = any(group.errors for group in s.groups)
+    counts = [name for name in ("errors", "abstained") if any(getattr(group, name) for group in s.groups)]
     heads = [head for name in s.scores for head in (name, "95% interval")]
-    headers = (*s.by, "results", *(["errors"] if errors else []), *heads)
+    headers = (*s.by, "results", *counts, *heads)
     rows = tuple(
         (
             *group.settings.values(),
             group.results,
-            *([group.errors] if errors else []),
+            *(getattr(group, name) for name in counts),
             *score_cells(group, s.scores),
         )
         for group in s.groups

@@ -11,6 +11,7 @@ from llama_magic.display.views.experiments.runs import (
     Columns,
     axes_words,
     columns,
+    error_lines,
     error_words,
     inputs_table,
     pages,
@@ -36,7 +37,7 @@ def odds(o: Odds) -> list[Node]:
         out.append(pages(columns(o), list(o)))
     if o.missing:
         out.append(Line(f"{o.missing:,} of {o.total:,} are missing; .resume() goes on.", tone="warn"))
-    out.extend(Line(note, tone="warn") for note in (*o.notes, *([o.rare] if o.rare else [])))
+    out.extend(Line(note, tone="warn") for note in (*o.notes, *o.foreign, *([o.rare] if o.rare else [])))
     return out
 
 
@@ -45,7 +46,7 @@ def decision(d: Decision) -> list[Node]:
     """Show one decision: its row, each option with both of its probabilities, margin and mass."""
     out: list[Node] = [Head("decision", f"row {d.row}"), *inputs_table(d)]
     if d.error is not None:
-        return [*out, Line(error_words(d.error), tone="bad")]
+        return [*out, *error_lines(d.error)]
     rows = tuple((option, (Share("", p),), percent(d.raw[option])) for option, p in d.probabilities.items())
     heads = ("option", "among the options", "of all texts")
     out.append(Grid(Table(heads, rows, caption="how likely each option is")))  # words part it from the row

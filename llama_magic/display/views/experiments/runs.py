@@ -17,6 +17,7 @@ from llama_magic.experiments.odds import Decision
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.runs import Run, Runs, notes_of
 from llama_magic.model.gaps import is_gap
+from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.plain import plain, said
 from llama_magic.words.tables import Table, brief
@@ -59,7 +60,8 @@ def run(r: Run) -> list[Node]:
     out: list[Node] = [Head("run", f"row {r.row}"), *inputs_table(r)]
     if r.completion is not None:
         return [*out, *completion(r.completion)]
-    return [*out, Line(error_words(r.error), tone="bad")]
+    written = getattr(r.error, "completion", None)  # what there was of it by then
+    return [*out, *error_lines(r.error), *(completion(written) if isinstance(written, Completion) else [])]
 
 
 def inputs_table(r: Run | Decision) -> list[Node]:
@@ -152,6 +154,12 @@ def axes_words(axes: Mapping[str, Any]) -> list[str]:
 def error_words(error: Exception | None) -> str:
     """Say an error without its remedy."""
     return str(getattr(error, "message", None) or error)
+
+
+def error_lines(error: Exception | None) -> list[Line]:
+    """Say an error, and what to do."""
+    remedy = getattr(error, "remedy", None)
+    return [Line(error_words(error), tone="bad"), *([Line(remedy, dim=True)] if remedy else [])]
 
 
 def _score(value: Any) -> Any:
