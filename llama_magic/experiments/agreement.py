@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llama_magic.errors import OptionError
 from llama_magic.experiments.answers import as_label
 from llama_magic.experiments.axes import counted_together, the_column
 from llama_magic.experiments.comparing import hashable, key
@@ -122,17 +123,29 @@ class Confusion(Printed):
 def confuse(results: Sequence[Any], column: str | None, field: str | None) -> Confusion:
     """Count answers by what a column says is right."""
     column = the_column(column, results)
-    pairs = []
-    for one in results:
-        answer, wanted = one.answer(field or column), one.inputs.get(column)
-        if answer is not None and not is_gap(wanted):
-            pairs.append((as_label(wanted), as_label(answer)))
+    both = [(one.inputs.get(column), one.answer(field or column)) for one in results]
+    both = [(wanted, answer) for wanted, answer in both if answer is not None and not is_gap(wanted)]
+    _check_fields(both, field or column)
+    pairs = [(as_label(wanted), as_label(answer)) for wanted, answer in both]
     labels = tuple(sorted({label for pair in pairs for label in pair}))
     counted = Counter(pairs)
     counts = {right: {said: counted[right, said] for said in labels} for right in labels}
     abstained = sum(getattr(one, "abstained", False) for one in results)
     left_out = len(results) - len(pairs)
     return Confusion(column, labels, counts, left_out, len(pairs), abstained, counted_together(results))
+
+
+def _check_fields(both: Sequence[tuple[Any, Any]], field: str) -> None:
+    """Raise where whole answers of several fields would be compared with labels that are none."""
+    for wanted, answer in both:
+        if not isinstance(answer, dict) or isinstance(wanted, dict) or str(wanted).lstrip().startswith("{"):
+            return
+    if both:
+        names = list(both[0][1])
+        raise OptionError(
+            f"The answers have fields {', '.join(names)}, and none is {field!r}.",
+            remedy=f"Name the one to compare: field={names[0]!r}.",
+        )
 
 
 def _few(labels: Sequence[str]) -> str:

@@ -247,6 +247,11 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         return list(dict.fromkeys(name for result in self for name in result.scores))
 
     def _values(self, axis: str, least: int = 1) -> list[Any]:
+        if axis not in self.axes and any(axis in result.inputs for result in self):
+            raise OptionError(
+                f"{axis!r} is a column of the rows, and no axis.",
+                remedy=f"to_pandas().groupby({axis!r}) has the answers by what it holds.",
+            )
         values = named_axis(axis, self.axes)
         if len(values) < least:
             raise OptionError(f"The axis {axis!r} has one value, so there is nothing to compare.")

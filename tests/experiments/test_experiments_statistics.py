@@ -286,6 +286,12 @@ def test_confusion_of_structured_answers_and_decisions() -> None:
     runs = lm.map(rows, "{{ text }}", schema=schema, model=model)
     assert runs.confusion("label").counts == {"a": {"a": 1, "b": 1}, "b": {"a": 0, "b": 0}}
     assert runs.confusion("label", field="why").labels == ("a", "x")
+    other = [{"text": "a", "mood": "good"}, {"text": None, "mood": "bad"}]
+    runs = lm.map(other, "{{ text }}", schema=schema, model=model)
+    with pytest.raises(lm.OptionError, match=r"fields label, why, and none is 'mood'\.\n.*field='label'"):
+        runs.confusion("mood")
+    with pytest.raises(lm.OptionError, match=r"'mood' is a column of the rows, .*\n.*groupby\('mood'\)"):
+        runs.summary(by="mood")
     odds = lm.decide(
         rows,
         "{{ text }}",
