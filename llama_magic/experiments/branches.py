@@ -11,7 +11,6 @@ from typing import Any
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.model.results import Completion
 from llama_magic.request.events import CUT
-from llama_magic.words.counting import counted
 from llama_magic.words.given import items_of, quoted
 from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
@@ -105,7 +104,7 @@ class _Path:
     @property
     def end(self) -> str:
         """How it ends, in words."""
-        written = counted(self.answer.usage.completion_tokens, "token")
+        written = f"{self.answer.usage.completion_tokens:,} written"  # what it was begun with does not count
         how = (f"seed {self.answer.seed}", written, CUT.get(self.answer.finish_reason))
         return " · ".join(filter(None, how))
 

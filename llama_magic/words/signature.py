@@ -106,7 +106,10 @@ def _words(name: str, signature: inspect.Signature, options: Mapping[str, Any], 
         takes = f"{' and '.join(ordered)} alone" if ordered else "nothing"
         return f"{name}: {unfit}. It takes {takes} without a name; write the others as name=value."
     if wrong is None:
-        return f"{name}: {unfit}."
+        needed = [signature.parameters[n] for n in named]
+        needed = [p for p in needed if p.default is p.empty]
+        words = ", ".join(p.name if p.kind is POSITIONAL else f"{p.name}=…" for p in needed)
+        return f"{name}: {unfit}. Write {name.rpartition('.')[2]}({words})."
     takes = f" It takes {', '.join(named)}." if named else ""
     near = nearest(wrong, named, cutoff=0.5)
     return f"{name} has no option {wrong!r}." + (f" Did you mean {near[0]}?" if near else takes)

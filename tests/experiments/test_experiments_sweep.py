@@ -65,13 +65,14 @@ def test_eight_prompts_by_eight_seeds_read_each_token_once(
 
     monkeypatch.setattr(Context, "decode", counting)
     head = "You judge what people write to a shop, in a few plain words. " * 9
+    # No two share a token: for so few nobody waits, who comes while another reads them (`_is_being_read`).
     endings = (
         "Is it good?",
-        "Is it bad?",
+        "Was it bad?",
         "Say one word.",
         "A colour!",
-        "A town!",
-        "Say hello.",
+        "Which town?",
+        "Please greet.",
         "Count.",
         "Go.",
     )

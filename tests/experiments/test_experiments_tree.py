@@ -24,11 +24,11 @@ def test_a_tree_of_branches() -> None:
     assert lm.tree(read).drawing.splitlines() == [
         "… Say",
         "red",
-        "├─ green  blue   seed 1 · 3 tokens",
+        "├─ green  blue   seed 1 · 3 written",
         "├─ deep ",
-        "│  ├─ sky    seed 2 · 1 token",
-        "│  └─ sea     seed 3 · 1 token",
-        "└─ wide  grass grows   seed 4 · 2 tokens",
+        "│  ├─ sky    seed 2 · 1 written",
+        "│  └─ sea     seed 3 · 1 written",
+        "└─ wide  grass grows   seed 4 · 2 written",
     ]
 
 
@@ -54,10 +54,10 @@ def test_a_tree_of_samples_and_of_what_was_read_back() -> None:
     assert by_token.drawing.splitlines() == [
         "… What?",
         "a dog",
-        f"├─ ↵barks    seed {seeds[0]} · 3 tokens",
-        f"├─ sleeps    seed {seeds[1]} · 3 tokens",
-        f"├─ sleeps    seed {seeds[2]} · 3 tokens",
-        f"└─ (the end)   seed {seeds[3]} · 2 tokens",
+        f"├─ ↵barks    seed {seeds[0]} · 3 written",
+        f"├─ sleeps    seed {seeds[1]} · 3 written",
+        f"├─ sleeps    seed {seeds[2]} · 3 written",
+        f"└─ (the end)   seed {seeds[3]} · 2 written",
     ]
 
 

@@ -21,7 +21,7 @@ from llama_magic.testing import scripted_model
         ),
         (lambda m: m.embed(["a"], pooling="mean"), "has no option 'pooling'. It takes texts, normalize"),
         (lambda m: m.read("a", max_tokens=3), "Model.read has no option 'max_tokens'. It takes text"),
-        (lambda m: m.read(), "Model.read: missing a required argument: 'text'"),
+        (lambda m: m.read(), "Model.read: missing a required argument: 'text'. Write read(text)."),
         (lambda m: m.tokenize("a", add_bos=True), "Model.tokenize has no option 'add_bos'"),
         (lambda m: m.kv_save("a", "b", "c"), "Model.kv_save: too many positional arguments"),
         (lambda m: m.count_tokens(txt="a"), "Model.count_tokens has no option 'txt'. Did you mean text"),
@@ -35,7 +35,10 @@ from llama_magic.testing import scripted_model
             "Model.complete: too many positional arguments. It takes prompt alone",
         ),
         (lambda m: m.acomplete("a", 5), "Model.acomplete: too many positional arguments. It takes prompt"),
-        (lambda m: m.structured("a"), "Model.structured: missing a required argument: 'schema'"),
+        (
+            lambda m: m.structured("a"),
+            "Model.structured: missing a required argument: 'schema'. Write structured(prompt, schema).",
+        ),
         (lambda m: m.close(1), "It takes nothing without a name"),
     ],
 )
@@ -54,7 +57,7 @@ def test_options_of_a_function_want_their_names() -> None:
             lambda: lm.map(["a"], "x", dict),
             "map: too many positional arguments. It takes rows and prompt alone",
         ),
-        (lambda: lm.decide(["a"], "x"), "decide: missing a required argument: 'options'"),
+        (lambda: lm.decide(["a"], "x"), "argument: 'options'. Write decide(rows, options=…)."),
         (lambda: lm.load("smollm2", 4096), "load: too many positional arguments. It takes source alone"),
     ):
         with pytest.raises(InputTypeError) as caught:
