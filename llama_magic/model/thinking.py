@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.doors import here, option
+from llama_magic.doors import as_written, option
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.formatters import REASONING, normalise_messages
 from llama_magic.request.tokenizer import TooManyTokensError
@@ -74,8 +74,8 @@ def drop_thinking(
     """
     kept, had = without_thinking(messages, formatter)
     if not had:
-        never = f"{option('drop_thinking')} does nothing: the template of this model has no thinking part."
-        return messages, () if _has_thinking(formatter) else (here(never),)
+        idle = f"{as_written('drop_thinking')} does nothing: the template of this model has no thinking part."
+        return messages, () if _has_thinking(formatter) else (idle,)
     try:
         freed = count(messages) - count(kept)
         words = counted(freed, "token") if freed > 0 else "none: the template leaves it out itself"
