@@ -126,6 +126,33 @@ def test_insert_as_cell_leaves_the_answer_and_holds_the_drawn_seed() -> None:
     assert [f"--seed {seed}" in cell for cell in cells] == [True, False]
 
 
+def test_the_page_inserts_the_cell_or_the_next_good_reply_does(
+    ip: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is told source and place; it answers. Where it has no notebook to write to, the shell is
+    given the cell, and the pad says when that will stand there."""
+    sent: list[dict[str, Any]] = []
+    given: list[str] = []
+    monkeypatch.setattr(ip, "set_next_input", given.append)
+    board = pad(fake(), prompt="Hi")
+    monkeypatch.setattr(board.voice, "send", sent.append)
+    board._stands_in = "cell-7"
+    board.insert_button.click()
+    [message] = sent
+    assert message["below"] == "cell-7"
+    assert message["insert"].endswith("\nHi")
+    page_says(board.voice, {"inserted": True})
+    assert "This cell stands below:" in board.inserted.value
+    assert not given
+    page_says(board.voice, {"inserted": False})
+    assert "will stand below the next cell that runs without an error; or copy it:" in board.inserted.value
+    assert given == [message["insert"]]
+    board.seed.value = "x"
+    board.insert_button.click()
+    assert "expected a whole number" in board.inserted.value
+    assert len(sent) == 1
+
+
 def test_the_cell_names_the_pads_own_model(ip: Any) -> None:
     """Not another one that gives itself the same name, and by the name that the kernel knows it by."""
     mine, other, current = fake(), fake(), fake()

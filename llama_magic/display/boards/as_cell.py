@@ -6,11 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llama_magic.display.static.doc import Code, Line, Node
 from llama_magic.microscope.exploring import options_line
 from llama_magic.request.sampling import Sampling
 from llama_magic.session.blocks import join_blocks, split_blocks
 
 _ON_THE_LINE = re.compile(r"[^\n{}$\"]+")  # a text that a magic line takes as it is, in quotes
+_NOT_EXACT = (
+    "The cell is not to the letter what the pad asks: a line that would open a block (system:, user:, "
+    "assistant:) is indented by a blank, and blank lines around a text are lost."
+)
 _SESSION = "pad"  # a conversation of its own: the reader's keeps its turns
 
 
@@ -39,3 +44,9 @@ def cell(
     if "{{" in body:
         words.append("--raw")  # a cell fills templates
     return f"{' '.join(words)}\n{body}" + "\n" * body.endswith("\n"), split_blocks(body) == blocks
+
+
+def view(where: str, source: str, exact: bool) -> list[Node]:
+    """Return a cell as it is shown to be copied, under words that say where it stands."""
+    note = [] if exact else [Line(_NOT_EXACT, tone="warn")]
+    return [Line(where, dim=True), Code(source), *note]

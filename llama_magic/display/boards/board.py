@@ -45,6 +45,7 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def __init__(self, children: Sequence[Any]) -> None:
         self._shown = False
+        self._stands_in: str | None = None  # the front end's id of the cell that showed it last
         self._place = uuid.uuid4().hex  # of the displays: transient, so it is not saved
         self.voice = controls.Voice()
         self._parts = (*children, self.voice)
@@ -107,7 +108,7 @@ class Board(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         again = f"{self.name}: run this cell again to use it."
         widget = dict(super()._repr_mimebundle_() or {}) | both([Line(again, dim=True)])
         nodes = [*self.view(), *self.recipe()]
-        self._shown = True
+        self._shown, self._stands_in = True, hosts.cell(shell)
         self._stand_in(nodes, render_html.page(nodes), update=False)
         self._publish("widget", widget)
 

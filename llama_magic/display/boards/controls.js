@@ -1,7 +1,7 @@
 // @ts-check
 // What ipywidgets leave out: names for the handles of sliders and for fields without a label, radio buttons that
-// are one stop of Tab, a region whose sentence is announced once moves rest, and keys that are the board's own,
-// not commands for its cell.
+// are one stop of Tab, a region whose sentence is announced once moves rest, keys that are the board's own,
+// not commands for its cell, and a cell below it.
 
 const REST = 600; // milliseconds
 let groups = 0; // of radio buttons
@@ -77,7 +77,30 @@ function keys(el) {
   };
 }
 
+/**
+ * Put a cell below another one of the notebook; return whether there is a notebook that can be written to, with that cell.
+ * @param {import("../live/parts.js").Model} model
+ * @param {string} source
+ * @param {string | null} below
+ */
+function inserted(model, source, below) {
+  const notebook = model.widget_manager?.context?.model; // JupyterLab's and Notebook 7's
+  const cells = notebook?.cells;
+  for (let at = 0; at < (cells?.length ?? 0); at++) {
+    if (cells.get(at).id !== below) continue;
+    notebook.sharedModel.insertCell(at + 1, { cell_type: "code", source });
+    return true;
+  }
+  return false;
+}
+
 export default {
+  /** @param {{ model: import("../live/parts.js").Model }} given */
+  initialize({ model }) {
+    model.on("msg:custom", (message) => { // of the model, not of its views: one cell, however many show the board
+      if (typeof message?.insert === "string") model.send({ inserted: inserted(model, message.insert, message.below) });
+    });
+  },
   /** @param {{ model: import("../live/parts.js").Model, el: HTMLElement }} given */
   render({ model, el }) {
     el.classList.add("lm-voice");

@@ -39,18 +39,14 @@ if TYPE_CHECKING:
     from llama_magic.model.stream import Stream
 
 _MOST = 256  # tokens of an answer, at first
-_NOT_EXACT = (
-    "The cell is not to the letter what the pad asks: a line that would open a block (system:, user:, "
-    "assistant:) is indented by a blank, and blank lines around a text are lost."
-)
 _SLIDERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 
 
 class Pad(Board):
     """Prompt, system prompt, sampler sliders, seed and length; a live gauge; Run, Stop, insert as cell.
 
-    `insert` puts source text into a new cell (by default IPython's `set_next_input`); `defaults` are the
-    options that a cell of this kernel takes where it names none. `answer` is the last completion, or `None`.
+    `insert` puts source text into a new cell (by default the page does, else IPython's `set_next_input`);
+    `defaults` are the options that a cell of this kernel takes where it names none. `answer` is the last completion, or `None`.
     Where no seed is given one is drawn here and passed on, so that the pad's cell writes the same tokens.
     """
 
@@ -67,7 +63,8 @@ class Pad(Board):
     ) -> None:
         self.model = model
         self.answer: Completion | None = None
-        self.into_next_cell = insert or hosts.next_cell
+        self.into_next_cell = insert
+        self._cell_said: tuple[str, bool] = ("", True)  # its source, and whether it is exact
         self._stream: Stream | None = None
         self._reader: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -179,16 +176,32 @@ class Pad(Board):
         return as_cell.cell(asked.messages, options, self.model.sampling, name)
 
     def insert(self) -> None:
-        """Hand the pad on as a cell, and show its source below the answer.
+        """Put a cell that asks the same below the pad's, and show its source below the answer.
 
-        Jupyter's protocol lets a kernel add cells only in its reply to a cell, never in a widget's
-        callback: so by default the cell appears below the next one that is run.
+        The page does it, and says whether it could: a kernel may add cells only in its reply to a cell that
+        ended well, not in a widget's callback.
         """
-        source, exact = self._cell(self._asks())
-        self.into_next_cell(source)
-        where = Line("This cell will stand below the next cell that you run; or copy it:", dim=True)
-        note = () if exact else (Line(_NOT_EXACT, tone="warn"),)
-        self.inserted.value = render_html.page((where, Code(source), *note))
+        try:
+            self._cell_said = self._cell(self._asks())
+        except LlamaMagicError as error:  # a seed that is no number
+            self.inserted.value = render_html.page(error_view(error))
+            return
+        self._say_cell("The pad as a cell; where none appears below, copy it:")
+        if self.into_next_cell is not None:
+            self.into_next_cell(self._cell_said[0])
+        else:
+            self.voice.send({"insert": self._cell_said[0], "below": self._stands_in})
+
+    def _say_cell(self, where: str) -> None:
+        self.inserted.value = render_html.page(as_cell.view(where, *self._cell_said))
+
+    def _placed(self, below: bool) -> None:
+        """Say where the cell stands; where the page has no place for it, the next good reply takes it."""
+        if not below:
+            hosts.next_cell(self._cell_said[0])
+        where = "stands below" if below else "will stand below the next cell that runs without an error"
+        self._say_cell(f"This cell {where}{'' if below else '; or copy it'}:")
+        self.voice.text = f"The cell {where}."
 
     def count(self) -> Budget | None:
         """Count the prompt as it would be sent, and draw the gauge; return the budget."""
@@ -216,7 +229,10 @@ class Pad(Board):
 
     def _told(self, widget: Any, content: Any, buffers: Any) -> None:
         """Run at Shift+Enter, on what the page's fields hold: the last key may not have come yet."""
-        texts = content.get("run") if isinstance(content, dict) else None
+        content = content if isinstance(content, dict) else {}
+        if "inserted" in content:
+            self._placed(content["inserted"] is True)
+        texts = content.get("run")
         if not isinstance(texts, dict):
             return
         for field in (self.prompt, self.system):
