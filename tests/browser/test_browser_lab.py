@@ -13,8 +13,9 @@ MD = "## Plan\n\nBuy **eggs** and `flour`.\n\n- first\n- second\n\n```python\npr
 
 
 def test_stream_then_static_then_saved_reloaded_and_restarted(opened: Any) -> None:
-    """Text grows, is replaced by static output, and stands after save, reload and restart."""
-    tab = opened("stream.ipynb", [IMPORTS, cell(repr(MD), HELD)], own_kernel=True)
+    """Text grows, is replaced by static output, and stands after save, reload and restart. A restart in the
+    middle of an answer leaves in its place what had come, and that is saved."""
+    tab = opened("stream.ipynb", [IMPORTS, cell(repr(MD), HELD), BEGUN], own_kernel=True)
     tab.run(0)
     tab.run(1)
     live = tab.live(1)
@@ -34,7 +35,12 @@ def test_stream_then_static_then_saved_reloaded_and_restarted(opened: Any) -> No
     tab.wait_idle()
     assert tab.static(1, "Done.").locator("strong").inner_text() == "eggs"
     tab.shot("lab-reloaded")
+    tab.run(0)
+    tab.run(2)
+    tab.live(2).get_by_text("word20").wait_for()
     tab.restart()
+    tab.cell(2).locator(".lm-live").wait_for(state="detached")
+    assert_saved_well(tab.save(), "word20", "The kernel ended before the answer did.")
     assert "Buy eggs and flour." in tab.static(1, "Done.").inner_text()
     tab.run(0)
     tab.run(1)

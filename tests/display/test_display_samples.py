@@ -43,6 +43,14 @@ def test_one_that_is_no_instance_is_shown_as_it_is() -> None:
     assert "cut at max_tokens" in text
 
 
+def test_what_a_sample_thought_is_folded_above_it() -> None:
+    """As above a single answer; a sample that did not think has no fold."""
+    html = to_html([completion("Paris."), completion("Lyon?", thinking="Not the capital.")])
+    assert re.findall(r"<summary[^>]*>(.*?)</summary>", html) == ["thinking"]
+    places = [html.index(text) for text in ("Paris.", "sample 2", "Not the capital.", "Lyon?")]
+    assert places == sorted(places)
+
+
 def test_samples_above_five_are_folded() -> None:
     """Texts and instances alike: five are seen, the others lie behind their numbers, all of them."""
     texts = [completion(f"answer{i}") for i in range(1, 12)]

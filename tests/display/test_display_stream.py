@@ -185,6 +185,18 @@ def test_the_mode_says_what_is_markdown(mode: str, markdown: bool, title: str) -
     assert ["<strong>a</strong>" in left["text/html"] for left in lab.display_pub.shown()] == [markdown] * 2
 
 
+def test_an_error_leaves_the_texts_of_all_samples() -> None:
+    """Each under its number, however far it had come."""
+    script = Script(samples=("one two", "three four"), at=2, error=errors.BackendError("gone"))
+    here = shell(LAB)
+    with pytest.raises(errors.BackendError, match="gone"):
+        show_stream(stream(script, n=2), title="chat", model_name="m", shell=here)
+    [output] = here.display_pub.shown()
+    said = output["text/plain"].splitlines()
+    assert said[1:5] == ["sample 1", "one two", "sample 2", "three four"]
+    assert said[-1] == "Ended by an error: BackendError."
+
+
 def test_an_ended_view_holds_its_output_for_a_page_that_is_loaded_again() -> None:
     """Its state names the cell, the run and the view; of more than fifty the oldest closes."""
     for number in range(52):
@@ -443,6 +455,56 @@ def test_each_sample_has_its_rows_and_the_gauge_is_that_of_the_longest() -> None
     assert "rows" not in begun.take()
 
 
+def test_figures_move_while_a_call_is_written_and_rest_while_it_runs() -> None:
+    """Tokens without a text are counted as they come. What a tool takes, and the reading of the next prompt,
+    is no writing: the speed is that of the tokens that followed others of their answer."""
+    times = iter([0.0, 1.0, 1.5, 1.5, 2.0, 2.0, 2.0, 9.0, 9.5, 10.0, 10.0])
+    feed = Feed(clock=lambda: next(times))
+    feed.add(Chunk("Hm.", "Hm.", (1,)))
+    feed.add(Chunk("", "Hm.", (2,)))
+    assert feed.take()["figures"] == [2, 1.0, 2.0]
+    feed.add(Chunk("", "Hm.", (3,), finish_reason="stop"))
+    assert feed.take()["figures"] == [3, 1.0, 2.0]
+    feed.add(Chunk("", "", turns=({"role": "tool", "content": "21"},)))
+    feed.anew()
+    feed.add(Chunk("It", "It", (4,)))
+    feed.add(Chunk(" is", "It is", (5,)))
+    assert feed.take()["figures"] == [2, 1.0, 2.0]
+
+
+def test_the_answer_after_a_tool_has_its_own_gauge() -> None:
+    """The live gauge is that of the answer at work: behind a call and its result the prompt is longer."""
+    call = '<tool_call>\n{"name": "weather", "arguments": {"city": "Lyon"}}\n</tool_call>'
+
+    def weather(city: str) -> str:
+        """Say the weather."""
+        return f"clear in {city}, and warm"
+
+    model = scripted_model([call, "It is clear."], window=4096)
+    asked = model.chat("Weather?", tools=[weather], tools_auto=True, stream=True)
+    written = show_stream(asked, title="chat", model_name="m", shell=shell(LAB))
+    [view] = LiveView.unanswered
+    first, second = (len(request.prompt) for request in model.backend.requests)
+    assert first + 10 < second == view.head["prompt"] == written.usage.prompt_tokens
+    assert sum(part["amount"] for part in view.head["parts"]) == view.head["prompt"]
+
+
+def test_thinking_and_ends_are_each_samples_own() -> None:
+    """Two samples that think do not mix; of those that are written to their end the page is told which."""
+    feed = Feed()
+    for sample in (0, 1, 0):
+        feed.add(Chunk("", "", (1,), sample=sample, thinking=f"of {sample} "))
+    nodes = feed.take()["nodes"]
+    assert {node[0]: text_of(replay([{"nodes": [node]}])) for node in nodes} == {
+        "thinking 0": "of 0 of 0 ",
+        "thinking 1": "of 1 ",
+    }
+    feed.add(Chunk("Yes", "Yes", (1,), sample=1, finish_reason="stop"))
+    assert feed.take()["ended"] == [1]
+    feed.add(Chunk("No", "No", (1,), finish_reason="stop"))
+    assert "ended" not in feed.take()
+
+
 def test_guesses_are_shown_while_they_come_and_go() -> None:
     """How many came of how many, and the text's end with them and with those that were struck."""
     feed = Feed()
@@ -473,7 +535,7 @@ def test_the_live_view_sends_at_most_ten_messages_a_second(monkeypatch: pytest.M
         "samples": 1,
         "after": "",
     }
-    live = Live(shell(LAB), head=head, budget=Budget(4096, 100, 256), progress=lambda: None)
+    live = Live(shell(LAB), head=head, budget=lambda: Budget(4096, 100, 256), progress=lambda: None)
     live.begin()
     written = 0
     while len(sent) < 5:

@@ -45,8 +45,8 @@ _SLIDERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 class Pad(Board):
     """Prompt, system prompt, sampler sliders, seed and length; a live gauge; Run, Stop, insert as cell.
 
-    `insert` puts source text into a new cell (by default the page does, else IPython's `set_next_input`);
-    `defaults` are the options that a cell of this kernel takes where it names none. `answer` is the last completion, or `None`.
+    `insert` puts source text into a new cell (else the page does, or IPython's `set_next_input`); `defaults`
+    are the options that a cell of this kernel takes where it names none. `answer` is the last completion.
     Where no seed is given one is drawn here and passed on, so that the pad's cell writes the same tokens.
     """
 

@@ -25,11 +25,12 @@ class Feed:
     """What is new since the last message, in as few bytes as it takes.
 
     A message holds `nodes`: `[channel, from, to, changes]` for each channel with news (a sample's number, or
-    `"thinking"`), which turns the channel's state number `from` into `to`, and now and then all of it as a
+    `"thinking 0"`), which turns the channel's state number `from` into `to`, and now and then all of it as a
     fifth item; `rows`: `[sample, path, offset, piece]` for a structured answer's fields that changed;
-    `figures`: tokens of the longest sample, seconds to the first, tokens a second of all; `guesses`, where
-    tokens were guessed ahead: how many came, of how many, and the end of the text as `[text, kind]`, kind
-    being "drawn", "accepted" or "struck". `clock` returns seconds.
+    `figures`: tokens of the longest sample, seconds to the first, tokens a second of all; `ended`: samples
+    that are written, where others are not; `guesses`, where tokens were guessed ahead: how many came, of how
+    many, and the end of the text as `[text, kind]`, kind being "drawn", "accepted" or "struck". `clock`
+    returns seconds.
     """
 
     def __init__(self, markdown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +41,10 @@ class Feed:
         self._begun = self._clock()
         self._first = 0.0
         self._tokens: Counter[int] = Counter()  # by sample
-        self._forced = 0
+        self._said: list[Any] = []  # the figures, as they were sent
+        self._last: float | None = None  # when tokens came last
+        self._wrote = (0, 0.0)  # tokens that came after others, and in how many seconds
+        self._ended: set[int] = set()
         self._channels: dict[int | str, _Channel] = {}
         self._forms: dict[int, _Form] = {}  # by sample
         self._guesses = _Guesses()
@@ -48,16 +52,19 @@ class Feed:
 
     def add(self, chunk: Chunk) -> None:
         """Take a chunk in; cheap, for it runs between two tokens."""
+        now = self._clock()
         with self._lock:
             if not self.started:
-                self.started, self._first = True, self._clock()
-            self._tokens[chunk.sample] += len(chunk.token_ids)
-            self._forced += chunk.forced
+                self.started, self._first = True, now
+            if chunk.token_ids:
+                self._count(chunk, now)
+            if chunk.finish_reason is not None:
+                self._ended.add(chunk.sample)
             self._guesses.add(chunk)
             if chunk.delta:
                 self._channel(chunk.sample).pieces.append(chunk.delta)
             if chunk.thinking:
-                self._channel("thinking").pieces.append(chunk.thinking)
+                self._channel(f"thinking {chunk.sample}").pieces.append(chunk.thinking)
             for line in (*turns.calls(chunk.tool_calls), *map(turns.result_line, chunk.turns)):
                 around = "\n\n```\n{}\n```\n\n" if self._markdown else "\n{}\n"  # verbatim
                 self._channel(chunk.sample).pieces.append(around.format(line))
@@ -65,9 +72,24 @@ class Feed:
                 self._forms.setdefault(chunk.sample, _Form()).partial = chunk.partial
         self.news.ring()
 
+    def _count(self, chunk: Chunk, now: float) -> None:
+        """Count tokens, and how fast they come: while a tool runs or a prompt is read none do."""
+        self._tokens[chunk.sample] += len(chunk.token_ids)
+        if self._last is not None:
+            tokens, seconds = self._wrote
+            self._wrote = tokens + len(chunk.token_ids) - chunk.forced, seconds + now - self._last
+        self._last = now
+
+    def anew(self) -> None:
+        """Count from nothing: the next answer of the same call begins, after tools or a failed check."""
+        with self._lock:
+            self._tokens.clear()
+            self._ended.clear()
+            self._last = None
+
     def _channel(self, name: int | str) -> _Channel:
         if name not in self._channels:
-            self._channels[name] = _Channel(self._markdown and name != "thinking")
+            self._channels[name] = _Channel(self._markdown and isinstance(name, int))
         return self._channels[name]
 
     def written_for(self) -> float:
@@ -82,16 +104,17 @@ class Feed:
             fresh = [(name, channel, channel.taken()) for name, channel in self._channels.items()]
             forms = [(sample, form, form.partial) for sample, form in self._forms.items()]
             guesses = self._guesses.taken()
-            tokens, drawn = max(self._tokens.values(), default=0), self._tokens.total() - self._forced
+            most, (tokens, seconds) = max(self._tokens.values(), default=0), self._wrote
+            ended = sorted(self._ended) if len(self._ended) < len(self._tokens) else []
         quiet = self.started and not any(text for _, _, text in fresh) and self._quiet_for(now)
         nodes = [[name, *channel.grown(text, early, quiet)] for name, channel, text in fresh if text or quiet]
         rows = [[i, *row] for i, form, partial in forms for row in form.changed(partial, early, quiet)]
-        if not nodes and not rows:
+        rate = tokens / seconds if tokens > 0 and seconds > 0.2 else 0.0
+        figures = [most, round(self._first - self._begun, 3), round(rate, 1)]
+        if not nodes and not rows and figures == self._said:
             return {}
-        spent = now - self._first
-        rate = (drawn - 1) / spent if drawn > 1 and spent > 0.2 else 0.0
-        figures = [tokens, round(self._first - self._begun, 3), round(rate, 1)]
-        news = {"nodes": nodes, "rows": rows, "guesses": guesses}
+        self._said = figures
+        news = {"nodes": nodes, "rows": rows, "guesses": guesses, "ended": ended}
         return {"figures": figures} | {name: new for name, new in news.items() if new}
 
     def _quiet_for(self, now: float) -> bool:

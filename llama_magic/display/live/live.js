@@ -1,21 +1,21 @@
 // @ts-check
 // The live view of an answer. live.py puts the modules that it imports before it, into one.
-import { Growing, make } from "./nodes.js";
+import { Growing, make, spoken } from "./nodes.js";
 import { announcer, count, form, gauge, GROUP, grouped, guessed, stopControl } from "./parts.js";
-import { initialize } from "./settle.js";
+import { initialize, keepWhenLost } from "./settle.js";
 
 /**
  * What is new, as `Feed.take` of feed.py says it.
  * @typedef {import("./nodes.js").Change[]} Changes
  * @typedef {{ progress?: [number, number], rows?: [number, string, number, string][], figures?: [number, number, number],
- *   nodes?: [string | number, number, number, Changes, Changes?][], guesses?: [number, number, [string, string][]] }} Message
+ *   nodes?: [string | number, number, number, Changes, Changes?][], ended?: number[], guesses?: [number, number, [string, string][]] }} Message
  */
 
 /** @param {{ model: import("./parts.js").Model, el: HTMLElement }} given */
 function render({ model, el }) {
   /** @type {import("./parts.js").Head} */
   const head = model.get("head");
-  const meter = gauge(head);
+  let meter = gauge(head);
   const title = make("p", "lm-head", make("b", "", `${head.title}:`), " ", make("span", "lm-dim", head.model));
   const text = make("div", "lm-body");
   if (head.after) text.append(make("p", "lm-foot", head.after));
@@ -41,12 +41,16 @@ function render({ model, el }) {
   const channel = (/** @type {string | number} */ name) => {
     let growing = channels.get(name);
     if (!growing) {
-      const markdown = head.markdown && name !== "thinking";
-      const className = name === "thinking" ? "lm-thinking" : markdown ? "lm-text" : "lm-text lm-raw";
-      channels.set(name, (growing = new Growing(make("div", className))));
+      const thinks = typeof name === "string"; // `thinking 0`
+      const markdown = head.markdown && !thinks;
+      channels.set(name, (growing = new Growing(make("div", thinks ? "" : markdown ? "lm-text" : "lm-text lm-raw"))));
       if (!markdown) growing.node.dir = "auto"; // as html._answer: by its first letter
-      if (name === "thinking") text.prepend(growing.node);
-      else if (head.samples < 2) text.append(growing.node);
+      if (thinks) {
+        const box = [make("p", "lm-foot", "thinking"), make("div", "lm-thinking", growing.node)];
+        const answer = head.form || head.samples < 2 ? null : channels.get(Number(name.split(" ")[1]));
+        if (answer) answer.node.before(...box);
+        else text.prepend(...box);
+      } else if (head.samples < 2) text.append(growing.node);
     }
     return growing;
   };
@@ -74,8 +78,9 @@ function render({ model, el }) {
       forms[Math.floor(sample / GROUP)].set(sample, ...row);
     }
     for (const [name, ...change] of message.nodes ?? []) {
-      if (!head.form || name === "thinking") channel(name).take(...change);
+      if (!head.form || typeof name === "string") channel(name).take(...change);
     }
+    for (const sample of message.ended ?? []) channels.get(sample)?.node.classList.add("lm-ended");
     if (message.guesses) {
       guesses.hidden = false;
       guesses.replaceChildren(...guessed(...message.guesses));
@@ -102,12 +107,28 @@ function render({ model, el }) {
     if (waiting.push(message) === 1) requestAnimationFrame(draw);
   };
   model.on("msg:custom", onMessage);
+  const onHead = () => { // another answer of the same call begins, behind a longer prompt
+    const next = gauge(model.get("head"));
+    for (const part of /** @type {const} */ (["bar", "key", "whole"])) meter[part].replaceWith(next[part]);
+    meter = next;
+  };
+  model.on("change:head", onHead);
   /** @type {HTMLElement | null} */
   let cell = null; // where the focus was in the view: a view that is gone takes it with it
   root.addEventListener("focusin", () => { cell = root.closest(".jp-Cell"); });
   root.addEventListener("focusout", (event) => { if (event.relatedTarget) cell = null; });
+  const free = keepWhenLost(model, () => {
+    draw();
+    const note = "The kernel ended before the answer did. This is what had come.";
+    const kept = make("div", "lm tex2jax_ignore mathjax_ignore", title, text, make("p", "lm-foot", note));
+    kept.setAttribute("style", "border-left:2px solid #2f80d8;padding:2px 0 2px 14px");
+    text.querySelectorAll(".lm-text, .lm-raw").forEach((answer) => answer.classList.add("lm-ended"));
+    return { "text/html": kept.outerHTML, "text/plain": spoken(kept) };
+  });
   return () => {
+    free();
     model.off("msg:custom", onMessage);
+    model.off("change:head", onHead);
     requestAnimationFrame(() => { if (document.activeElement === document.body) cell?.focus({ preventScroll: true }); });
   };
 }

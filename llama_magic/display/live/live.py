@@ -54,7 +54,7 @@ def _style() -> str:
 
 
 class LiveView(anywidget.AnyWidget):
-    """The widget behind the live view; `head` is what is known before the first token.
+    """The widget behind the live view; `head` is what is known before the first token of an answer.
 
     `unanswered` are the ended views that hold their static output, the oldest first.
     """
@@ -66,6 +66,10 @@ class LiveView(anywidget.AnyWidget):
     left = traitlets.Dict().tag(sync=True)
 
     unanswered: ClassVar[deque[LiveView]] = deque()
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.left = {"view": self.model_id}  # by which a page finds its place where the kernel ends before it
 
     def leave(self, cell: str | None, run: int | None, bundle: dict[str, Any]) -> None:
         """Hold the static output of a cell's run until a page says that it stands there."""
@@ -97,17 +101,20 @@ class Live:
         shell: Any,
         *,
         head: dict[str, Any],
-        budget: Budget,
+        budget: Callable[[], Budget],
         progress: Callable[[], Progress | None],
     ) -> None:
         """Make the view; `head` has `title`, `model`, how many `samples`, whether the answer is `markdown` or
-        a `form`, the names of its `fields`, and what it comes `after`, in words.
+        a `form`, the names of its `fields`, and what it comes `after`, in words. `budget` returns that of the
+        answer at work: one call may have several, between tools, or where a check fails.
         """
         self._shell, self._progress, self._budget = shell, progress, budget
         self._output = hosts.Output(shell)
         self._feed = Feed(head["markdown"])
         self._ended = Latch()
-        self._widget = LiveView(head=head | _gauge_head(budget))
+        self._shown = budget()
+        self._widget = LiveView(head=head | _gauge_head(self._shown))
+        self._over = False  # an answer has ended, and it is not known whether another will begin
         self._left = False  # the static output stands there
         self._thread = of_the_cell(self._run, name="llama_magic-live")
 
@@ -119,7 +126,14 @@ class Live:
         set_going(self._thread)
 
     def feed(self, chunk: Chunk) -> None:
-        """Take a chunk; it is sent with the next message."""
+        """Take a chunk, to be sent with the next message; another answer has a gauge of its own."""
+        if self._over and not chunk.turns:
+            self._over = False
+            if (budget := self._budget()) != self._shown:
+                self._shown = budget
+                self._feed.anew()
+                self._widget.head = self._widget.head | _gauge_head(budget)
+        self._over = self._over or chunk.finish_reason is not None
         self._feed.add(chunk)
 
     def _run(self) -> None:

@@ -1,5 +1,6 @@
 // @ts-check
-// What becomes of a view that has ended: a page that was loaded since then gets the static output from it.
+// What becomes of a view that has ended: a page that was loaded since then gets the static output from it. One whose
+// kernel has ended before it leaves what was written.
 
 const joined = (/** @type {string | string[] | undefined} */ text) => (Array.isArray(text) ? text.join("") : text);
 
@@ -38,6 +39,31 @@ function settle(model, late) {
 }
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
+const ENDS = new Set(["restarting", "autorestarting", "terminating", "dead"]); // of a kernel, in JupyterLab's words
+
+/**
+ * When the kernel ends before the answer does, put what the view shows by then in its place, or nothing would be kept of it.
+ * @param {import("./parts.js").Model} model
+ * @param {() => Record<string, string>} shown the bundle of what is shown
+ * @returns {() => void} what ends that
+ */
+export function keepWhenLost(model, shown) {
+  const context = model.widget_manager?.context;
+  const signal = context?.sessionContext?.statusChanged;
+  const onStatus = (/** @type {unknown} */ _, /** @type {string} */ status) => {
+    const { view, bundle } = model.get("left");
+    if (bundle || !ENDS.has(status)) return;
+    for (let at = 0; at < (context.model?.cells?.length ?? 0); at++) {
+      const { outputs } = context.model.cells.get(at);
+      for (let place = 0; place < (outputs?.length ?? 0); place++) {
+        if (outputs.get(place).data?.[VIEW]?.model_id !== view) continue;
+        outputs.set(place, { output_type: "display_data", data: shown(), metadata: {} });
+      }
+    }
+  };
+  signal?.connect(onStatus);
+  return () => signal?.disconnect(onStatus);
+}
 
 /**
  * Tell the kernel that its answer stands where it belongs: then it closes the widget.
@@ -48,5 +74,5 @@ export function initialize({ model }) {
     if (settle(model, late)) model.send({ settled: true });
   };
   if (model.get("left").bundle) end(true);
-  else model.on("change:left", () => end(false));
+  else model.on("change:left", () => { if (model.get("left").bundle) end(false); });
 }

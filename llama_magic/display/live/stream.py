@@ -9,7 +9,7 @@ from llama_magic import errors
 from llama_magic.display import hosts
 from llama_magic.display.bundle import Format, both, mimebundle
 from llama_magic.display.live.terminal import Terminal
-from llama_magic.display.static.doc import Answer, Head, Line
+from llama_magic.display.static.doc import Answer, Head, Line, Node
 from llama_magic.display.views.model.results import after, is_markdown
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.results import Chunk, Completion
@@ -75,7 +75,7 @@ def show_stream(
 
     shell = shell if shell is not None else hosts.current_shell()
     view: View = Silent(shell, quiet=quiet)  # until there is the right one: it imports a widget library
-    text = ""
+    texts = {0: ""}  # by sample
     try:
         head = {"title": title, "model": model_name, "samples": stream.samples}
         head |= {"form": stream.mode == "structured", "fields": list(stream.fields)}
@@ -85,7 +85,7 @@ def show_stream(
             stream.announce = None  # the view shows each call before it is run
         view.begin()
         for chunk in stream:
-            text = chunk.text
+            texts[chunk.sample] = chunk.text
             view.feed(chunk)
         completion: Answers = stream.completion
         _finish(view, lambda: mimebundle(completion, format, earlier), completion)
@@ -95,7 +95,8 @@ def show_stream(
         _finish(view, lambda: mimebundle(kept, format, earlier), kept)
         raise errors.GenerationInterrupted(kept) from None
     except BaseException as error:
-        bundle = _broken(title, model_name, Answer(text, is_markdown(stream.mode)), error)
+        answers = {sample: Answer(text, is_markdown(stream.mode)) for sample, text in sorted(texts.items())}
+        bundle = _broken(title, model_name, answers, error)
         _finish(view, lambda: bundle, None)
         raise
     finally:
@@ -115,7 +116,7 @@ def _view(stream: AnyStream, shell: Any, format: Format, quiet: bool, head: dict
         except ImportError:  # no widget library: the answer is shown when it is there
             return Silent(shell)
         head["markdown"] = format != "text" and is_markdown(stream.mode)
-        return Live(shell, head=head, budget=stream.budget, progress=stream.progress)
+        return Live(shell, head=head, budget=lambda: stream.budget, progress=stream.progress)
     return Silent(shell, quiet=quiet)
 
 
@@ -138,11 +139,10 @@ def _finish(view: View, bundle: Callable[[], dict[str, Any]], completion: Answer
     despite_interrupts(lambda: view.finish(bundle(), completion))
 
 
-def _broken(title: str, model_name: str, answer: Answer, error: BaseException) -> dict[str, Any]:
-    """Return the output of a generation that an error ended: the text so far, and that an error ended it."""
-    nodes = (
-        Head(title, model_name, tone="bad"),
-        answer,
-        Line(f"Ended by an error: {type(error).__name__}.", tone="bad"),
-    )
-    return both(nodes)
+def _broken(title: str, model_name: str, answers: dict[int, Answer], error: BaseException) -> dict[str, Any]:
+    """Return the output of a generation that an error ended: the texts so far, and that an error ended it."""
+    several = len(answers) > 1
+    nodes: list[Node] = [Head(title, model_name, tone="bad")]
+    for sample, answer in answers.items():
+        nodes += [*([Head(f"sample {sample + 1}", "")] if several else []), answer]
+    return both([*nodes, Line(f"Ended by an error: {type(error).__name__}.", tone="bad")])

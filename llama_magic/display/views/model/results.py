@@ -33,8 +33,7 @@ _GROUP = 5  # samples; those beyond are folded
 def completion(r: Completion) -> list[Node]:
     """Show an answer: head, thinking folded, text or table, gauge, how it ended. No times: they differ."""
     out: list[Node] = [Head(r.mode, f"{r.model} · {seed_words(r)}")]
-    if r.thinking:
-        out.append(Fold("thinking", (Answer(r.thinking, markdown=True),)))
+    out += _thinking(r)
     if before := after(r.mode, r.prompt):
         out.append(Line(before, dim=True))
     out.extend(_body(r))
@@ -50,6 +49,10 @@ def completion(r: Completion) -> list[Node]:
         out.append(Line(f"its first {counted(r.begun, 'token')} given, the others drawn", dim=True))
     out.extend(Line(note, dim=True) for note in notes(r))
     return out
+
+
+def _thinking(r: Completion) -> list[Node]:
+    return [Fold("thinking", (Answer(r.thinking, markdown=True),))] if r.thinking else []
 
 
 def after(mode: str, prompt: str) -> str:
@@ -156,6 +159,7 @@ def _sample(number: int, answer: Completion) -> list[Node]:
     filled = f"{budget.prompt_tokens + written:,} of {budget.window:,} tokens"
     return [
         Head(f"sample {number}", f"{counted(written, 'token')}, {filled} · {ending(answer)}"),
+        *_thinking(answer),
         *_body(answer),
         *sureness.nodes(answer),
     ]
