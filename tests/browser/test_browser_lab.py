@@ -241,7 +241,7 @@ def test_guesses_are_shown_while_they_are_proved(opened: Any) -> None:
 
 
 def test_the_prompt_pad(opened: Any) -> None:
-    """Typing moves the gauge, Run writes, Stop stops, and the prompt becomes a cell."""
+    """Typing moves the gauge, Run writes, Stop stops, and the prompt becomes a cell below, at once."""
     model = f"p = d.pad(answering(Script('word ' * 200, at=20, {HELD}))); p"
     tab = opened("pad.ipynb", [IMPORTS, model])
     tab.run(0)
@@ -259,8 +259,7 @@ def test_the_prompt_pad(opened: Any) -> None:
     board.get_by_text("stopped before its end").wait_for()
     tab.shot("lab-pad-answer")
     board.get_by_role("button", name="Insert as cell").click()
-    board.get_by_text("%%llama chat --session pad --new -n 256").wait_for()
-    tab.run(0)
-    tab.page.wait_for_function("() => document.querySelectorAll('.jp-Notebook .jp-Cell').length === 3")
-    assert "%%llama chat --session pad --new -n 256" in tab.cell(1).locator(".cm-content").inner_text()
+    board.get_by_text("This cell stands below:").wait_for()
+    assert "%%llama chat --session pad --new -n 256" in tab.cell(2).locator(".cm-content").inner_text()
+    assert tab.page.locator(".jp-Notebook .jp-Cell").count() == 3
     assert "widgets" not in tab.save()["metadata"]

@@ -131,6 +131,7 @@ def test_a_pick_stops_what_is_being_written() -> None:
     assert seen.wait(WATCHDOG)
     assert board.sheet.end == ""
     assert (board.sheet.writing, board.stop_button.disabled, board.answer) == (True, False, None)
+    assert "branch 1" in board.title.value  # not what it grows from
     assert "one two three" in render_text.page(board.view()).replace("·", " ").replace("│", "")
     seven = [text for text, _, _ in board.sheet.tokens].index(" seven")
     page_says(board.sheet, {"pick": seven, "of": 1, "text": " nine"})

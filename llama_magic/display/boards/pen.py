@@ -141,6 +141,7 @@ class Pen(Board):
         self.in_chat.show(None)
         self.sheet.show(answer.pieces(answer.token_ids[:step]) or (), end="is being read")
         self._writing(True)
+        self._head(made.label, answer.model)
         self.voice.text = f"{made.label} is being written."
         self._reader = of_the_cell(self._read, stream, made, answer, name=_THREAD)
         set_going(self._reader)
@@ -241,15 +242,14 @@ class Pen(Board):
         version = self.versions[number]
         answer = version.answer
         if answer is not None:
-            self._head(answer, version.label)
+            written = counted(len(answer.token_ids), "token")
+            self._head(version.label, f"{answer.model} · {seed_words(answer)} · {written}")
             self.sheet.show(answer.pieces() or (), version.shares, given=answer.begun, end=ending(answer))
             self.in_chat.show(answer)
             self.refresh()
 
-    def _head(self, answer: Completion[Any], label: str) -> None:
-        written = counted(len(answer.token_ids), "token")
-        head = Head("pen", f"{label} · {answer.model} · {seed_words(answer)} · {written}")
-        self.title.value = render_html.page([head, Line(_HELP, dim=True)])
+    def _head(self, label: str, details: str) -> None:
+        self.title.value = render_html.page([Head("pen", f"{label} · {details}"), Line(_HELP, dim=True)])
 
     def _tell(self, words: str) -> None:
         self.output.value = render_html.page([Line(words)])

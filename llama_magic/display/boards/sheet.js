@@ -152,16 +152,25 @@ function render({ model, el }) {
     if (back && step >= 0) focus(step);
   };
 
+  /**
+   * Put a first letter into the field, behind the blank that the token begins with.
+   * @param {string} key
+   */
+  const begin = (key) => {
+    const lead = /^\s*/.exec(shown[open]?.[0] ?? "")?.[0] ?? "";
+    field.value = (/\s/.test(key) ? "" : lead) + key;
+  };
+
   /** @param {number} step @param {string} text what was typed, to begin with */
   const show = (step, text = "") => {
     open = at = step;
     typed = text !== "";
-    const token = step < shown.length ? shown[step][0] : "";
+    const token = shown[step]?.[0] ?? "";
     title.textContent = step < shown.length ? `token ${step + 1}: what may stand here` : "the end: what comes next";
     panel.setAttribute("aria-label", title.textContent);
     rows.replaceChildren();
-    const lead = /^\s*/.exec(token)?.[0] ?? "";
-    field.value = text === "" ? "" : (/\s/.test(text) ? "" : lead) + text;
+    field.value = "";
+    if (text) begin(text);
     field.placeholder = seen(token || " …");
     panel.hidden = false;
     const busy = model.widget_manager?.kernel?.status === "busy" && !model.get("writing");
@@ -223,9 +232,10 @@ function render({ model, el }) {
     else if (event.key === "Enter" && target === field) {
       if (field.value || open === shown.length) pick(open, { text: field.value });
     } else if ((event.key === "Enter" || event.key === " ") && here >= 0) pick(open, { token: Number(target.dataset.id) });
-    else if (here >= 0 && event.key.length === 1) {
+    else if (event.key.length === 1 && (here >= 0 || !field.value)) {
       field.focus();
-      field.value += event.key;
+      if (field.value) field.value += event.key;
+      else begin(event.key);
     } else return false;
     return true;
   };
