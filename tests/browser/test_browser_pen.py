@@ -60,7 +60,9 @@ def text_of(sheet: Any) -> str:
 def ended(tab: Any, sheet: Any, label: str) -> None:
     """Wait until a branch is written and shown."""
     board = sheet.locator("xpath=ancestor::*[contains(@class, 'lm-board')]")
-    board.locator(".lm-head", has_text=label).wait_for()
+    board.locator(
+        ".lm-head", has_text=re.compile(rf"{label}.* · \d+ tokens?")
+    ).wait_for()  # else it is written
     sheet.locator(".lm-last", has_text="▸").wait_for()
 
 

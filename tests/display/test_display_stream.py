@@ -466,7 +466,7 @@ def test_figures_move_while_a_call_is_written_and_rest_while_it_runs() -> None:
     feed.add(Chunk("", "Hm.", (3,), finish_reason="stop"))
     assert feed.take()["figures"] == [3, 1.0, 2.0]
     feed.add(Chunk("", "", turns=({"role": "tool", "content": "21"},)))
-    feed.anew()
+    feed.anew(form=False)
     feed.add(Chunk("It", "It", (4,)))
     feed.add(Chunk(" is", "It is", (5,)))
     assert feed.take()["figures"] == [2, 1.0, 2.0]
@@ -487,6 +487,19 @@ def test_the_answer_after_a_tool_has_its_own_gauge() -> None:
     first, second = (len(request.prompt) for request in model.backend.requests)
     assert first + 10 < second == view.head["prompt"] == written.usage.prompt_tokens
     assert sum(part["amount"] for part in view.head["parts"]) == view.head["prompt"]
+
+
+def test_a_form_whose_check_failed_is_filled_again() -> None:
+    """Of the answer before nothing is sent: its rows and its thinking are gone, counts begin anew."""
+    feed = late_feed()
+    feed.add(Chunk("", "", (1,), partial={"name": "ada", "age": 36}, thinking="Hm."))
+    feed.take()
+    feed.anew(form=True)
+    feed.add(Chunk("", "", (1,), partial={"name": "ada"}, thinking="So."))
+    message = feed.take()
+    assert message["rows"] == [[0, "name", 0, "ada"]]
+    assert [node[:3] for node in message["nodes"]] == [["thinking 0", 0, 1]]
+    assert message["figures"][0] == 1
 
 
 def test_thinking_and_ends_are_each_samples_own() -> None:

@@ -80,9 +80,14 @@ class Feed:
             self._wrote = tokens + len(chunk.token_ids) - chunk.forced, seconds + now - self._last
         self._last = now
 
-    def anew(self) -> None:
-        """Count from nothing: the next answer of the same call begins, after tools or a failed check."""
+    def anew(self, form: bool) -> None:
+        """Count from nothing: the next answer of the same call begins. After tools it stands below what there
+        is; a `form` whose check failed is filled again.
+        """
         with self._lock:
+            if form:
+                self._channels.clear()
+                self._forms.clear()
             self._tokens.clear()
             self._ended.clear()
             self._last = None

@@ -55,19 +55,23 @@ function render({ model, el }) {
     return growing;
   };
   /** @type {ReturnType<typeof form>[]} */
-  const forms = []; // of each group of samples
-  if (head.form) {
-    grouped(text, head.samples, (place, first, last) => {
-      forms.push(form(head.fields, first, last));
-      place.append(forms[forms.length - 1].node);
-    });
-  } else if (head.samples > 1) {
-    grouped(text, head.samples, (place, first, last) => {
-      for (let i = first; i <= last; i++) {
-        place.append(make("p", "lm-head lm-next", make("b", "", `sample ${i + 1}`)), channel(i).node);
-      }
-    });
-  }
+  let forms = []; // of each group of samples
+  const layOut = () => {
+    forms = [];
+    if (head.form) {
+      grouped(text, head.samples, (place, first, last) => {
+        forms.push(form(head.fields, first, last));
+        place.append(forms[forms.length - 1].node);
+      });
+    } else if (head.samples > 1) {
+      grouped(text, head.samples, (place, first, last) => {
+        for (let i = first; i <= last; i++) {
+          place.append(make("p", "lm-head lm-next", make("b", "", `sample ${i + 1}`)), channel(i).node);
+        }
+      });
+    }
+  };
+  layOut();
 
   const read = (/** @type {Message} */ message) => {
     if (message.progress) {
@@ -108,6 +112,12 @@ function render({ model, el }) {
   };
   model.on("msg:custom", onMessage);
   const onHead = () => { // another answer of the same call begins, behind a longer prompt
+    draw(); // what is still of the one before
+    if (head.form) {
+      channels.clear();
+      text.replaceChildren(make("p", "lm-foot", "asked again, for the answer before failed its check"));
+      layOut();
+    }
     const next = gauge(model.get("head"));
     for (const part of /** @type {const} */ (["bar", "key", "whole"])) meter[part].replaceWith(next[part]);
     meter = next;

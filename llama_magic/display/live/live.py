@@ -131,7 +131,7 @@ class Live:
             self._over = False
             if (budget := self._budget()) != self._shown:
                 self._shown = budget
-                self._feed.anew()
+                self._feed.anew(self._widget.head["form"])
                 self._widget.head = self._widget.head | _gauge_head(budget)
         self._over = self._over or chunk.finish_reason is not None
         self._feed.add(chunk)
