@@ -103,6 +103,14 @@ def test_an_exercise_does_not_show_its_answer(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_prose_has_quotation_marks(path: Path) -> None:
+    """A straight one stands in code alone."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            assert '"' not in re.sub(r"(?s)```.*?```|`[^`]*`|<[^>]*>", "", cell.source)
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_code_fits_a_window_of_a_thousand_pixels(path: Path) -> None:
     """No line that a reader sees is longer than 70 characters: what is longer is cut on the page."""
     for cell in nbformat.read(path, as_version=4).cells:
