@@ -101,11 +101,12 @@ class Deciding(Experiment[Decision]):
 
     def _decided_elsewhere(self, model: Model, source: Scores, tasks: Sequence[Task]) -> Iterator[Decision]:
         """Have as many rows at a time read as the source works on, and give them in their order."""
+        most = model.backend.capabilities.parallel
         begun: deque[tuple[_Row, Scoring] | Decision] = deque()
         try:
             for task in tasks:
                 begun.append(self._begun(model, source, task))
-                if len(begun) >= model.backend.capabilities.parallel:
+                while begun and (len(begun) >= most or _is_known(begun[0])):
                     yield self._heard(model, begun[0])
                     begun.popleft()
             while begun:
@@ -232,6 +233,10 @@ def _read(
         return [outcome for row in rows for outcome in _read(model, [row], timeout)]
     seconds = (time.perf_counter() - began) / len(found)
     return [(odds, seconds) for odds in found]
+
+
+def _is_known(begun: tuple[_Row, Scoring] | Decision) -> bool:
+    return isinstance(begun, Decision) or begun[1].done
 
 
 def _blank(task: Task) -> Decision:

@@ -42,6 +42,10 @@ class Errand(Generic[T]):
         self._cancelled = False
         network.loop().call_soon_threadsafe(self._start)
 
+    @property
+    def done(self) -> bool:
+        return self._done.is_set()
+
     def wait(self) -> T:
         """Return what was found, or raise what went wrong. An interrupt hangs up."""
         try:
@@ -95,8 +99,8 @@ class Errand(Generic[T]):
         except BaseException as error:
             self._error = ServerAnswerError(f"Asking {base} failed: {type(error).__name__}: {error}")
         finally:
-            self._backend.errands.discard(self)
             self._done.set()
+            self._backend.errands.discard(self)
 
     async def _ask(self, path: str, body: Any) -> Any:
         wire, found = self._backend.wire, None

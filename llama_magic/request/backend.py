@@ -108,9 +108,12 @@ class Reads(Protocol):
 
 
 class Scoring(Protocol):
-    """Texts that are being scored elsewhere. `seconds` is how long that took."""
+    """Texts that are scored elsewhere. `seconds` is how long that took; once `done`, `wait` is short."""
 
     seconds: float
+
+    @property
+    def done(self) -> bool: ...
 
     def wait(self) -> list[list[float]]:
         """Return the natural-log probability of each token of each text, or raise what went wrong."""

@@ -130,6 +130,7 @@ class _Scoring:
 
     work: Callable[[], list[list[float]]]
     seconds: float = 0.0
+    done: bool = True
 
     def wait(self) -> list[list[float]]:
         return self.work()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_servers import Fake
+from settled import until
 
 import llama_magic as lm
 
@@ -69,6 +70,22 @@ def test_rows_are_asked_together(kind: str, start: Start, connect: Connect) -> N
     for row, decision in zip(rows, odds, strict=True):
         assert [decision.logprobs[one] for one in row["named"]] == pytest.approx(logprobs(fake, row["named"]))
     assert sorted(seen) == seen
+
+
+def test_a_row_is_shown_when_it_is_known(start: Start, connect: Connect) -> None:
+    """Though fewer were begun than go at a time: an interrupt loses none that was answered before those."""
+    model = connect(start("vllm"))
+    seen: list[int] = []
+    known: list[int] = []
+
+    def options(row: Any) -> list[str]:
+        until(lambda: not model.backend.errands)  # all that was asked so far is answered
+        known.append(len(seen) and seen[-1])
+        return ["one", f"two {row['n']}"]
+
+    rows = [{"n": n} for n in range(5)]
+    lm.decide(rows, "{{ n }}?", options=options, model=model, progress=lambda s: seen.append(s.done))
+    assert max(known) >= 3
 
 
 def test_a_busy_server_is_asked_again(start: Start, connect: Connect) -> None:
