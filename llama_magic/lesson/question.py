@@ -30,10 +30,14 @@ class Question(Printed):
         if self.chosen is None:
             return ""
         if self.answer is None or not self.told:
-            return f"You predict: {self.chosen}. Run the next cell and compare."
-        if self.chosen == self.answer:
-            return f"You predicted: {self.chosen}. So it is. {self.why}".strip()
-        return f"You predicted: {self.chosen}. It is: {self.answer}. {self.why}".strip()
+            return f"You predict: {_ended(self.chosen)} Run the next cell and compare."
+        it_is = "So it is." if self.chosen == self.answer else f"It is: {_ended(self.answer)}"
+        return f"You predicted: {_ended(self.chosen)} {it_is} {self.why}".strip()
+
+
+def _ended(option: str) -> str:
+    """Return an option as the end of a sentence, which it may be already."""
+    return option if option.endswith((".", "!", "?")) else f"{option}."
 
 
 def predict(question: str, options: Sequence[str], answer: str | None = None, why: str = "") -> Any:

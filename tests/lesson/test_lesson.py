@@ -27,6 +27,14 @@ def test_a_question_stands_as_text_where_there_are_no_widgets() -> None:
     assert "likelier" not in to_html(asked)
 
 
+def test_an_option_that_is_a_sentence_has_one_full_stop() -> None:
+    """What is said of a choice goes on behind it."""
+    asked = Question("Which?", ("It rains.", "it snows"), "it snows", "So cold.", chosen="It rains.")
+    assert asked.verdict == "You predict: It rains. Run the next cell and compare."
+    asked.told = True
+    assert asked.verdict == "You predicted: It rains. It is: it snows. So cold."
+
+
 OPEN = "Not answered yet: run this cell in a notebook, and choose."
 PREDICTED = "You predict: {}. Run the next cell and compare."
 
