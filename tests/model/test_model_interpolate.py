@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import datetime
+import decimal
 import json
 import re
 import sys
@@ -410,3 +412,43 @@ def test_every_method_of_pythons_own_types_is_measured(kind: type) -> None:
     assert own - static - {"format", "format_map"} <= listed
     with pytest.raises(TemplateError, match=r"is not allowed|failed"):
         fill("{{ x.format_map({'a': 1}) }}{{ str.format('{}', 1) }}", x="{a}")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "row.t, s.tolist(), arr.tolist(), f.round(1), i.item() + 1, df.shape, df['a'].max()",
+        "d.strftime('%d.%m.%Y'), d.isoformat(), dec.quantize(1), dec * 2, ts.year, p.count(1), p.index(2)",
+        "m.shout(), m.title(), c.most_common(1), c.get('a'), dd.get('q', 'no'), od.move_to_end('a')",
+        "sorted(st - {'a': 1}.keys()), sorted(st.union(fs)), fs.issubset(st), st.isdisjoint(fs), st == fs",
+        "b.decode('cp1252'), b.hex(), b.decode('utf-8', 'backslashreplace'), bytearray_.decode()",
+        "l.copy().pop(), l.append(4), l.sort(), l.index(2), sorted(l, reverse=True), max(l) - min(l)",
+        "re.sub('l', 'L', t), re.findall('o', t), ell(1, 2, 3), str.upper(t), int.from_bytes(b, 'big')",
+        "'%s %05.1f' % (t, 2.5), '{:>10}|{:<{}}'.format(t, 'x', 5), '{0.year}'.format(d), '%(a)s' % {'a': 1}",
+        "n ** 3, abs(-n), 10 // 3, 2.5 * n, '-' * n, [0] * i, t[::-1], t[1:3], t.translate({108: 'L'})",
+        "t.split(), t.rsplit(' ', 1), t.partition(' '), t.startswith(('He', 'x')), t.zfill(20), t.swapcase()",
+        "dict(a=1, b=2), dict([('a', 1)]), dict.fromkeys('ab', 0), list(zip(l, l)), sum([[1], [2]], [])",
+    ],
+)
+def test_everyday_values_do_what_they_do_in_python(expression: str) -> None:
+    """Methods, operators and functions of Python, pandas, NumPy and the user, as `eval` gives them."""
+
+    class Shouting(str):
+        __slots__ = ()
+
+        def shout(self) -> str:
+            return self.upper() + "!"
+
+    def names() -> dict[str, Any]:
+        frame = pd.DataFrame({"a": [1, 2, 3], "t": ["x", "y", "z"]})
+        point = collections.namedtuple("point", "x y")(1, 2)
+        return {
+            "df": frame, "row": frame.iloc[0], "s": frame.t, "arr": np.arange(5), "f": np.float64(2.55),
+            "i": np.int64(3), "d": datetime.date(2024, 1, 2), "dec": decimal.Decimal("1.5"), "p": point,
+            "ts": pd.Timestamp("2024-01-01"), "m": Shouting("hey"), "c": collections.Counter("aab"),
+            "od": collections.OrderedDict(a=1), "dd": collections.defaultdict(list), "st": {"a", "b"},
+            "fs": frozenset("ab"), "b": b"caf\xe9", "bytearray_": bytearray(b"abc"), "l": [3, 1, 2], "n": 5,
+            "re": re, "t": "Hello World", "ell": lambda *a: "x".join(map(str, a)),
+        }  # fmt: skip
+
+    assert fill(f"{{{{ ({expression}) }}}}", **names()) == str(eval(f"({expression})", names()))
