@@ -13,6 +13,7 @@ no widgets, no numpy. Everything else is imported by the first command that need
   `_inspect`, `_records`, `serve`, `verify`.
 - A cell: `_modes` runs it as a `_call`; `_looking` has the modes that write nothing, `_experiments` those
   of many prompts. `_interpolate`, `_lookup` and `_markers` read its texts.
+- A line that ends in "?", which IPython would take for its own help: `_questions`.
 - Ctrl-C where none of our lines can catch it: `_interrupts`, `_lost`.
 """
 
@@ -35,9 +36,9 @@ _MATCHER = "llama_magic"  # our name among the matchers of IPython's completer
 
 def register(ipython: Any) -> None:
     """Add the magics and their tab completion to an IPython shell; a second call changes nothing."""
-    from llama_magic.magics._magics import (
-        LlamaMagics,
-    )  # weight: IPython, of which `import llama_magic` is free
+    # weight: IPython, of which `import llama_magic` is free
+    from llama_magic.magics import _questions
+    from llama_magic.magics._magics import LlamaMagics
 
     magics = _known.get(ipython)
     if magics is None:
@@ -47,12 +48,15 @@ def register(ipython: Any) -> None:
     ipython.register_magics(magics)
     magics.kernel.mute_shown_results()
     _interrupts.install(ipython)
+    _questions.install(ipython)
     _remove_matcher(ipython)
     ipython.Completer.custom_matchers.append(_matcher(ipython))
 
 
 def unregister(ipython: Any) -> None:
     """Take the magics out of the shell again; the session with its models stays."""
+    from llama_magic.magics import _questions  # weight: as above
+
     magics: Any = _known.get(ipython)
     if magics is None:
         return
@@ -65,6 +69,7 @@ def unregister(ipython: Any) -> None:
         ipython.configurables.remove(magics)
     magics.kernel.unmute_results()
     _interrupts.uninstall(ipython)
+    _questions.uninstall(ipython)
     _remove_matcher(ipython)
 
 
