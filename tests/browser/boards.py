@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 LOAD = "import llama_magic as lm\nmodel = lm.load(ctx=512, threads=1)"
@@ -30,3 +31,9 @@ def saved(tab: Any, index: int = 1) -> list[dict[str, str]]:
     return [
         {k: v if isinstance(v, dict) else "".join(v) for k, v in output["data"].items()} for output in outputs
     ]
+
+
+def branch_ended(board: Any, label: str) -> None:
+    """Wait until the pen's branch of that name is written and shown; its name alone stands there before."""
+    board.locator(".lm-head", has_text=re.compile(rf"{re.escape(label)}\b.* · \d+ tokens?")).wait_for()
+    board.locator(".lm-last", has_text="▸").wait_for()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from browser.boards import branch_ended
 from browser.cells import HELD, IMPORTS, cell
 
 LOAD = "%load_ext llama_magic\n%llama load --ctx 512 --threads 1"
@@ -107,8 +108,8 @@ def test_a_branch_is_put_into_its_chat_by_keys(opened: Any) -> None:
     tab.page.wait_for_function("() => document.activeElement.classList.contains('lm-may')")
     keys.press("ArrowDown")
     keys.press("Enter")
-    board.locator(".lm-head", has_text="branch 1").wait_for()
-    board.locator(".lm-last", has_text="▸").wait_for()
+    branch_ended(board, "branch 1")
+    board.get_by_role("button", name="Use in chat s", disabled=False).wait_for()
     text = "".join(board.locator(".lm-tok:not(.lm-last)").all_inner_texts())
     assert text != "The capital of France is Paris."
     seen = []

@@ -35,7 +35,8 @@ GROW = """async ([streams, script]) => {
     let hear;
     const numbers = { window: 9, prompt: 1, cached: 0, max_tokens: 5 };
     const head = { title: "t", model: "m", markdown: true, samples: 1, fields: [], parts: [], ...numbers };
-    const model = { get: () => head, on: (name, handler) => { if (name === "msg:custom") hear = handler; }, off: () => {} };
+    const on = (name, handler) => { if (name === "msg:custom") hear = handler; };
+    const model = { get: () => head, on, off: () => {} };
     const el = document.createElement("div");
     view.default.render({ model, el });
     for (const change of messages) hear({ nodes: [[0, ...change]], figures: [1, 0, 0] });

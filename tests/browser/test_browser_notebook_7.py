@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from browser.boards import branch_ended
 from browser.cells import BEGUN, IMPORTS, assert_saved_well
 
 PAD = "d.pad(answering('ah'), prompt='Ahoy')"
@@ -71,11 +72,11 @@ def test_the_pen_in_notebook_7(tab: Any) -> None:
     sheet.locator(".lm-tok").nth(1).focus()
     tab.page.keyboard.type("five")
     tab.page.keyboard.press("Enter")
-    board.locator(".lm-head", has_text="branch 1").wait_for()
+    branch_ended(board, "branch 1")
     sheet.get_by_text("seven").click()
     sheet.locator("input").fill(" nine")
     sheet.locator("input").press("Enter")
-    board.locator(".lm-head", has_text="branch 1.1").wait_for()
+    branch_ended(board, "branch 1.1")
     sheet.get_by_text("ten").wait_for()
     tab.shot("notebook7-pen")
     tab.run(4)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from browser.boards import branch_ended
+
 LOAD = "import llama_magic as lm\n%load_ext llama_magic\nmodel = lm.load(ctx=512, threads=1)"
 ASK = "%%llama complete --live -o a -n 24 --seed 7\nThe best thing about the sea is"
 BRANCHES = "print([b.text[:30] for one in (a, *a.branches) for b in one.branches])"
@@ -57,13 +59,9 @@ def text_of(sheet: Any) -> str:
     return "".join(sheet.locator(".lm-tok:not(.lm-last)").all_inner_texts())
 
 
-def ended(tab: Any, sheet: Any, label: str) -> None:
+def ended(sheet: Any, label: str) -> None:
     """Wait until a branch is written and shown."""
-    board = sheet.locator("xpath=ancestor::*[contains(@class, 'lm-board')]")
-    board.locator(
-        ".lm-head", has_text=re.compile(rf"{label}.* · \d+ tokens?")
-    ).wait_for()  # else it is written
-    sheet.locator(".lm-last", has_text="▸").wait_for()
+    branch_ended(sheet.locator("xpath=ancestor::*[contains(@class, 'lm-board')]"), label)
 
 
 def printed(tab: Any, index: int, text: str) -> None:
@@ -84,13 +82,13 @@ def test_by_mouse(tab: Any) -> None:
     assert last["y"] + last["height"] <= box["y"] + box["height"]  # the output has room for all of it
     tab.shot("pen-open")
     found.nth(1).click()
-    ended(tab, sheet, "branch 1")
+    ended(sheet, "branch 1")
     assert text_of(sheet).startswith(" that it offers a wide")
     tab.shot("pen-branch")
     token(sheet, 5).click()
     sheet.locator("input").press_sequentially("choice")  # behind the blank that the token begins with
     sheet.locator("input").press("Enter")
-    ended(tab, sheet, "branch 1.1")
+    ended(sheet, "branch 1.1")
     assert text_of(sheet).startswith(" that it offers a wide choice")
     printed(tab, 2, "' that it offers a wide")
     tab.cell(1).get_by_label("version").select_option(label="the answer")
@@ -129,14 +127,14 @@ def test_by_keys(tab: Any) -> None:
     tab.page.wait_for_function("() => document.activeElement.classList.contains('lm-may')")
     keys.press("ArrowDown")
     keys.press("Enter")
-    ended(tab, sheet, "branch 1")
+    ended(sheet, "branch 1")
     assert text_of(sheet).startswith(" that it offers a wide")
     assert tab.page.evaluate(FOCUSED) == "wide, 5.1%, given"  # the focus stays where it was picked
     keys.type("deep")
     assert sheet.locator("input").input_value() == " deep"
     tab.shot("pen-typed")
     keys.press("Enter")
-    ended(tab, sheet, "branch 1.1")
+    ended(sheet, "branch 1.1")
     assert text_of(sheet).startswith(" that it offers a deep")
     printed(tab, 2, "' that it offers a deep")
     assert tab.page.locator(".jp-Notebook .jp-Cell").count() == cells
@@ -162,7 +160,7 @@ def test_tab_comes_into_the_text_once(tab: Any) -> None:
     region = tab.cell(1).locator(".lm-voice [role=status]").element_handle()
     token(sheet, 24).click()
     sheet.locator("input").press("Enter")
-    ended(tab, sheet, "branch 1")
+    ended(sheet, "branch 1")
     tab.page.wait_for_function("r => r.textContent.startsWith('branch 1: that it offers')", arg=region)
     token(sheet, 0).focus()
     tab.page.keyboard.press("Shift+Tab")
@@ -185,7 +183,7 @@ def test_a_pick_while_a_branch_is_written(tab: Any) -> None:
     sheet.get_by_text("seven").click()
     sheet.locator("input").fill(" nine")
     sheet.locator("input").press("Enter")
-    ended(tab, sheet, "branch 1.1")
+    ended(sheet, "branch 1.1")
     assert text_of(sheet) == "one five six nine ten"
 
 
@@ -202,7 +200,7 @@ def test_while_the_cell_writes_stop_brings_the_pen(tab: Any) -> None:
     token(sheet, 1).click()
     sheet.locator("input").fill(" nine")
     sheet.locator("input").press("Enter")
-    ended(tab, sheet, "branch 1")
+    ended(sheet, "branch 1")
     assert text_of(sheet) == "one nine ten"
 
 
@@ -233,7 +231,7 @@ def test_saved_and_reopened_without_its_kernel(tab: Any) -> None:
     sheet = page(tab)
     token(sheet, 4).click()
     rows(sheet).nth(1).click()
-    ended(tab, sheet, "branch 1")
+    ended(sheet, "branch 1")
     tab.cell(0).locator(".jp-InputPrompt").click()
     notebook = tab.save()
     assert "widgets" not in notebook["metadata"]
