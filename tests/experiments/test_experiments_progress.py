@@ -60,7 +60,8 @@ def test_a_terminal_has_one_line_that_is_written_over(monkeypatch: pytest.Monkey
 
 
 def test_who_looks_sees_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first answer may take long: that none is there yet is said before it is."""
+    """A first answer may take long: that none is there yet is said before it is. What a cell shows on the way
+    stays true where the kernel is restarted in the middle, and the notebook keeps it."""
     answered = threading.Event()
 
     class Screen(_Screen):
@@ -75,7 +76,7 @@ def test_who_looks_sees_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> N
     runs = lm.map(["a", "b"], model=scripted_model(lambda r: Script(said(r), at=0, hold=answered)))
     assert [run.text for run in runs] == ["a", "b"]
     assert screen.getvalue().split("\r")[1].startswith("0 of 2 rows")
-    assert "0 of 3 rows" in _published(monkeypatch, Runs(None, {}), Standing(0, 3, 0, 0.0, None))
+    assert "so far: 0 of 3 rows" in _published(monkeypatch, Runs(None, {}), Standing(0, 3, 0, 0.0, None))
     assert "1,234 rows/s" in watching.words(Standing(1, 3, 0, 1234.5, 1.0))
 
 

@@ -104,7 +104,8 @@ class _Cell(hosts.Output):
     def show(self, results: Results[Any], standing: Standing) -> None:
         done = Segment("done", "prompt", standing.done)
         rows = latest(results) if isinstance(results, Results) else ()
-        head = Head("running", words(standing))
+        # True for ever: where the kernel ends before it does, the saved notebook keeps this.
+        head = Head("so far", words(standing))
         self.publish(both([head, Bar((done,), max(1, standing.total)), *rows]))
 
     def end(self, results: Results[Any], standing: Standing) -> None:
