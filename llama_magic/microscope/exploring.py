@@ -63,7 +63,7 @@ def describe(trace: SamplerTrace) -> str:
     left = "1 token is" if last.survivors == 1 else f"{last.survivors:,} tokens are"
     removed = max(0.0, 1 - last.mass_kept)
     return (
-        f"{left} left of {first.survivors:,}; {percent(removed)} of the model’s probability was cut; "
+        f"{left} left of {first.survivors:,}; {percent(removed)} of the model's probability was cut; "
         f"{last.entropy_bits:.2f} bits of entropy; {drawn}."
     )
 

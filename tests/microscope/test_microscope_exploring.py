@@ -74,7 +74,7 @@ def test_the_sentence_has_the_figures_of_the_last_stage(trace: SamplerTrace) -> 
     made = move(trace, top_k=1).trace
     removed = 1 - made.stages[-1].mass_kept
     assert describe(made) == (
-        f"1 token is left of 49,152; {percent(removed)} of the model’s probability was cut; "
+        f"1 token is left of 49,152; {percent(removed)} of the model's probability was cut; "
         "0.00 bits of entropy; “that” is drawn, at 100%."
     )
     assert describe(move(trace, temperature=0.0).trace) == "The likeliest of 49,152 tokens is taken: “that”."
