@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -78,6 +79,22 @@ def test_who_looks_sees_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> N
     assert screen.getvalue().split("\r")[1].startswith("0 of 2 rows")
     assert "so far: 0 of 3 rows" in _published(monkeypatch, Runs(None, {}), Standing(0, 3, 0, 0.0, None))
     assert "1,234 rows/s" in watching.words(Standing(1, 3, 0, 1234.5, 1.0))
+
+
+def test_of_what_was_stopped_no_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that stays tells how far it came and how fast, not how much longer it would have taken."""
+
+    class Stopped(list[int]):
+        standing = Standing(1, 3, 0, 2.0, 1.0)
+
+    screen = _Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(watching, "_SILENT", 0.0)
+    with contextlib.suppress(KeyboardInterrupt), watching.watching(Stopped([0]), True) as tick:
+        tick()
+        raise KeyboardInterrupt
+    lines = [line.rstrip() for line in screen.getvalue().split("\r")]
+    assert lines == ["", "1 of 3 rows · 2 rows/s · 1.0 s left", "1 of 3 rows · 2 rows/s"]
 
 
 def _published(monkeypatch: pytest.MonkeyPatch, results: Any, standing: Standing) -> str:

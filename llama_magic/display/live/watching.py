@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -67,7 +68,9 @@ def watching(results: Any, progress: bool | Callable[[Standing], Any]) -> Iterat
     try:
         yield tick
     finally:
-        host.end(results, results.standing)
+        standing = results.standing
+        # Of what was stopped no time is left to wait; a function of the user's is told what it always was.
+        host.end(results, standing if callable(progress) else dataclasses.replace(standing, left_s=None))
 
 
 def host_now() -> _Host:
