@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from fake_memory import Cell, FakeMemory, FakeState, cells_over, decode
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,16 @@ def filled(memory: FakeMemory, tokens: list[int] = TEXT, **options: int) -> tupl
     cells = cells_over(memory, **options)
     decode(cells, cells.slots[0], tokens)
     return cells, cells.slots[0]
+
+
+class Counting(FakeMemory):
+    """It knows how many cells were copied to host memory."""
+
+    copied = 0
+
+    def save_sequence(self, sequence: int) -> bytes:
+        self.copied += len(self.held(sequence))
+        return super().save_sequence(sequence)
 
 
 # --- trim ---------------------------------------------------------------------------------------
@@ -194,6 +205,47 @@ def test_a_stretch_that_a_window_has_left_behind_is_taken() -> None:
         looked: list[int] = []
         assert cells.takes(Stretch(0, 16, gone), lambda sequence: bool(looked.append(sequence))) == taken  # noqa: B023
         assert looked == []
+
+
+@pytest.mark.parametrize("window", [0, 16])
+def test_a_chat_that_goes_on_is_copied_from_where_it_was_parked_before(window: int) -> None:
+    """Of 60 turns in which it makes room each time, few tokens are copied twice; it comes back as a whole.
+
+    Its stretches stay few, and no longer than a sliding window.
+    """
+    memory = Counting(400, window=window)
+    cells, slot = filled(memory)
+    for turn in range(60):
+        cells.park(slot)
+        (entry,) = cells.store.entries
+        assert cells.restore(slot, entry)
+        cells.unpin()
+        decode(cells, slot, [1000 + turn] * 3)
+    told = [*TEXT, *(1000 + turn for turn in range(60) for _ in range(3))]
+    there = memory.held(slot.sequence)  # a window gives cells away that it has left
+    assert slot.tokens == told
+    assert there == list(enumerate(told))[-len(there) :]
+    assert len(there) >= (window or len(told))
+    assert memory.copied <= 6 * len(told)  # all of it each time would be some 7,800
+    ends = [stretch.end for stretch in entry.stretches]
+    assert [stretch.start for stretch in entry.stretches] == [0, *ends[:-1]]
+    assert len(ends) <= (len(told) // window + 5 if window else 7)
+    assert not window or max(stretch.end - stretch.start for stretch in entry.stretches) <= window
+
+
+def test_what_host_memory_has_is_not_copied_again() -> None:
+    """Parked as it came back, or with another end, a sequence costs the copy of that end."""
+    memory = Counting(400)
+    cells, slot = filled(memory)
+    cells.park(slot)
+    for end, copied in (([], 40), ([7, 8], 42), ([9], 43)):
+        assert cells.restore(slot, cells.store.entries[0])
+        cells.unpin()
+        cells.trim(slot, len(TEXT))
+        decode(cells, slot, end)
+        cells.park(slot)
+        assert memory.copied == copied
+    assert sorted(entry.tokens for entry in cells.store.entries) == [[*TEXT, 7, 8], [*TEXT, 9]]
 
 
 # --- pin ----------------------------------------------------------------------------------------

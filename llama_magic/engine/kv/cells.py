@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -156,20 +157,32 @@ class Cells:
         """Copy a slot's sequence to host memory, unless nobody will ask for it again."""
         if slot.tokens and (slot.kept or slot.name):
             names = (slot.name,) if slot.name else ()
-            self.store.put(list(slot.tokens), self.states(slot), slot.n_read, names)
+            self.store.put(list(slot.tokens), self._copies(slot), slot.n_read, names)
 
-    def states(self, slot: Slot, cut: int = 0) -> list[Stretch]:
-        """Copy the cells of a slot to host memory, in order.
+    def _copies(self, slot: Slot) -> list[Stretch]:
+        """Return the stretches of a slot: those that host memory has, and copies of what came behind them.
+
+        A chat that comes back, goes on and makes room again is copied from where it was before. Stretches
+        no longer than what is new are copied with it, so that there are few of them, however many turns.
+        """
+        kept, length = self.store.leading(slot.tokens), len(slot.tokens)
+        while kept:
+            last = kept[-1].end - kept[-1].start
+            if last == self._reach or last > length - kept[-1].end:
+                break
+            kept = kept[:-1]
+        return [*kept, *self.states(slot, start=kept[-1].end if kept else 0)]
+
+    def states(self, slot: Slot, cut: int = 0, start: int = 0) -> list[Stretch]:
+        """Copy the cells of a slot, from position `start` on, to host memory, in order.
 
         llama.cpp leaves out what a sliding window no longer reaches from the last position.
         So the sequence is saved in stretches no longer than the window, each of them whole.
         One stretch ends at `cut`, so that the tokens before it can be restored alone.
         """
         length = len(slot.tokens)
-        starts = sorted({*range(0, length, self._reach or length or 1), cut} - {length})
-        return [
-            self._copied(slot, start, end) for start, end in zip(starts, [*starts[1:], length], strict=True)
-        ]
+        bounds = sorted({*range(start, length, self._reach or length or 1), max(start, cut), length})
+        return [self._copied(slot, a, b) for a, b in itertools.pairwise(bounds)]
 
     def _copied(self, slot: Slot, start: int, end: int) -> Stretch:
         self.memory.copy(slot.sequence, self._scratch, start, end)

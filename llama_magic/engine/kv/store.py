@@ -108,6 +108,16 @@ class PrefixStore:
             best.last_used = time.monotonic()
         return best, length
 
+    def leading(self, tokens: Sequence[int]) -> list[Stretch]:
+        """Return the saved stretches that `tokens` begin with, most of them; none of states as a whole."""
+        most: list[Stretch] = []
+        for entry in () if self.recurrent else self.entries:
+            shared = common_prefix(entry.tokens, tokens)
+            if not most or shared > most[-1].end:
+                held = [stretch for stretch in entry.stretches if stretch.end <= shared]
+                most = max(most, held, key=lambda some: some[-1].end if some else 0)
+        return most
+
     def clear(self) -> None:
         self.entries.clear()
         self.bytes_used = 0
